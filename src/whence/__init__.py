@@ -1,0 +1,1 @@
+"""Whence: retrieval that shows where every answer came from."""

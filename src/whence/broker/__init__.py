@@ -1,0 +1,1 @@
+"""Transports that carry messages, and the rules of retrying, replying and giving up."""

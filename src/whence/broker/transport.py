@@ -1,0 +1,300 @@
+"""What every transport promises: bytes from a publisher to the groups of a topic, at least once.
+
+A processor sees only these protocols. Two transports implement them, `broker.memory` and `broker.pulsar`;
+`whence.testing.transport_suite` holds both to the same behaviours.
+
+Delivery is at least once and unordered, except that `Mode.KEY_ORDERED` hands out one message of a key at a
+time. The durable point is the return of `publish`. Closing never drops a group's backlog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+__all__ = (
+    "Delivery",
+    "Headers",
+    "Mode",
+    "NackOutcome",
+    "Reply",
+    "RetryPolicy",
+    "Start",
+    "Subscription",
+    "TopicStats",
+    "Transport",
+)
+
+
+class Headers:
+    """Names of the headers we set; all values are strings, any Unicode."""
+
+    TYPE = "type"
+    """Wire name of the message type, e.g. `search-request.v1`."""
+    MESSAGE_ID = "message-id"
+    """Set once by the first publisher, kept over retries; the key of idempotency."""
+    CORRELATION_ID = "correlation-id"
+    """Joins the replies to their request."""
+    REPLY_TO = "reply-to"
+    """Full name of the topic that replies go to."""
+    ATTEMPT = "attempt"
+    """1 on first delivery; one more for each retry, whoever delivers it."""
+    DEADLINE = "deadline"
+    """Absolute end of the caller's patience, milliseconds since the epoch."""
+    SEQUENCE = "sequence"
+    """Place of a reply in a stream, from 0."""
+    END = "end"
+    """`1` on the last reply of a stream."""
+    TRACEPARENT = "traceparent"
+    """W3C trace context."""
+    TRACESTATE = "tracestate"
+    """W3C trace state, passed on as it is."""
+    REASON = "dlq-reason"
+    """Why a message became a dead letter."""
+    GROUP = "dlq-group"
+    """Group that gave it up."""
+    ORIGIN = "dlq-origin"
+    """Topic it was first published to."""
+    EXCEPTION = "dlq-exception"
+    """Class of the last error."""
+    FIRST_AT = "dlq-first-at"
+    """First delivery, milliseconds since the epoch."""
+    LAST_AT = "dlq-last-at"
+    """When it was given up, milliseconds since the epoch."""
+
+
+class Mode(StrEnum):
+    """How the members of a group share a topic."""
+
+    SHARED = "shared"
+    """Each message to one member."""
+    EXCLUSIVE = "exclusive"
+    """One member only; a second subscriber is refused."""
+    KEY_ORDERED = "key_ordered"
+    """Each message to one member, one in flight per key, in order of publishing."""
+    BROADCAST = "broadcast"
+    """Each message to every member that is there; nothing is kept for those that are not."""
+
+
+class Start(StrEnum):
+    """Where a group that did not exist before begins."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class NackOutcome(StrEnum):
+    """What a nack or reject led to."""
+
+    RETRY = "retry"
+    """It will come again, one attempt higher."""
+    DEAD_LETTER = "dead_letter"
+    """It went to the dead-letter topic."""
+    STALE = "stale"
+    """It was settled before, or handed to another member; nothing was done."""
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounded retries: attempt n+1 waits `base_delay_s * factor**(n-1)`, capped, with jitter."""
+
+    max_attempts: int = 5
+    """Deliveries before the message is a dead letter, 1 or more."""
+    base_delay_s: float = 0.2
+    """Seconds before the second attempt."""
+    factor: float = 2.0
+    """Growth from one wait to the next, at least 1."""
+    max_delay_s: float = 30.0
+    """Longest wait in seconds."""
+    jitter: float = 0.2
+    """Share of the wait that is random, 0 to 1."""
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One message in the hands of one member of a group."""
+
+    payload: bytes
+    """The body as published."""
+    headers: Mapping[str, str]
+    """The headers as published, plus those set by the transport."""
+    key: str | None = None
+    """Ordering key."""
+    id: str
+    """The transport's own name of this delivery; not equal over redeliveries."""
+    topic: str
+    """Full name of the topic it was published to (not of a retry topic)."""
+    attempt: int = 1
+    """1 on first delivery."""
+    redelivered: bool = False
+    """True when it may have been delivered before."""
+    published_at: float = 0.0
+    """Seconds since the epoch."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """One reply to a request."""
+
+    payload: bytes
+    """The body."""
+    headers: Mapping[str, str]
+    """The headers; `type` names the message type, `error.v1` a failure."""
+    sequence: int = 0
+    """Place in the stream, from 0, without gaps."""
+    end: bool = True
+    """True for the last reply."""
+
+
+class TopicStats(NamedTuple):
+    """How far a group is behind."""
+
+    backlog: int
+    """Messages waiting, those that wait for a retry included."""
+    in_flight: int
+    """Messages handed out and not settled."""
+    oldest_age_s: float
+    """Age of the oldest message waiting or in flight, in seconds; 0 when there is none."""
+
+
+class Subscription(Protocol):
+    """A member's hold on a topic."""
+
+    async def receive(self) -> Delivery:
+        """Wait for the next message. Cancelling loses nothing.
+
+        Raises:
+            Unavailable: The subscription was closed, also while waiting.
+        """
+        ...
+
+    async def ack(self, delivery: Delivery) -> bool:
+        """Settle as done; False when it was settled before or is no longer this member's."""
+        ...
+
+    async def nack(
+        self,
+        delivery: Delivery,
+        *,
+        delay_s: float | None = None,
+        reason: str = "",
+        exception: str = "",
+    ) -> NackOutcome:
+        """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None."""
+        ...
+
+    async def reject(self, delivery: Delivery, *, reason: str, exception: str = "") -> NackOutcome:
+        """Give up at once: the message goes to the dead-letter topic."""
+        ...
+
+    def pause(self) -> None:
+        """Hand out no more messages until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Hand out messages again."""
+        ...
+
+    async def aclose(self, *, drain_s: float = 0.0) -> None:
+        """Leave the group: wait up to `drain_s` seconds for open deliveries, hand back the rest."""
+        ...
+
+
+class Transport(Protocol):
+    """A broker, or its like in this process."""
+
+    @property
+    def url(self) -> str:
+        """Address without credentials."""
+        ...
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """Largest body; `publish` refuses a larger one with `BadInput`."""
+        ...
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+        delay_s: float | None = None,
+    ) -> str:
+        """Publish and wait for the receipt; gives the `message-id` header, made when not given.
+
+        Raises:
+            BadInput: The body is too large or a header is not a string.
+            Overloaded: The queue stayed full.
+            Unavailable: The broker cannot be reached; whether it was stored is unknown.
+        """
+        ...
+
+    async def subscribe(
+        self,
+        topic: str,
+        group: str,
+        *,
+        mode: Mode = Mode.SHARED,
+        prefetch: int = 1,
+        retry: RetryPolicy | None = None,
+        start: Start = Start.EARLIEST,
+    ) -> Subscription:
+        """Join a group of a topic; at most `prefetch` messages are held by the member.
+
+        Raises:
+            Unavailable: The group is exclusive and taken, or the broker cannot be reached.
+        """
+        ...
+
+    async def request(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+        timeout_s: float = 30.0,
+    ) -> Reply:
+        """Publish a request and wait for its one reply.
+
+        Raises:
+            DeadlineExceeded: No reply within `timeout_s` seconds, or the deadline header passed before.
+        """
+        ...
+
+    def stream(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+        timeout_s: float = 30.0,
+    ) -> AsyncIterator[Reply]:
+        """Publish a request and yield its replies in order, up to the one with `end`.
+
+        Leaving the iterator early cancels the request.
+        """
+        ...
+
+    async def cancel(self, topic: str, correlation_id: str) -> None:
+        """Ask, at best effort, whoever works on a request to stop."""
+        ...
+
+    async def stats(self, topic: str, group: str) -> TopicStats:
+        """Tell how far a group is behind."""
+        ...
+
+    async def health(self) -> None:
+        """Return when the broker answers.
+
+        Raises:
+            Unavailable: It does not; the message says where it was looked for.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close subscriptions, then producers, then the connection; safe to call twice."""
+        ...

@@ -1,0 +1,1 @@
+"""Measuring retrieval and refusing what makes it worse."""

@@ -1,0 +1,1 @@
+"""From a flow file to running processors."""

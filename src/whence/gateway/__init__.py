@@ -1,0 +1,1 @@
+"""Doors for other programs: HTTP, events, MCP and the web page."""

@@ -1,0 +1,1 @@
+"""Models that embed, rerank and write, local or behind an API."""

@@ -1,0 +1,117 @@
+"""What processors ask of models. Concrete ones are chosen by `flow` and passed in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from whence.schema.embedding import EmbeddingModel, Purpose
+from whence.schema.prompt import PromptResult
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ("Embedder", "Reranker", "WritePiece", "WriteRequest", "Writer")
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors; a vector never depends on the other texts of the call."""
+
+    @property
+    def model(self) -> EmbeddingModel:
+        """Identity of the vectors."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of one text that count; the rest is cut by the model."""
+        ...
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
+        """Give float32 vectors of shape (len(texts), dimension), each of length 1.
+
+        Raises:
+            ModelMissing: The model's files are absent or damaged.
+            Unavailable: The service behind it does not answer.
+        """
+        ...
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count tokens per text, special tokens left out and without cutting."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free what is held."""
+        ...
+
+
+class Reranker(Protocol):
+    """Scores documents for a query, reading both together."""
+
+    @property
+    def model(self) -> str:
+        """Name for the trace."""
+        ...
+
+    async def score(self, query: str, documents: Sequence[str]) -> list[float]:
+        """Give one score per document, 0 to 1, in the order given.
+
+        Raises:
+            ModelMissing: The model's files are absent or damaged.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Free what is held."""
+        ...
+
+
+class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A filled template, in both forms: for those who read prompts and those who read documents."""
+
+    template_id: str
+    """`extract-concepts` or `document-prompt`."""
+    query: str
+    """The question."""
+    documents: tuple[str, ...] = ()
+    """Texts to answer from, best first; marker `[n]` is the n-th, from 1."""
+    system: str = ""
+    """Instruction for a language model."""
+    prompt: str = ""
+    """Text for a language model."""
+
+
+class WritePiece(msgspec.Struct, frozen=True, kw_only=True):
+    """Text since the last piece; the last piece carries the whole result and no text."""
+
+    text: str = ""
+    result: PromptResult | None = None
+
+
+class Writer(Protocol):
+    """Composes text."""
+
+    @property
+    def model(self) -> str:
+        """Name for the trace, e.g. `extractive` or `openai:gpt-4o-mini`."""
+        ...
+
+    @property
+    def is_language_model(self) -> bool:
+        """False for a writer that only quotes; it is then never asked for concepts."""
+        ...
+
+    def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
+        """Yield pieces of text, then one piece with the whole result.
+
+        Raises:
+            Unavailable: The service behind it does not answer.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Free what is held."""
+        ...

@@ -1,0 +1,1 @@
+"""The stages of a question, one file each; they talk by messages only."""

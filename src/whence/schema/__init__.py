@@ -1,0 +1,75 @@
+"""Every message that crosses the broker, and the few values they are made of."""
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.codec import decode, decode_as, encode, to_builtins
+from whence.schema.document_rag import (
+    Answer,
+    AnswerPiece,
+    Citation,
+    DocumentRagRequest,
+    ExplainEvent,
+    StageReport,
+    TraceRecord,
+)
+from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse
+from whence.schema.errors import ErrorReply, WhenceError
+from whence.schema.ingest import (
+    ChunkDraft,
+    DocumentDraft,
+    DocumentOutcome,
+    IngestRequest,
+    IngestResponse,
+)
+from whence.schema.message import Message, message_types
+from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult, Quote
+from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
+from whence.schema.search import Candidate, Degradation, SearchRequest, SearchResponse
+from whence.schema.terms import Term, Triple, iri, literal
+from whence.schema.texts import ChunkText, TextRequest, TextResponse
+
+__all__ = (
+    "Access",
+    "Answer",
+    "AnswerPiece",
+    "Candidate",
+    "ChunkDraft",
+    "ChunkText",
+    "Citation",
+    "Degradation",
+    "DocumentDraft",
+    "DocumentOutcome",
+    "DocumentRagRequest",
+    "DocumentTags",
+    "EmbeddingModel",
+    "EmbeddingRequest",
+    "EmbeddingResponse",
+    "ErrorReply",
+    "ExplainEvent",
+    "IngestRequest",
+    "IngestResponse",
+    "Message",
+    "PromptRequest",
+    "PromptResponse",
+    "PromptResult",
+    "Quote",
+    "RerankItem",
+    "RerankRequest",
+    "RerankResponse",
+    "RerankerResult",
+    "SearchRequest",
+    "SearchResponse",
+    "StageReport",
+    "Term",
+    "TextRequest",
+    "TextResponse",
+    "TraceRecord",
+    "Triple",
+    "WhenceError",
+    "decode",
+    "decode_as",
+    "encode",
+    "iri",
+    "literal",
+    "message_types",
+    "to_builtins",
+)

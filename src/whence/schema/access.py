@@ -1,0 +1,109 @@
+"""Who may see what: the rights of a reader and the tags of a document.
+
+A document is visible when its ACL is empty or shares a tag with the reader's, and its labels are all
+among the reader's, and its clearance is not above the reader's. Tags are compared exactly, case included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from whence.schema.errors import BadInput
+
+__all__ = ("Access", "DocumentTags")
+
+#: Largest clearance, the top of PostgreSQL's `integer`.
+MAX_CLEARANCE = 2**31 - 1
+
+
+class Access(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rights of one reader. Nothing given means public documents only; there is no "no filter".
+
+    Args:
+        acl_tags: Tags of which one must be on a document that has an ACL.
+        labels: Labels that the reader may see; a document's labels must all be among them.
+        clearance: Highest level the reader may see, 0 or more.
+
+    Raises:
+        BadInput: A tag is not a non-empty string without NUL, or the clearance is out of range.
+    """
+
+    acl_tags: frozenset[str] = frozenset()
+    """Any of these opens a document that carries an ACL."""
+    labels: frozenset[str] = frozenset()
+    """All labels of a document must be in here."""
+    clearance: int = 0
+    """Highest visible level, 0 to 2**31 - 1."""
+
+    def __post_init__(self) -> None:
+        _set_tags(self, "acl_tags", frozenset)
+        _set_tags(self, "labels", frozenset)
+        _check_clearance(self.clearance)
+
+    @classmethod
+    def public(cls) -> Access:
+        """Give the rights of an unknown reader: untagged documents only."""
+        return cls()
+
+    def allows(self, tags: DocumentTags) -> bool:
+        """Tell whether a document with these tags is visible."""
+        return (
+            (not tags.acl or not self.acl_tags.isdisjoint(tags.acl))
+            and self.labels.issuperset(tags.labels)
+            and tags.clearance <= self.clearance
+        )
+
+    def narrowed(self, other: Access) -> Access:
+        """Give the rights that both have; narrowing can only ever take away.
+
+        An empty intersection of ACL tags sees no document that carries an ACL.
+        """
+        return Access(
+            self.acl_tags & other.acl_tags,
+            self.labels & other.labels,
+            min(self.clearance, other.clearance),
+        )
+
+
+class DocumentTags(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rights that a document asks for; sorted and without repeats, so equal tags compare equal.
+
+    Raises:
+        BadInput: As for `Access`.
+    """
+
+    acl: tuple[str, ...] = ()
+    """Any of these opens the document; empty means open to all."""
+    labels: tuple[str, ...] = ()
+    """The reader must hold all of these."""
+    clearance: int = 0
+    """The reader's clearance must be at least this, 0 to 2**31 - 1."""
+
+    def __post_init__(self) -> None:
+        _set_tags(self, "acl", _sorted_unique)
+        _set_tags(self, "labels", _sorted_unique)
+        _check_clearance(self.clearance)
+
+
+def _sorted_unique(tags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(tags)))
+
+
+def _set_tags(struct: msgspec.Struct, field: str, build: Any) -> None:
+    """Check a field of tags and store it in its canonical form."""
+    value = getattr(struct, field)
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise BadInput(f"{field} must be a list of strings, not {value!r}")
+    tags = list(value)
+    for tag in tags:
+        if not isinstance(tag, str) or not tag or "\0" in tag:
+            raise BadInput(f"{field} holds {tag!r}: a tag is a non-empty string without NUL")
+    msgspec.structs.force_setattr(struct, field, build(tags))
+
+
+def _check_clearance(level: object) -> None:
+    if isinstance(level, bool) or not isinstance(level, int) or not 0 <= level <= MAX_CLEARANCE:
+        raise BadInput(f"clearance must be an integer from 0 to {MAX_CLEARANCE}, not {level!r}")

@@ -1,0 +1,64 @@
+"""The one place where messages become bytes and bytes become messages.
+
+JSON, so that any tool can read a topic; `bytes` fields (vectors) as base64. Sets are written in sorted
+order: equal messages have equal bytes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from whence.schema.errors import CodecError
+from whence.schema.message import Message, message_types
+
+__all__ = ("decode", "decode_as", "encode", "to_builtins")
+
+M = TypeVar("M", bound=Message)
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+@cache
+def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cls)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Give the wire form of a message."""
+    return _encoder.encode(message)
+
+
+def decode_as(payload: bytes, cls: type[M]) -> M:
+    """Read a message of a known type.
+
+    Raises:
+        CodecError: The bytes are not valid UTF-8 JSON of that type.
+    """
+    try:
+        message: M = _decoder(cls).decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CodecError(f"not a {cls.TYPE or cls.__name__}: {error}") from error
+    return message
+
+
+def decode(payload: bytes, type_name: str) -> Message:
+    """Read a message whose type name came with it.
+
+    Raises:
+        CodecError: The type is unknown, or the bytes are not one.
+    """
+    cls = message_types().get(type_name)
+    if cls is None:
+        raise CodecError(
+            f"unknown message type {type_name!r}",
+            hint="the sender is newer than this processor, or not a sender of ours",
+        )
+    return decode_as(payload, cls)
+
+
+def to_builtins(value: Any) -> Any:
+    """Give dicts, lists, strings and numbers, as in the wire form."""
+    return msgspec.to_builtins(value, order="deterministic")

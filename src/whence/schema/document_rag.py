@@ -1,0 +1,157 @@
+"""Messages of document RAG: a question in; pieces of text, explain events and the answer out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from whence.schema.access import Access
+from whence.schema.message import Message
+from whence.schema.search import Degradation, SearchMode
+from whence.schema.terms import Triple
+
+__all__ = (
+    "Answer",
+    "AnswerPiece",
+    "Citation",
+    "DocumentRagRequest",
+    "ExplainEvent",
+    "StageReport",
+    "TraceRecord",
+)
+
+
+class DocumentRagRequest(Message, frozen=True, kw_only=True):
+    """Ask a question of a collection."""
+
+    TYPE: ClassVar[str] = "document-rag-request.v1"
+
+    access: Access
+    """Rights of the reader."""
+    question: str
+    """The question; blank ones are refused."""
+    collection: str = "default"
+    """Name of the collection."""
+    answer_id: str = ""
+    """Id of the answer; made when empty. The same id is the same question when redelivered."""
+    doc_limit: int = 20
+    """Chunks given to the writer, 1 or more."""
+    fetch_limit: int = 0
+    """Candidates to retrieve before reranking; 0 for three times `doc_limit`."""
+    rerank: bool = True
+    """False leaves the reranker out."""
+    mode: SearchMode | None = None
+    """How candidates are found; None for the flow's own."""
+    streaming: bool = False
+    """True for pieces of text as they are written."""
+
+
+class AnswerPiece(Message, frozen=True, kw_only=True):
+    """Text written since the last piece."""
+
+    TYPE: ClassVar[str] = "answer-piece.v1"
+
+    text: str
+    """May be empty."""
+    end_of_stream: bool = False
+    """True on the last piece."""
+
+
+class ExplainEvent(Message, frozen=True, kw_only=True):
+    """The provenance of one stage, as soon as the stage is done."""
+
+    TYPE: ClassVar[str] = "explain-event.v1"
+
+    answer_id: str
+    """Answer it explains."""
+    stage: str
+    """`question`, `grounding`, `exploration`, `focus` or `synthesis`."""
+    sequence: int
+    """0 for the first stage of the question, then one more each."""
+    explain_id: str
+    """IRI of the stage; subject of its triples."""
+    triples: tuple[Triple, ...]
+    """What the stage says of itself."""
+
+
+class Citation(Message, frozen=True, kw_only=True):
+    """What one marker of the answer stands on."""
+
+    marker: int
+    """The number in `[n]`."""
+    chunk_id: str
+    """Chunk that is cited."""
+    document_id: str
+    """Document it is part of."""
+    source_file: str = ""
+    """File the document came from."""
+    source_url: str = ""
+    """Address the document came from, when it has one."""
+    heading: str = ""
+    """Nearest heading above the passage."""
+    quote: str = ""
+    """The passage, verbatim."""
+
+
+class StageReport(Message, frozen=True, kw_only=True):
+    """One stage in numbers; counts are of candidates that the reader may see."""
+
+    stage: str
+    """`question`, `grounding`, `exploration`, `focus` or `synthesis`."""
+    duration_ms: float
+    """Time the stage took, in milliseconds."""
+    candidates_in: int = 0
+    """Chunks (in `grounding`: questions) that entered."""
+    candidates_out: int = 0
+    """Chunks (in `grounding`: concepts) that left."""
+
+
+class Answer(Message, frozen=True, kw_only=True):
+    """The answer and what it stands on."""
+
+    TYPE: ClassVar[str] = "answer.v1"
+
+    answer_id: str
+    """Id under which the trace is kept."""
+    question: str
+    """The question as asked."""
+    text: str
+    """The answer with `[n]` markers, or the statement that nothing was found."""
+    found: bool = True
+    """False when no text was found and no writer was asked."""
+    citations: tuple[Citation, ...] = ()
+    """In order of their markers."""
+    model: str = ""
+    """Writer that composed the text; empty when none was asked."""
+    in_token: int | None = None
+    """Tokens the model read, when known."""
+    out_token: int | None = None
+    """Tokens the model wrote, when known."""
+    degraded: tuple[Degradation, ...] = ()
+    """What was left out, and why."""
+    stages: tuple[StageReport, ...] = ()
+    """In the order they ran."""
+    latency_ms: float = 0.0
+    """From receiving the question to the answer, in milliseconds."""
+
+
+class TraceRecord(Message, frozen=True, kw_only=True):
+    """All that is kept of one question; the recorder writes it in one transaction."""
+
+    TYPE: ClassVar[str] = "trace-record.v1"
+
+    answer_id: str
+    """Key; recording the same id again changes nothing."""
+    collection: str
+    """Collection that was asked."""
+    question: str
+    """The question as asked."""
+    access: Access
+    """Rights it was asked with."""
+    events: tuple[ExplainEvent, ...]
+    """All stages in order."""
+    answer: Answer | None = None
+    """The answer; None when the question failed."""
+    settings: dict[str, Any] = {}
+    """Limits, mode and models of the run, for replay."""
+    asked_at: str = ""
+    """Start, ISO 8601 in UTC."""

@@ -1,0 +1,95 @@
+"""Messages of ingest: documents cut into chunks in, what became of each out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from whence.schema.access import DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.message import Message
+
+__all__ = (
+    "ChunkDraft",
+    "DocumentDraft",
+    "DocumentOutcome",
+    "IngestRequest",
+    "IngestResponse",
+    "OutcomeKind",
+)
+
+OutcomeKind = Literal["added", "updated", "unchanged", "failed"]
+
+
+class ChunkDraft(Message, frozen=True, kw_only=True):
+    """One chunk before it is stored."""
+
+    content: str
+    """The text, verbatim from the source; never blank."""
+    start: int = 0
+    """Offset of the first character in the document's text."""
+    end: int = 0
+    """Offset after the last character."""
+    heading: str = ""
+    """Nearest heading above."""
+    section_path: str = ""
+    """Headings from the top, joined by ` > `."""
+    embed_text: str = ""
+    """What is embedded and searched, when it is more than `content` (title and heading in front)."""
+
+
+class DocumentDraft(Message, frozen=True, kw_only=True):
+    """One document, read and cut."""
+
+    document_id: str
+    """Id within the collection: a path relative to the indexed folder, or a record's own id."""
+    chunks: tuple[ChunkDraft, ...]
+    """In the order of the text; the position is the chunk index."""
+    title: str = ""
+    """Title, when it has one."""
+    source_file: str = ""
+    """File it was read from."""
+    source_url: str = ""
+    """Address of the original, when it has one."""
+    tags: DocumentTags = DocumentTags()
+    """Rights a reader needs."""
+    metadata: dict[str, Any] = {}
+    """The document's own metadata, JSON types only."""
+    digest: str = ""
+    """SHA-256 over all that is stored except the tags, hexadecimal."""
+
+
+class IngestRequest(Message, frozen=True, kw_only=True):
+    """Store some documents; each is all or nothing."""
+
+    TYPE: ClassVar[str] = "ingest-request.v1"
+
+    collection: str
+    """Name of the collection; made when it does not exist."""
+    documents: tuple[DocumentDraft, ...]
+    """Each id once."""
+
+
+class DocumentOutcome(Message, frozen=True, kw_only=True):
+    """What became of one document."""
+
+    document_id: str
+    """As in the request."""
+    outcome: OutcomeKind
+    """`updated` also when only the tags changed; then nothing was embedded."""
+    chunks: int = 0
+    """Chunks it has now."""
+    embedded: int = 0
+    """Chunks that were embedded for it."""
+    reason: str = ""
+    """Why it failed."""
+
+
+class IngestResponse(Message, frozen=True, kw_only=True):
+    """One outcome per document, in the order of the request."""
+
+    TYPE: ClassVar[str] = "ingest-response.v1"
+
+    outcomes: tuple[DocumentOutcome, ...]
+    """Aligned with the request's documents."""
+    model: EmbeddingModel | None = None
+    """Model of the collection, when anything was stored."""

@@ -1,0 +1,65 @@
+"""Messages of the prompt service: a template and its variables in, text out, whole or in pieces."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from whence.schema.message import Message
+
+__all__ = ("PromptRequest", "PromptResponse", "PromptResult", "Quote")
+
+
+class Quote(msgspec.Struct, frozen=True):
+    """A verbatim passage that a marker in the answer stands on."""
+
+    marker: int
+    """Number in the answer's `[n]`; 1 is the first document of the prompt."""
+    text: str
+    """The passage, verbatim from that document."""
+
+
+class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a writer gave back."""
+
+    response_type: Literal["text", "json"] = "text"
+    """Kind of answer: free text, or `object` parsed from JSON."""
+    text: str | None = None
+    """The text; None for `json`."""
+    object: Any = None
+    """The parsed object; None for `text`."""
+    in_token: int | None = None
+    """Tokens read, when known."""
+    out_token: int | None = None
+    """Tokens written, when known."""
+    model: str | None = None
+    """Name of the model or of the writer."""
+    quotes: tuple[Quote, ...] = ()
+    """Passages behind the markers of the text, in order of first use."""
+    language_model: bool | None = None
+    """False when no language model took part; None when unknown."""
+
+
+class PromptRequest(Message, frozen=True, kw_only=True):
+    """Ask a writer to fill a template."""
+
+    TYPE: ClassVar[str] = "prompt-request.v1"
+
+    template_id: str
+    """`extract-concepts` (variable `query`) or `document-prompt` (`query`, `documents`)."""
+    variables: dict[str, Any] = {}
+    """Values for the template, JSON types only."""
+    streaming: bool = False
+    """True for pieces as they are written; the last reply always carries the whole result."""
+
+
+class PromptResponse(Message, frozen=True, kw_only=True):
+    """One piece of the text, or at the end the whole result."""
+
+    TYPE: ClassVar[str] = "prompt-response.v1"
+
+    piece: str = ""
+    """Text since the last reply; empty in the last one."""
+    result: PromptResult | None = None
+    """The whole result, in the last reply only."""

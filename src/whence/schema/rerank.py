@@ -1,0 +1,55 @@
+"""Messages of the reranker: queries and documents in, scored documents out."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from whence.schema.message import Message
+
+__all__ = ("RerankItem", "RerankRequest", "RerankResponse", "RerankerResult")
+
+
+class RerankItem(Message, frozen=True, kw_only=True):
+    """A query or a document with the id it is spoken of by."""
+
+    id: str
+    """Id within the request."""
+    text: str
+    """Its text."""
+
+
+class RerankerResult(msgspec.Struct, frozen=True):
+    """The score of one document for one query."""
+
+    document_id: str
+    """Id of the document within the request."""
+    query_id: str
+    """Id of the query within the request."""
+    score: float
+    """Relevance, 0 to 1, higher is better."""
+
+
+class RerankRequest(Message, frozen=True, kw_only=True):
+    """Ask for the best documents over all queries."""
+
+    TYPE: ClassVar[str] = "rerank-request.v1"
+
+    queries: tuple[RerankItem, ...]
+    """At least one."""
+    documents: tuple[RerankItem, ...]
+    """Candidates, any number."""
+    limit: int = 10
+    """Most results to return, 1 or more."""
+
+
+class RerankResponse(Message, frozen=True, kw_only=True):
+    """Documents by falling score, each once with its best query; ties keep the request's order."""
+
+    TYPE: ClassVar[str] = "rerank-response.v1"
+
+    results: tuple[RerankerResult, ...]
+    """At most `limit`."""
+    model: str = ""
+    """Name of the model that scored."""

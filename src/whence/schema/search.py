@@ -1,0 +1,77 @@
+"""Messages of the search service: a query in, a ranking of visible chunks out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from whence.schema.access import Access
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.message import Message
+
+__all__ = ("Candidate", "Degradation", "SearchMode", "SearchRequest", "SearchResponse")
+
+SearchMode = Literal["dense", "bm25", "hybrid"]
+
+
+class Degradation(Message, frozen=True, kw_only=True):
+    """Something that was left out of an answer, and why; the answer is still true without it."""
+
+    stage: str
+    """Stage that fell short: `embedding`, `search`, `rerank`, `text-fetch`, `prompt`, `trace`."""
+    reason: str
+    """One line for people."""
+    code: str = "degraded"
+    """Machine word, e.g. `reranker_failed`, `no_language_model`."""
+
+
+class Candidate(Message, frozen=True, kw_only=True):
+    """One ranked chunk."""
+
+    chunk_id: str
+    """IRI of the chunk."""
+    document_id: str
+    """Document it is part of."""
+    score: float
+    """Score the ranking is sorted by, 0 to 1, higher is better."""
+    rank: int
+    """1 is first."""
+    dense_score: float | None = None
+    """Cosine of query and chunk, -1 to 1; None when the dense leg did not score it."""
+    sparse_score: float | None = None
+    """Absolute lexical share, 0 to 1; None when the lexical leg did not score it."""
+
+
+class SearchRequest(Message, frozen=True, kw_only=True):
+    """Ask for the best visible chunks of a collection."""
+
+    TYPE: ClassVar[str] = "search-request.v1"
+
+    access: Access
+    """Rights of the reader, applied before ranking and limit."""
+    collection: str
+    """Name of the collection."""
+    limit: int
+    """Most candidates to return, 1 or more."""
+    vector: bytes | None = None
+    """Query vector, float32 little endian, shape (dimension,); needed by `dense` and `hybrid`."""
+    model: EmbeddingModel | None = None
+    """The model that made `vector`; refused when it is not the collection's."""
+    query_text: str = ""
+    """Words of the query; needed by `bm25` and `hybrid`."""
+    mode: SearchMode = "dense"
+    """Which legs rank."""
+    threshold: float = 0.0
+    """Lowest score returned, 0 to 1."""
+    filters: dict[str, Any] = {}
+    """Conditions on metadata, key to value; all must hold."""
+
+
+class SearchResponse(Message, frozen=True, kw_only=True):
+    """The ranking: by score, ties by chunk id."""
+
+    TYPE: ClassVar[str] = "search-response.v1"
+
+    candidates: tuple[Candidate, ...]
+    """Best first; may be empty, never longer than the request's limit."""
+    degraded: tuple[Degradation, ...] = ()
+    """Legs that did not take part, and why."""

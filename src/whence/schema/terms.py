@@ -1,0 +1,49 @@
+"""RDF terms and triples as they travel: small, frozen, without any RDF library."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ("Term", "Triple", "iri", "literal")
+
+
+class Term(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An IRI or a literal. Both `.iri` and `.value` can be read on either kind.
+
+    Of an IRI `.value` is empty, of a literal `.iri` is empty: a reader that only compares
+    `term.iri == SOMETHING` needs no check of the kind.
+    """
+
+    type: Literal["i", "l"]
+    """`i` for an IRI, `l` for a literal."""
+    iri: str = ""
+    """The IRI; empty for a literal."""
+    value: str = ""
+    """The literal's text; empty for an IRI."""
+    datatype: str = ""
+    """IRI of the literal's datatype; empty means a plain string."""
+
+
+class Triple(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One statement and the named graph it belongs to."""
+
+    s: Term
+    """Subject, an IRI."""
+    p: Term
+    """Predicate, an IRI."""
+    o: Term
+    """Object, an IRI or a literal."""
+    g: str | None = None
+    """IRI of the named graph; None is the default graph."""
+
+
+def iri(value: str) -> Term:
+    """Give an IRI term."""
+    return Term("i", value)
+
+
+def literal(value: str, datatype: str = "") -> Term:
+    """Give a literal term; without a datatype it is a plain string."""
+    return Term("l", "", value, datatype)

@@ -1,0 +1,49 @@
+"""Topic names: full Pulsar names, the same on every transport.
+
+A short name such as `embedding.request` stands for `persistent://public/default/whence.embedding.request`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whence.schema.errors import ConfigError
+
+__all__ = ("DEFAULT_NAMESPACE", "dead_letter_topic", "full_topic", "retry_topic", "short_topic")
+
+DEFAULT_NAMESPACE = "public/default"
+_PREFIX = "whence."
+_SHORT = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*\Z")
+_FULL = re.compile(r"(?:non-)?persistent://[^/]+/[^/]+/[^/]+\Z")
+
+
+def full_topic(name: str, *, namespace: str = DEFAULT_NAMESPACE, persistent: bool = True) -> str:
+    """Give the full name of a topic; a name that is full already is kept.
+
+    Raises:
+        ConfigError: The name is neither a full topic name nor lower-case words joined by `.` or `-`.
+    """
+    if _FULL.match(name):
+        return name
+    if not _SHORT.match(name):
+        raise ConfigError(
+            f"{name!r} is not a topic name",
+            hint="use lower-case words joined by dots, e.g. embedding.request",
+        )
+    scheme = "persistent" if persistent else "non-persistent"
+    return f"{scheme}://{namespace}/{_PREFIX}{name}"
+
+
+def short_topic(topic: str) -> str:
+    """Give the short name of a full topic, for people."""
+    return topic.rsplit("/", 1)[-1].removeprefix(_PREFIX)
+
+
+def retry_topic(topic: str, group: str) -> str:
+    """Give the topic on which a group's retries wait."""
+    return f"{topic}.{group}.retry"
+
+
+def dead_letter_topic(topic: str) -> str:
+    """Give the topic that keeps what could not be handled."""
+    return f"{topic}.dlq"

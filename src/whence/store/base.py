@@ -1,0 +1,164 @@
+"""What processors ask of the store. The PostgreSQL store is chosen by `flow` and passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.document_rag import TraceRecord
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.ingest import DocumentDraft
+from whence.schema.search import Candidate
+from whence.schema.texts import ChunkText
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = (
+    "ChunkStore",
+    "CollectionInfo",
+    "DocumentState",
+    "EmbeddedDocument",
+    "StoredTrace",
+    "TraceStore",
+)
+
+
+class CollectionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A collection and the model all its vectors come from."""
+
+    name: str
+    model: EmbeddingModel
+    documents: int = 0
+    """Documents in it, hidden ones included; for the owner's eyes only."""
+    chunks: int = 0
+    """Chunks in it, hidden ones included."""
+
+
+class DocumentState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of a document, enough to see whether it changed."""
+
+    document_id: str
+    digest: str
+    tags: DocumentTags
+    chunks: int
+
+
+class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A document ready to be stored."""
+
+    draft: DocumentDraft
+    vectors: NDArray[np.float32]
+    """float32, shape (len(draft.chunks), dimension), rows of length 1."""
+
+
+class StoredTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """A trace as it was recorded."""
+
+    record: TraceRecord
+    recorded_at: str
+    """ISO 8601 in UTC."""
+
+
+class ChunkStore(Protocol):
+    """Documents, their chunks and vectors. Everything that reads takes the reader's access."""
+
+    async def collection(self, name: str) -> CollectionInfo | None:
+        """Give a collection, or None when it does not exist."""
+        ...
+
+    async def collections(self) -> list[CollectionInfo]:
+        """Give all collections by name."""
+        ...
+
+    async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
+        """Give a collection, made for this model when it does not exist.
+
+        Raises:
+            ModelMismatch: It exists with another model, precision or dimension.
+            BadInput: The name is not 1 to 63 of `a-z 0-9 _ -`, starting with a letter or digit.
+        """
+        ...
+
+    async def document_states(
+        self, collection: str, document_ids: Sequence[str]
+    ) -> dict[str, DocumentState]:
+        """Give the state of each of these documents that exists."""
+        ...
+
+    async def replace_documents(
+        self, collection: str, documents: Sequence[EmbeddedDocument]
+    ) -> None:
+        """Store documents in one transaction, each in the place of its former self.
+
+        Raises:
+            ModelMismatch: A vector's length is not the collection's dimension.
+        """
+        ...
+
+    async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
+        """Change the tags of documents in one transaction; nothing is embedded again."""
+        ...
+
+    async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
+        """Remove documents with all that hangs on them; gives how many there were."""
+        ...
+
+    async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
+        """Give the sorted ids that begin with `prefix`; for the owner's eyes only."""
+        ...
+
+    async def search_dense(
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        *,
+        limit: int,
+        access: Access,
+        threshold: float = 0.0,
+    ) -> list[Candidate]:
+        """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
+
+        `score` is max(0, cosine), `dense_score` the cosine; both are exact. Cost grows with the
+        visible rows of the collection (exact scan).
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: The vector's length is not the collection's dimension.
+        """
+        ...
+
+    async def chunk_texts(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> list[ChunkText]:
+        """Give the texts of chunks that exist and are visible, in the order asked.
+
+        One statement, whatever the number of ids.
+        """
+        ...
+
+
+class TraceStore(Protocol):
+    """What is kept of questions."""
+
+    async def record_trace(self, record: TraceRecord) -> bool:
+        """Keep a trace in one transaction; False when that answer id is recorded already."""
+        ...
+
+    async def trace(self, answer_id: str) -> StoredTrace | None:
+        """Give a trace, or None when there is none."""
+        ...
+
+    async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
+        """Give the latest traces, newest first."""
+        ...
+
+    async def visible_chunks(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> frozenset[str]:
+        """Tell which of these chunks exist and are visible."""
+        ...

@@ -1,0 +1,1 @@
+"""Stub clients and contract suites for the tests of Whence's users and of its own."""
