@@ -1,0 +1,1 @@
+"""The whole house behind one object."""

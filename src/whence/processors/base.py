@@ -7,7 +7,7 @@ letters are the worker's business, not the processor's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -26,8 +26,8 @@ class Service(msgspec.Struct, frozen=True):
     """Type that is sent."""
     replies: tuple[type[Message], ...]
     """Types that come back; an error may always come instead."""
-    streaming: bool = False
-    """True when several replies come, the last one marked as the end."""
+    is_last: Callable[[Message], bool] | None = None
+    """For a service with several replies: tells the last one. None means one reply."""
 
 
 class NoParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,5 +116,5 @@ class StreamingProcessor(Processor):
     """Base of processors that give several replies."""
 
     def handle_stream(self, message: Any, context: Context) -> AsyncIterator[Message]:
-        """Yield replies in order; the last one yielded is marked as the end."""
+        """Yield replies in order; the last must be one for which `serves.is_last` is true."""
         raise TypeError(f"{type(self).__name__} handles no messages")
