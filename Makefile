@@ -1,0 +1,55 @@
+# Everything a newcomer needs: `make demo` and `make test`.
+# PYTHON picks the interpreter of a new environment: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+HOME_OF_DEMO := $(CURDIR)/.whence/demo
+
+.PHONY: help setup dev demo test check format bench integration-retrieval lock clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-24s %s\n", $$1, $$2}'
+
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --require-hashes -r requirements.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+setup: $(VENV)/.runtime ## Make .venv, install Whence and the local models
+	@$(BIN)/whence models install --quiet
+
+dev: setup $(VENV)/.dev ## The same, and the tools of development
+
+demo: setup ## Index the example handbook and ask it four questions
+	@$(BIN)/whence --home $(HOME_OF_DEMO) demo
+
+test: dev ## Run all tests
+	$(BIN)/python -m pytest
+
+check: dev ## Format, lint, types and import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: dev ## Put the code in order
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: dev ## Measure the claims of the README; prints ratios
+	$(BIN)/python -m benchmarks
+
+lock: ## Pin all dependencies anew, with hashes and without addresses
+	@test -x $(BIN)/uv || $(PIP) install --quiet uv
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/lock.py
+
+clean: ## Remove the environment, caches and the demo's data
+	rm -rf $(VENV) .whence .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache log

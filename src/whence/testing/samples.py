@@ -1,0 +1,56 @@
+"""A full example of any message: every field set, the same on every call."""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from whence.schema.access import Access, DocumentTags
+
+__all__ = ("sample",)
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def sample(cls: type[S]) -> S:
+    """Give an instance with every field set to a value that is not its default."""
+    hints = typing.get_type_hints(cls)
+    return cls(**{name: _value(hints[name], name) for name in cls.__struct_fields__})
+
+
+def _value(hint: Any, name: str) -> Any:
+    origin = get_origin(hint)
+    if origin is Literal:
+        return get_args(hint)[-1]
+    if origin in (Union, types.UnionType):
+        return _value(next(arg for arg in get_args(hint) if arg is not types.NoneType), name)
+    if origin is tuple:
+        return (_value(get_args(hint)[0], name),)
+    if origin is dict:
+        return {"key": "value", "number": 7}
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _struct(hint)
+    return _plain(hint, name)
+
+
+def _struct(hint: type[msgspec.Struct]) -> msgspec.Struct:
+    if hint is Access:
+        return Access({"finance", "hr"}, {"internal"}, 2)
+    if hint is DocumentTags:
+        return DocumentTags(("finance",), ("internal",), 1)
+    return sample(hint)
+
+
+def _plain(hint: Any, name: str) -> Any:
+    values: dict[Any, Any] = {
+        str: f"{name} ñ 試",
+        int: 7,
+        float: 0.25,
+        bool: True,
+        bytes: b"\x00\x00\x80?\x00\x00\x00\xbf",
+        Any: {"any": ["thing", 1, None]},
+    }
+    return values[hint]
