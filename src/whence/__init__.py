@@ -1,1 +1,32 @@
-"""Whence: retrieval that shows where every answer came from."""
+"""Whence: retrieval that shows where every answer came from.
+
+The names below are loaded when first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whence.engine import Engine
+    from whence.results import RetrievalResult
+    from whence.schema.access import Access
+
+__all__ = ("Access", "Engine", "RetrievalResult")
+
+_HOMES = {
+    "Access": "whence.schema.access",
+    "Engine": "whence.engine",
+    "RetrievalResult": "whence.results",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'whence' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -133,6 +133,11 @@ class Answer(Message, frozen=True, kw_only=True):
     latency_ms: float = 0.0
     """From receiving the question to the answer, in milliseconds."""
 
+    @property
+    def id(self) -> str:
+        """The same as `answer_id`."""
+        return self.answer_id
+
 
 class TraceRecord(Message, frozen=True, kw_only=True):
     """All that is kept of one question; the recorder writes it in one transaction."""

@@ -1,0 +1,1 @@
+"""Measured claims; each script prints ratios of one run and takes `--json`."""

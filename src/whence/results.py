@@ -1,0 +1,68 @@
+"""What `search` and `index` give back to Python code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ("DocumentCounts", "IndexReport", "PathFailure", "RetrievalResult", "RetrievedChunk")
+
+
+class RetrievedChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a document, verbatim."""
+
+    id: str = ""
+    """IRI of the chunk."""
+    content: str
+    """The text."""
+    metadata: dict[str, Any]
+    """`source_file`, `source_url`, `section_path`, `header_path`, `heading`, `chunk_index`, and the
+    document's own metadata."""
+
+
+class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One hit of a search."""
+
+    rank: int
+    """1 is first."""
+    similarity_score: float
+    """0 to 1, higher is better; the order of hits is the order of this score."""
+    chunk: RetrievedChunk
+    """What was found."""
+    document_id: str = ""
+    """Document the chunk is part of."""
+    score_breakdown: dict[str, float | None] = {}
+    """`dense_score` (cosine), `sparse_score` (lexical share), `combined_score` (the score itself)."""
+
+
+class DocumentCounts(msgspec.Struct, kw_only=True):
+    """What became of the documents of one `index` run; a document is counted once."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    skipped: int = 0
+    """Files of unknown kinds and empty files."""
+    failed: int = 0
+
+
+class PathFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A document that could not be indexed, and why."""
+
+    path: str
+    reason: str
+
+
+class IndexReport(msgspec.Struct, kw_only=True):
+    """What one `index` run did."""
+
+    collection: str
+    documents: DocumentCounts
+    chunks: int = 0
+    """Chunks of the documents added or updated."""
+    embedded: int = 0
+    """Chunks that were embedded; 0 when nothing changed."""
+    failures: list[PathFailure]
+    seconds: float = 0.0
