@@ -1,0 +1,80 @@
+"""Why a chunk is in an answer or not: a closed list of codes, each with its stage and one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+import msgspec
+
+from whence.schema.errors import BadInput
+
+__all__ = ("DROP_REASONS", "OUTCOMES", "DropCode", "OutcomeCode", "Reason", "reason")
+
+DropCode = Literal[
+    "below_threshold",
+    "duplicate",
+    "over_fetch_limit",
+    "fetch_failed",
+    "text_missing",
+    "over_limit",
+    "reranked_out",
+    "not_scored",
+    "over_budget",
+]
+"""Why a candidate was dropped."""
+
+OutcomeCode = Literal["not_retrieved", "undecided", "used", "cited"]
+"""What else can be said of a chunk."""
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One code and what it means."""
+
+    code: str
+    """The machine word."""
+    stage: str
+    """Stage that decided."""
+    explanation: str
+    """One line for people."""
+
+
+def _by_code(*reasons: Reason) -> Mapping[str, Reason]:
+    return MappingProxyType({item.code: item for item in reasons})
+
+
+#: Why a candidate was dropped, in the order in which the stages can drop it.
+DROP_REASONS: Mapping[str, Reason] = _by_code(
+    Reason("below_threshold", "exploration", "its score is below the similarity threshold"),
+    Reason("duplicate", "exploration", "a better ranked candidate has the same text"),
+    Reason("over_fetch_limit", "exploration", "it is ranked after the last candidate retrieved"),
+    Reason("fetch_failed", "exploration", "its text could not be read"),
+    Reason("text_missing", "exploration", "its text is no longer there"),
+    Reason("over_limit", "exploration", "it is ranked after the last chunk given to the writer"),
+    Reason("reranked_out", "focus", "the reranker placed it after the last chunk kept"),
+    Reason("not_scored", "focus", "the reranker gave it no score"),
+    Reason("over_budget", "synthesis", "its text did not fit into what the writer may read"),
+)
+
+#: What can be said of a chunk that was not dropped.
+OUTCOMES: Mapping[str, Reason] = _by_code(
+    Reason("not_retrieved", "exploration", "the search did not return it"),
+    Reason("undecided", "exploration", "the question failed before a later stage decided"),
+    Reason("used", "synthesis", "its text was given to the writer, which did not cite it"),
+    Reason("cited", "synthesis", "the answer cites it"),
+)
+
+
+def reason(code: str) -> Reason:
+    """Give the meaning of a code.
+
+    Raises:
+        BadInput: There is no such code.
+    """
+    found = DROP_REASONS.get(code) or OUTCOMES.get(code)
+    if found is None:
+        raise BadInput(
+            f"{code!r} is not a reason code", hint="one of " + ", ".join((*DROP_REASONS, *OUTCOMES))
+        )
+    return found

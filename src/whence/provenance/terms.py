@@ -1,0 +1,70 @@
+"""Typed literals: from Python values to terms and back."""
+
+from __future__ import annotations
+
+import math
+
+from whence.provenance.namespaces import XSD_BOOLEAN, XSD_DATE_TIME, XSD_DOUBLE, XSD_INTEGER
+from whence.schema.terms import Term
+
+__all__ = ("Scalar", "boolean", "date_time", "double", "integer", "read_scalar", "scalar")
+
+Scalar = str | int | float | bool
+"""What a setting may be."""
+
+#: Ranks and counts are mostly small; terms are immutable, so these are shared.
+_SMALL = tuple(Term("l", "", str(number), XSD_INTEGER) for number in range(512))
+_TRUE = Term("l", "", "true", XSD_BOOLEAN)
+_FALSE = Term("l", "", "false", XSD_BOOLEAN)
+
+
+def integer(value: int) -> Term:
+    """Give an `xsd:integer`."""
+    if 0 <= value < len(_SMALL):
+        return _SMALL[value]
+    return Term("l", "", str(int(value)), XSD_INTEGER)
+
+
+def double(value: float) -> Term:
+    """Give an `xsd:double` that reads back as the same number."""
+    number = float(value)
+    if math.isfinite(number):
+        return Term("l", "", repr(number), XSD_DOUBLE)
+    text = "NaN" if math.isnan(number) else ("INF" if number > 0 else "-INF")
+    return Term("l", "", text, XSD_DOUBLE)
+
+
+def boolean(value: bool) -> Term:
+    """Give an `xsd:boolean`."""
+    return _TRUE if value else _FALSE
+
+
+def date_time(value: str) -> Term:
+    """Give an `xsd:dateTime` from an ISO 8601 text."""
+    return Term("l", "", value, XSD_DATE_TIME)
+
+
+def scalar(value: Scalar) -> Term:
+    """Give a literal of the datatype that fits the value; a string stays plain."""
+    if isinstance(value, bool):
+        return boolean(value)
+    if isinstance(value, int):
+        return integer(value)
+    if isinstance(value, float):
+        return double(value)
+    return Term("l", "", str(value))
+
+
+def read_scalar(term: Term) -> Scalar:
+    """Give the Python value of a literal; what does not fit its datatype stays a string."""
+    text = term.value
+    try:
+        if term.datatype == XSD_INTEGER:
+            return int(text)
+        if term.datatype == XSD_DOUBLE:
+            return float(text)
+    except ValueError:
+        return text
+    if term.datatype == XSD_BOOLEAN:
+        return text in {"true", "1"}
+    return text

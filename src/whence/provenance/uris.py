@@ -1,0 +1,147 @@
+"""IRIs of a trace, all derived from the id of the answer: the same id always gives the same IRIs."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from whence.schema.errors import BadInput
+
+__all__ = (
+    "AnswerUris",
+    "answer_id_of",
+    "answer_uris",
+    "candidate_uri",
+    "chunk_selection_uri",
+    "id_from_iri",
+    "iri_from_id",
+    "validate_answer_id",
+)
+
+QUESTION_PREFIX = "urn:trustgraph:docrag:"
+SELECTION_PREFIX = "urn:trustgraph:prov:chunk:"
+#: Ids that are no IRIs are wrapped: this prefix, then the id with everything but letters, digits and
+#: `_.-~` percent-escaped.
+OPAQUE_PREFIX = "urn:whence:id:"
+
+_ANSWER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
+#: An absolute IRI: a scheme, then anything that may stand between `<` and `>` in N-Quads (section 3 of the
+#: recommendation), without surrogates, which UTF-8 cannot carry.
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\\x7f-\xa0\ud800-\udfff]+\Z")
+
+
+class AnswerUris(msgspec.Struct, frozen=True):
+    """The IRIs of one answer's stages."""
+
+    question: str
+    grounding: str
+    exploration: str
+    focus: str
+    synthesis: str
+    answer: str
+    """Document under which the text of the answer is kept."""
+    error: str
+    """Node that ends the chain when the question failed."""
+    candidate_prefix: str
+    """Followed by the candidate's rank, 1 for the first."""
+    selection_prefix: str
+    """Followed by the place among the kept chunks, 0 for the first."""
+
+
+def validate_answer_id(answer_id: str) -> str:
+    """Give the id back when it is fit to stand in an IRI and a file name.
+
+    Raises:
+        BadInput: It is not 1 to 128 of `A-Z a-z 0-9 . _ ~ -`, starting with a letter or digit.
+    """
+    if not _ANSWER_ID.match(answer_id):
+        raise BadInput(
+            f"{answer_id!r} is not an answer id",
+            hint="an id has 1 to 128 letters, digits, dots, dashes, underscores or tildes",
+        )
+    return answer_id
+
+
+@lru_cache(maxsize=1024)
+def answer_uris(answer_id: str) -> AnswerUris:
+    """Give the IRIs of an answer.
+
+    Raises:
+        BadInput: As for `validate_answer_id`.
+    """
+    question = QUESTION_PREFIX + validate_answer_id(answer_id)
+    return AnswerUris(
+        question=question,
+        grounding=f"{question}/grounding",
+        exploration=f"{question}/exploration",
+        focus=f"{question}/focus",
+        synthesis=f"{question}/synthesis",
+        answer=f"{question}/answer",
+        error=f"{question}/error",
+        candidate_prefix=f"{question}/candidate/",
+        selection_prefix=f"{SELECTION_PREFIX}{answer_id}:",
+    )
+
+
+def chunk_selection_uri(answer_id: str, index: int) -> str:
+    """Give the IRI of the kept chunk at a place, 0 for the first.
+
+    >>> chunk_selection_uri("a1", 0)
+    'urn:trustgraph:prov:chunk:a1:0'
+    """
+    return f"{answer_uris(answer_id).selection_prefix}{index}"
+
+
+def candidate_uri(answer_id: str, rank: int) -> str:
+    """Give the IRI of the candidate of a rank, 1 for the first.
+
+    >>> candidate_uri("a1", 1)
+    'urn:trustgraph:docrag:a1/candidate/1'
+    """
+    return f"{answer_uris(answer_id).candidate_prefix}{rank}"
+
+
+def answer_id_of(uri: str) -> str:
+    """Give the id of the answer whose question or stage has this IRI; empty when it is none.
+
+    >>> answer_id_of("urn:trustgraph:docrag:a1/focus")
+    'a1'
+    """
+    if not uri.startswith(QUESTION_PREFIX):
+        return ""
+    answer_id = uri[len(QUESTION_PREFIX) :].split("/", 1)[0]
+    return answer_id if _ANSWER_ID.match(answer_id) else ""
+
+
+def iri_from_id(identifier: str) -> str:
+    """Give an IRI for the id of a chunk or document: itself when it is one, else wrapped and escaped.
+
+    `id_from_iri` gives the id back, whatever it was.
+
+    >>> iri_from_id("urn:chunk:policy:0")
+    'urn:chunk:policy:0'
+    >>> iri_from_id("notes/a b.md#1")
+    'urn:whence:id:notes%2Fa%20b.md%231'
+
+    Raises:
+        BadInput: The id is empty.
+    """
+    if _IRI.match(identifier) and not identifier.startswith(OPAQUE_PREFIX):
+        return identifier
+    if not identifier:
+        raise BadInput("an empty id has no IRI")
+    return OPAQUE_PREFIX + quote(identifier, safe="", errors="surrogatepass")
+
+
+def id_from_iri(iri: str) -> str:
+    """Give the id that `iri_from_id` made an IRI of.
+
+    >>> id_from_iri("urn:whence:id:notes%2Fa%20b.md%231")
+    'notes/a b.md#1'
+    """
+    if not iri.startswith(OPAQUE_PREFIX):
+        return iri
+    return unquote(iri[len(OPAQUE_PREFIX) :], errors="surrogatepass")
