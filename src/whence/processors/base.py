@@ -51,6 +51,10 @@ class Context(Protocol):
         """Seconds until the caller gives up, never negative; None when the caller set no deadline."""
         ...
 
+    def is_bound(self, port: str) -> bool:
+        """Tell whether a port leads anywhere; only one of `optional_calls` may not."""
+        ...
+
     async def call(self, port: str, message: Message, reply: type[M]) -> M:
         """Send a request through a port of `calls` and wait for its reply.
 
@@ -86,6 +90,8 @@ class Processor:
     consumes: ClassVar[type[Message] | None] = None
     #: Services it calls, by port name.
     calls: ClassVar[Mapping[str, Service]] = {}
+    #: Ports of `calls` that a flow may leave without a topic; `Context.is_bound` tells.
+    optional_calls: ClassVar[frozenset[str]] = frozenset()
     #: Messages it publishes for whoever listens, by port name.
     emits: ClassVar[Mapping[str, type[Message]]] = {}
     #: Parameters with defaults and ranges.
