@@ -1,0 +1,203 @@
+"""From a folder of documents to a cited answer and its provenance, through the installed command."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rdflib
+
+STAGES = ["question", "grounding", "exploration", "focus", "synthesis"]
+
+
+@pytest.fixture(scope="module")
+def questions() -> list[dict[str, Any]]:
+    """Give the demo's questions with the documents they should cite."""
+    path = Path(__file__).resolve().parents[2] / "examples" / "demo_questions.json"
+    document: dict[str, list[dict[str, Any]]] = json.loads(path.read_text())
+    return document["questions"]
+
+
+def test_indexing_again_changes_nothing(cli: Any, handbook: Path) -> None:
+    """The same folder again: every document unchanged, nothing embedded."""
+    report = cli("index", handbook, "--json").json
+
+    assert report["documents"]["unchanged"] >= 20
+    assert report["documents"]["added"] == report["documents"]["updated"] == 0
+    assert (report["chunks"], report["embedded"], report["failures"]) == (0, 0, [])
+
+
+def test_search_finds_what_is_there(cli: Any, handbook: Path) -> None:
+    """Hits are ranked, above the threshold, within the limit, with full metadata."""
+    result = cli("search", "how many days of annual leave do employees get", "--json")
+    hits = result.json["hits"]
+
+    assert result.code == 0
+    assert 1 <= len(hits) <= 5
+    assert [hit["rank"] for hit in hits] == list(range(1, len(hits) + 1))
+    scores = [hit["similarity_score"] for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0.5 <= score <= 1 for score in scores)
+    for hit in hits:
+        metadata = hit["chunk"]["metadata"]
+        assert {"dense_score", "sparse_score", "combined_score"} <= set(hit["score_breakdown"])
+        assert all(
+            metadata[key] for key in ("source_file", "source_url", "section_path", "heading")
+        )
+        assert metadata["header_path"] == metadata["section_path"]
+        assert isinstance(metadata["chunk_index"], int)
+
+
+def test_nothing_found_says_so(cli: Any, handbook: Path) -> None:
+    """A query without hits is exit 0, an empty list and the words `no results found`."""
+    result = cli("search", "quantum chromodynamics of neutron stars", "--json")
+
+    assert (result.code, result.json["hits"]) == (0, [])
+    assert "no results found" in result.json["message"]
+
+
+def test_every_demo_question_is_answered_as_it_should_be(
+    cli: Any, handbook: Path, questions: list[dict[str, Any]]
+) -> None:
+    """Citations name the expected documents, quote them verbatim, and every trace is complete."""
+    for question in questions:
+        rights = [word for tag in question.get("acl", []) for word in ("--acl", tag)]
+        answer = cli("ask", question["question"], *rights, "--json").json
+        cited = {citation["document_id"] for citation in answer["citations"]}
+
+        assert set(question["expected"]) <= cited, (question, answer["answer"])
+        assert not question.get("unanswerable") or not cited
+        for citation in answer["citations"]:
+            assert f"[{citation['marker']}]" in answer["answer"]
+            source = (handbook / citation["source_file"]).read_text()
+            assert citation["quote"] in source
+        trace = cli("explain", answer["answer_id"], *rights, "--json").json
+        assert trace["complete"] is True
+        names = [stage["stage"] for stage in trace["stages"]]
+        assert [name for name in STAGES if name in names] == names
+
+
+def test_restricted_documents_are_for_their_readers_only(cli: Any, handbook: Path) -> None:
+    """Without the tag a restricted document is neither found nor cited nor named in the trace."""
+    words = "salary bands engineers"
+    public = cli("search", words, "--threshold", "0", "--top-k", "50", "--json").json
+    finance = cli(
+        "search", words, "--threshold", "0", "--top-k", "50", "--acl", "finance", "--json"
+    ).json
+    seen = {hit["document_id"] for hit in public["hits"]}
+    more = {hit["document_id"] for hit in finance["hits"]} - seen
+
+    assert more
+    answer = cli("ask", words, "--json").json
+    trace = (
+        cli("explain", answer["answer_id"]).out + cli("explain", answer["answer_id"], "--json").out
+    )
+    assert not [document for document in more if document in json.dumps(answer) + trace]
+
+
+def test_a_trace_of_hidden_documents_does_not_exist_for_others(cli: Any, handbook: Path) -> None:
+    """Who may not see what an answer stands on cannot tell it from an unknown id."""
+    answer = cli(
+        "ask", "What are the salary bands for engineers?", "--acl", "finance", "--json"
+    ).json
+    hidden = cli("explain", answer["answer_id"])
+    unknown = cli("explain", "0" * 32)
+
+    assert answer["citations"]
+    assert (hidden.code, unknown.code) == (3, 3)
+    assert hidden.err.replace(answer["answer_id"], "ID") == unknown.err.replace("0" * 32, "ID")
+    assert cli("explain", answer["answer_id"], "--acl", "finance").code == 0
+
+
+@pytest.mark.parametrize(
+    ("form", "parser"), [("nquads", "nquads"), ("trig", "trig"), ("jsonld", "json-ld")]
+)
+def test_explain_speaks_rdf(cli: Any, handbook: Path, form: str, parser: str) -> None:
+    """Every RDF form parses, holds the same triples, all in the retrieval graph."""
+    answer = cli("ask", "Who approves travel abroad?", "--json").json
+    trace = cli("explain", answer["answer_id"], "--json").json
+    dataset = rdflib.Dataset()
+    dataset.parse(data=cli("explain", answer["answer_id"], "--format", form).out, format=parser)
+    quads = list(dataset.quads((None, None, None, None)))
+
+    assert len(quads) == len({tuple(t[k] for k in "spo") for t in trace["triples"]})
+    assert {str(quad[3]) for quad in quads} == {"urn:graph:retrieval"} == {trace["graph"]}
+
+
+def test_explain_draws_and_queries(cli: Any, handbook: Path) -> None:
+    """The tree fits a terminal, the picture is SVG, and SPARQL gets rows."""
+    answer_id = cli("ask", "Who approves travel abroad?", "--json").json["answer_id"]
+    sparql = "SELECT ?s WHERE { GRAPH <urn:graph:retrieval> { ?s a <https://trustgraph.ai/ns/Synthesis> } }"
+
+    assert "synthesis" in cli("explain", answer_id).out.lower()
+    assert cli("explain", answer_id, "--format", "svg").out.lstrip().startswith(("<svg", "<?xml"))
+    assert f"{answer_id}/synthesis" in cli("explain", answer_id, "--sparql", sparql).out
+    assert cli("explain", answer_id, "--sparql", "SELEKT").code == 2
+
+
+def test_streaming_gives_the_same_text(cli: Any, handbook: Path) -> None:
+    """What is printed as it is written is the answer."""
+    question = "How many days of annual leave do employees get?"
+    whole = cli("ask", question, "--json").json["answer"]
+
+    assert whole.strip() in cli("ask", question, "--stream").out
+
+
+def test_the_same_question_gets_the_same_answer(cli: Any, handbook: Path) -> None:
+    """Same input, same text, same citations, same stages in the same order."""
+    first, second = (cli("ask", "Who approves travel abroad?", "--json").json for _ in range(2))
+
+    for key in ("answer", "citations", "model", "degraded"):
+        assert first[key] == second[key]
+    assert [stage["stage"] for stage in first["stages"]] == [
+        stage["stage"] for stage in second["stages"]
+    ]
+
+
+def test_run_checks_a_flow(cli: Any) -> None:
+    """`run --check` names processors and interfaces with full topic names and starts nothing."""
+    flow = Path(__file__).resolve().parents[2] / "flows" / "document-rag.yaml"
+    report = cli("run", flow, "--check", "--json").json
+
+    assert report["flow"] == "document-rag"
+    assert {"name", "type", "concurrency"} <= set(report["processors"][0])
+    assert report["interfaces"]["explain"]["topic"].startswith("persistent://")
+    assert {"request", "response"} <= set(report["interfaces"]["document-rag"])
+
+
+def test_run_says_ready_and_drains(cli: Any, handbook: Path) -> None:
+    """`run` prints `ready` when all consume and leaves with 0 on SIGTERM."""
+    flow = Path(__file__).resolve().parents[2] / "flows" / "all-in-one.yaml"
+    process = cli.start("run", flow)
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip() == b"ready":
+                break
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert process.returncode == 0, err
+
+
+def test_doctor_is_content(cli: Any, handbook: Path) -> None:
+    """On a healthy home doctor says so with exit 0 and one JSON object."""
+    result = cli("doctor", "--json")
+
+    assert result.code == 0, result.out
+    assert result.json["ok"] is True
+
+
+def test_doctor_names_faults(fresh: Any, tmp_path: Path) -> None:
+    """A missing model is a fault with a remedy and exit 1."""
+    result = fresh("doctor", "--json", env={"WHENCE_MODELS": str(tmp_path)})
+    remedies = [check["remedy"] for check in result.json["checks"] if not check["ok"]]
+
+    assert result.code == 1
+    assert any("whence models install" in remedy for remedy in remedies)
