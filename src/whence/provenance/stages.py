@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from operator import attrgetter
 
 from whence.provenance import namespaces as ns
@@ -91,6 +92,18 @@ _WH_ANSWER_DIGEST = iri(ns.WH_ANSWER_DIGEST)
 _REASONS = {code: iri(ns.WH + code) for code in DROP_REASONS}
 _SETTING_KEY = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _by_rank = attrgetter("rank")
+
+
+@lru_cache(maxsize=4096)
+def _id_term(identifier: str) -> Term:
+    """Give the IRI term of a chunk's id; every chunk is named at several stages."""
+    return iri(iri_from_id(identifier))
+
+
+@lru_cache(maxsize=1024)
+def _text_term(text: str) -> Term:
+    """Give a plain literal that many candidates share: a document's id, a concept."""
+    return literal(text)
 
 
 def question_triples(
@@ -180,7 +193,7 @@ def exploration_triples(
     node = iri(uris.exploration)
     out = _header(node, _EXPLORATION_TYPES, "Exploration", uris.grounding)
     out.append(Triple(node, _CHUNK_COUNT, literal(str(len(chunk_ids))), GRAPH))
-    out += [Triple(node, _SELECTED_CHUNK, iri(iri_from_id(c)), GRAPH) for c in chunk_ids]
+    out += [Triple(node, _SELECTED_CHUNK, _id_term(c), GRAPH) for c in chunk_ids]
     _add_candidates(out, node, uris.candidate_prefix, candidates)
     _add_facts(out, node, facts)
     return tuple(out)
@@ -212,7 +225,7 @@ def focus_triples(
         chosen = iri(uris.selection_prefix + str(index))
         out.append(Triple(node, _SELECTED_CHUNK, chosen, GRAPH))
         out.append(Triple(chosen, _TYPE, _CHUNK_SELECTION, GRAPH))
-        out.append(Triple(chosen, _DOCUMENT, iri(iri_from_id(selection.chunk_id)), GRAPH))
+        out.append(Triple(chosen, _DOCUMENT, _id_term(selection.chunk_id), GRAPH))
         out.append(Triple(chosen, _SCORE, literal(str(float(selection.score))), GRAPH))
     _add_reranking(out, uris.candidate_prefix, candidates)
     _add_facts(out, node, facts)
@@ -357,38 +370,27 @@ def _add_candidates(
 ) -> None:
     """Tell all that retrieval knows of each candidate."""
     add = out.append
-    concept_terms: dict[str, Term] = {}
-    document_terms: dict[str, Term] = {}
     for candidate in _in_order(candidates):
-        rank = candidate.rank
-        node = Term("i", prefix + str(rank))
-        add(Triple(stage, _WH_CANDIDATE, node, GRAPH))
-        add(Triple(node, _WH_CHUNK, Term("i", iri_from_id(candidate.chunk_id)), GRAPH))
-        add(Triple(node, _WH_RANK, integer(rank), GRAPH))
-        if document_id := candidate.document_id:
-            term = document_terms.get(document_id)
-            if term is None:
-                term = document_terms[document_id] = literal(document_id)
-            add(Triple(node, _WH_DOCUMENT, term, GRAPH))
-        _add_scores(out, node, candidate)
+        node = Term("i", prefix + str(candidate.rank))
+        out += (
+            Triple(stage, _WH_CANDIDATE, node, GRAPH),
+            Triple(node, _WH_CHUNK, _id_term(candidate.chunk_id), GRAPH),
+            Triple(node, _WH_RANK, integer(candidate.rank), GRAPH),
+        )
+        if candidate.document_id:
+            add(Triple(node, _WH_DOCUMENT, _text_term(candidate.document_id), GRAPH))
+        if candidate.score is not None:
+            add(Triple(node, _WH_SCORE, double(candidate.score), GRAPH))
+        if candidate.dense_score is not None:
+            add(Triple(node, _WH_DENSE_SCORE, double(candidate.dense_score), GRAPH))
+        if candidate.sparse_score is not None:
+            add(Triple(node, _WH_SPARSE_SCORE, double(candidate.sparse_score), GRAPH))
         for concept in candidate.concepts:
-            term = concept_terms.get(concept)
-            if term is None:
-                term = concept_terms[concept] = literal(concept)
-            add(Triple(node, _WH_FOUND_BY, term, GRAPH))
+            add(Triple(node, _WH_FOUND_BY, _text_term(concept), GRAPH))
         if candidate.digest:
-            add(Triple(node, _WH_DIGEST, Term("l", "", candidate.digest), GRAPH))
+            add(Triple(node, _WH_DIGEST, literal(candidate.digest), GRAPH))
         if candidate.reason_code:
             add(Triple(node, _WH_REASON, _reason(candidate), GRAPH))
-
-
-def _add_scores(out: list[Triple], node: Term, candidate: CandidateAccount) -> None:
-    if candidate.score is not None:
-        out.append(Triple(node, _WH_SCORE, double(candidate.score), GRAPH))
-    if candidate.dense_score is not None:
-        out.append(Triple(node, _WH_DENSE_SCORE, double(candidate.dense_score), GRAPH))
-    if candidate.sparse_score is not None:
-        out.append(Triple(node, _WH_SPARSE_SCORE, double(candidate.sparse_score), GRAPH))
 
 
 def _add_reranking(out: list[Triple], prefix: str, candidates: Iterable[CandidateAccount]) -> None:
@@ -409,7 +411,7 @@ def _add_citation(out: list[Triple], stage: Term, index: int, citation: Citation
     out.append(Triple(stage, _WH_CITATION, node, GRAPH))
     out.append(Triple(node, _TYPE, _WH_CITATION_TYPE, GRAPH))
     out.append(Triple(node, _WH_MARKER, integer(citation.marker), GRAPH))
-    out.append(Triple(node, _WH_CHUNK, iri(iri_from_id(citation.chunk_id)), GRAPH))
+    out.append(Triple(node, _WH_CHUNK, _id_term(citation.chunk_id), GRAPH))
     if citation.document_id:
         out.append(Triple(node, _WH_DOCUMENT, literal(citation.document_id), GRAPH))
     if citation.quote:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from whence.provenance.namespaces import XSD_BOOLEAN, XSD_DATE_TIME, XSD_DOUBLE, XSD_INTEGER
 from whence.schema.terms import Term
 
@@ -14,6 +12,7 @@ Scalar = str | int | float | bool
 
 #: Ranks and counts are mostly small; terms are immutable, so these are shared.
 _SMALL = tuple(Term("l", "", str(number), XSD_INTEGER) for number in range(512))
+_NOT_FINITE = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
 _TRUE = Term("l", "", "true", XSD_BOOLEAN)
 _FALSE = Term("l", "", "false", XSD_BOOLEAN)
 
@@ -27,11 +26,8 @@ def integer(value: int) -> Term:
 
 def double(value: float) -> Term:
     """Give an `xsd:double` that reads back as the same number."""
-    number = float(value)
-    if math.isfinite(number):
-        return Term("l", "", repr(number), XSD_DOUBLE)
-    text = "NaN" if math.isnan(number) else ("INF" if number > 0 else "-INF")
-    return Term("l", "", text, XSD_DOUBLE)
+    text = repr(float(value))
+    return Term("l", "", _NOT_FINITE.get(text, text), XSD_DOUBLE)
 
 
 def boolean(value: bool) -> Term:
