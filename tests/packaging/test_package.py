@@ -1,0 +1,111 @@
+"""What the package exports, what it loads, and what the wheel holds."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import whence
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(whence.__path__, "whence.")
+    if not module.name.endswith("__main__")
+)
+HEAVY = {
+    "numpy",
+    "onnxruntime",
+    "asyncpg",
+    "rdflib",
+    "httpx",
+    "pulsar",
+    "_pulsar",
+    "flashrank",
+    "torch",
+}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Give the top-level modules that a fresh interpreter has loaded after a statement."""
+    code = f"{statement}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_exported_name_exists(name: str) -> None:
+    """`__all__` holds no name that cannot be imported, none twice, and is a tuple."""
+    module = importlib.import_module(name)
+    exported = getattr(module, "__all__", ())
+
+    assert isinstance(exported, tuple)
+    assert len(exported) == len(set(exported))
+    assert not [item for item in exported if not hasattr(module, item)]
+
+
+def test_the_public_names_are_these() -> None:
+    """What `from whence import ...` offers is a decision, not an accident."""
+    assert set(whence.__all__) == {"Access", "Engine", "RetrievalResult"}
+    for name in whence.__all__:
+        assert getattr(whence, name).__name__ == name
+
+
+@pytest.mark.parametrize(
+    "statement", ["import whence", "import whence.cli.main", "import whence.schema"]
+)
+def test_importing_loads_nothing_heavy(statement: str) -> None:
+    """The command line starts without models, database drivers or RDF."""
+    assert not loaded_by(statement) & HEAVY
+
+
+def test_torch_is_never_a_dependency() -> None:
+    """No lock file names torch or CUDA."""
+    for lock in ROOT.glob("requirements*.lock"):
+        text = lock.read_text()
+        assert "torch==" not in text
+        assert "nvidia" not in text
+
+
+def test_lock_files_hold_no_addresses() -> None:
+    """A lock file says what, never where from."""
+    for lock in ROOT.glob("requirements*.lock"):
+        assert "://" not in lock.read_text()
+        assert "--index-url" not in lock.read_text()
+
+
+def test_every_runtime_dependency_is_locked() -> None:
+    """What pyproject asks for is pinned with a hash."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = (ROOT / "requirements.lock").read_text()
+    for requirement in project["dependencies"]:
+        name = requirement.split(">")[0].split("<")[0].split("=")[0].strip()
+        assert f"\n{name}==" in "\n" + locked, name
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
+    """The wheel has one top-level package, its flows, migrations and graphs, and the type marker."""
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+         "--wheel-dir", tmp_path, ROOT],
+        check=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("whence-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"whence"}
+    assert "whence/py.typed" in names
+    assert any(name.endswith(".sql") for name in names)
+    assert any(name.endswith(".onnx") for name in names)
+    assert any(name.endswith("document-rag.yaml") for name in names)
+    assert wheel.stat().st_size < 2_000_000
