@@ -1,0 +1,176 @@
+"""Is a trace complete, acyclic, and does every reference resolve? Each fault says what and where."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+
+import msgspec
+
+from whence.provenance import namespaces as ns
+from whence.provenance.reasons import DROP_REASONS
+from whence.provenance.trace import STAGE_TYPES, Trace
+from whence.provenance.uris import answer_uris
+
+__all__ = ("Fault", "check")
+
+#: Predicates of a stage that lead to nodes which the trace itself must describe. `tg:selectedChunk` leads
+#: to a node from a focus, but from an exploration to the chunk, which is described in the store.
+_LINKS = (ns.PROV_WAS_DERIVED_FROM, ns.WH_CANDIDATE, ns.WH_CITATION, ns.WH_DEGRADATION)
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong with a trace."""
+
+    code: str
+    """`missing_stage`, `duplicate_stage`, `no_parent`, `wrong_parent`, `cycle`, `dangling`, `wrong_graph`,
+    `count_mismatch`, `unknown_chunk`, `unknown_code`, `rank_clash` or `unexplained`."""
+    where: str
+    """IRI of the node, or name of the stage when there is no node."""
+    what: str
+    """One line for people."""
+
+
+def check(trace: Trace) -> list[Fault]:
+    """Give all faults of a trace in a fixed order; none means it is complete.
+
+    Complete is a chain of question, grounding, exploration, perhaps focus, and synthesis; or, of a question
+    that failed, its first stages and an error. Cost: linear in the triples.
+    """
+    described = {triple.s.iri for triple in trace.triples}
+    return [
+        *_wrong_graph(trace),
+        *_missing_stages(trace),
+        *_wrong_parents(trace),
+        *_cycles(trace),
+        *_dangling(trace, described),
+        *_wrong_counts(trace),
+        *_wrong_chunks(trace),
+        *_wrong_candidates(trace),
+    ]
+
+
+def _wrong_graph(trace: Trace) -> Iterator[Fault]:
+    for triple in trace.triples:
+        if triple.g != ns.GRAPH_RETRIEVAL:
+            graph = triple.g or "the default graph"
+            yield Fault(
+                code="wrong_graph",
+                where=triple.s.iri,
+                what=f"<{triple.p.iri}> lies in {graph}, not in {ns.GRAPH_RETRIEVAL}",
+            )
+
+
+def _missing_stages(trace: Trace) -> Iterator[Fault]:
+    counts = Counter(stage.stage for stage in trace.stages)
+    for stage in STAGE_TYPES:
+        if counts[stage] > 1:
+            what = f"the trace has {counts[stage]} stages of this kind"
+            yield Fault(code="duplicate_stage", where=stage, what=what)
+    for stage in _required(counts):
+        if not counts[stage]:
+            yield Fault(code="missing_stage", where=stage, what=f"the trace has no {stage}")
+
+
+def _required(counts: Counter[str]) -> tuple[str, ...]:
+    """Give the stages that must be there; of a failed question those before the last that is."""
+    chain = ("question", "grounding", "exploration", "synthesis")
+    if not counts["error"]:
+        return chain
+    last = max((n for n, stage in enumerate(chain) if counts[stage]), default=0)
+    if counts["focus"]:
+        last = max(last, 2)
+    return chain[: last + 1]
+
+
+def _wrong_parents(trace: Trace) -> Iterator[Fault]:
+    """Each stage continues the one before it."""
+    before = ""
+    for stage in trace.stages:
+        if stage.stage == "question":
+            before = stage.uri
+            continue
+        parents = [
+            t.o.iri
+            for t in trace.triples
+            if t.s.iri == stage.uri and t.p.iri == ns.PROV_WAS_DERIVED_FROM
+        ]
+        if not parents:
+            yield Fault(code="no_parent", where=stage.uri, what="it derives from nothing")
+        elif before and parents != [before]:
+            what = f"it derives from {', '.join(parents)}, not from {before}"
+            yield Fault(code="wrong_parent", where=stage.uri, what=what)
+        before = stage.uri
+
+
+def _cycles(trace: Trace) -> Iterator[Fault]:
+    parents: dict[str, list[str]] = defaultdict(list)
+    for triple in trace.triples:
+        if triple.p.iri == ns.PROV_WAS_DERIVED_FROM:
+            parents[triple.s.iri].append(triple.o.iri)
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        ring = error.args[1][:-1]
+        turn = ring.index(min(ring))
+        round_trip = (*ring[turn + 1 :], *ring[: turn + 1])
+        what = "it derives from itself through " + ", ".join(round_trip)
+        yield Fault(code="cycle", where=ring[turn], what=what)
+
+
+def _dangling(trace: Trace, described: set[str]) -> Iterator[Fault]:
+    uris = answer_uris(trace.answer_id)
+    for triple in trace.triples:
+        predicate, target = triple.p.iri, triple.o.iri
+        if predicate == ns.PROV_WAS_DERIVED_FROM and triple.s.iri == uris.question:
+            continue  # what a question is part of is told of elsewhere
+        own_link = predicate in _LINKS
+        selection = predicate == ns.TG_SELECTED_CHUNK and triple.s.iri == uris.focus
+        if (own_link or selection) and target not in described:
+            what = f"<{predicate}> leads to {target}, of which nothing is said"
+            yield Fault(code="dangling", where=triple.s.iri, what=what)
+
+
+def _wrong_counts(trace: Trace) -> Iterator[Fault]:
+    exploration = trace.stage("exploration")
+    if exploration and trace.chunk_count != len(trace.explored):
+        what = f"it counts {trace.chunk_count} chunks and names {len(trace.explored)}"
+        yield Fault(code="count_mismatch", where=exploration.uri, what=what)
+
+
+def _wrong_chunks(trace: Trace) -> Iterator[Fault]:
+    """Kept chunks were read, cited chunks were given to the writer."""
+    explored = set(trace.explored)
+    focus, synthesis = trace.stage("focus"), trace.stage("synthesis")
+    for selection in trace.selections:
+        if focus and selection.chunk_id not in explored:
+            what = f"it keeps {selection.chunk_id!r}, which was not explored"
+            yield Fault(code="unknown_chunk", where=focus.uri, what=what)
+    given = set(trace.given)
+    for citation in trace.citations:
+        if synthesis and citation.chunk_id not in given:
+            what = f"[{citation.marker}] cites {citation.chunk_id!r}, which the writer did not get"
+            yield Fault(code="unknown_chunk", where=synthesis.uri, what=what)
+
+
+def _wrong_candidates(trace: Trace) -> Iterator[Fault]:
+    """Each candidate has a rank of its own, and was either kept or dropped for a known reason."""
+    accounts = [candidate for candidate in trace.candidates if candidate.rank]
+    given = set(trace.given)
+    decided = trace.stage("synthesis") is not None
+    exploration = trace.stage("exploration")
+    ranks = Counter(candidate.rank for candidate in accounts)
+    where = exploration.uri if exploration else "exploration"
+    for rank in sorted(rank for rank, count in ranks.items() if count > 1):
+        what = f"{ranks[rank]} candidates have rank {rank}"
+        yield Fault(code="rank_clash", where=where, what=what)
+    for candidate in accounts:
+        if candidate.reason_code and candidate.reason_code not in DROP_REASONS:
+            what = (
+                f"{candidate.chunk_id!r} was dropped for {candidate.reason_code!r}, no known code"
+            )
+            yield Fault(code="unknown_code", where=where, what=what)
+        elif decided and not candidate.reason_code and candidate.chunk_id not in given:
+            what = f"{candidate.chunk_id!r} was neither used nor dropped for a reason"
+            yield Fault(code="unexplained", where=where, what=what)

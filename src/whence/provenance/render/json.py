@@ -1,0 +1,92 @@
+"""A trace as plain dicts, the shape that `whence explain --json` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whence.provenance.checking import check
+from whence.provenance.namespaces import GRAPH_RETRIEVAL
+from whence.provenance.trace import Stage, Trace
+from whence.schema.codec import to_builtins
+from whence.schema.terms import Triple
+
+__all__ = ("as_json", "triple_row")
+
+
+def as_json(trace: Trace) -> dict[str, Any]:
+    """Give `{answer_id, question, graph, stages, triples, complete, faults}`; JSON types only."""
+    faults = check(trace)
+    return {
+        "answer_id": trace.answer_id,
+        "question": trace.question,
+        "asked_at": trace.asked_at,
+        "graph": GRAPH_RETRIEVAL,
+        "stages": [_stage(stage, trace) for stage in trace.stages],
+        "triples": [triple_row(triple) for triple in trace.triples],
+        "complete": not faults,
+        "faults": [to_builtins(fault) for fault in faults],
+    }
+
+
+def triple_row(triple: Triple) -> dict[str, str | None]:
+    """Give a triple with plain strings, and beside them what kind of object it has."""
+    return {
+        "s": triple.s.iri,
+        "p": triple.p.iri,
+        "o": triple.o.iri if triple.o.type == "i" else triple.o.value,
+        "g": triple.g,
+        "o_kind": "iri" if triple.o.type == "i" else "literal",
+        "datatype": triple.o.datatype,
+    }
+
+
+def _stage(stage: Stage, trace: Trace) -> dict[str, Any]:
+    facts = stage.facts
+    return {
+        "stage": stage.stage,
+        "uri": stage.uri,
+        "derived_from": stage.derived_from or None,
+        "label": stage.label,
+        "started_at": facts.started_at or None,
+        "ended_at": facts.ended_at or None,
+        "duration_ms": facts.duration_ms,
+        "models": [to_builtins(model) for model in facts.models],
+        "settings": facts.settings,
+        "degraded": [_degradation(d.stage, d.code, d.reason) for d in facts.degraded],
+        **_contents(stage, trace),
+    }
+
+
+def _degradation(stage: str, code: str, reason: str) -> dict[str, str]:
+    return {"stage": stage, "code": code, "reason": reason}
+
+
+def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
+    """Give what only this kind of stage has."""
+    use = {"model": stage.model, "in_token": stage.in_token, "out_token": stage.out_token}
+    match stage.stage:
+        case "question":
+            return {"question": trace.question, "asked_at": trace.asked_at}
+        case "grounding":
+            return {"concepts": list(trace.concepts), **use}
+        case "exploration":
+            candidates = [_row(candidate) for candidate in trace.candidates]
+            return {"chunks": list(trace.explored), "candidates": candidates}
+        case "focus":
+            return {"selected": [_row(selection) for selection in trace.selections]}
+        case "synthesis":
+            return {
+                "citations": [_row(citation) for citation in trace.citations],
+                "used": list(trace.given),
+                "found": trace.found,
+                "answer_document": trace.answer_document or None,
+                "answer_digest": trace.answer_digest or None,
+                **use,
+            }
+        case _:
+            return {"failure": _row(trace.failure) if trace.failure else None}
+
+
+def _row(struct: Any) -> dict[str, Any]:
+    """Give every field of a struct, also those with their default."""
+    return {name: to_builtins(getattr(struct, name)) for name in struct.__struct_fields__}

@@ -1,0 +1,241 @@
+"""Traces through rdflib: TriG, JSON-LD, and SPARQL over one trace.
+
+The only module that imports rdflib, and it does so when first asked. A query sees the given triples and
+nothing else: whatever would make rdflib open a file or an address is refused before it runs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from whence.provenance import namespaces as ns
+from whence.schema.errors import BadInput
+from whence.schema.terms import Term, Triple
+
+if TYPE_CHECKING:
+    from rdflib import Dataset
+    from rdflib.query import Result
+
+__all__ = ("PREFIXES", "SparqlAnswer", "json_ld", "sparql", "trig")
+
+#: Prefixes of our output; a query may use them without declaring them.
+PREFIXES = {
+    "prov": ns.PROV,
+    "rdf": ns.RDF,
+    "rdfs": ns.RDFS,
+    "tg": ns.TG,
+    "wh": ns.WH,
+    "xsd": ns.XSD,
+}
+
+#: Longer queries are refused: the parser takes time and stack in proportion.
+MAX_QUERY_CHARS = 20_000
+
+
+class SparqlAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query gave, in plain values."""
+
+    kind: Literal["select", "ask", "construct"]
+    """Form of the query; a description counts as a construction."""
+    columns: tuple[str, ...]
+    """Names of the columns: variables, `answer`, or `s`, `p`, `o`."""
+    rows: tuple[dict[str, str | bool | None], ...]
+    """One dict per row; IRIs and literals as their text, None where nothing is bound. Constructed rows are
+    sorted; selected ones are in the order the query asks for, which may be none."""
+    truncated: bool = False
+    """True when there were more rows than allowed."""
+
+
+def trig(triples: Iterable[Triple]) -> str:
+    """Give TriG with prefixes."""
+    with _own_deprecations_ignored():
+        return _dataset(triples).serialize(format="trig")
+
+
+def json_ld(triples: Iterable[Triple]) -> str:
+    """Give JSON-LD with a context of prefixes that reads back as the same triples."""
+    triples = tuple(triples)
+    context = {**PREFIXES, **_coerced(triples)}
+    with _own_deprecations_ignored():
+        return _dataset(triples).serialize(format="json-ld", context=context, indent=2)
+
+
+def _coerced(triples: Iterable[Triple]) -> dict[str, dict[str, str]]:
+    """Name the datatype of predicates with doubles in the context, so that they are written as text.
+
+    As JSON numbers 1.0 would be read as an integer, and NaN would not be JSON.
+    """
+    predicates = sorted({t.p.iri for t in triples if t.o.datatype == ns.XSD_DOUBLE})
+    return {_shrunk(iri): {"@id": iri, "@type": ns.XSD_DOUBLE} for iri in predicates}
+
+
+def _shrunk(iri: str) -> str:
+    for prefix, namespace in PREFIXES.items():
+        if iri.startswith(namespace):
+            return f"{prefix}:{iri.removeprefix(namespace)}"
+    return iri
+
+
+def sparql(triples: Iterable[Triple], query: str, *, max_rows: int = 10_000) -> SparqlAnswer:
+    """Answer a SELECT, ASK, CONSTRUCT or DESCRIBE query over the triples.
+
+    A pattern outside `GRAPH` matches in any graph. The prefixes of `PREFIXES` are known.
+
+    Args:
+        triples: All that the query sees.
+        query: SPARQL 1.1.
+        max_rows: Most rows to give, 1 or more.
+
+    Raises:
+        BadInput: The query is not SPARQL (line and column are named), is an update, or asks for something
+            outside the triples (`SERVICE`, `FROM`).
+    """
+    if len(query) > MAX_QUERY_CHARS:
+        raise BadInput(f"the query has {len(query)} characters, more than {MAX_QUERY_CHARS}")
+    prepared = _prepared(query)
+    try:
+        with _own_deprecations_ignored():
+            result = _dataset(triples).query(prepared)
+            return _answer(result, max_rows)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"the query cannot be answered: {_first_line(error)}") from error
+
+
+@contextmanager
+def _own_deprecations_ignored() -> Iterator[None]:
+    """Keep quiet that rdflib 7 calls its own deprecated methods when it writes a dataset."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def _dataset(triples: Iterable[Triple]) -> Dataset:
+    from rdflib import Dataset, URIRef
+
+    dataset = Dataset(default_union=True)
+    for prefix, namespace in PREFIXES.items():
+        dataset.bind(prefix, namespace, replace=True)
+    for triple in triples:
+        graph = dataset.graph(URIRef(triple.g)) if triple.g else dataset.default_graph
+        graph.add((URIRef(triple.s.iri), URIRef(triple.p.iri), _node(triple.o)))
+    return dataset
+
+
+def _node(term: Term) -> Any:
+    from rdflib import Literal as RdfLiteral
+    from rdflib import URIRef
+
+    if term.type == "i":
+        return URIRef(term.iri)
+    # Not normalised: "1e-05" must come back as it was said.
+    return RdfLiteral(term.value, datatype=term.datatype or None, normalize=False)
+
+
+def _prepared(query: str) -> Any:
+    """Parse a query and refuse what reaches beyond the triples."""
+    from pyparsing import ParseBaseException
+    from rdflib.plugins.sparql.algebra import translateQuery
+    from rdflib.plugins.sparql.parser import parseQuery
+
+    try:
+        parsed = parseQuery(query)
+    except ParseBaseException as error:
+        raise BadInput(
+            f"not a SPARQL query: line {error.lineno}, column {error.column}: "
+            f"unexpected {_here(error.line, error.column)}",
+            hint="SELECT, ASK, CONSTRUCT and DESCRIBE are answered; updates are not",
+        ) from error
+    except RecursionError as error:
+        raise BadInput("the query is nested too deeply") from error
+    for name in _names(parsed):
+        if name in {"ServiceGraphPattern", "DatasetClause"}:
+            word = "SERVICE" if name == "ServiceGraphPattern" else "FROM"
+            raise BadInput(
+                f"{word} would read from outside the trace{_position(query, word)}",
+                hint="ask only for what the trace holds",
+            )
+    try:
+        return translateQuery(parsed, initNs=PREFIXES)
+    except Exception as error:
+        raise BadInput(
+            f"not a SPARQL query: {_first_line(error)}{_unknown(query, error)}"
+        ) from error
+
+
+def _names(part: Any) -> Iterator[str]:
+    """Give the name of every construct in a parsed query."""
+    from rdflib.plugins.sparql.parserutils import CompValue
+
+    waiting = [part]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, CompValue):
+            yield part.name
+            waiting.extend(part.values())
+        elif isinstance(part, str | bytes):
+            continue
+        elif hasattr(part, "__iter__"):
+            waiting.extend(part)
+
+
+def _here(line: str, column: int) -> str:
+    rest = line[column - 1 :].strip()
+    return repr(rest[:24]) if rest else "end of the query"
+
+
+def _position(query: str, word: str) -> str:
+    """Say where a word stands, as line and column; empty when it is not found."""
+    at = query.upper().find(word.upper())
+    if at < 0:
+        return ""
+    line = query.count("\n", 0, at) + 1
+    column = at - (query.rfind("\n", 0, at) + 1) + 1
+    return f" (line {line}, column {column})"
+
+
+def _unknown(query: str, error: Exception) -> str:
+    """Say where an undeclared prefix is used."""
+    _, mark, prefix = str(error).partition("Unknown namespace prefix : ")
+    return _position(query, f"{prefix}:") if mark else ""
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _answer(result: Result, max_rows: int) -> SparqlAnswer:
+    if result.type == "ASK":
+        answer = bool(result.askAnswer)
+        return SparqlAnswer(kind="ask", columns=("answer",), rows=({"answer": answer},))
+    if result.type == "SELECT":
+        columns = tuple(str(variable) for variable in result.vars or ())
+        selected = list(islice(_selected(result, columns), max_rows + 1))
+        return SparqlAnswer(
+            kind="select",
+            columns=columns,
+            rows=tuple(selected[:max_rows]),
+            truncated=len(selected) > max_rows,
+        )
+    built = sorted(tuple(map(str, triple)) for triple in result.graph or ())
+    rows = tuple(dict(zip(("s", "p", "o"), row, strict=True)) for row in built[:max_rows])
+    return SparqlAnswer(
+        kind="construct",
+        columns=("s", "p", "o"),
+        rows=tuple({**row} for row in rows),
+        truncated=len(built) > max_rows,
+    )
+
+
+def _selected(result: Result, columns: tuple[str, ...]) -> Iterator[dict[str, str | bool | None]]:
+    for row in result:
+        bound: dict[str, Any] = row.asdict()  # type: ignore[union-attr]
+        yield {name: str(bound[name]) if name in bound else None for name in columns}

@@ -1,0 +1,62 @@
+"""Texts of strangers made fit to show: one line, no control characters, not longer than there is room."""
+
+from __future__ import annotations
+
+import unicodedata
+
+__all__ = ("one_line", "percent", "seconds", "short_id", "shortened")
+
+#: Characters that turn the direction of the text around them, and could show it as what it is not.
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def one_line(text: str) -> str:
+    r"""Give the text on one line without control characters, so that it cannot steer a terminal.
+
+    >>> one_line("a\n b\x1b[31m")
+    'a b [31m'
+    """
+    clean = "".join(
+        " " if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp", "Cn"} else char
+        for char in text
+        if char not in _BIDI
+    )
+    return " ".join(clean.split())
+
+
+def shortened(text: str, width: int) -> str:
+    """Give one line of at most `width` characters, cut at the end.
+
+    >>> shortened("retrieval", 6)
+    'retri…'
+    """
+    text = one_line(text)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def short_id(identifier: str, width: int) -> str:
+    """Give an id of at most `width` characters, cut in front: ids differ at their ends.
+
+    >>> short_id("urn:chunk:policy:12", 10)
+    '…policy:12'
+    """
+    identifier = one_line(identifier)
+    return identifier if len(identifier) <= width else "…" + identifier[1 - width :]
+
+
+def percent(part: float, whole: float) -> float:
+    """Give a share from 0 to 1; 0 of nothing."""
+    return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
+
+
+def seconds(duration_ms: float | None) -> str:
+    """Give a duration for people; empty when there is none.
+
+    >>> seconds(0.4), seconds(12.3), seconds(1234.0), seconds(None)
+    ('0.4 ms', '12 ms', '1.23 s', '')
+    """
+    if duration_ms is None:
+        return ""
+    if duration_ms < 10:
+        return f"{duration_ms:.1f} ms"
+    return f"{duration_ms:.0f} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.2f} s"
