@@ -10,10 +10,10 @@ from whence.provenance.trace import Stage, Trace
 from whence.schema.codec import to_builtins
 from whence.schema.terms import Triple
 
-__all__ = ("as_json", "triple_row")
+__all__ = ("to_json", "triple_row")
 
 
-def as_json(trace: Trace) -> dict[str, Any]:
+def to_json(trace: Trace) -> dict[str, Any]:
     """Give `{answer_id, question, graph, stages, triples, complete, faults}`; JSON types only."""
     faults = check(trace)
     return {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from whence.provenance import namespaces as ns
+from whence.provenance.render.nquads import nquads
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rdflib import Dataset
     from rdflib.query import Result
 
-__all__ = ("PREFIXES", "SparqlAnswer", "json_ld", "sparql", "trig")
+__all__ = ("PREFIXES", "SparqlAnswer", "json_ld", "query", "serialize", "trig")
 
 #: Prefixes of our output; a query may use them without declaring them.
 PREFIXES = {
@@ -82,23 +83,35 @@ def _shrunk(iri: str) -> str:
     return iri
 
 
-def sparql(triples: Iterable[Triple], query: str, *, max_rows: int = 10_000) -> SparqlAnswer:
+def serialize(triples: Iterable[Triple], form: str) -> str:
+    """Give the triples as `nquads` (canonical and sorted), `trig` or `jsonld`.
+
+    Raises:
+        BadInput: There is no such form.
+    """
+    writers = {"nquads": nquads, "trig": trig, "jsonld": json_ld}
+    if form not in writers:
+        raise BadInput(f"unknown form {form!r}", hint="one of " + ", ".join(writers))
+    return writers[form](triples)
+
+
+def query(triples: Iterable[Triple], sparql: str, *, max_rows: int = 10_000) -> SparqlAnswer:
     """Answer a SELECT, ASK, CONSTRUCT or DESCRIBE query over the triples.
 
     A pattern outside `GRAPH` matches in any graph. The prefixes of `PREFIXES` are known.
 
     Args:
         triples: All that the query sees.
-        query: SPARQL 1.1.
+        sparql: SPARQL 1.1.
         max_rows: Most rows to give, 1 or more.
 
     Raises:
         BadInput: The query is not SPARQL (line and column are named), is an update, or asks for something
             outside the triples (`SERVICE`, `FROM`).
     """
-    if len(query) > MAX_QUERY_CHARS:
-        raise BadInput(f"the query has {len(query)} characters, more than {MAX_QUERY_CHARS}")
-    prepared = _prepared(query)
+    if len(sparql) > MAX_QUERY_CHARS:
+        raise BadInput(f"the query has {len(sparql)} characters, more than {MAX_QUERY_CHARS}")
+    prepared = _prepared(sparql)
     try:
         with _own_deprecations_ignored():
             result = _dataset(triples).query(prepared)

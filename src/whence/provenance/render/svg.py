@@ -20,7 +20,7 @@ from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.render.text import one_line, percent, seconds
 from whence.provenance.trace import Stage, Trace
 
-__all__ = ("Theme", "svg")
+__all__ = ("Theme", "to_svg")
 
 Theme = Literal["auto", "light", "dark"]
 
@@ -90,7 +90,7 @@ class _Row(msgspec.Struct, frozen=True):
     dots: tuple[int, ...] = ()
 
 
-def svg(trace: Trace, *, theme: Theme = "auto", max_rows: int = 40) -> str:
+def to_svg(trace: Trace, *, theme: Theme = "auto", max_rows: int = 40) -> str:
     """Draw a trace.
 
     Args:

@@ -18,13 +18,13 @@ from whence.provenance.trace import Stage, Trace
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ("tree", "tree_text")
+__all__ = ("to_tree", "tree_text")
 
 #: Width of an id: with guides, rank and scores a line stays within 80 columns.
 _ID_WIDTH = 40
 
 
-def tree(trace: Trace, *, dropped_shown: int = 5) -> Tree:
+def to_tree(trace: Trace, *, dropped_shown: int = 5) -> Tree:
     """Give the chain as a tree: what came in, what went on, what was dropped and why.
 
     Args:
@@ -58,7 +58,7 @@ def tree_text(trace: Trace, *, width: int = 80, dropped_shown: int = 5) -> str:
 
     buffer = StringIO()
     console = Console(file=buffer, width=width, color_system=None, force_terminal=False)
-    renderable: RenderableType = tree(trace, dropped_shown=dropped_shown)
+    renderable: RenderableType = to_tree(trace, dropped_shown=dropped_shown)
     console.print(renderable)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
