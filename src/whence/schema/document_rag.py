@@ -43,6 +43,8 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """How candidates are found; None for the flow's own."""
     streaming: bool = False
     """True for pieces of text as they are written."""
+    explain: bool = True
+    """False leaves explain events out of the replies; the trace is kept all the same."""
 
 
 class AnswerPiece(Message, frozen=True, kw_only=True):

@@ -39,6 +39,8 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Passages behind the markers of the text, in order of first use."""
     language_model: bool | None = None
     """False when no language model took part; None when unknown."""
+    template: str = ""
+    """Template that was filled and its version, e.g. `document-prompt@1`; empty when none was."""
 
 
 class PromptRequest(Message, frozen=True, kw_only=True):

@@ -1,0 +1,323 @@
+"""Typed clients of the other services, for the time of one message.
+
+They speak through the context only, so that the same caller works over any transport. Their methods are
+those that `DocumentRag` calls; any object with the same methods can stand in for them.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from whence.processors.base import Context
+from whence.processors.templates import DOCUMENT_PROMPT
+from whence.schema.access import Access
+from whence.schema.embedding import (
+    EmbeddingModel,
+    EmbeddingRequest,
+    EmbeddingResponse,
+    Purpose,
+)
+from whence.schema.errors import DeadlineExceeded, InternalError, NotFound
+from whence.schema.message import Message
+from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
+from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
+from whence.schema.search import (
+    Candidate,
+    Degradation,
+    SearchMode,
+    SearchRequest,
+    SearchResponse,
+)
+from whence.schema.texts import ChunkText, TextRequest, TextResponse
+
+__all__ = (
+    "ChunkCallback",
+    "DocEmbeddingsClient",
+    "EmbeddingsClient",
+    "Matches",
+    "PromptClient",
+    "QueryVector",
+    "RerankerClient",
+    "Scored",
+    "TextsClient",
+)
+
+ChunkCallback = Callable[[str, bool], Awaitable[None]]
+"""Takes a piece of text and whether it is the last."""
+
+
+class QueryVector(msgspec.Struct, frozen=True):
+    """The vector of one text, with what a search must know besides."""
+
+    data: bytes
+    """float32 little endian, shape (dimension,)."""
+    model: EmbeddingModel | None = None
+    """Model that made it; a search refuses a vector of another model than its collection's."""
+    text: str = ""
+    """The text, for the lexical leg of a search."""
+
+    @classmethod
+    def of(cls, numbers: Iterable[float], text: str = "") -> QueryVector:
+        """Make one from plain numbers."""
+        values = array.array("f", numbers)
+        if sys.byteorder == "big":
+            values.byteswap()
+        return cls(values.tobytes(), None, text)
+
+    def to_list(self) -> list[float]:
+        """Give the numbers."""
+        values = array.array("f", self.data)
+        if sys.byteorder == "big":
+            values.byteswap()
+        return values.tolist()
+
+
+class Matches(list[Candidate]):
+    """A ranking, best first, and the legs that took no part in it."""
+
+    def __init__(
+        self, candidates: Iterable[Candidate], degraded: tuple[Degradation, ...] = ()
+    ) -> None:
+        super().__init__(candidates)
+        self.degraded = degraded
+
+
+class Scored(list[RerankerResult]):
+    """What a reranker keeps, best first; `rest` are those it scored below, still in order."""
+
+    def __init__(
+        self,
+        results: Iterable[RerankerResult],
+        rest: Iterable[RerankerResult] = (),
+        model: str = "",
+    ) -> None:
+        super().__init__(results)
+        self.rest = tuple(rest)
+        self.model = model
+
+
+class EmbeddingsClient:
+    """Asks the embedding service."""
+
+    def __init__(self, context: Context, *, port: str = "embedding") -> None:
+        self._context = context
+        self._port = port
+
+    async def request(self, texts: Sequence[str], purpose: Purpose) -> EmbeddingResponse:
+        """Give the vectors of texts as they travel, one per text.
+
+        Raises:
+            InternalError: The reply does not hold one vector per text.
+        """
+        message = EmbeddingRequest(texts=tuple(texts), purpose=purpose)
+        reply = await self._context.call(self._port, message, EmbeddingResponse)
+        expected = len(texts) * reply.model.dimension * 4
+        if len(reply.vectors) != expected:
+            raise InternalError(
+                f"the embedding service gave {len(reply.vectors)} bytes of vectors"
+                f" for {len(texts)} texts; expected {expected}"
+            )
+        return reply
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> list[QueryVector]:
+        """Give one vector per text, in order.
+
+        Raises:
+            InternalError: As for `request`.
+        """
+        reply = await self.request(texts, purpose)
+        size = reply.model.dimension * 4
+        return [
+            QueryVector(reply.vectors[index * size : (index + 1) * size], reply.model, text)
+            for index, text in enumerate(texts)
+        ]
+
+
+class DocEmbeddingsClient:
+    """Asks the search service, with the rights of one reader in one collection."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        collection: str,
+        access: Access,
+        mode: SearchMode = "dense",
+        port: str = "search",
+    ) -> None:
+        self._context = context
+        self._collection = collection
+        self._access = access
+        self._mode = mode
+        self._port = port
+
+    async def query(
+        self,
+        vector: QueryVector | Sequence[float],
+        limit: int,
+        *,
+        query_text: str = "",
+        threshold: float = 0.0,
+    ) -> Matches:
+        """Give the best visible chunks, at most `limit`."""
+        if not isinstance(vector, QueryVector):
+            vector = QueryVector.of(vector)
+        message = SearchRequest(
+            access=self._access,
+            collection=self._collection,
+            limit=limit,
+            vector=vector.data,
+            model=vector.model,
+            query_text=query_text or vector.text,
+            mode=self._mode,
+            threshold=threshold,
+        )
+        reply = await self._context.call(self._port, message, SearchResponse)
+        return Matches(reply.candidates, reply.degraded)
+
+
+class TextsClient:
+    """Asks the text service, with the rights of one reader in one collection."""
+
+    def __init__(
+        self, context: Context, *, collection: str, access: Access, port: str = "texts"
+    ) -> None:
+        self._context = context
+        self._collection = collection
+        self._access = access
+        self._port = port
+
+    async def fetch_chunk(self, chunk_id: str) -> str:
+        """Give one text.
+
+        Raises:
+            NotFound: There is no such chunk for this reader.
+        """
+        texts = await self.fetch_chunks((chunk_id,))
+        if chunk_id not in texts:
+            raise NotFound(f"there is no chunk {chunk_id}")
+        return texts[chunk_id].content
+
+    async def fetch_chunks(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
+        """Give the texts that exist and are visible, by chunk id, in one request."""
+        message = TextRequest(
+            access=self._access, collection=self._collection, chunk_ids=tuple(chunk_ids)
+        )
+        reply = await self._context.call(self._port, message, TextResponse)
+        return {text.chunk_id: text for text in reply.texts}
+
+
+class RerankerClient:
+    """Asks the rerank service."""
+
+    def __init__(self, context: Context, *, port: str = "reranker") -> None:
+        self._context = context
+        self._port = port
+
+    async def rerank(
+        self,
+        queries: Sequence[Mapping[str, str]],
+        documents: Sequence[Mapping[str, str]],
+        limit: int = 10,
+        timeout: float | None = None,
+    ) -> Scored:
+        """Give the best documents over all queries, at most `limit`, and the scores of the rest.
+
+        Args:
+            queries: `{"id": ..., "text": ...}` each.
+            documents: `{"id": ..., "text": ...}` each.
+            limit: Most results, 1 or more.
+            timeout: Seconds to wait; None for the context's own patience.
+
+        Raises:
+            DeadlineExceeded: There was no reply within `timeout` seconds.
+        """
+        message = RerankRequest(
+            queries=tuple(RerankItem(id=item["id"], text=item["text"]) for item in queries),
+            documents=tuple(RerankItem(id=item["id"], text=item["text"]) for item in documents),
+            # All are asked for: the scores of those that are cut belong in the trace.
+            limit=max(limit, len(documents), 1),
+        )
+        try:
+            async with asyncio.timeout(timeout):
+                reply = await self._context.call(self._port, message, RerankResponse)
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"the reranker gave no reply within {timeout} s") from error
+        return Scored(reply.results[:limit], reply.results[limit:], reply.model)
+
+
+class PromptClient:
+    """Asks the prompt service."""
+
+    def __init__(self, context: Context, *, port: str = "prompt") -> None:
+        self._context = context
+        self._port = port
+
+    async def prompt(
+        self,
+        template_id: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        streaming: bool = False,
+        chunk_callback: ChunkCallback | None = None,
+    ) -> PromptResult:
+        """Have a template filled and answered; pieces go to `chunk_callback` when streaming.
+
+        Raises:
+            InternalError: The service ended without a result.
+        """
+        message = PromptRequest(
+            template_id=template_id,
+            variables=dict(variables or {}),
+            streaming=streaming and chunk_callback is not None,
+        )
+        result: PromptResult | None = None
+        async with _closing(self._context.stream(self._port, message)) as replies:
+            async for reply in replies:
+                if not isinstance(reply, PromptResponse):
+                    raise InternalError(f"the prompt service sent a {type(reply).__name__}")
+                result = reply.result or result
+                if reply.piece and chunk_callback is not None:
+                    await chunk_callback(reply.piece, False)
+        if result is None:
+            raise InternalError("the prompt service ended without a result")
+        if message.streaming and chunk_callback is not None:
+            await chunk_callback("", True)
+        return result
+
+    async def document_prompt(
+        self,
+        query: str,
+        documents: Sequence[str],
+        streaming: bool = False,
+        chunk_callback: ChunkCallback | None = None,
+    ) -> PromptResult:
+        """Have a question answered from documents; `[n]` in the text is the n-th, from 1.
+
+        Raises:
+            InternalError: As for `prompt`.
+        """
+        return await self.prompt(
+            DOCUMENT_PROMPT,
+            {"query": query, "documents": list(documents)},
+            streaming=streaming,
+            chunk_callback=chunk_callback,
+        )
+
+
+@contextlib.asynccontextmanager
+async def _closing(replies: AsyncIterator[Message]) -> AsyncIterator[AsyncIterator[Message]]:
+    """Close a stream that is left early, so that the other side stops working on it."""
+    try:
+        yield replies
+    finally:
+        aclose = getattr(replies, "aclose", None)
+        if aclose is not None:
+            await aclose()

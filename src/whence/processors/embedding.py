@@ -1,0 +1,91 @@
+"""The embedding service: texts in, unit vectors out.
+
+Nothing can be lost here: a reply has one checked vector per text, or the request fails.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from whence.processors.base import Context, Processor
+from whence.processors.services import EMBEDDING
+from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse
+from whence.schema.errors import BadInput, InternalError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from whence.models.base import Embedder
+
+__all__ = ("EmbeddingParameters", "EmbeddingProcessor")
+
+#: How far a vector's length may be from 1: wide enough for a provider that rounds to half precision
+#: (relative error 2**-11 a component), narrow enough to notice one that does not normalise.
+_LENGTH_TOLERANCE = 0.01
+
+
+class EmbeddingParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the embedding processor."""
+
+    max_texts: Annotated[int, msgspec.Meta(ge=1, le=65536)] = 4096
+    """Most texts of one request; a larger one is refused."""
+
+
+class EmbeddingProcessor(Processor):
+    """Embeds texts with one model. Cost grows with the tokens of the request."""
+
+    type_name = "embedding"
+    summary = "texts to unit vectors"
+    serves = EMBEDDING
+    Parameters = EmbeddingParameters
+    needs = ("embedder",)
+
+    parameters: EmbeddingParameters
+
+    def __init__(
+        self, parameters: EmbeddingParameters | None = None, *, embedder: Embedder
+    ) -> None:
+        super().__init__(parameters)
+        self._embedder = embedder
+
+    async def handle(self, message: EmbeddingRequest, context: Context) -> EmbeddingResponse:
+        """Embed the texts of one request.
+
+        Raises:
+            BadInput: There are more than `max_texts` texts.
+            InternalError: The model gave too few or too many vectors, of a wrong length, or not
+                finite.
+        """
+        model = self._embedder.model
+        if len(message.texts) > self.parameters.max_texts:
+            raise BadInput(
+                f"{len(message.texts)} texts in one embedding request;"
+                f" at most {self.parameters.max_texts} are taken",
+                hint="send several requests, or raise `max_texts` of the embedding processor",
+            )
+        if not message.texts:
+            return EmbeddingResponse(vectors=b"", model=model)
+        vectors = await self._embedder.embed(message.texts, message.purpose)
+        return EmbeddingResponse(
+            vectors=_checked_bytes(vectors, len(message.texts), model), model=model
+        )
+
+
+def _checked_bytes(vectors: NDArray[np.float32], count: int, model: EmbeddingModel) -> bytes:
+    """Give vectors in their wire form, float32 little endian row by row, after checking them."""
+    import numpy as np
+
+    rows = np.asarray(vectors)
+    if rows.shape != (count, model.dimension):
+        raise InternalError(
+            f"model {model.name} gave vectors of shape {rows.shape} for {count} texts;"
+            f" expected {(count, model.dimension)}"
+        )
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+    # A comparison with NaN is false, so this refuses NaN and infinity as well.
+    if not (np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE).all():
+        raise InternalError(f"model {model.name} gave a vector that is not of length 1")
+    return rows.astype("<f4").tobytes()

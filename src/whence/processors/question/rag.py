@@ -1,0 +1,293 @@
+"""The question's way through the stages, over any clients."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from whence.processors.clients import ChunkCallback
+from whence.processors.question.deadline import Deadline, as_whence_error
+from whence.processors.question.exploration import explore
+from whence.processors.question.focus import focus
+from whence.processors.question.grounding import ground
+from whence.processors.question.state import (
+    Ask,
+    Clients,
+    EmbeddingAsker,
+    FetchChunk,
+    FetchChunks,
+    PromptAsker,
+    Question,
+    RagOptions,
+    RerankAsker,
+    SaveAnswerCallback,
+    SearchAsker,
+)
+from whence.processors.question.synthesis import Written, synthesize
+from whence.processors.question.trail import EventListener, Trail, iso_utc, utc_now
+from whence.processors.question.validation import check_limits, check_question
+from whence.provenance.stages import question_triples
+from whence.provenance.terms import Scalar
+from whence.provenance.uris import validate_answer_id
+from whence.schema.document_rag import Answer, Citation, ExplainEvent
+from whence.schema.search import Degradation
+from whence.schema.terms import Triple
+
+__all__ = ("DocumentRag", "ExplainCallback", "RagResult", "new_answer_id")
+
+ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
+"""Takes the triples of a stage and the IRI of the stage."""
+
+
+def new_answer_id() -> str:
+    """Give a new id, 32 hexadecimal digits."""
+    return uuid.uuid4().hex
+
+
+class RagResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a question led to."""
+
+    answer: Answer
+    """The answer with citations, degradations and stages."""
+    asked_at: str
+    """Start, ISO 8601 in UTC."""
+    events: tuple[ExplainEvent, ...] = ()
+    """The explain events of all stages; empty when nobody wanted any."""
+    settings: dict[str, Scalar] = {}
+    """Limits, mode and models of the run."""
+
+    @property
+    def text(self) -> str:
+        """The answer's text."""
+        return self.answer.text
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """What the markers of the text stand on."""
+        return self.answer.citations
+
+    @property
+    def degraded(self) -> tuple[Degradation, ...]:
+        """What was left out, and why."""
+        return self.answer.degraded
+
+
+class DocumentRag:
+    """Answers questions from documents and tells where each answer came from.
+
+    Args:
+        prompt_client: Names concepts and writes answers.
+        embeddings_client: Makes vectors.
+        doc_embeddings_client: Searches with vectors.
+        fetch_chunk: Takes a chunk id and gives its text.
+        reranker_client: Chooses among the candidates; None for the order of retrieval.
+        fetch_chunks: Reads all texts in one request; used in place of `fetch_chunk` when given.
+        options: Limits and choices.
+        settings: More that the trace tells of every question, e.g. `collection`.
+        new_id: Makes ids of answers.
+        clock: Time of day in UTC.
+        monotonic: Clock in seconds that never goes back.
+    """
+
+    def __init__(
+        self,
+        prompt_client: PromptAsker,
+        embeddings_client: EmbeddingAsker,
+        doc_embeddings_client: SearchAsker,
+        fetch_chunk: FetchChunk,
+        reranker_client: RerankAsker | None = None,
+        *,
+        fetch_chunks: FetchChunks | None = None,
+        options: RagOptions | None = None,
+        settings: Mapping[str, Scalar] | None = None,
+        new_id: Callable[[], str] = new_answer_id,
+        clock: Callable[[], datetime] = utc_now,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.prompt_client = prompt_client
+        self.embeddings_client = embeddings_client
+        self.doc_embeddings_client = doc_embeddings_client
+        self.fetch_chunk = fetch_chunk
+        self.reranker_client = reranker_client
+        self.fetch_chunks = fetch_chunks
+        self.options = options or RagOptions()
+        self._settings = dict(settings or {})
+        self._new_id = new_id
+        self._clock = clock
+        self._monotonic = monotonic
+
+    async def query(
+        self,
+        query: str,
+        doc_limit: int = 20,
+        fetch_limit: int = 0,
+        streaming: bool = False,
+        chunk_callback: ChunkCallback | None = None,
+        explain_callback: ExplainCallback | None = None,
+        save_answer_callback: SaveAnswerCallback | None = None,
+        *,
+        rerank: bool = True,
+        answer_id: str = "",
+        deadline_s: float | None = None,
+        event_callback: EventListener | None = None,
+        keep_events: bool = False,
+        asked_at: str = "",
+    ) -> RagResult:
+        """Answer one question.
+
+        Args:
+            query: The question.
+            doc_limit: Most chunks given to the writer, 1 or more.
+            fetch_limit: Candidates retrieved for the reranker, never fewer than `doc_limit`; 0 for three
+                times `doc_limit`. Without a reranker `doc_limit` are retrieved.
+            streaming: Whether `chunk_callback` gets the text as it is written.
+            chunk_callback: Takes a piece of text and whether it is the last.
+            explain_callback: Takes the triples and the IRI of each stage as soon as it is done.
+            save_answer_callback: Takes the IRI under which the answer is kept, and its text; called when
+                somebody wants the trace.
+            rerank: False leaves the reranker out.
+            answer_id: Id of the answer; made when empty.
+            deadline_s: Seconds for the whole question; the shorter of this and the options' own holds.
+            event_callback: Like `explain_callback`, takes the whole event.
+            keep_events: Whether the result carries the events even without a callback.
+            asked_at: When it was asked, ISO 8601 in UTC; now when empty.
+
+        Returns:
+            The answer. Without any text to answer from no writer is asked, and the answer says so.
+
+        Raises:
+            BadInput: The question is blank, too long or no valid text, a limit is out of range, or the
+                answer id is not fit for an IRI.
+            DeadlineExceeded: The time ran out.
+            WhenceError: A stage failed that cannot be done without.
+        """
+        check_question(query, max_bytes=self.options.max_question_bytes)
+        check_limits(doc_limit, fetch_limit)
+        started = self._monotonic()
+        ask = Ask(
+            query=query,
+            doc_limit=doc_limit,
+            fetch_limit=fetch_limit,
+            rerank=rerank and self.reranker_client is not None,
+            asked_at=asked_at or iso_utc(self._clock()),
+            settings=self._settings,
+            streaming=streaming,
+            chunk_callback=chunk_callback,
+            save_answer_callback=save_answer_callback,
+        )
+        trail = Trail(
+            validate_answer_id(answer_id or self._new_id()),
+            listeners=_listeners(explain_callback, event_callback),
+            keep=keep_events,
+            full=self.options.full_account,
+            clock=self._clock,
+            monotonic=self._monotonic,
+            listen_s=self.options.explain_timeout_s,
+        )
+        question = Question(
+            ask=ask,
+            clients=self._clients(),
+            options=self.options,
+            trail=trail,
+            deadline=self._deadline(deadline_s),
+        )
+        written = await _through_stages(question)
+        return _result(question, written, (self._monotonic() - started) * 1000)
+
+    def _clients(self) -> Clients:
+        return Clients(
+            prompt=self.prompt_client,
+            embeddings=self.embeddings_client,
+            doc_embeddings=self.doc_embeddings_client,
+            fetch_chunk=self.fetch_chunk,
+            fetch_chunks=self.fetch_chunks,
+            reranker=self.reranker_client,
+        )
+
+    def _deadline(self, deadline_s: float | None) -> Deadline:
+        given = [s for s in (deadline_s, self.options.deadline_s) if s is not None]
+        return Deadline(min(given) if given else None, monotonic=self._monotonic)
+
+
+def _listeners(
+    explain_callback: ExplainCallback | None, event_callback: EventListener | None
+) -> list[EventListener]:
+    listeners: list[EventListener] = []
+    if event_callback is not None:
+        listeners.append(event_callback)
+    if explain_callback is not None:
+        tell = explain_callback
+        listeners.append(lambda event: tell(event.triples, event.explain_id))
+    return listeners
+
+
+async def _through_stages(question: Question) -> Written:
+    """Carry a question through all stages; when one fails, the trail tells of it."""
+    try:
+        await _tell_question(question)
+        grounding = await ground(question)
+        passages = await explore(question, grounding)
+        reranker = question.clients.reranker
+        if question.ask.rerank and reranker is not None and passages:
+            passages = await focus(question, reranker, passages)
+        return await synthesize(question, passages)
+    except Exception as error:
+        known = as_whence_error(error, "the question")
+        await question.trail.fail(known)
+        if known is error:
+            raise
+        raise known from error
+
+
+async def _tell_question(question: Question) -> None:
+    ask, trail = question.ask, question.trail
+    trail.begin("question")
+    await trail.end(
+        lambda facts: question_triples(trail.answer_id, ask.query, ask.asked_at, facts=facts),
+        settings=_settings(question),
+    )
+
+
+def _settings(question: Question) -> dict[str, Scalar]:
+    """Give the limits and choices of a question, and the models known so far."""
+    ask = question.ask
+    settings: dict[str, Scalar] = {
+        **ask.settings,
+        "doc_limit": ask.doc_limit,
+        "fetch_limit": ask.pool_limit,
+        "rerank": ask.rerank,
+        "threshold": question.options.threshold,
+        "drop_duplicates": question.options.drop_duplicates,
+        "max_concepts": question.options.max_concepts,
+        "max_context_chars": question.options.max_context_chars,
+    }
+    for role, model in question.models.items():
+        settings[f"{role}_model"] = model.name
+    return settings
+
+
+def _result(question: Question, written: Written, latency_ms: float) -> RagResult:
+    trail, result = question.trail, written.result
+    answer = Answer(
+        answer_id=trail.answer_id,
+        question=question.ask.query,
+        text=written.text,
+        found=written.found,
+        citations=written.citations,
+        model=result.model or "",
+        in_token=result.in_token,
+        out_token=result.out_token,
+        degraded=tuple(trail.degraded),
+        stages=tuple(trail.reports),
+        latency_ms=latency_ms,
+    )
+    return RagResult(
+        answer=answer,
+        asked_at=question.ask.asked_at,
+        events=tuple(trail.events),
+        settings=_settings(question),
+    )

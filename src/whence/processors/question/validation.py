@@ -1,0 +1,45 @@
+"""What a question must be before anything is done for it."""
+
+from __future__ import annotations
+
+from whence.schema.errors import BadInput
+
+__all__ = ("check_limits", "check_question")
+
+
+def check_question(query: object, *, max_bytes: int) -> str:
+    """Give the question back when it can be asked.
+
+    Raises:
+        BadInput: It is no text, blank, holds NUL or a lone surrogate, or is longer than `max_bytes`.
+    """
+    if not isinstance(query, str):
+        raise BadInput(f"a question is a text, not a {type(query).__name__}")
+    if not query.strip():
+        raise BadInput("the question is blank", hint="ask something")
+    if "\0" in query:
+        raise BadInput("the question holds a NUL character", hint="remove it")
+    try:
+        size = len(query.encode())
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            "the question holds half of a character (a lone surrogate)",
+            hint="send the question as valid UTF-8",
+        ) from error
+    if size > max_bytes:
+        raise BadInput(
+            f"the question has {size} bytes; at most {max_bytes} are taken", hint="ask it shorter"
+        )
+    return query
+
+
+def check_limits(doc_limit: int, fetch_limit: int) -> None:
+    """Check both limits.
+
+    Raises:
+        BadInput: `doc_limit` is below 1 or `fetch_limit` below 0.
+    """
+    if doc_limit < 1:
+        raise BadInput(f"doc_limit must be at least 1, not {doc_limit}")
+    if fetch_limit < 0:
+        raise BadInput(f"fetch_limit must be at least 0, not {fetch_limit}")

@@ -1,0 +1,35 @@
+"""The services that processors offer one another: who answers what with what.
+
+They stand apart from the processors that serve them, so that a caller needs to know no other processor.
+"""
+
+from __future__ import annotations
+
+from whence.processors.base import Service
+from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
+from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
+from whence.schema.ingest import IngestRequest, IngestResponse
+from whence.schema.message import Message
+from whence.schema.prompt import PromptRequest, PromptResponse
+from whence.schema.rerank import RerankRequest, RerankResponse
+from whence.schema.search import SearchRequest, SearchResponse
+from whence.schema.texts import TextRequest, TextResponse
+
+__all__ = ("DOCUMENT_RAG", "EMBEDDING", "INGEST", "PROMPT", "RERANK", "SEARCH", "TEXTS")
+
+
+def _has_result(message: Message) -> bool:
+    return isinstance(message, PromptResponse) and message.result is not None
+
+
+def _is_answer(message: Message) -> bool:
+    return isinstance(message, Answer)
+
+
+EMBEDDING = Service(EmbeddingRequest, (EmbeddingResponse,))
+SEARCH = Service(SearchRequest, (SearchResponse,))
+TEXTS = Service(TextRequest, (TextResponse,))
+RERANK = Service(RerankRequest, (RerankResponse,))
+PROMPT = Service(PromptRequest, (PromptResponse,), _has_result)
+INGEST = Service(IngestRequest, (IngestResponse,))
+DOCUMENT_RAG = Service(DocumentRagRequest, (AnswerPiece, ExplainEvent, Answer), _is_answer)
