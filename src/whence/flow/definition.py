@@ -1,0 +1,209 @@
+"""What a flow is once its file was read and checked: processors, the topics between them, its doors.
+
+Everything here is frozen and complete: topic names are full, parameters are the processors' own checked
+structs. Nothing here knows YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from whence.broker.transport import RetryPolicy
+from whence.processors.base import Processor
+from whence.schema.errors import ConfigError
+from whence.schema.topics import DEFAULT_NAMESPACE
+
+__all__ = (
+    "EXPLAIN",
+    "MAX_CONCURRENCY",
+    "MAX_PREFETCH",
+    "MAX_PROCESSORS",
+    "MAX_REPLICAS",
+    "FlowDefinition",
+    "InterfaceDefinition",
+    "ParameterDefinition",
+    "ParameterKind",
+    "ProcessorClass",
+    "ProcessorDefinition",
+    "check_report",
+    "inbound_port",
+    "inbound_type",
+    "is_required",
+    "nearest",
+)
+
+#: Name of the interface on which explain events are published.
+EXPLAIN = "explain"
+MAX_REPLICAS = 64
+MAX_CONCURRENCY = 256
+MAX_PREFETCH = 1024
+#: Processors of one flow.
+MAX_PROCESSORS = 256
+
+# A field of `ProcessorDefinition` is called `type`, which hides the builtin in its class body.
+ProcessorClass: TypeAlias = type[Processor]
+ParameterKind = Literal["string", "integer", "number", "boolean", "choice"]
+
+
+class ParameterDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A knob of the whole flow and the value it has."""
+
+    name: str
+    """Name that processors refer to as `${name}`."""
+    kind: ParameterKind
+    """Type of its values; `choice` is a string out of `choices`."""
+    value: Any
+    """The value given by the caller, else the default."""
+    default: Any
+    """The default of the flow file."""
+    minimum: float | None = None
+    """Smallest value of an `integer` or `number`."""
+    maximum: float | None = None
+    """Largest value of an `integer` or `number`."""
+    choices: tuple[str, ...] = ()
+    """Values of a `choice`."""
+    description: str = ""
+    """One line for people."""
+
+
+class ProcessorDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """One processor of a flow."""
+
+    name: str
+    """Name in the flow; also the name of its group, so that copies share the work."""
+    type: str
+    """Name of the processor type."""
+    cls: ProcessorClass
+    """The class behind the type."""
+    parameters: msgspec.Struct
+    """An instance of the class's `Parameters`."""
+    topics: Mapping[str, str]
+    """Full topic name by port; an optional port that leads nowhere is missing."""
+    replicas: int = 1
+    """Instances of the processor in one process, 1 to 64."""
+    concurrency: int = 1
+    """Messages that one instance handles at a time, 1 to 256."""
+    prefetch: int | None = None
+    """Messages that one instance holds; None for one and a half times `concurrency`."""
+    retry: RetryPolicy = RetryPolicy()
+    """How often and after which waits a failed message is tried again."""
+
+    @property
+    def inbound(self) -> str:
+        """Full name of the topic it takes its messages from."""
+        return self.topics[inbound_port(self.cls)]
+
+
+class InterfaceDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A door of the flow: a service (`request` and `response`) or events (`topic`)."""
+
+    name: str
+    """Name that clients use."""
+    request: str = ""
+    """Full topic that requests go to; empty for events."""
+    response: str = ""
+    """Full topic for replies to requests that name no reply topic of their own; empty for events."""
+    topic: str = ""
+    """Full topic of the events; empty for a service."""
+
+
+class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked flow."""
+
+    name: str
+    """Name of the flow."""
+    description: str = ""
+    """What it is for, in a line or two."""
+    namespace: str = DEFAULT_NAMESPACE
+    """Tenant and namespace of its topics."""
+    parameters: tuple[ParameterDefinition, ...] = ()
+    """In the order of the file."""
+    processors: tuple[ProcessorDefinition, ...] = ()
+    """In the order of the file; names are unique."""
+    interfaces: tuple[InterfaceDefinition, ...] = ()
+    """In the order of the file; names are unique."""
+    source: str = ""
+    """File it was read from."""
+
+    def interface(self, name: str) -> InterfaceDefinition:
+        """Give an interface by name.
+
+        Raises:
+            ConfigError: There is none of that name.
+        """
+        for interface in self.interfaces:
+            if interface.name == name:
+                return interface
+        names = [interface.name for interface in self.interfaces]
+        raise ConfigError(
+            f"flow {self.name!r} has no interface {name!r}{nearest(name, names)}",
+            hint=f"its interfaces: {', '.join(names) or 'none'}",
+        )
+
+    def only(self, names: tuple[str, ...]) -> tuple[ProcessorDefinition, ...]:
+        """Give the processors of these names, in the order of the file; all of them when none is given.
+
+        Raises:
+            ConfigError: There is no processor of that name.
+        """
+        known = [processor.name for processor in self.processors]
+        for name in names:
+            if name not in known:
+                raise ConfigError(
+                    f"flow {self.name!r} has no processor {name!r}{nearest(name, known)}",
+                    hint=f"its processors: {', '.join(known)}",
+                )
+        return tuple(
+            processor for processor in self.processors if not names or processor.name in names
+        )
+
+
+def inbound_port(cls: type[Processor]) -> str:
+    """Give the port on which a processor takes its messages: `request` or `input`."""
+    return "request" if cls.serves is not None else "input"
+
+
+def inbound_type(cls: type[Processor]) -> Any:
+    """Give the message type a processor takes; None for one that takes no messages."""
+    return cls.serves.request if cls.serves is not None else cls.consumes
+
+
+def is_required(cls: type[Processor], port: str) -> bool:
+    """Tell whether a flow must give this port a topic."""
+    return port not in cls.optional_calls
+
+
+def check_report(definition: FlowDefinition) -> dict[str, Any]:
+    """Give what `whence run --check` prints: processors and interfaces with full topic names."""
+    return {
+        "flow": definition.name,
+        "processors": [
+            {
+                "name": processor.name,
+                "type": processor.type,
+                "replicas": processor.replicas,
+                "concurrency": processor.concurrency,
+                "topics": dict(processor.topics),
+                "parameters": msgspec.to_builtins(processor.parameters),
+            }
+            for processor in definition.processors
+        ],
+        "interfaces": {
+            interface.name: {"topic": interface.topic}
+            if interface.topic
+            else {"request": interface.request, "response": interface.response}
+            for interface in definition.interfaces
+        },
+        "parameters": {parameter.name: parameter.value for parameter in definition.parameters},
+    }
+
+
+def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
+    """Give `; did you mean 'X'?` for the nearest known name, or an empty text when none is near."""
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
