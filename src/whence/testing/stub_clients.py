@@ -1,0 +1,279 @@
+"""Stand-ins for the clients of `DocumentRag`: small, deterministic, and they remember what they were asked.
+
+    prompt = StubPrompt("Within 30 days [1].", concepts=["return policy"])
+    search = StubSearch(["urn:chunk:a", "urn:chunk:b"])
+    texts = StubTexts({"urn:chunk:a": "Items may be returned within 30 days.", "urn:chunk:b": "..."})
+    rag = DocumentRag(prompt, StubEmbeddings(), search, texts.fetch_chunk)
+
+Any stub fails when it is given an `error`, and never answers when given `error=NEVER`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from whence.schema.errors import NotFound
+from whence.schema.prompt import PromptResult, Quote
+from whence.schema.rerank import RerankerResult
+from whence.schema.search import Candidate
+from whence.schema.texts import ChunkText
+
+__all__ = (
+    "NEVER",
+    "ChunkMatch",
+    "StubEmbeddings",
+    "StubPrompt",
+    "StubReranker",
+    "StubSearch",
+    "StubTexts",
+    "candidate",
+)
+
+
+class _Never(Exception):
+    """See `NEVER`."""
+
+
+#: Given as the error of a stub: it waits until it is cancelled.
+NEVER: Final[Exception] = _Never()
+
+
+class ChunkMatch(msgspec.Struct, frozen=True):
+    """The least that a search may give of a chunk."""
+
+    chunk_id: str
+
+
+def candidate(chunk_id: str, score: float, rank: int = 1, document_id: str = "") -> Candidate:
+    """Give a match with a score."""
+    return Candidate(
+        chunk_id=chunk_id,
+        document_id=document_id or f"document of {chunk_id}",
+        score=score,
+        rank=rank,
+        dense_score=score,
+    )
+
+
+async def _fail(error: Exception | None) -> None:
+    if error is NEVER:
+        await asyncio.Event().wait()
+    if error is not None:
+        raise error
+
+
+class StubPrompt:
+    """Names the concepts and gives the answer it was made with.
+
+    Args:
+        answer: Text of every answer.
+        concepts: What `extract-concepts` gives; empty for a writer that is no language model.
+        quotes: Passages behind the markers of the answer.
+        pieces: How the answer is cut when streaming; whole when empty.
+        model: Name of the writer.
+        error: Raised by `document_prompt`.
+        concepts_error: Raised by `prompt`.
+    """
+
+    def __init__(
+        self,
+        answer: str = "",
+        *,
+        concepts: Sequence[str] = (),
+        quotes: Sequence[Quote] = (),
+        pieces: Sequence[str] = (),
+        model: str = "stub-writer",
+        error: Exception | None = None,
+        concepts_error: Exception | None = None,
+    ) -> None:
+        self.answer = answer
+        self.concepts = tuple(concepts)
+        self.quotes = tuple(quotes)
+        self.pieces = tuple(pieces) or (answer,)
+        self.model = model
+        self.error = error
+        self.concepts_error = concepts_error
+        self.prompts: list[tuple[str, dict[str, Any]]] = []
+        """Template and variables of each call of `prompt`."""
+        self.documents: list[list[str]] = []
+        """Documents of each call of `document_prompt`."""
+
+    async def prompt(
+        self, template_id: str, variables: Mapping[str, Any] | None = None
+    ) -> PromptResult:
+        """Give the concepts, one a line; the question itself without any."""
+        self.prompts.append((template_id, dict(variables or {})))
+        await _fail(self.concepts_error)
+        if not self.concepts:
+            text = str((variables or {}).get("query", ""))
+            return PromptResult(text=text, model=self.model, language_model=False)
+        return PromptResult(text="\n".join(self.concepts), model=self.model)
+
+    async def document_prompt(
+        self,
+        query: str,
+        documents: Sequence[str],
+        streaming: bool = False,
+        chunk_callback: Callable[[str, bool], Awaitable[None]] | None = None,
+    ) -> PromptResult:
+        """Give the answer, in pieces when streaming."""
+        self.documents.append(list(documents))
+        await _fail(self.error)
+        if streaming and chunk_callback is not None:
+            for piece in self.pieces:
+                await chunk_callback(piece, False)
+            await chunk_callback("", True)
+        return PromptResult(
+            text=self.answer, model=self.model, quotes=self.quotes, in_token=7, out_token=3
+        )
+
+
+class StubEmbeddings:
+    """Gives each text a vector that depends on nothing else.
+
+    Args:
+        dimension: Length of the vectors, 1 to 32.
+        surplus: Vectors given beyond the number of texts; may be negative.
+        error: Raised by `embed`.
+    """
+
+    def __init__(
+        self, dimension: int = 4, *, surplus: int = 0, error: Exception | None = None
+    ) -> None:
+        self.dimension = dimension
+        self.surplus = surplus
+        self.error = error
+        self.calls: list[list[str]] = []
+        """Texts of each call."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Give one vector per text."""
+        self.calls.append(list(texts))
+        await _fail(self.error)
+        vectors = [self.vector(text) for text in texts]
+        return (vectors + [self.vector("")] * max(0, self.surplus))[: len(texts) + self.surplus]
+
+    def vector(self, text: str) -> list[float]:
+        """Give the vector of a text, of length 1."""
+        digest = hashlib.sha256(text.encode()).digest()[: self.dimension]
+        length = sum((byte + 1) ** 2 for byte in digest) ** 0.5
+        return [(byte + 1) / length for byte in digest]
+
+
+class StubSearch:
+    """Finds the same chunks every time, or what a function says.
+
+    Args:
+        matches: Chunk ids or matches, best first; or a function of vector and limit that gives them.
+        error: Raised by `query`.
+    """
+
+    def __init__(
+        self,
+        matches: Sequence[Any] | Callable[[Any, int], Sequence[Any]] = (),
+        *,
+        error: Exception | None = None,
+    ) -> None:
+        self.matches = matches
+        self.error = error
+        self.calls: list[tuple[Any, int]] = []
+        """Vector and limit of each call."""
+
+    async def query(self, vector: Any, limit: int) -> list[Any]:
+        """Give at most `limit` matches."""
+        self.calls.append((vector, limit))
+        await _fail(self.error)
+        matches = self.matches(vector, limit) if callable(self.matches) else self.matches
+        return [ChunkMatch(m) if isinstance(m, str) else m for m in matches][:limit]
+
+
+class StubTexts:
+    """Holds texts by chunk id.
+
+    Args:
+        texts: Text of each chunk; an exception in place of a text is raised when it is read one by one.
+        error: Raised by every call.
+    """
+
+    def __init__(
+        self, texts: Mapping[str, str | Exception], *, error: Exception | None = None
+    ) -> None:
+        self.texts = dict(texts)
+        self.error = error
+        self.calls: list[tuple[str, ...]] = []
+        """Ids of each call."""
+        self.running = 0
+        self.most_at_once = 0
+        """Most calls of `fetch_chunk` that were open at the same time."""
+
+    async def fetch_chunk(self, chunk_id: str) -> str:
+        """Give one text.
+
+        Raises:
+            NotFound: There is none.
+        """
+        self.calls.append((chunk_id,))
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        try:
+            await asyncio.sleep(0)
+            await _fail(self.error)
+            text = self.texts.get(chunk_id)
+            if isinstance(text, Exception):
+                await _fail(text)
+        finally:
+            self.running -= 1
+        if not isinstance(text, str):
+            raise NotFound(f"there is no chunk {chunk_id}")
+        return text
+
+    async def fetch_chunks(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
+        """Give the texts there are, with what is known of their source."""
+        self.calls.append(tuple(chunk_ids))
+        await _fail(self.error)
+        return {
+            chunk_id: ChunkText(
+                chunk_id=chunk_id,
+                document_id=f"document of {chunk_id}",
+                content=text,
+                metadata={"source_file": f"{chunk_id}.md", "heading": "Heading"},
+            )
+            for chunk_id in chunk_ids
+            if isinstance(text := self.texts.get(chunk_id), str)
+        }
+
+
+class StubReranker:
+    """Gives the results it was made with, or keeps the order with falling scores.
+
+    Args:
+        results: What every call gives, whatever it is; None for the order of the documents.
+        error: Raised by `rerank`.
+    """
+
+    def __init__(self, results: Any = None, *, error: Exception | None = None) -> None:
+        self.results = results
+        self.error = error
+        self.calls: list[dict[str, Any]] = []
+        """Arguments of each call."""
+
+    async def rerank(
+        self,
+        queries: Sequence[Mapping[str, str]],
+        documents: Sequence[Mapping[str, str]],
+        limit: int = 10,
+    ) -> Any:
+        """Give the results, at most `limit` of them when they are its own."""
+        self.calls.append({"queries": queries, "documents": documents, "limit": limit})
+        await _fail(self.error)
+        if self.results is not None:
+            return self.results
+        return [
+            RerankerResult(document["id"], queries[0]["id"], 1.0 / (place + 1))
+            for place, document in enumerate(documents)
+        ][:limit]
