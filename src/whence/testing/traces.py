@@ -13,6 +13,7 @@ from whence.provenance.stages import (
     question_triples,
     synthesis_triples,
 )
+from whence.provenance.terms import Scalar
 from whence.schema.document_rag import Citation
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple
@@ -69,7 +70,12 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
     late = Degradation(
         stage="prompt", code="no_language_model", reason="no language model is configured"
     )
-    settings = {"collection": "default", "doc_limit": kept, "mode": "hybrid", "threshold": 0.25}
+    settings: dict[str, Scalar] = {
+        "collection": "default",
+        "doc_limit": kept,
+        "mode": "hybrid",
+        "threshold": 0.25,
+    }
     return [
         *question_triples(answer_id, _CONCEPTS[2], _NOW, facts=_facts(0.25, settings=settings)),
         *grounding_triples(
@@ -140,7 +146,7 @@ def _facts(
     duration_ms: float,
     *,
     models: tuple[ModelFacts, ...] = (),
-    settings: dict[str, str | int | float | bool] | None = None,
+    settings: dict[str, Scalar] | None = None,
     degraded: tuple[Degradation, ...] = (),
 ) -> StageFacts:
     return StageFacts(

@@ -54,9 +54,26 @@ class SparqlAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trig(triples: Iterable[Triple]) -> str:
-    """Give TriG with prefixes."""
+    """Give TriG with prefixes that reads back as the same triples."""
+    from io import BytesIO
+
+    from rdflib import Literal as RdfLiteral
+    from rdflib.namespace import XSD
+    from rdflib.plugins.serializers.trig import TrigSerializer
+    from rdflib.term import Node
+
+    class ExactTrig(TrigSerializer):
+        """Writes doubles in full; rdflib's short form keeps seven digits."""
+
+        def label(self, node: Node, position: int) -> str:
+            if isinstance(node, RdfLiteral) and node.datatype == XSD.double:
+                return node.n3(self.store.namespace_manager)
+            return str(super().label(node, position))
+
+    buffer = BytesIO()
     with _own_deprecations_ignored():
-        return _dataset(triples).serialize(format="trig")
+        ExactTrig(_dataset(triples)).serialize(buffer)
+    return buffer.getvalue().decode()
 
 
 def json_ld(triples: Iterable[Triple]) -> str:

@@ -41,7 +41,8 @@ def short_id(identifier: str, width: int) -> str:
     '…policy:12'
     """
     identifier = one_line(identifier)
-    return identifier if len(identifier) <= width else "…" + identifier[1 - width :]
+    cut = len(identifier) - (width - 1)
+    return identifier if len(identifier) <= width else "…" + identifier[cut:]
 
 
 def percent(part: float, whole: float) -> float:

@@ -1,0 +1,315 @@
+"""What traces look like: every format is well formed, complete, and cannot be steered by what it shows."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import hypothesis.strategies as st
+import pytest
+import rdflib
+from hypothesis import given, settings
+from rich.cells import cell_len
+
+from whence.provenance import namespaces as ns
+from whence.provenance.checking import check
+from whence.provenance.render.json import to_json
+from whence.provenance.render.nquads import nquads
+from whence.provenance.render.rdf import query, serialize
+from whence.provenance.render.svg import to_svg
+from whence.provenance.render.text import one_line, short_id, shortened
+from whence.provenance.render.tree import tree_text
+from whence.provenance.stages import grounding_triples, question_triples
+from whence.provenance.terms import double
+from whence.provenance.trace import read
+from whence.schema.errors import BadInput
+from whence.schema.terms import Term, Triple, iri, literal
+from whence.testing.traces import failed_triples, full_triples, plain_triples
+
+TRACES = {"full": full_triples(), "plain": plain_triples(), "failed": failed_triples()}
+ALL = pytest.mark.parametrize("name", list(TRACES))
+hostile = st.text(st.characters(exclude_categories=[]), max_size=40)
+
+
+def quads(triples: Iterable[Triple]) -> set[tuple[str, ...]]:
+    """Give triples as plain tuples."""
+    return {(t.s.iri, t.p.iri, t.o.iri or t.o.value, t.o.datatype, t.g or "") for t in triples}
+
+
+@pytest.fixture
+def as_written() -> Iterable[None]:
+    """Have rdflib keep literals as they were written."""
+    before, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False
+    yield
+    rdflib.NORMALIZE_LITERALS = before
+
+
+def parsed(text: str, form: str) -> set[tuple[str, ...]]:
+    """Read quads with rdflib."""
+    dataset = rdflib.Dataset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        dataset.parse(data=text, format=form)
+        return {
+            (str(s), str(p), str(o), str(getattr(o, "datatype", None) or ""), str(g or ""))
+            for s, p, o, g in dataset.quads()
+        }
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("form", "parser"), [("nquads", "nquads"), ("trig", "trig"), ("jsonld", "json-ld")]
+)
+@pytest.mark.usefixtures("as_written")
+def test_rdf_reads_back_as_the_same_quads(name: str, form: str, parser: str) -> None:
+    """Every RDF format holds exactly the trace's statements, datatypes and graph included."""
+    assert parsed(serialize(TRACES[name], form), parser) == quads(TRACES[name])
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_any_text_survives_canonical_nquads(text: str) -> None:
+    """Quotes, line ends and control characters are escaped so that another reader gives the text back."""
+    triples = question_triples("a1", text, text)
+    lines = nquads(triples)
+
+    assert lines.count("\n") == len(triples)
+    assert all(line.endswith(" .") for line in lines[:-1].split("\n"))
+    assert parsed(lines, "nquads") == quads(triples)
+
+
+def test_canonical_nquads_to_the_letter() -> None:
+    """Sorted lines; short escapes where they exist, numbers for other controls, the rest raw."""
+    p = iri("urn:p")
+    triples = [
+        Triple(iri("urn:b"), p, double(0.5), "urn:g"),
+        Triple(iri("urn:a"), p, literal('"\\\n\t\x01ä', ns.XSD_STRING)),
+        Triple(iri("urn:a"), p, literal('"\\\n\t\x01ä')),
+    ]
+    assert nquads(triples) == (
+        '<urn:a> <urn:p> "\\"\\\\\\n\\t\\u0001ä" .\n'
+        '<urn:b> <urn:p> "0.5"^^<http://www.w3.org/2001/XMLSchema#double> <urn:g> .\n'
+    )
+
+
+def test_an_unknown_form_is_refused() -> None:
+    """The message names the forms there are."""
+    with pytest.raises(BadInput) as caught:
+        serialize([], "yaml")
+    assert "nquads" in caught.value.hint
+
+
+@ALL
+def test_json_has_the_contract_s_shape(name: str) -> None:
+    """Keys, plain strings and completeness are there, and it is JSON without exceptions."""
+    trace = read(TRACES[name])
+    shown: dict[str, Any] = json.loads(json.dumps(to_json(trace), allow_nan=False))
+
+    assert {"answer_id", "question", "graph", "stages", "triples", "complete"} <= shown.keys()
+    assert shown["answer_id"] == name
+    assert shown["graph"] == "urn:graph:retrieval"
+    assert shown["complete"] is True
+    assert len(shown["triples"]) == len(quads(TRACES[name]))
+    assert {"s", "p", "o", "g", "o_kind", "datatype"} == shown["triples"][0].keys()
+    uris = [stage["uri"] for stage in shown["stages"]]
+    assert [stage["derived_from"] for stage in shown["stages"]] == [None, *uris[:-1]]
+
+
+def test_json_tells_when_it_is_not_complete() -> None:
+    """A cut trace says so and names the faults."""
+    shown = to_json(read(TRACES["full"][:-60], "full"))
+
+    assert shown["complete"] is False
+    assert {"code", "where", "what"} == shown["faults"][0].keys()
+
+
+@ALL
+def test_the_tree_fits_the_terminal(name: str) -> None:
+    """No line is wider than 80 columns, and each stage has its branch."""
+    trace = read(TRACES[name])
+    lines = tree_text(trace).splitlines()
+
+    assert max(map(cell_len, lines)) <= 80
+    for stage in trace.stages:
+        assert any(stage.stage.capitalize() in line for line in lines)
+
+
+def test_the_tree_tells_what_was_dropped_and_why() -> None:
+    """Reasons with their counts, kept chunks with their scores, citations with their quotes."""
+    text = tree_text(read(TRACES["full"]), dropped_shown=1)
+
+    for words in (
+        "dropped 6: reranked_out",
+        "and 5 more",
+        "dropped 1: text_missing",
+        "dropped 1: duplicate",
+        "dropped 1: over_budget",
+        "[1] policies/<",
+        "within 30 days",
+        "no_language_model",
+        "embedding by all-MiniLM-L6-v2",
+        "complete",
+    ):
+        assert words in text, words
+
+
+def test_the_tree_tells_of_faults_and_failures() -> None:
+    """What is wrong is not hidden by drawing."""
+    assert "not complete" in tree_text(read(TRACES["full"][:-60], "full"))
+    assert "unavailable" in tree_text(read(TRACES["failed"]))
+
+
+@settings(max_examples=60)
+@given(hostile)
+def test_texts_cannot_steer_the_terminal(text: str) -> None:
+    """No control character and no change of direction reaches the terminal."""
+    triples = [*question_triples("a1", text, "now"), *grounding_triples("a1", [text])]
+    shown = tree_text(read(triples))
+
+    assert not set(shown) & {chr(n) for n in (*range(10), *range(11, 32), 127, 0x202E, 0x2066)}
+
+
+@settings(max_examples=60)
+@given(hostile, st.sampled_from(["auto", "light", "dark"]))
+def test_any_text_gives_a_well_formed_picture(text: str, theme: Any) -> None:
+    """Whatever a question holds, the picture is XML without scripts and outside addresses."""
+    triples = [*question_triples("a1", text, text), *grounding_triples("a1", [text])]
+    root = ET.fromstring(to_svg(read(triples), theme=theme))
+
+    kinds = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert kinds <= {"svg", "title", "desc", "style", "rect", "text", "path", "circle", "g"}
+    assert not [a for e in root.iter() for a in e.attrib if "href" in a or a.startswith("on")]
+    assert "url(" not in "".join(e.text or "" for e in root.iter() if e.tag.endswith("style"))
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_the_picture_draws_what_was_kept() -> None:
+    """A bar per candidate and kept chunk, and a line along every chunk that went on."""
+    trace = read(TRACES["full"])
+    root = ET.fromstring(to_svg(trace))
+    shown = [e.text or "" for e in root.iter(f"{SVG}text")]
+    tracks = [e for e in root.iter(f"{SVG}rect") if e.get("class") == "track"]
+    links = [e.get("class", "") for e in root.iter(f"{SVG}path") if "link" in e.get("class", "")]
+
+    assert len(tracks) == len(trace.candidates) + len(trace.selections)
+    assert len(links) == len(trace.selections) + len(trace.citations)
+    assert sum("cited-link" in link for link in links) == 2 * len(trace.citations)
+    assert {"Question", "Grounding", "Exploration", "Focus", "Synthesis", "[1]"} <= set(shown)
+
+
+def test_the_picture_of_many_candidates_keeps_the_kept() -> None:
+    """Beyond the most rows the dropped are counted, the kept are all drawn."""
+    trace = read(full_triples(found=60, kept=20))
+    text = to_svg(trace, max_rows=5)
+
+    assert "and 40 more" in text
+    assert text.count("cited-link") >= 2 * len(trace.citations)
+
+
+@ALL
+def test_every_shape_lies_in_the_picture(name: str) -> None:
+    """No text starts and no rectangle ends outside the view."""
+    root = ET.fromstring(to_svg(read(TRACES[name])))
+    width, height = float(root.get("width", 0)), float(root.get("height", 0))
+
+    for element in root.iter():
+        if "x" in element.attrib:
+            right = float(element.get("x", 0)) + float(element.get("width", 0))
+            bottom = float(element.get("y", 0)) + float(element.get("height", 0))
+            assert 0 <= float(element.get("x", 0)) <= right <= width
+            assert bottom <= height
+
+
+def test_select_orders_numbers_as_numbers() -> None:
+    """Typed scores order by value: 0.9 comes before 0.1 and 1e-3."""
+    node, score = iri("urn:trustgraph:docrag:a1/candidate/1"), iri(ns.WH_SCORE)
+    triples = [Triple(node, score, double(x), ns.GRAPH_RETRIEVAL) for x in (0.1, 1e-3, 0.9)]
+    answer = query(triples, "SELECT ?s WHERE { ?c wh:score ?s } ORDER BY DESC(?s)")
+
+    assert answer.kind == "select"
+    assert answer.columns == ("s",)
+    assert [row["s"] for row in answer.rows] == ["0.9", "0.1", "0.001"]
+
+
+def test_ask_construct_and_describe_answer_in_rows() -> None:
+    """All forms of query give plain rows, with and without GRAPH, prefixes known."""
+    triples = TRACES["full"]
+    asked = query(triples, "ASK { GRAPH <urn:graph:retrieval> { ?f a tg:Focus } }")
+    built = query(triples, "CONSTRUCT { ?c wh:why ?r } WHERE { ?c wh:reason ?r }")
+    told = query(triples, "DESCRIBE <urn:trustgraph:docrag:full>")
+
+    assert (asked.kind, asked.rows) == ("ask", ({"answer": True},))
+    dropped = [c for c in read(triples).candidates if c.reason_code]
+    assert len(built.rows) == len(dropped)
+    assert list(built.rows) == sorted(built.rows, key=lambda row: str(row["s"]))
+    assert {row["s"] for row in told.rows} == {"urn:trustgraph:docrag:full"}
+
+
+def test_unbound_is_none_and_rows_are_bounded() -> None:
+    """An optional that does not match is None; more rows than allowed are cut and said to be."""
+    wanted = "SELECT ?c ?r WHERE { ?e wh:candidate ?c OPTIONAL { ?c wh:reason ?r } }"
+    answer = query(TRACES["full"], wanted, max_rows=5)
+
+    assert len(answer.rows) == 5
+    assert answer.truncated
+    assert None in [row["r"] for row in query(TRACES["full"], wanted).rows]
+
+
+@pytest.mark.parametrize(
+    ("sparql", "words"),
+    [
+        ("SELECT * WHERE {\n  ?s ?p }", "line 2, column 3"),
+        ("", "end of the query"),
+        ("SELECT * WHERE { ?s foo:bar ?o }", r"foo.*line 1, column 21"),
+        ("INSERT DATA { <urn:a> <urn:b> 1 }", "line 1, column 1"),
+        ("LOAD <http://localhost/x>", "line 1, column 1"),
+        ("SELECT * { ?s ?p ?o }" + " " * 20_000, "characters"),
+        ("SELECT * WHERE " + "{" * 2_000 + "}" * 2_000, "deeply"),
+    ],
+)
+def test_bad_sparql_says_where(sparql: str, words: str) -> None:
+    """What is no query is bad input with a position, never another exception."""
+    with pytest.raises(BadInput, match=words):
+        query(TRACES["plain"], sparql)
+
+
+@pytest.mark.parametrize(
+    "sparql",
+    [
+        "SELECT * { SERVICE <http://localhost/> { ?s ?p ?o } }",
+        "SELECT * { SERVICE SILENT ?where { ?s ?p ?o } }",
+        "ASK { { SELECT * { SERVICE <http://localhost/> { ?s ?p ?o } } } }",
+        "SELECT * { ?s ?p ?o FILTER EXISTS { SERVICE <http://localhost/> { ?s ?p ?o } } }",
+        "SELECT * { ?s ?p ?o MINUS { SERVICE <http://localhost/> { ?s ?p ?o } } }",
+        "SELECT * { ?s ?p ?o BIND(EXISTS { SERVICE <http://localhost/> { ?s ?p ?o } } AS ?x) }",
+        "CONSTRUCT { ?s ?p ?o } WHERE { OPTIONAL { SERVICE <http://localhost/> { ?s ?p ?o } } }",
+        "SELECT * FROM <file:///etc/hostname> { ?s ?p ?o }",
+        "ASK FROM NAMED <http://localhost/> { ?s ?p ?o }",
+        "DESCRIBE <urn:a> FROM <http://localhost/>",
+        "CONSTRUCT FROM <http://localhost/> WHERE { ?s ?p ?o }",
+    ],
+)
+def test_a_query_never_leaves_the_trace(sparql: str) -> None:
+    """Nothing that would open a file or an address is run, however deep it is nested."""
+    with pytest.raises(BadInput, match="outside the trace"):
+        query(TRACES["plain"], sparql)
+
+
+@given(hostile, st.integers(1, 30))
+def test_lines_are_single_and_fit(text: str, width: int) -> None:
+    """A shortened text is one line and not longer than it may be."""
+    for shown in (shortened(text, width), short_id(text, width)):
+        assert len(shown) <= width
+        assert len(shown.splitlines()) <= 1
+    assert one_line(one_line(text)) == one_line(text)
+
+
+def test_sample_traces_are_complete() -> None:
+    """The traces that these tests stand on have no fault."""
+    for name, triples in TRACES.items():
+        assert check(read(triples, name)) == [], name
+        assert all(isinstance(triple.o, Term) for triple in triples)

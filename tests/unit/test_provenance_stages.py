@@ -1,0 +1,279 @@
+"""What each stage says: the shared vocabulary to the letter, and nothing of ours unless it is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from whence.provenance import namespaces as ns
+from whence.provenance.accounts import CandidateAccount, Selection, StageFacts
+from whence.provenance.reasons import DROP_REASONS, OUTCOMES, reason
+from whence.provenance.stages import (
+    exploration_triples,
+    failure_triples,
+    focus_triples,
+    grounding_triples,
+    question_triples,
+    synthesis_triples,
+)
+from whence.provenance.terms import boolean, double, integer, read_scalar, scalar
+from whence.provenance.uris import answer_id_of, answer_uris, id_from_iri, iri_from_id
+from whence.schema.errors import BadInput
+from whence.schema.terms import Triple
+from whence.testing.traces import failed_triples, full_triples, plain_triples
+
+Q = "urn:trustgraph:docrag:a1"
+NOW = "2026-01-01T10:00:00Z"
+
+
+def short(text: str) -> str:
+    """Give an IRI with its namespace as a prefix."""
+    for prefix, namespace in (
+        ("tg:", ns.TG),
+        ("prov:", ns.PROV),
+        ("rdfs:", ns.RDFS),
+        ("rdf:", ns.RDF),
+        ("Q", Q),
+    ):
+        text = text.replace(namespace, prefix)
+    return text
+
+
+def said(triples: tuple[Triple, ...]) -> list[tuple[str, str, str]]:
+    """Give triples as short strings: an IRI object in angle brackets, a plain literal in quotes."""
+    assert {triple.g for triple in triples} == {"urn:graph:retrieval"}
+    assert not [triple for triple in triples if triple.o.datatype]
+    return [
+        (
+            short(triple.s.iri),
+            short(triple.p.iri),
+            f"<{short(triple.o.iri)}>" if triple.o.type == "i" else f'"{triple.o.value}"',
+        )
+        for triple in triples
+    ]
+
+
+def test_constants_have_the_shared_iris() -> None:
+    """The names that existing consumers match on are spelled as they spell them."""
+    assert ns.RDF_TYPE == "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+    assert ns.RDFS_LABEL == "http://www.w3.org/2000/01/rdf-schema#label"
+    assert ns.PROV_WAS_DERIVED_FROM == "http://www.w3.org/ns/prov#wasDerivedFrom"
+    assert ns.PROV_STARTED_AT_TIME == "http://www.w3.org/ns/prov#startedAtTime"
+    assert ns.SKOS_DEFINITION == "http://www.w3.org/2004/02/skos/core#definition"
+    assert ns.TG_DOC_RAG_QUESTION == "https://trustgraph.ai/ns/DocRagQuestion"
+    assert ns.TG_DOCUMENT == "https://trustgraph.ai/ns/document"
+    assert ns.TG_DOCUMENT_TYPE == "https://trustgraph.ai/ns/Document"
+    assert (ns.GRAPH_DEFAULT, ns.GRAPH_SOURCE, ns.GRAPH_RETRIEVAL) == (
+        "",
+        "urn:graph:source",
+        "urn:graph:retrieval",
+    )
+
+
+def test_question_says_six_things() -> None:
+    """Without options a question has exactly the six shared statements, in order."""
+    assert said(question_triples("a1", "Why?", NOW)) == [
+        ("Q", "rdf:type", "<prov:Entity>"),
+        ("Q", "rdf:type", "<tg:Question>"),
+        ("Q", "rdf:type", "<tg:DocRagQuestion>"),
+        ("Q", "rdfs:label", '"DocumentRAG Question"'),
+        ("Q", "prov:startedAtTime", f'"{NOW}"'),
+        ("Q", "tg:query", '"Why?"'),
+    ]
+
+
+def test_question_can_have_a_parent() -> None:
+    """A question that is part of something larger derives from it."""
+    assert said(question_triples("a1", "Why?", NOW, parent_uri="urn:parent"))[6:] == [
+        ("Q", "prov:wasDerivedFrom", "<urn:parent>")
+    ]
+
+
+def test_grounding_says_its_concepts_and_the_model() -> None:
+    """Concepts in order, then tokens and model where they are known."""
+    triples = grounding_triples("a1", ["b", "a"], in_token=3, out_token=0, model="m")
+    assert said(triples) == [
+        ("Q/grounding", "rdf:type", "<prov:Entity>"),
+        ("Q/grounding", "rdf:type", "<tg:Grounding>"),
+        ("Q/grounding", "rdfs:label", '"Grounding"'),
+        ("Q/grounding", "prov:wasDerivedFrom", "<Q>"),
+        ("Q/grounding", "tg:concept", '"b"'),
+        ("Q/grounding", "tg:concept", '"a"'),
+        ("Q/grounding", "tg:inToken", '"3"'),
+        ("Q/grounding", "tg:outToken", '"0"'),
+        ("Q/grounding", "tg:llmModel", '"m"'),
+    ]
+
+
+def test_exploration_says_its_chunks() -> None:
+    """The count is a plain string, the chunks are IRIs."""
+    assert said(exploration_triples("a1", ["urn:c:1", "urn:c:2"])) == [
+        ("Q/exploration", "rdf:type", "<prov:Entity>"),
+        ("Q/exploration", "rdf:type", "<tg:Exploration>"),
+        ("Q/exploration", "rdfs:label", '"Exploration"'),
+        ("Q/exploration", "prov:wasDerivedFrom", "<Q/grounding>"),
+        ("Q/exploration", "tg:chunkCount", '"2"'),
+        ("Q/exploration", "tg:selectedChunk", "<urn:c:1>"),
+        ("Q/exploration", "tg:selectedChunk", "<urn:c:2>"),
+    ]
+
+
+def test_focus_says_each_kept_chunk_in_four() -> None:
+    """The score is `str(float)` without a datatype; an integer counts as a float."""
+    chosen = "urn:trustgraph:prov:chunk:a1:"
+    assert said(focus_triples("a1", [Selection("urn:c:2", 0.95), Selection("urn:c:1", 1)])) == [
+        ("Q/focus", "rdf:type", "<prov:Entity>"),
+        ("Q/focus", "rdf:type", "<tg:Focus>"),
+        ("Q/focus", "rdfs:label", '"Chunk Selection"'),
+        ("Q/focus", "prov:wasDerivedFrom", "<Q/exploration>"),
+        ("Q/focus", "tg:selectedChunk", f"<{chosen}0>"),
+        (f"{chosen}0", "rdf:type", "<tg:ChunkSelection>"),
+        (f"{chosen}0", "tg:document", "<urn:c:2>"),
+        (f"{chosen}0", "tg:score", '"0.95"'),
+        ("Q/focus", "tg:selectedChunk", f"<{chosen}1>"),
+        (f"{chosen}1", "rdf:type", "<tg:ChunkSelection>"),
+        (f"{chosen}1", "tg:document", "<urn:c:1>"),
+        (f"{chosen}1", "tg:score", '"1.0"'),
+    ]
+
+
+@pytest.mark.parametrize(("reranked", "parent"), [(True, "focus"), (False, "exploration")])
+def test_synthesis_derives_from_what_fed_it(reranked: bool, parent: str) -> None:
+    """An answer derives from the focus when there is one, else from the exploration."""
+    assert said(synthesis_triples("a1", reranked=reranked, saved=True)) == [
+        ("Q/synthesis", "rdf:type", "<prov:Entity>"),
+        ("Q/synthesis", "rdf:type", "<tg:Synthesis>"),
+        ("Q/synthesis", "rdf:type", "<tg:Answer>"),
+        ("Q/synthesis", "rdfs:label", '"Synthesis"'),
+        ("Q/synthesis", "prov:wasDerivedFrom", f"<Q/{parent}>"),
+        ("Q/synthesis", "tg:document", "<Q/answer>"),
+    ]
+
+
+def test_the_account_adds_only_in_our_namespace() -> None:
+    """Every statement outside our namespace is also made without an account; typed literals are ours."""
+    for triple in (*full_triples(), *failed_triples()):
+        ours = triple.p.iri.startswith(ns.WH)
+        about_ours = triple.p.iri == ns.RDF_TYPE and triple.o.iri.startswith(ns.WH)
+        assert triple.g == ns.GRAPH_RETRIEVAL
+        assert ours or about_ours or triple.p.iri.startswith((ns.TG, ns.PROV, ns.RDF, ns.RDFS))
+        assert ours or not triple.o.datatype
+
+
+def test_an_account_leaves_the_shared_statements_alone() -> None:
+    """With candidates and facts the shared statements come first, unchanged."""
+    plain = exploration_triples("a1", ["urn:c:1"])
+    account = CandidateAccount(chunk_id="urn:c:1", rank=1, score=0.5)
+    full = exploration_triples(
+        "a1", ["urn:c:1"], candidates=[account], facts=StageFacts(duration_ms=1.0)
+    )
+
+    assert full[: len(plain)] == plain
+    assert len(full) == len(plain) + 5
+
+
+def test_plain_traces_hold_nothing_of_ours() -> None:
+    """A trace without options holds no term of our namespace."""
+    for triple in plain_triples():
+        assert ns.WH not in triple.p.iri + triple.o.iri
+
+
+@pytest.mark.parametrize(
+    ("candidates", "words"),
+    [
+        ([CandidateAccount(chunk_id="a", rank=0)], "not 1 or more"),
+        ([CandidateAccount(chunk_id=c, rank=1) for c in "ab"], "taken"),
+        ([CandidateAccount(chunk_id="a", rank=1, reason_code="tired")], "not a reason"),
+        ([CandidateAccount(chunk_id="a", rank=1, reason_code="used")], "not a reason"),
+        ([CandidateAccount(chunk_id="", rank=1)], "empty id"),
+    ],
+)
+def test_accounts_that_would_lie_are_refused(
+    candidates: list[CandidateAccount], words: str
+) -> None:
+    """A shared rank, a missing rank, an unknown reason and an empty id are errors, not triples."""
+    with pytest.raises(BadInput, match=words):
+        exploration_triples("a1", [], candidates=candidates)
+
+
+@pytest.mark.parametrize("answer_id", ["", "a b", "a/b", "a>b", "../x", "ä", "x" * 129, "a\n"])
+def test_ids_that_could_leave_their_iri_are_refused(answer_id: str) -> None:
+    """No answer id reaches outside its IRI."""
+    with pytest.raises(BadInput):
+        question_triples(answer_id, "Why?", NOW)
+
+
+def test_a_setting_needs_a_plain_name() -> None:
+    """A setting's key becomes part of an IRI and is checked."""
+    with pytest.raises(BadInput, match="setting"):
+        question_triples("a1", "Why?", NOW, facts=StageFacts(settings={"a> <b": 1}))
+
+
+def test_a_failure_derives_from_a_stage() -> None:
+    """The chain of a failed question ends in an error that hangs on the last stage told of."""
+    triples = failure_triples("a1", derived_from="focus", stage="synthesis", code="c", message="m")
+    parents = [t.o.iri for t in triples if t.p.iri == ns.PROV_WAS_DERIVED_FROM]
+
+    assert parents == [f"{Q}/focus"]
+    with pytest.raises(BadInput):
+        failure_triples("a1", derived_from="synthesis", stage="x", code="c", message="m")
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "datatype"),
+    [
+        (0.1, "0.1", "double"),
+        (1e-7, "1e-07", "double"),
+        (float("inf"), "INF", "double"),
+        (float("-inf"), "-INF", "double"),
+        (3, "3", "integer"),
+        (-3, "-3", "integer"),
+        (100_000, "100000", "integer"),
+        (True, "true", "boolean"),
+    ],
+)
+def test_typed_literals_follow_xml_schema(value: float | bool, text: str, datatype: str) -> None:
+    """Lexical forms are those of XSD, and read back as the same value."""
+    term = scalar(value)
+
+    assert (term.value, term.datatype) == (text, ns.XSD + datatype)
+    assert read_scalar(term) == value
+
+
+def test_not_a_number_has_its_xml_name() -> None:
+    """NaN is spelled as XSD spells it."""
+    assert double(float("nan")).value == "NaN"
+    assert integer(512).value == "512"
+    assert boolean(False).value == "false"
+
+
+def test_every_reason_names_a_stage_and_explains_itself() -> None:
+    """The list of codes is closed, and each code has one stage and one line."""
+    for code, meaning in (*DROP_REASONS.items(), *OUTCOMES.items()):
+        assert reason(code) is meaning
+        assert meaning.stage in {"exploration", "focus", "synthesis"}
+        assert "\n" not in meaning.explanation
+    with pytest.raises(BadInput, match="not a reason code"):
+        reason("tired")
+
+
+def test_stage_iris_lead_back_to_their_answer() -> None:
+    """Of every stage's IRI the answer's id can be told; of others it cannot."""
+    uris = answer_uris("a1")
+
+    for uri in (uris.question, uris.grounding, uris.focus, uris.synthesis, uris.answer, uris.error):
+        assert answer_id_of(uri) == "a1"
+    assert answer_id_of("urn:other:a1") == ""
+    assert answer_id_of("urn:trustgraph:docrag:") == ""
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    ["a", "a b", "urn:x>y", "urn:whence:id:a", "ä:ö", "x:\ud800", "notes/ä.md#1", "%20", ":"],
+)
+def test_what_is_no_iri_is_wrapped_and_comes_back(identifier: str) -> None:
+    """Any id survives becoming an IRI, and the IRI is one."""
+    wrapped = iri_from_id(identifier)
+
+    assert wrapped.startswith("urn:whence:id:")
+    assert not set(wrapped) & set('<>"{}|^`\\ \n')
+    assert id_from_iri(wrapped) == identifier

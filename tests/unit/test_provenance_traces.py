@@ -1,0 +1,491 @@
+"""Laws of traces: what was built is read back, order means nothing, faults are found, nothing hidden shows."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from whence.provenance import namespaces as ns
+from whence.provenance.accounts import CandidateAccount, ModelFacts, Selection, StageFacts
+from whence.provenance.checking import check
+from whence.provenance.reasons import DROP_REASONS
+from whence.provenance.render.nquads import nquads
+from whence.provenance.stages import (
+    exploration_triples,
+    focus_triples,
+    grounding_triples,
+    question_triples,
+    synthesis_triples,
+)
+from whence.provenance.trace import Trace, read
+from whence.provenance.trimming import WITHHELD, chunk_ids, trimmed
+from whence.provenance.uris import answer_uris, id_from_iri
+from whence.provenance.why_not import why_not
+from whence.schema.document_rag import Citation
+from whence.schema.errors import BadInput
+from whence.schema.search import Degradation
+from whence.schema.terms import Triple, iri
+from whence.testing.traces import failed_triples, full_triples, plain_triples
+
+ID = "a1"
+URIS = answer_uris(ID)
+REPLACE = msgspec.structs.replace
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+words = texts.filter(bool)
+scores = st.none() | st.floats(allow_nan=False)
+ids = st.one_of(words, st.integers(0, 99).map("urn:chunk:{}".format))
+names = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """All that goes into one trace."""
+
+    question: str
+    concepts: tuple[str, ...]
+    candidates: tuple[CandidateAccount, ...]
+    """As the last stage knows them."""
+    kept: tuple[Selection, ...] | None
+    citations: tuple[Citation, ...]
+    facts: StageFacts
+
+    def triples(self, order: random.Random | None = None) -> list[Triple]:
+        """Build the trace; with `order` the candidates are given in another order."""
+        candidates = list(self.candidates)
+        if order is not None:
+            order.shuffle(candidates)
+        explored = [c for c in candidates if not at(c, "exploration")]
+        retrieved = [
+            REPLACE(
+                c,
+                rerank_rank=0,
+                rerank_score=None,
+                reason_code=c.reason_code * at(c, "exploration"),
+            )
+            for c in candidates
+        ]
+        seen = [REPLACE(c, reason_code=c.reason_code * at(c, "focus")) for c in explored]
+        out = [
+            *question_triples(ID, self.question, "2026-01-01T10:00:00Z", facts=self.facts),
+            *grounding_triples(ID, self.concepts, facts=self.facts),
+            *exploration_triples(
+                ID, [c.chunk_id for c in explored], candidates=retrieved, facts=self.facts
+            ),
+        ]
+        if self.kept is not None:
+            out += focus_triples(ID, self.kept, candidates=seen, facts=self.facts)
+        dropped = [c for c in candidates if at(c, "synthesis")]
+        out += synthesis_triples(
+            ID,
+            reranked=self.kept is not None,
+            dropped=dropped,
+            citations=self.citations,
+            facts=self.facts,
+        )
+        return out
+
+
+def at(candidate: CandidateAccount, stage: str) -> bool:
+    """Tell whether a candidate is dropped at a stage."""
+    code = candidate.reason_code
+    return bool(code) and DROP_REASONS[code].stage == stage
+
+
+@st.composite
+def stage_facts(draw: st.DrawFn) -> StageFacts:
+    """Draw how a stage ran."""
+    roles = ("embedding", "reranker", "writer")
+    models = tuple(
+        ModelFacts(
+            role=role,
+            name=draw(words),
+            revision=draw(texts),
+            precision=draw(texts),
+            dimension=draw(st.integers(0, 16_000)),
+        )
+        for role in roles
+        if draw(st.booleans())
+    )
+    values = texts | st.booleans() | st.integers() | st.floats(allow_nan=False)
+    degraded = st.builds(Degradation, stage=texts, reason=texts, code=texts)
+    return StageFacts(
+        started_at=draw(texts),
+        ended_at=draw(texts),
+        duration_ms=draw(st.none() | st.floats(0, allow_nan=False)),
+        models=models,
+        settings=draw(st.dictionaries(names, values, max_size=3)),
+        degraded=tuple(draw(st.lists(degraded, max_size=2))),
+    )
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
+    """Draw a question with all that happened to it."""
+    concepts = tuple(draw(st.lists(words, max_size=3, unique=True)))
+    reranks = draw(st.booleans())
+    codes = [code for code, meaning in DROP_REASONS.items() if reranks or meaning.stage != "focus"]
+    digests = st.sampled_from(["", "d1", "d2"])
+    candidates: list[CandidateAccount] = []
+    for place, chunk_id in enumerate(draw(st.lists(ids, max_size=7, unique=True)), 1):
+        account = CandidateAccount(
+            chunk_id=chunk_id,
+            rank=place,
+            document_id=draw(st.sampled_from(["", "doc-a", "doc-b", "doc c"])),
+            score=draw(scores),
+            dense_score=draw(scores),
+            sparse_score=draw(scores),
+            concepts=tuple(sorted(draw(st.sets(st.sampled_from(concepts), max_size=2))))
+            if concepts
+            else (),
+            digest=draw(digests),
+            reason_code=draw(st.sampled_from(["", "", *codes])),
+        )
+        if reranks and not at(account, "exploration"):
+            account = REPLACE(account, rerank_rank=place, rerank_score=draw(scores))
+        candidates.append(account)
+    in_focus = [c for c in candidates if not c.reason_code or at(c, "synthesis")]
+    kept = tuple(Selection(c.chunk_id, draw(st.floats(0, 1))) for c in in_focus)
+    given_chunks = [c for c in candidates if not c.reason_code]
+    citations = tuple(
+        Citation(marker=n, chunk_id=c.chunk_id, document_id=c.document_id, quote=draw(texts))
+        for n, c in enumerate(given_chunks[:2], 1)
+    )
+    return Story(
+        question=draw(texts),
+        concepts=concepts,
+        candidates=tuple(candidates),
+        kept=kept if reranks else None,
+        citations=citations,
+        facts=draw(stage_facts()),
+    )
+
+
+@given(stories())
+def test_what_is_built_is_read_back(story: Story) -> None:
+    """A trace holds all that went in, and has no fault."""
+    trace = read(story.triples())
+
+    assert trace.answer_id == ID
+    assert trace.question == story.question
+    assert trace.concepts == story.concepts
+    assert trace.candidates == story.candidates
+    assert trace.selections == (story.kept or ())
+    assert trace.citations == story.citations
+    assert [stage.facts for stage in trace.stages] == [story.facts] * len(trace.stages)
+    assert check(trace) == []
+
+
+@given(stories(), st.randoms(use_true_random=False))
+def test_order_means_nothing(story: Story, order: random.Random) -> None:
+    """Candidates and triples in any order give the same trace and the same text."""
+    shuffled = story.triples(order)
+    order.shuffle(shuffled)
+
+    assert read(shuffled) == read(story.triples())
+    assert nquads(shuffled) == nquads(story.triples())
+
+
+def names_in(trace: Trace) -> set[str]:
+    """Give every id that a trace's terms name."""
+    terms = [term for triple in trace.triples for term in (triple.s, triple.p, triple.o)]
+    return {id_from_iri(term.iri) for term in terms if term.iri}
+
+
+@given(stories(), st.data())
+def test_a_trimmed_trace_names_nothing_hidden(story: Story, data: st.DataObject) -> None:
+    """Hidden chunks leave no trace, no gap and no fault."""
+    trace = read(story.triples())
+    visible = frozenset(c for c in chunk_ids(trace) if data.draw(st.booleans()))
+    seen = trimmed(trace, visible)
+
+    assert chunk_ids(seen) <= visible
+    assert not names_in(seen) & (chunk_ids(trace) - visible)
+    assert [c.rank for c in seen.candidates] == list(range(1, len(seen.candidates) + 1))
+    ranks = sorted(c.rerank_rank for c in seen.candidates if c.rerank_rank)
+    assert ranks == list(range(1, len(ranks) + 1))
+    assert check(seen) == []
+
+
+@given(stories(), st.data())
+def test_hidden_is_answered_like_nonexistent(story: Story, data: st.DataObject) -> None:
+    """Why-not of a hidden chunk differs from that of a made-up one in the id only."""
+    trace = read(story.triples())
+    visible = frozenset(c for c in chunk_ids(trace) if data.draw(st.booleans()))
+    unknown = REPLACE(why_not(trace, "no such chunk", visible=visible), chunk_id="")
+
+    assert unknown.code == "not_retrieved"
+    for hidden in chunk_ids(trace) - visible - {"no such chunk"}:
+        if hidden not in {c.document_id for c in trace.candidates}:
+            assert REPLACE(why_not(trace, hidden, visible=visible), chunk_id="") == unknown
+
+
+@given(stories())
+def test_why_not_tells_what_happened(story: Story) -> None:
+    """Of every candidate the code is its reason, or that it was used or cited."""
+    trace = read(story.triples())
+    cited = {citation.chunk_id for citation in story.citations}
+    for candidate in story.candidates:
+        told = why_not(trace, candidate.chunk_id, visible=chunk_ids(trace))
+        if told.chunk_id == candidate.chunk_id:
+            expected = "cited" if candidate.chunk_id in cited else candidate.reason_code or "used"
+            assert told.code == expected
+            assert told.numbers["rank"] == candidate.rank
+
+
+@given(stories())
+def test_trimming_nothing_changes_nothing(story: Story) -> None:
+    """Who may see all sees the trace itself."""
+    trace = read(story.triples())
+
+    assert trimmed(trace, chunk_ids(trace)) is trace
+
+
+@pytest.mark.parametrize("reranked", [True, False])
+def test_a_plain_trace_is_read(reranked: bool) -> None:
+    """A trace in the shared vocabulary alone is complete and can be asked."""
+    trace = read(plain_triples(reranked=reranked))
+
+    assert check(trace) == []
+    assert [c.chunk_id for c in trace.candidates] == [f"urn:chunk:policy:{n}" for n in range(3)]
+    assert [s.score for s in trace.selections] == ([0.95, 0.42] if reranked else [])
+    told = why_not(trace, "urn:chunk:policy:1", visible=chunk_ids(trace))
+    assert told.code == ("reranked_out" if reranked else "used")
+    assert trace.given == (
+        ("urn:chunk:policy:2", "urn:chunk:policy:0") if reranked else trace.explored
+    )
+
+
+def test_a_plain_trace_can_be_trimmed() -> None:
+    """Counts and places are corrected in a trace without accounts too."""
+    seen = trimmed(read(plain_triples()), frozenset({"urn:chunk:policy:0"}))
+
+    assert check(seen) == []
+    assert seen.chunk_count == 1
+    assert seen.selections == (Selection("urn:chunk:policy:0", 0.42),)
+    assert "urn:trustgraph:prov:chunk:plain:1" not in nquads(seen.triples)
+
+
+def test_a_failed_question_is_complete() -> None:
+    """A chain that ends in an error has no fault, and says what failed."""
+    trace = read(failed_triples())
+
+    assert check(trace) == []
+    assert trace.failure is not None
+    assert (trace.failure.stage, trace.failure.code) == ("exploration", "unavailable")
+    assert trace.given == ()
+
+
+def test_a_document_is_answered_by_its_best_chunk() -> None:
+    """Asked for a document, why-not speaks of the chunk that came furthest."""
+    trace = read(full_triples())
+    cited = trace.citations[0]
+    told = why_not(trace, cited.document_id, visible=chunk_ids(trace))
+
+    assert (told.code, told.stage) == ("cited", "synthesis")
+    assert told.chunk_id in {citation.chunk_id for citation in trace.citations}
+    assert told.numbers["doc_limit"] == 4
+
+
+def test_messages_that_name_something_hidden_are_withheld() -> None:
+    """A degradation's message never tells of a hidden chunk."""
+    account = CandidateAccount(chunk_id="urn:c:1", rank=1, document_id="secret.md")
+    lost = Degradation(
+        stage="text-fetch", reason="secret.md could not be read", code="fetch_failed"
+    )
+    triples = [
+        *question_triples(ID, "?", "now"),
+        *grounding_triples(ID, []),
+        *exploration_triples(
+            ID, ["urn:c:1"], candidates=[account], facts=StageFacts(degraded=(lost,))
+        ),
+        *synthesis_triples(ID, reranked=False),
+    ]
+    seen = trimmed(read(triples), frozenset())
+
+    assert "secret" not in nquads(seen.triples)
+    exploration = seen.stage("exploration")
+    assert exploration is not None
+    assert exploration.facts.degraded[0].reason == WITHHELD
+
+
+def test_a_duplicate_of_something_hidden_goes_with_it() -> None:
+    """That a text repeats a hidden one would tell of the hidden one."""
+    trace = read(full_triples())
+    first, last = trace.candidates[0], trace.candidates[-1]
+    assert last.reason_code == "duplicate"
+    assert last.digest == first.digest
+
+    seen = trimmed(trace, chunk_ids(trace) - {first.chunk_id})
+
+    assert last.chunk_id not in chunk_ids(seen)
+    assert last.chunk_id in chunk_ids(
+        trimmed(trace, chunk_ids(trace) - {trace.candidates[1].chunk_id})
+    )
+
+
+def about(uri: str) -> Any:
+    """Give a test for triples about a subject."""
+    return lambda triple: triple.s.iri == uri
+
+
+def link(predicate: str) -> Any:
+    """Give a test for triples with a predicate."""
+    return lambda triple: triple.p.iri == predicate
+
+
+FULL = answer_uris("full")
+
+
+def without(triples: list[Triple], unwanted: Any) -> list[Triple]:
+    """Give the triples that a test does not hit."""
+    left = [triple for triple in triples if not unwanted(triple)]
+    assert len(left) < len(triples)
+    return left
+
+
+def changed(triples: list[Triple], wanted: Any, **changes: Any) -> list[Triple]:
+    """Change the first triple that a test hits."""
+    place = next(n for n, triple in enumerate(triples) if wanted(triple))
+    return [*triples[:place], REPLACE(triples[place], **changes), *triples[place + 1 :]]
+
+
+def faults(triples: list[Triple]) -> set[tuple[str, str]]:
+    """Give code and place of every fault."""
+    return {(fault.code, fault.where) for fault in check(read(triples, "full"))}
+
+
+@pytest.mark.parametrize("stage", ["question", "grounding", "exploration", "synthesis"])
+def test_a_missing_stage_is_found(stage: str) -> None:
+    """A chain without one of its stages is not complete."""
+    uri = getattr(FULL, stage)
+
+    assert ("missing_stage", stage) in faults(without(full_triples(), about(uri)))
+
+
+def test_a_missing_focus_dangles() -> None:
+    """A focus may be missing, but then nothing may derive from it."""
+    found = faults(without(full_triples(), about(FULL.focus)))
+
+    assert ("dangling", FULL.synthesis) in found
+    assert ("wrong_parent", FULL.synthesis) in found
+
+
+def test_a_cycle_is_found() -> None:
+    """No stage derives from itself, however far round."""
+    edge = Triple(
+        iri(FULL.grounding), iri(ns.PROV_WAS_DERIVED_FROM), iri(FULL.focus), ns.GRAPH_RETRIEVAL
+    )
+    assert ("cycle", FULL.exploration) in faults([*full_triples(), edge])
+    own = REPLACE(edge, o=edge.s)
+    assert ("cycle", FULL.grounding) in faults([*full_triples(), own])
+
+
+def test_a_cycle_with_a_way_out_is_found() -> None:
+    """A node that derives from the cycle and from something else does not hide it."""
+    edges = [(FULL.question, FULL.focus), (FULL.question, FULL.error)]
+    extra = [
+        Triple(iri(s), iri(ns.PROV_WAS_DERIVED_FROM), iri(o), ns.GRAPH_RETRIEVAL) for s, o in edges
+    ]
+    assert "cycle" in {code for code, _ in faults([*full_triples(), *extra])}
+
+
+@pytest.mark.parametrize(
+    ("predicate", "where"),
+    [
+        (ns.WH_CANDIDATE, FULL.exploration),
+        (ns.WH_CITATION, FULL.synthesis),
+        (ns.WH_DEGRADATION, FULL.synthesis),
+        (ns.PROV_WAS_DERIVED_FROM, FULL.grounding),
+    ],
+)
+def test_a_dangling_reference_is_found(predicate: str, where: str) -> None:
+    """What a stage leads to is described in the trace."""
+    triples = changed(full_triples(), link(predicate), o=iri("urn:nowhere"))
+
+    assert ("dangling", where) in faults(triples)
+
+
+def test_a_dangling_selection_is_found() -> None:
+    """A kept chunk that is only named is not enough."""
+    gone = FULL.selection_prefix + "0"
+
+    assert ("dangling", FULL.focus) in faults(without(full_triples(), about(gone)))
+
+
+@pytest.mark.parametrize("graph", [None, "", "urn:graph:source"])
+def test_a_wrong_graph_is_found(graph: str | None) -> None:
+    """Everything lies in the retrieval graph."""
+    triples = changed(full_triples(), about(FULL.focus), g=graph)
+
+    assert faults(triples) == {("wrong_graph", FULL.focus)}
+
+
+def test_other_faults_are_found() -> None:
+    """A cut list, a stranger among the kept, an unknown code, a shared rank, an unexplained candidate."""
+    full = full_triples()
+    selected = next(t for t in full if t.p.iri == ns.TG_SELECTED_CHUNK)
+    reason = next(t for t in full if t.p.iri == ns.WH_REASON)
+    ranked = f"{FULL.candidate_prefix}2"
+    codes = {
+        "count_mismatch": without(full, lambda t: t == selected),
+        "unknown_chunk": changed(full, link(ns.TG_DOCUMENT), o=iri("urn:stranger")),
+        "unknown_code": changed(full, lambda t: t == reason, o=iri(ns.WH + "tired")),
+        "unexplained": without(full, lambda t: t == reason),
+        "rank_clash": changed(
+            full,
+            lambda t: t.p.iri == ns.WH_RANK and t.s.iri == ranked,
+            o=next(t.o for t in full if t.p.iri == ns.WH_RANK),
+        ),
+        "no_parent": without(
+            full, lambda t: t.p.iri == ns.PROV_WAS_DERIVED_FROM and t.s.iri == FULL.focus
+        ),
+        "duplicate_stage": [
+            *full,
+            Triple(iri(FULL.answer), iri(ns.RDF_TYPE), iri(ns.TG_FOCUS), ns.GRAPH_RETRIEVAL),
+        ],
+    }
+    for code, triples in codes.items():
+        assert code in {found for found, _ in faults(triples)}, code
+
+
+def test_several_answers_need_a_name() -> None:
+    """Triples of two answers are read one at a time, and each is itself."""
+    both = [*full_triples(), *plain_triples()]
+
+    with pytest.raises(BadInput, match="2 answers"):
+        read(both)
+    with pytest.raises(BadInput, match="0 answers"):
+        read([])
+    assert read(both, "plain") == read(plain_triples())
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_a_damaged_trace_never_breaks_the_reader(data: st.DataObject) -> None:
+    """Any subset of triples with objects exchanged is read, checked, trimmed and asked without an error."""
+    triples = full_triples(found=8, kept=3)
+    kept = data.draw(st.lists(st.sampled_from(triples), max_size=60))
+    objects = st.sampled_from([t.o for t in triples])
+    mixed = [REPLACE(t, o=data.draw(objects)) if data.draw(st.booleans()) else t for t in kept]
+    trace = read(mixed, "full")
+    visible = frozenset(sorted(chunk_ids(trace))[::2])
+    seen = trimmed(trace, visible)
+
+    assert isinstance(check(trace), list)
+    assert chunk_ids(seen) <= visible
+    assert why_not(trace, "nothing", visible=visible).code == "not_retrieved"
+
+
+def test_infinite_scores_come_back() -> None:
+    """A score that is no finite number is told as it was."""
+    account = CandidateAccount(chunk_id="urn:c:1", rank=1, score=math.inf, dense_score=math.nan)
+    trace = read([*exploration_triples(ID, ["urn:c:1"], candidates=[account])])
+
+    assert trace.candidates[0].score == math.inf
+    assert math.isnan(trace.candidates[0].dense_score or 0.0)
