@@ -1,0 +1,171 @@
+"""The local embedder: all-MiniLM-L6-v2 on ONNX Runtime.
+
+Texts of equal length in tokens are computed together, and nothing is padded. So a text's vector cannot depend
+on the other texts of the call, bit for bit, and no time is spent on padding.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from whence.models.manifest import check_files
+from whence.models.runtime import Session, Workers, int8_is_exact, open_session
+from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION
+from whence.schema.embedding import EmbeddingModel, Purpose
+from whence.schema.errors import ModelMissing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+__all__ = ("LocalEmbedder", "Precision")
+
+Precision = Literal["auto", "w8", "float32"]
+
+_GRAPHS: Final = {"w8": "minilm-w8.onnx", "float32": "minilm-fp32.onnx"}
+#: Tokens computed in one run: enough to amortise its fixed cost, few enough to stay in the cache.
+_BATCH_TOKENS: Final = 512
+_BATCH_TEXTS: Final = 16
+#: Texts tokenised at a time; the tokeniser uses all cores by itself.
+_TOKENISE_TEXTS: Final = 1024
+
+
+class _Engine(NamedTuple):
+    session: Session
+    tokenizer: Tokenizer
+    counter: Tokenizer
+
+
+class _Batch(NamedTuple):
+    rows: list[int]
+    """Places in the call."""
+    ids: list[list[int]]
+    """Token ids, all of one length."""
+
+
+class LocalEmbedder:
+    """Embeds on this machine. Nothing is loaded before the first text.
+
+    Args:
+        folder: The model's folder, as installed.
+        precision: `w8` for 8 bit weights, `float32` for the published ones; `auto` for `w8` where the
+            processor computes it fast and exactly, else `float32`.
+        threads: Texts computed at the same time; None for one per usable core.
+    """
+
+    def __init__(
+        self, folder: Path, *, precision: Precision = "auto", threads: int | None = None
+    ) -> None:
+        if precision == "auto":
+            precision = "w8" if int8_is_exact() else "float32"
+        self._folder = Path(folder)
+        self._model = EmbeddingModel(
+            name=EMBEDDER_NAME,
+            revision=WEIGHTS_REVISION,
+            precision=precision,
+            dimension=DIMENSION,
+        )
+        self._workers = Workers(threads, "embed")
+        self._engine: _Engine | None = None
+        self._loading = threading.Lock()
+
+    @property
+    def model(self) -> EmbeddingModel:
+        """Identity of the vectors; known without loading anything."""
+        return self._model
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of one text that count, the two special ones among them."""
+        return MAX_TOKENS
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
+        """Give float32 vectors of shape (len(texts), 384), each of length 1; purposes do not differ.
+
+        Cost: proportional to the tokens, of which each text has at most 256.
+
+        Raises:
+            ModelMissing: The model's files are absent or damaged.
+        """
+        import numpy as np
+
+        vectors = np.zeros((len(texts), DIMENSION), dtype=np.float32)
+        if not texts:
+            return vectors
+        engine = self._engine
+        if engine is None:
+            engine = await self._workers.run(self._load)
+        tokens: list[list[int]] = []
+        for start in range(0, len(texts), _TOKENISE_TEXTS):
+            part = list(texts[start : start + _TOKENISE_TEXTS])
+            encodings = await self._workers.run(
+                lambda part=part: engine.tokenizer.encode_batch_fast(part)  # type: ignore[misc]
+            )
+            tokens.extend(encoding.ids for encoding in encodings)
+        batches = list(_batches(tokens))
+
+        def compute(batch: _Batch) -> NDArray[np.float32]:
+            ids = np.array(batch.ids, dtype=np.int64)
+            computed: NDArray[np.float32] = engine.session.run(None, {"input_ids": ids})[0]
+            return computed
+
+        for batch, rows in zip(batches, await self._workers.map(compute, batches), strict=True):
+            vectors[batch.rows] = rows
+        return vectors
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count tokens per text, special tokens left out and without cutting.
+
+        Raises:
+            ModelMissing: The model's files are absent or damaged.
+        """
+        encodings = self._load().counter.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [len(encoding.ids) for encoding in encodings]
+
+    async def aclose(self) -> None:
+        """Free the threads and the model; using it again loads it again."""
+        self._engine = None
+        await self._workers.aclose()
+
+    def _load(self) -> _Engine:
+        """Load once, whoever asks first; the others wait."""
+        with self._loading:
+            if self._engine is None:
+                self._engine = self._read()
+            return self._engine
+
+    def _read(self) -> _Engine:
+        from tokenizers import Tokenizer
+
+        check_files(self._folder)
+        path = self._folder / "tokenizer.json"
+        try:
+            tokenizer, counter = Tokenizer.from_file(str(path)), Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises plain Exception
+            raise ModelMissing(f"the tokenizer {path} cannot be loaded: {error}") from error
+        # The file itself asks for 128 tokens and for padding up to them.
+        for each in (tokenizer, counter):
+            each.no_padding()
+        tokenizer.enable_truncation(MAX_TOKENS)
+        counter.no_truncation()
+        session = open_session(self._folder / _GRAPHS[self._model.precision])
+        return _Engine(session, tokenizer, counter)
+
+
+def _batches(tokens: Sequence[Sequence[int]]) -> Iterator[_Batch]:
+    """Group texts of equal length, longest first, so that no thread ends with a long one alone."""
+    order = sorted(range(len(tokens)), key=lambda row: (-len(tokens[row]), row))
+    start = 0
+    while start < len(order):
+        length = len(tokens[order[start]])
+        most = min(_BATCH_TEXTS, max(1, _BATCH_TOKENS // length))
+        end = start + 1
+        while end < min(start + most, len(order)) and len(tokens[order[end]]) == length:
+            end += 1
+        rows = order[start:end]
+        yield _Batch(rows, [list(tokens[row]) for row in rows])
+        start = end

@@ -1,0 +1,479 @@
+"""Write the ONNX graphs of the local models; they hold no weights, only places in the data files.
+
+The bytes depend on nothing but this file and `whence.models.weights`: a test builds the graphs again and
+compares.
+
+Two arithmetics:
+
+- `fp32` reads `model.safetensors` and computes as the published model does, in standard operators.
+- `w8` reads `w8.bin`. Every linear map multiplies 8 bit integers: the weights with one scale per column, the
+  input with one scale per token, `q = round(x / s) + 128, s = max|x| / 127`. A scale per tensor would make the
+  vector of a text depend on the texts that happen to be computed with it. Two operators are ONNX Runtime's
+  own, `MatMulIntegerToFloat` and `MultiHeadAttention`: a tenth faster than the same in standard ones.
+
+Usage: python tools/build_graphs.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from whence.models.weights import (
+    DIMENSION,
+    HEADS,
+    LAYERS,
+    POSITIONS,
+    TensorPlace,
+    safetensors_places,
+    w8_places,
+)
+
+GRAPHS = Path(__file__).resolve().parent.parent / "src" / "whence" / "models" / "graphs"
+
+_OPSET = 20
+#: Operators of ONNX Runtime itself.
+_RUNTIME = "com.microsoft"
+_IR_VERSION = 9
+_NORM_EPSILON = 1e-12
+_CLS = 101
+#: Ids up to this one are special tokens and single characters; words follow by frequency.
+_LAST_SYMBOL = 1995
+#: Added to the attention score of a token that must not be seen; far below any real score.
+_HIDDEN = -1e4
+_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int8": TensorProto.INT8}
+
+
+class Graph:
+    """Collects nodes and constants; every call gives the name of a value."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output."""
+        return self.ops(kind, *inputs, count=1, **attributes)[0]
+
+    def ops(self, kind: str, *inputs: str, count: int, **attributes: Any) -> list[str]:
+        """Add a node with several outputs."""
+        number = len(self.nodes)
+        outputs = [f"v{number}" if count == 1 else f"v{number}_{i}" for i in range(count)]
+        self.nodes.append(
+            helper.make_node(kind, list(inputs), outputs, name=f"n{number}", **attributes)
+        )
+        return outputs
+
+    def constant(self, value: Any, dtype: str) -> str:
+        """Add a small constant, once per value."""
+        array = np.asarray(value, dtype=dtype, order="C")
+        key = (dtype, array.shape, array.tobytes())
+        if key not in self._constants:
+            name = f"c{len(self._constants)}"
+            self._constants[key] = name
+            self.initializers.append(
+                helper.make_tensor(
+                    name,
+                    helper.np_dtype_to_tensor_dtype(array.dtype),
+                    array.shape,
+                    array.tobytes(),
+                    raw=True,
+                )
+            )
+        return self._constants[key]
+
+    def external(self, file: str, place: TensorPlace) -> str:
+        """Add a tensor that lies in a data file beside the graph."""
+        if not any(tensor.name == place.name for tensor in self.initializers):
+            tensor = TensorProto()
+            tensor.name = place.name
+            tensor.data_type = _TYPES[place.dtype]
+            tensor.dims.extend(place.shape)
+            tensor.data_location = TensorProto.EXTERNAL
+            for key, value in (
+                ("location", file),
+                ("offset", str(place.offset)),
+                ("length", str(place.length)),
+            ):
+                entry = tensor.external_data.add()
+                entry.key, entry.value = key, value
+            self.initializers.append(tensor)
+        return place.name
+
+    def model(self, name: str, inputs: list[str], output: str, width: int) -> bytes:
+        """Give the serialised model: int64 inputs (batch, length), one float output (batch, width)."""
+        graph = helper.make_graph(
+            self.nodes,
+            name,
+            [
+                helper.make_tensor_value_info(value, TensorProto.INT64, ["batch", "length"])
+                for value in inputs
+            ],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", width])],
+            self.initializers,
+        )
+        model = helper.make_model(
+            graph,
+            producer_name="whence",
+            ir_version=_IR_VERSION,
+            opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(_RUNTIME, 1)],
+        )
+        return bytes(model.SerializeToString(deterministic=True))
+
+
+class Arithmetic(Protocol):
+    """How the encoder's parts are computed; values are (tokens, width) matrices."""
+
+    def embed(self, graph: Graph, ids: str, positions: str) -> str:
+        """Give the first hidden state from flat token ids and position numbers."""
+
+    def norm(self, graph: Graph, value: str, layer: int, name: str) -> str:
+        """Normalise each row."""
+
+    def linear(self, graph: Graph, value: str, layer: int, name: str) -> str:
+        """Apply a linear map of a layer: `attention_out`, `inner` or `out`."""
+
+    def attention(
+        self, graph: Graph, value: str, layer: int, shape: str, hidden: str | None
+    ) -> str:
+        """Attend; `shape` is (batch, length), `hidden` is added to the scores."""
+
+
+_FLAT = (-1, DIMENSION)
+_HEAD = DIMENSION // HEADS
+
+
+def _norm(graph: Graph, value: str, weight: str, bias: str) -> str:
+    return graph.op("LayerNormalization", value, weight, bias, axis=-1, epsilon=_NORM_EPSILON)
+
+
+def _with_width(graph: Graph, shape: str, *sizes: int) -> str:
+    """Append axes to a shape."""
+    return graph.op("Concat", shape, graph.constant(sizes, "int64"), axis=0)
+
+
+class Float32:
+    """The published weights in place."""
+
+    def __init__(self) -> None:
+        self._places = safetensors_places()
+
+    def _weight(self, graph: Graph, name: str) -> str:
+        return graph.external("model.safetensors", self._places[name])
+
+    def _norm(self, graph: Graph, value: str, name: str) -> str:
+        weight, bias = (self._weight(graph, f"{name}.{kind}") for kind in ("weight", "bias"))
+        return _norm(graph, value, weight, bias)
+
+    def embed(self, graph: Graph, ids: str, positions: str) -> str:
+        """Add word, position and type-0 embeddings."""
+        tables = (
+            ("word", ids),
+            ("token_type", graph.constant(0, "int64")),
+            ("position", positions),
+        )
+        words, types, places = (
+            graph.op("Gather", self._weight(graph, f"embeddings.{name}_embeddings.weight"), rows)
+            for name, rows in tables
+        )
+        total = graph.op("Add", graph.op("Add", words, types), places)
+        return self._norm(graph, total, "embeddings.LayerNorm")
+
+    def norm(self, graph: Graph, value: str, layer: int, name: str) -> str:
+        """Normalise with the layer's weights."""
+        part = {"attention_norm": "attention.output.LayerNorm", "norm": "output.LayerNorm"}[name]
+        return self._norm(graph, value, f"encoder.layer.{layer}.{part}")
+
+    def linear(self, graph: Graph, value: str, layer: int, name: str) -> str:
+        """Multiply; transposing and packing are folded when the session is made."""
+        prefix = f"encoder.layer.{layer}."
+        parts = {
+            "qkv": [f"attention.self.{part}" for part in ("query", "key", "value")],
+            "attention_out": ["attention.output.dense"],
+            "inner": ["intermediate.dense"],
+            "out": ["output.dense"],
+        }[name]
+        weights = [
+            graph.op("Transpose", self._weight(graph, f"{prefix}{part}.weight"), perm=[1, 0])
+            for part in parts
+        ]
+        biases = [self._weight(graph, f"{prefix}{part}.bias") for part in parts]
+        weight = graph.op("Concat", *weights, axis=1) if len(parts) > 1 else weights[0]
+        bias = graph.op("Concat", *biases, axis=0) if len(parts) > 1 else biases[0]
+        return graph.op("Add", graph.op("MatMul", value, weight), bias)
+
+    def attention(
+        self, graph: Graph, value: str, layer: int, shape: str, hidden: str | None
+    ) -> str:
+        """Attend, written out: softmax(q k' / sqrt(width of a head)) v."""
+        packed = graph.op(
+            "Reshape",
+            self.linear(graph, value, layer, "qkv"),
+            _with_width(graph, shape, 3, HEADS, _HEAD),
+        )
+        # (batch, length, 3, heads, head) to three times (batch, heads, length, head)
+        turned = graph.op("Transpose", packed, perm=[2, 0, 3, 1, 4])
+        query, key, content = (
+            graph.op("Gather", turned, graph.constant(part, "int64"), axis=0) for part in range(3)
+        )
+        query = graph.op("Mul", query, graph.constant(_HEAD**-0.5, "float32"))
+        scores = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
+        if hidden is not None:
+            scores = graph.op("Add", scores, hidden)
+        mixed = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), content)
+        turned = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
+        return graph.op("Reshape", turned, graph.constant(_FLAT, "int64"))
+
+
+class Int8:
+    """The derived weights, 8 bit products."""
+
+    def __init__(self) -> None:
+        self._places = w8_places()
+
+    def _weight(self, graph: Graph, name: str) -> str:
+        return graph.external("w8.bin", self._places[name])
+
+    def _norm(self, graph: Graph, value: str, name: str) -> str:
+        weight, bias = (self._weight(graph, f"{name}.{kind}") for kind in ("weight", "bias"))
+        return _norm(graph, value, weight, bias)
+
+    def embed(self, graph: Graph, ids: str, positions: str) -> str:
+        """Add word embeddings and what position and type add."""
+        words = graph.op("Gather", self._weight(graph, "words"), ids)
+        places = graph.op("Gather", self._weight(graph, "positions"), positions)
+        total = graph.op("Add", graph.op("Cast", words, to=TensorProto.FLOAT), places)
+        return self._norm(graph, total, "norm")
+
+    def norm(self, graph: Graph, value: str, layer: int, name: str) -> str:
+        """Normalise with the layer's weights."""
+        return self._norm(graph, value, f"layer{layer}.{name}")
+
+    def linear(self, graph: Graph, value: str, layer: int, name: str) -> str:
+        """Multiply and add the bias."""
+        product = self._product(graph, value, f"layer{layer}.{name}")
+        return graph.op("Add", product, self._weight(graph, f"layer{layer}.{name}.bias"))
+
+    def _product(self, graph: Graph, value: str, name: str) -> str:
+        """Quantise each row, multiply integers, scale back."""
+        highest = graph.op(
+            "ReduceMax", graph.op("Abs", value), graph.constant([-1], "int64"), keepdims=1
+        )
+        scale = graph.op("Mul", _below(graph, highest, 1e-12), graph.constant(1 / 127, "float32"))
+        rows = graph.op("Shape", value, start=0, end=1)
+        quantised = graph.op(
+            "QuantizeLinear",
+            value,
+            graph.op("Squeeze", scale, graph.constant([1], "int64")),
+            graph.op("Expand", graph.constant([128], "uint8"), rows),
+            axis=0,
+        )
+        product = graph.op(
+            "MatMulIntegerToFloat",
+            quantised,
+            self._weight(graph, f"{name}.weight"),
+            graph.constant(1, "float32"),
+            self._weight(graph, f"{name}.scale"),
+            graph.constant(128, "uint8"),
+            domain=_RUNTIME,
+        )
+        return graph.op("Mul", product, scale)
+
+    def attention(
+        self, graph: Graph, value: str, layer: int, shape: str, hidden: str | None
+    ) -> str:
+        """Attend; the division by the root of a head's width is folded into the weights."""
+        name = f"layer{layer}.qkv"
+        packed = graph.op(
+            "Reshape",
+            self._product(graph, value, name),
+            _with_width(graph, shape, 3 * DIMENSION),
+        )
+        inputs = graph.ops("Split", packed, count=3, axis=2, num_outputs=3)
+        inputs.append(self._weight(graph, f"{name}.bias"))
+        if hidden is not None:
+            inputs += ["", hidden]
+        mixed = graph.op("MultiHeadAttention", *inputs, num_heads=HEADS, scale=1.0, domain=_RUNTIME)
+        return graph.op("Reshape", mixed, graph.constant(_FLAT, "int64"))
+
+
+def encoder(
+    graph: Graph, arithmetic: Arithmetic, ids: str, positions: str, hidden: str | None
+) -> str:
+    """Add the encoder.
+
+    Args:
+        graph: Graph to add to.
+        arithmetic: Weights and how to multiply with them.
+        ids: Token ids, int64 (batch, length).
+        positions: Position numbers, int64, (length,) or (batch, length).
+        hidden: Added to attention scores, (batch, 1, length, length); None when all tokens see all.
+
+    Returns:
+        Token vectors, (batch, length, 384).
+    """
+    shape = graph.op("Shape", ids)
+    value = graph.op(
+        "Reshape", arithmetic.embed(graph, ids, positions), graph.constant(_FLAT, "int64")
+    )
+    for layer in range(LAYERS):
+        mixed = arithmetic.attention(graph, value, layer, shape, hidden)
+        attended = arithmetic.linear(graph, mixed, layer, "attention_out")
+        value = arithmetic.norm(graph, graph.op("Add", attended, value), layer, "attention_norm")
+        inner = graph.op("Gelu", arithmetic.linear(graph, value, layer, "inner"))
+        outer = arithmetic.linear(graph, inner, layer, "out")
+        value = arithmetic.norm(graph, graph.op("Add", outer, value), layer, "norm")
+    return graph.op("Reshape", value, _with_width(graph, shape, DIMENSION))
+
+
+def _below(graph: Graph, value: str, floor: float) -> str:
+    """Raise small values to a floor, so that nothing is divided by zero."""
+    return graph.op("Max", value, graph.constant(floor, "float32"))
+
+
+def _unit(graph: Graph, value: str) -> str:
+    """Divide vectors along the last axis by their length."""
+    length = graph.op("ReduceL2", value, graph.constant([-1], "int64"), keepdims=1)
+    return graph.op("Div", value, _below(graph, length, 1e-12))
+
+
+def sentence_graph(arithmetic: Arithmetic) -> bytes:
+    """Give the embedder: token ids (batch, length), all real, to unit vectors (batch, 384).
+
+    There is no mask: texts of one batch have equal length, so that nothing is padded.
+    """
+    graph = Graph()
+    length = graph.op("Squeeze", graph.op("Shape", "input_ids", start=1, end=2))
+    positions = graph.op("Range", graph.constant(0, "int64"), length, graph.constant(1, "int64"))
+    tokens = encoder(graph, arithmetic, "input_ids", positions, None)
+    # The sum as a product with ones: the runtime's own mean adds in another order for a single text. Dividing
+    # by the number of tokens changes no direction.
+    ones = graph.op(
+        "Expand",
+        graph.constant([1.0], "float32"),
+        graph.op(
+            "Concat",
+            graph.constant([1], "int64"),
+            graph.op("Unsqueeze", length, graph.constant([0], "int64")),
+            axis=0,
+        ),
+    )
+    total = graph.op("Squeeze", graph.op("MatMul", ones, tokens), graph.constant([1], "int64"))
+    graph.nodes.append(helper.make_node("Identity", [_unit(graph, total)], ["vector"], name="out"))
+    return graph.model("sentence", ["input_ids"], "vector", DIMENSION)
+
+
+def late_interaction_graph(arithmetic: Arithmetic) -> bytes:
+    """Give the reranker, with the inputs and the output that flashrank expects of a cross-encoder.
+
+    A pair `[CLS] q [SEP] p [SEP]` gets a second `[CLS]` in front, for the passage. Tokens see their own
+    segment only, and each segment counts its positions from 0: both texts are encoded exactly as if alone.
+    With unit token vectors u, query words i and passage words j (special tokens left out):
+
+        s      = sum_i w_i max_j (u_i . u_j) / sum_i w_i                   (MaxSim, as in ColBERT)
+        logit  = 12 * (s / 2 + cos(mean of the query, mean of the passage) / 2 - 1/2)
+
+    w_i stands for the rarity of a word piece: the vocabulary lists words by falling frequency, so by
+    Zipf's law log(rank) is, up to a constant, the inverse document frequency of a large corpus.
+    """
+    graph = Graph()
+    op, const = graph.op, graph.constant
+    batch = op("Shape", "input_ids", start=0, end=1)
+    column = op("Concat", batch, const([1], "int64"), axis=0)
+
+    def prepend(value: str, first: int) -> str:
+        return op("Concat", op("Expand", const([[first]], "int64"), column), value, axis=1)
+
+    ids = prepend("input_ids", _CLS)
+    segment = prepend("token_type_ids", 1)
+    seen = prepend("attention_mask", 1)
+    length = op("Squeeze", op("Shape", ids, start=1, end=2))
+    index = op("Range", const(0, "int64"), length, const(1, "int64"))
+    real = op("Cast", seen, to=TensorProto.FLOAT)
+    second = op("Mul", op("Cast", segment, to=TensorProto.FLOAT), real)
+    first = op("Sub", real, second)
+    axis1 = const([1], "int64")
+
+    # Positions: the query starts at index 1, the passage at index 0 and goes on after the query.
+    query_length = op("Cast", op("ReduceSum", first, axis1, keepdims=1), to=TensorProto.INT64)
+    in_passage = op("Cast", segment, to=TensorProto.BOOL)
+    shift = op("Where", in_passage, query_length, const([[1]], "int64"))
+    positions = op(
+        "Clip", op("Sub", index, shift), const(0, "int64"), const(POSITIONS - 1, "int64")
+    )
+
+    axes = {at: const([at], "int64") for at in (1, 2)}
+    same = op("Equal", op("Unsqueeze", segment, axes[2]), op("Unsqueeze", segment, axes[1]))
+    visible = op("And", same, op("Cast", op("Unsqueeze", seen, axes[1]), to=TensorProto.BOOL))
+    hidden = op("Where", visible, const(0, "float32"), const(_HIDDEN, "float32"))
+    tokens = encoder(graph, arithmetic, ids, positions, op("Unsqueeze", hidden, axes[1]))
+
+    # 101 [CLS] and 102 [SEP] are no words.
+    special = op(
+        "Or", op("Equal", ids, const(_CLS, "int64")), op("Equal", ids, const(_CLS + 1, "int64"))
+    )
+    word = op("Cast", op("Not", special), to=TensorProto.FLOAT)
+    query_words, passage_words = op("Mul", first, word), op("Mul", second, word)
+    rarity = _rarity(graph, ids)
+    weights = op("Mul", query_words, rarity)
+
+    unit = _unit(graph, tokens)
+    similar = op("MatMul", unit, op("Transpose", unit, perm=[0, 2, 1]))
+    absent = op("Mul", op("Sub", const(1, "float32"), passage_words), const(10, "float32"))
+    best = op(
+        "ReduceMax",
+        op("Sub", similar, op("Unsqueeze", absent, axes[1])),
+        const([2], "int64"),
+        keepdims=0,
+    )
+    total = op("ReduceSum", op("Mul", best, weights), axis1, keepdims=1)
+    late = op("Div", total, _below(graph, op("ReduceSum", weights, axis1, keepdims=1), 1e-6))
+    means = [
+        _unit(graph, op("Squeeze", op("MatMul", op("Unsqueeze", mask, axes[1]), tokens), axis1))
+        for mask in (first, second)
+    ]
+    pooled = op("ReduceSum", op("Mul", *means), axis1, keepdims=1)
+    score = op("Mul", op("Add", late, pooled), const(0.5, "float32"))
+    logits = op("Mul", op("Sub", score, const(0.5, "float32")), const(12, "float32"))
+    graph.nodes.append(helper.make_node("Identity", [logits], ["logits"], name="out"))
+    inputs = ["input_ids", "attention_mask", "token_type_ids"]
+    return graph.model("late-interaction", inputs, "logits", 1)
+
+
+def _rarity(graph: Graph, ids: str) -> str:
+    """Give log(rank) + 1/2 for the word pieces; all that comes before the words ranks first.
+
+    On MED, Cranfield and CISI these weights rank as well as the collections' own document frequencies do:
+    nDCG@10 .800 .384 .452 against .801 .381 .462, and .797 .372 .445 without weights.
+    """
+    rank = graph.op("Sub", ids, graph.constant(_LAST_SYMBOL, "int64"))
+    rank = _below(graph, graph.op("Cast", rank, to=TensorProto.FLOAT), 1.0)
+    return graph.op("Add", graph.op("Log", rank), graph.constant(0.5, "float32"))
+
+
+def graphs() -> dict[str, bytes]:
+    """Give the graphs by file name."""
+    return {
+        "minilm-fp32.onnx": sentence_graph(Float32()),
+        "minilm-w8.onnx": sentence_graph(Int8()),
+        "maxsim-w8.onnx": late_interaction_graph(Int8()),
+    }
+
+
+def main() -> int:
+    """Write the graphs and tell their sizes."""
+    GRAPHS.mkdir(exist_ok=True)
+    for name, data in graphs().items():
+        (GRAPHS / name).write_bytes(data)
+        sys.stdout.write(f"{name}: {len(data)} bytes\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
