@@ -1,1 +1,1 @@
-"""From files to documents cut into chunks."""
+"""From files to documents cut into chunks: `documents.load` is the way in."""

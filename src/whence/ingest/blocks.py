@@ -1,0 +1,52 @@
+"""What a loader hands to the chunker: a text and the blocks it is made of."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from whence.ingest.spans import Span, paragraphs, sentences
+from whence.schema.access import DocumentTags
+
+__all__ = ("Block", "BlockKind", "ParsedDocument", "prose_blocks")
+
+BlockKind = Literal["heading", "prose", "whole"]
+
+
+class Block(NamedTuple):
+    """A heading, a paragraph, or a list, table or piece of code."""
+
+    kind: BlockKind
+    """`whole` is kept in one chunk when it fits; sentences of `prose` may overlap."""
+    path: tuple[str, ...]
+    """Headings in force, the top one first; of a heading: itself included."""
+    parts: tuple[Span, ...]
+    """Where it may be cut: sentences, items, rows or lines, in order; none blank, at least one."""
+
+
+class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A document that was read and not yet cut."""
+
+    document_id: str
+    shown: str
+    """Where it was read, for people; of a record with `:LINE`."""
+    text: str
+    blocks: tuple[Block, ...]
+    """In order, without overlap; every character that is not blank, front matter aside, is in a part."""
+    title: str = ""
+    """Its own title, when it has one."""
+    fallback: str = ""
+    """Stands for a heading where there is none; never empty when there are blocks."""
+    tags: DocumentTags = DocumentTags()
+    """Its own rights."""
+    source_file: str = ""
+    source_url: str = ""
+    metadata: dict[str, Any] = {}
+
+
+def prose_blocks(text: str, start: int, end: int, path: tuple[str, ...] = ()) -> tuple[Block, ...]:
+    """Give the paragraphs of plain text, each cut into sentences."""
+    return tuple(
+        Block("prose", path, tuple(sentences(text, *span))) for span in paragraphs(text, start, end)
+    )

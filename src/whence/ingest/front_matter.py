@@ -1,0 +1,196 @@
+"""Front matter: the lines between two `---` at the top of a text file.
+
+Read is a small part of YAML, enough for what documents state of themselves:
+
+- `key: value` with text (bare or quoted), a number, `true`, `false`, `null`;
+- `key: [a, "b c"]`, or `key:` and below it lines `- a`;
+- `# comments` and empty lines.
+
+TOML between two `+++` is read whole. A value in any other form is kept as the text it is written in,
+except for the document's rights (`acl`, `labels`, `clearance`): there anything not understood, misplaced,
+written twice or in another case fails the document, since storing it would open it to everybody.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import tomllib
+from typing import Any
+
+import msgspec
+
+from whence.ingest.tags import TAG_NAMES
+from whence.schema.errors import BadInput
+
+__all__ = ("FrontMatter", "read_front_matter")
+
+_KEY = re.compile(r"""(["']?)([A-Za-z_][\w. -]*?)\1[ \t]*:(?:[ \t]+(.*))?$""")
+_RIGHTS = re.compile(r"""["']?\b(acl|labels|clearance)\b["']?\s*[:=]""", re.IGNORECASE)
+_ITEM = re.compile(
+    r"""[ \t]*(?:("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')|([^\s,\[\]{}"'&*!|>%@`#][^,\[\]{}]*?))?[ \t]*(,|\])"""
+)
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9]\d{0,17})\Z")
+_FLOAT = re.compile(r"[+-]?\d+\.\d+\Z")
+_COMMENT = re.compile(r"(?:^|[ \t])#.*$")
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+
+
+class FrontMatter(msgspec.Struct, frozen=True):
+    """What stood at the top of a document."""
+
+    values: dict[str, Any] = {}
+    """JSON types only; empty when there is no front matter."""
+    end: int = 0
+    """Offset at which the document proper begins."""
+
+
+def read_front_matter(text: str) -> FrontMatter:
+    """Read the front matter of a text, when it has any.
+
+    A first line `---` opens front matter when the next line that is not empty reads like `key: value`;
+    else it is a line across the page.
+
+    Raises:
+        BadInput: It is not closed, a line is not understood, a key is written twice, or rights are
+            stated in a way that is not understood.
+    """
+    lead = len(text) - len(text.lstrip())
+    fence = text[lead : text.find("\n", lead)].rstrip() if "\n" in text[lead:] else ""
+    if fence not in ("---", "+++"):
+        return FrontMatter()
+    begin = text.find("\n", lead) + 1
+    closing = re.compile(r"(?m)^(?:---|\.\.\.)[ \t]*$" if fence == "---" else r"(?m)^\+\+\+[ \t]*$")
+    close = closing.search(text, begin)
+    block = text[begin : close.start() if close else len(text)]
+    if not _reads_like_values(block, fence):
+        _refuse_rights_outside(block if close else block.lstrip().partition("\n")[0])
+        return FrontMatter()
+    if close is None:
+        raise BadInput(f"the front matter is not closed by a line {fence!r}")
+    values = _read_yaml(block) if fence == "---" else _read_toml(block)
+    return FrontMatter(values, min(close.end() + 1, len(text)))
+
+
+def _reads_like_values(block: str, fence: str) -> bool:
+    lines = (line.strip() for line in block.split("\n"))
+    first = next((line for line in lines if line and not line.startswith("#")), None)
+    if first is None:
+        return False
+    return bool(_KEY.match(first)) if fence == "---" else "=" in first or first.startswith("[")
+
+
+def _refuse_rights_outside(block: str) -> None:
+    found = _RIGHTS.search(block)
+    if found:
+        raise BadInput(f"states {found[1]!r} between two lines `---` that are not front matter")
+
+
+def _read_toml(block: str) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(block)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadInput(f"the front matter is not TOML: {error}") from error
+    return {key: _json_of(value) for key, value in values.items()}
+
+
+def _json_of(value: Any) -> Any:
+    if isinstance(value, dict):
+        if any(key.casefold() in TAG_NAMES for key in value):
+            raise BadInput("the front matter states rights inside a table, write them above it")
+        return {key: _json_of(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_of(item) for item in value]
+    return value.isoformat() if isinstance(value, dt.date | dt.time) else value
+
+
+def _read_yaml(block: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value, below in _entries(block):
+        if key in values:
+            raise BadInput(f"the front matter states {key!r} twice")
+        try:
+            values[key] = _value(value, below)
+        except ValueError as error:
+            if key.casefold() in TAG_NAMES:
+                raise BadInput(f"{key} is not understood: {error}") from error
+            values[key] = "\n".join([value, *below]).strip()
+    return values
+
+
+def _entries(block: str) -> list[tuple[str, str, list[str]]]:
+    """Give key, value and the lines below it that are indented or begin with a dash."""
+    entries: list[tuple[str, str, list[str]]] = []
+    for number, line in enumerate(block.split("\n"), 2):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = _KEY.match(line)
+        if found:
+            entries.append((found[2], (found[3] or "").strip(), []))
+            continue
+        if not entries or not (line[0] in " \t" or line.startswith("-")):
+            raise BadInput(f"line {number} of the front matter is not `key: value`")
+        if _RIGHTS.match(line.strip(" \t-")):
+            raise BadInput(f"line {number} of the front matter states rights, do not indent it")
+        entries[-1][2].append(line.strip())
+    return entries
+
+
+def _value(value: str, below: list[str]) -> Any:
+    if value.startswith("["):
+        items, rest = _flow_list(value)
+        if below or not re.fullmatch(r"[ \t]*(#.*)?", rest):
+            raise ValueError(f"more follows the list in {value!r}")
+        return items
+    plain = value if value.startswith(('"', "'")) else _COMMENT.sub("", value).strip()
+    if not below:
+        return _scalar(plain)
+    if plain or not all(line == "-" or line.startswith("- ") for line in below):
+        raise ValueError(f"{' '.join([value, *below])!r} is neither a value nor a list")
+    return [_scalar(_uncommented(line[1:].strip())) for line in below]
+
+
+def _uncommented(value: str) -> str:
+    return value if value.startswith(('"', "'")) else _COMMENT.sub("", value).strip()
+
+
+def _flow_list(value: str) -> tuple[list[Any], str]:
+    """Read `[a, "b"]` and give what follows it."""
+    items: list[Any] = []
+    at = 1
+    while True:
+        found = _ITEM.match(value, at)
+        if not found:
+            raise ValueError(f"{value!r} is not a list on one line")
+        quoted, bare, mark = found.groups()
+        if quoted is not None or bare is not None:
+            items.append(_scalar(quoted or bare))
+        elif mark == ",":
+            raise ValueError(f"{value!r} has an empty item")
+        if mark == "]":
+            return items, value[found.end() :]
+        at = found.end()
+
+
+def _scalar(value: str) -> Any:
+    if value in _WORDS:
+        return _WORDS[value]
+    if value[0] == '"':
+        return _double_quoted(value)
+    if value[0] == "'":
+        if not re.fullmatch(r"'(?:[^']|'')*'", value):
+            raise ValueError(f"{value} is not closed")
+        return value[1:-1].replace("''", "'")
+    if value[0] in "&*!|>%@`{}[]" or value.startswith("- "):
+        raise ValueError(f"{value!r} needs quotes")
+    if _INTEGER.match(value):
+        return int(value)
+    return float(value) if _FLOAT.match(value) else value
+
+
+def _double_quoted(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{value} is not a quoted text") from error

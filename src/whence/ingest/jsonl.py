@@ -1,0 +1,140 @@
+"""JSON Lines to documents: one record a line, each read, checked and failed on its own.
+
+A record is `{"_id", "title"?, "text", "metadata"?, "acl"?, "labels"?, "clearance"?, "source_url"?}`; a
+corpus in BEIR's layout is one. `_id` is text, or an integer that is taken as its digits. A record with a
+title and a blank text is the text of its title; one with neither is skipped. Other keys are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import IO, Any
+from urllib.parse import quote
+
+from whence.ingest.assembly import first_line
+from whence.ingest.blocks import ParsedDocument, prose_blocks
+from whence.ingest.decoding import decode_text, refuse_wide_encoding
+from whence.ingest.outcomes import LoadFailure, Skipped
+from whence.ingest.sources import SourceFile
+from whence.ingest.tags import own_tags
+from whence.ingest.values import checked_id, checked_metadata, one_line, take_source_url
+from whence.schema.errors import BadInput
+
+__all__ = ("load_jsonl",)
+
+
+def load_jsonl(
+    file: SourceFile, max_bytes: int
+) -> Iterator[ParsedDocument | LoadFailure | Skipped]:
+    """Read records one by one; memory holds one line at a time, however long the file.
+
+    Raises:
+        BadInput: The whole file is in another encoding.
+        OSError: It cannot be read.
+    """
+    with file.path.open("rb") as stream:
+        for number, line in enumerate(_lines(stream, max_bytes), 1):
+            where = f"{file.shown}:{number}"
+            if number == 1:
+                refuse_wide_encoding(line or b"")
+            if line is None:
+                reason = f"is longer than {max_bytes:,} bytes, the limit for one document"
+                yield LoadFailure(path=where, reason=reason)
+            elif line.strip():
+                yield _outcome(file, where, line)
+
+
+def _lines(stream: IO[bytes], limit: int) -> Iterator[bytes | None]:
+    """Yield the lines; None for one that is longer than the limit."""
+    while line := stream.readline(limit + 2):
+        if len(line.rstrip(b"\r\n")) <= limit:
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(limit)
+        yield None
+
+
+def _outcome(file: SourceFile, where: str, line: bytes) -> ParsedDocument | LoadFailure | Skipped:
+    document_id = None
+    try:
+        record = _record(line)
+        document_id = _id(record)
+        document = _document(file, where, document_id, record)
+    except BadInput as error:
+        return LoadFailure(path=where, reason=error.message, document_id=document_id)
+    if not document.blocks:
+        return Skipped(path=where, reason="holds no text")
+    return document
+
+
+def _id(record: dict[str, Any]) -> str:
+    if "_id" not in record:
+        raise BadInput("_id is missing")
+    return checked_id(record["_id"], "_id")
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    """Parse a line strictly: a key given twice may hide rights, a NaN is no JSON."""
+    text = decode_text(line)
+    try:
+        record = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"is not JSON: {error.msg} at column {error.colno}") from error
+    except RecursionError as error:
+        raise BadInput("is nested too deeply") from error
+    except ValueError as error:
+        raise error if isinstance(error, BadInput) else BadInput(f"is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise BadInput("is JSON, and not an object")
+    return record
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise BadInput(f"has the key {twice!r} twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise BadInput(f"holds {name}, which JSON has not")
+
+
+def _document(
+    file: SourceFile, where: str, document_id: str, record: dict[str, Any]
+) -> ParsedDocument:
+    tags = own_tags(record)
+    if not isinstance(record.get("text"), str):
+        raise BadInput("text is missing" if "text" not in record else "text is not a string")
+    title = one_line(record.get("title"), "title")
+    metadata = record.get("metadata")
+    metadata = checked_metadata({} if metadata is None else metadata)
+    inner_url, metadata = take_source_url(metadata)
+    outer_url, _ = take_source_url(record)
+    text = _checked_text(record["text"]) if record["text"].strip() else title
+    blocks = prose_blocks(text, 0, len(text))
+    return ParsedDocument(
+        document_id=document_id,
+        shown=where,
+        text=text,
+        blocks=blocks,
+        title=title,
+        fallback=title or first_line(text, blocks) or PurePosixPath(file.document_id).stem,
+        tags=tags,
+        source_file=file.document_id,
+        source_url=outer_url or inner_url or f"{quote(file.document_id)}#{quote(document_id)}",
+        metadata=metadata,
+    )
+
+
+def _checked_text(text: str) -> str:
+    r"""Give the text with line ends as `\n`, refusing what escapes in JSON can smuggle in."""
+    try:
+        return decode_text(text.encode())
+    except UnicodeEncodeError as error:
+        raise BadInput("text holds half a surrogate pair, which is no character") from error

@@ -1,0 +1,144 @@
+"""Finding the files below the paths a user names, in an order that is always the same."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from whence.ingest.outcomes import LoadFailure, Skipped
+from whence.ingest.values import checked_id
+from whence.schema.errors import BadInput
+
+__all__ = ("SourceFile", "checked_paths", "find_files", "suffix_of")
+
+
+class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file to be read."""
+
+    path: Path
+    document_id: str
+    """Path relative to the folder that is indexed, parts joined by `/`; of a single file its name."""
+    size: int
+    """Bytes, when it was found."""
+
+    @property
+    def shown(self) -> str:
+        """Path for people, printable whatever its bytes are."""
+        return _shown(self.path)
+
+
+def checked_paths(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    """Give the paths, after checking that each can be read from and none is inside another.
+
+    Raises:
+        BadInput: There are none; one does not exist, or is neither a file nor a folder; or one is
+            named twice or lies inside another, so that files would get two ids.
+    """
+    roots = tuple(Path(path) for path in paths)
+    if not roots:
+        raise BadInput("no files or folders are given", hint="name at least one")
+    for root in roots:
+        _check_root(root)
+    resolved: dict[Path, Path] = {}
+    for root in roots:
+        target = root.resolve()
+        if target in resolved:
+            raise _overlap(root, resolved[target])
+        resolved[target] = root
+    for target, root in resolved.items():
+        outer = next((resolved[parent] for parent in target.parents if parent in resolved), None)
+        if outer is not None:
+            raise _overlap(root, outer)
+    return roots
+
+
+def find_files(root: Path, suffixes: Sequence[str]) -> Iterator[SourceFile | LoadFailure | Skipped]:
+    """Yield the files at or below a path, by name within each folder.
+
+    Names that begin with a dot are passed over without a word. Links to files are followed; links to
+    folders are not, which leaves no loops, and are skipped like files of unknown kinds and empty ones.
+    Memory holds the names of one folder per level.
+
+    Args:
+        root: A file, or a folder.
+        suffixes: Known kinds, in lower case with their dot.
+    """
+    if not root.is_dir():
+        name = root.name or root.resolve().name
+        yield _source(root, name, suffixes)
+        return
+    pending = [root]
+    while pending:
+        path = pending.pop()
+        if path != root and not _is_folder(path):
+            yield _source(path, path.relative_to(root).as_posix(), suffixes)
+            continue
+        try:
+            names = sorted(item.name for item in path.iterdir() if item.name[0] != ".")
+        except OSError as error:
+            yield LoadFailure(path=_shown(path), reason=f"cannot be listed: {error.strerror}")
+            continue
+        pending.extend(path / name for name in reversed(names))
+
+
+def suffix_of(name: str) -> str:
+    """Give the last suffix of a file name in lower case, with its dot; empty when it has none."""
+    return PurePosixPath(name).suffix.lower()
+
+
+def _check_root(root: Path) -> None:
+    try:
+        mode = root.stat().st_mode
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput(
+            f"{_shown(root)} cannot be read: {reason}", hint="check the path, then run it again"
+        ) from error
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        raise BadInput(f"{_shown(root)} is neither a file nor a folder")
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _source(
+    path: Path, document_id: str, suffixes: Sequence[str]
+) -> SourceFile | LoadFailure | Skipped:
+    """Look at one file without opening it: a pipe would never end."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return Skipped(path=_shown(path), reason=f"leads nowhere: {error.strerror}")
+    if stat.S_ISDIR(found.st_mode):
+        return Skipped(path=_shown(path), reason="a link to a folder is not followed")
+    if not stat.S_ISREG(found.st_mode):
+        return Skipped(path=_shown(path), reason="not a regular file")
+    if suffix_of(document_id) not in suffixes:
+        return Skipped(path=_shown(path), reason="unknown kind of file")
+    if not found.st_size:
+        return Skipped(path=_shown(path), reason="empty")
+    try:
+        checked_id(document_id, "its path")
+    except BadInput as error:
+        return LoadFailure(path=_shown(path), reason=error.message)
+    return SourceFile(path=path, document_id=document_id, size=found.st_size)
+
+
+def _overlap(inner: Path, outer: Path) -> BadInput:
+    return BadInput(
+        f"{_shown(inner)} is given twice, also through {_shown(outer)}",
+        hint="a file has one id: name either the folder or what is in it",
+    )
+
+
+def _shown(path: Path) -> str:
+    """Give a path that can be printed; bytes that are no UTF-8 as escapes."""
+    return os.fsencode(path).decode(errors="backslashreplace")
