@@ -1,0 +1,316 @@
+"""A Pulsar broker for development and tests, without Docker: needs Java 17 or newer and Maven.
+
+    python deploy/pulsar/broker.py fetch|start|stop|restart|status|url [--dir DIR] [--port N] [--http-port N]
+
+The distribution comes from Maven Central once and stays in the user's cache. `start` returns when the
+broker serves and prints its address; it binds to the loopback only. The standard library is enough.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ("Broker", "BrokerError", "fetch")
+
+VERSION = "4.0.6"
+"""The newest 4.0 release whose server distribution is on Maven Central."""
+HERE = Path(__file__).resolve().parent
+MAIN_CLASS = "PulsarStandaloneStarter"
+MEMORY = "-Xms256m -Xmx768m -XX:MaxDirectMemorySize=768m"
+"""Heap and buffers; 350 to 440 MB are resident in use."""
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 15.0
+
+
+class BrokerError(Exception):
+    """The broker cannot be fetched, started or stopped; the text says what to do."""
+
+
+def cache_folder() -> Path:
+    """Give the folder that keeps the distribution and the data of brokers."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "whence" / "pulsar"
+
+
+def fetch(cache: Path | None = None) -> Path:
+    """Give the folder of the unpacked distribution, fetching it (244 MB) when it is not there.
+
+    Raises:
+        BrokerError: Maven is missing, or it cannot reach its repository.
+    """
+    cache = cache or cache_folder()
+    home = cache / f"apache-pulsar-{VERSION}"
+    with _lock(cache / "fetch.lock"):
+        if not (home / "bin" / "pulsar").exists():
+            _unpack(cache, home)
+    return home
+
+
+def _unpack(cache: Path, home: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise BrokerError("mvn is not on the path; install Maven (Debian: apt-get install maven)")
+    # Renamed into place at the end: an interrupted fetch leaves nothing that looks whole.
+    with tempfile.TemporaryDirectory(prefix="unpack-", dir=cache) as folder:
+        command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Dpulsar.version={VERSION}"]
+        command += [f"-Dunpack.directory={folder}", "process-resources"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        unpacked = Path(folder) / home.name
+        if done.returncode or not unpacked.is_dir():
+            lines = [line for line in done.stdout.splitlines() if "ERROR" in line] or ["no output"]
+            raise BrokerError(f"Maven could not fetch the Pulsar distribution: {lines[0]}")
+        unpacked.rename(home)
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class Broker:
+    """One broker: its folder, ports and process.
+
+    Args:
+        folder: Keeps its data, log and state; `default` in the cache when None.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = (folder or cache_folder() / "default").resolve()
+
+    @property
+    def url(self) -> str:
+        """Address for clients."""
+        return f"pulsar://127.0.0.1:{self._state()['port']}"
+
+    @property
+    def admin_url(self) -> str:
+        """Address of the admin REST interface."""
+        return f"http://127.0.0.1:{self._state()['http_port']}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        pid = self._state().get("pid")
+        return pid if isinstance(pid, int) and _is_broker(pid) else None
+
+    def is_serving(self) -> bool:
+        """Tell whether the broker accepts topics."""
+        try:
+            address = f"{self.admin_url}/admin/v2/namespaces/public"
+            with urllib.request.urlopen(address, timeout=2) as answer:
+                return "public/default" in json.load(answer)
+        except (KeyError, ValueError, OSError, urllib.error.URLError):
+            return False
+
+    def start(self, *, port: int = 0, http_port: int = 0, keep_data: bool = False) -> str:
+        """Start the broker, wait until it serves and give its address.
+
+        Args:
+            port: Port for clients; 0 is the last one used when data are kept, else any free port.
+            http_port: The same for the admin interface.
+            keep_data: Go on with the data of the last run instead of wiping them.
+
+        Raises:
+            BrokerError: Java or Maven is missing, or the broker does not come up.
+        """
+        if self.pid is not None:
+            return self.url
+        _check_java()
+        home = fetch()
+        last = self._state() if keep_data else {}
+        port = port or last.get("port") or _free_port()
+        http_port = http_port or last.get("http_port") or _free_port()
+        # Ledgers name their bookie by address and port: kept data need the same one.
+        bookie_port = last.get("bookie_port") or _free_port()
+        if not keep_data:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        process = self._launch(home, port, http_port, bookie_port)
+        state = {"port": port, "http_port": http_port, "bookie_port": bookie_port}
+        state["pid"] = process.pid
+        self._state_file.write_text(json.dumps(state), encoding="utf-8")
+        self._wait_until_serving(process)
+        return self.url
+
+    def stop(self) -> None:
+        """Stop the broker cleanly, by force when it does not listen; its data stay."""
+        pid = self.pid
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGTERM)
+        if not _wait_gone(pid, STOP_TIMEOUT_S):
+            self.kill()
+
+    def kill(self) -> None:
+        """End the broker at once, as a crash would."""
+        pid = self.pid
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGKILL)
+        if not _wait_gone(pid, STOP_TIMEOUT_S):
+            raise BrokerError(f"process {pid} does not go away")
+
+    @property
+    def _state_file(self) -> Path:
+        return self.folder / "state.json"
+
+    def _state(self) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = json.loads(self._state_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return state
+
+    def _launch(
+        self, home: Path, port: int, http_port: int, bookie_port: int
+    ) -> subprocess.Popen[bytes]:
+        overrides = (HERE / "overrides.conf").read_text(encoding="utf-8")
+        loopback = "lo0" if sys.platform == "darwin" else "lo"
+        values = (("{port}", port), ("{http_port}", http_port), ("{loopback}", loopback))
+        for name, value in values:
+            overrides = overrides.replace(name, str(value))
+        shipped = (home / "conf" / "standalone.conf").read_text(encoding="utf-8")
+        conf = self.folder / "standalone.conf"
+        # The shipped file ends without a newline.
+        conf.write_text(f"{shipped}\n\n{overrides}", encoding="utf-8")
+        environment = os.environ | {
+            "PULSAR_STANDALONE_CONF": str(conf),
+            "PULSAR_LOG_DIR": str(self.folder / "logs"),
+            "PULSAR_PID_DIR": str(self.folder),
+            "PULSAR_MEM": MEMORY,
+            "PULSAR_GC": "-XX:+UseSerialGC",
+            "PULSAR_GC_LOG": "-Xlog:disable",
+            "PULSAR_LOG_LEVEL": "warn",
+            "PULSAR_LOG_APPENDER": "Console",
+            "PULSAR_EXTRA_OPTS": "-Dpulsar.allocator.exit_on_oom=false -Dio.netty.leakDetectionLevel=disabled",
+        }
+        data = self.folder / "data"
+        command = ["bash", str(home / "bin" / "pulsar"), "standalone", "--no-functions-worker"]
+        command += ["--no-stream-storage", "--advertised-address", "127.0.0.1"]
+        command += ["--metadata-dir", str(data / "metadata")]
+        command += ["--bookkeeper-dir", str(data / "bookkeeper")]
+        command += ["--bookkeeper-port", str(bookie_port)]
+        with (self.folder / "broker.log").open("ab") as log:
+            # A session of its own: an interrupt at the terminal is for the caller, not for the broker.
+            return subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _wait_until_serving(self, process: subprocess.Popen[bytes]) -> None:
+        until = time.monotonic() + START_TIMEOUT_S
+        while not self.is_serving():
+            if process.poll() is not None:
+                raise BrokerError(f"the broker ended while starting\n{self._log_tail()}")
+            if time.monotonic() > until:
+                process.kill()
+                process.wait()
+                raise BrokerError(f"no broker after {START_TIMEOUT_S:.0f} s\n{self._log_tail()}")
+            time.sleep(0.25)
+
+    def _log_tail(self) -> str:
+        lines = (self.folder / "broker.log").read_text("utf-8", "replace").splitlines()
+        return "\n".join(lines[-20:])
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        raise BrokerError("java is not on the path; install Java 17 or newer")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    if found is None or int(found[1]) < 17:
+        raise BrokerError(f"{java} is older than Java 17; install a newer one or set JAVA_HOME")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _is_broker(pid: int) -> bool:
+    """Tell whether the process lives and is a broker: ids are given anew."""
+    told = subprocess.run(
+        ["ps", "-o", "stat=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout
+    return bool(told) and not told.startswith("Z") and (MAIN_CLASS in told or "bin/pulsar" in told)
+
+
+def _wait_gone(pid: int, timeout_s: float) -> bool:
+    until = time.monotonic() + timeout_s
+    while time.monotonic() < until:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        if not _is_broker(pid):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb; 0 on success, 1 with a line on stderr otherwise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("verb", choices=["fetch", "start", "stop", "restart", "status", "url"])
+    parser.add_argument("--dir", type=Path, help="folder of data, log and state")
+    parser.add_argument("--port", type=int, default=0, help="port for clients; any free one")
+    parser.add_argument("--http-port", type=int, default=0, help="port of the admin interface")
+    parser.add_argument("--keep-data", action="store_true", help="start on the data of the last run")
+    options = parser.parse_args(arguments)
+    broker = Broker(options.dir)
+    try:
+        return _run(broker, options)
+    except BrokerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(broker: Broker, options: argparse.Namespace) -> int:
+    match options.verb:
+        case "fetch":
+            print(fetch())
+        case "stop":
+            broker.stop()
+        case "start" | "restart":
+            restart = options.verb == "restart"
+            if restart:
+                broker.stop()
+            ports = {"port": options.port, "http_port": options.http_port}
+            print(broker.start(**ports, keep_data=options.keep_data or restart))
+            print(f"admin: {broker.admin_url}", file=sys.stderr)
+        case _:
+            if broker.pid is None or not broker.is_serving():
+                print("not running", file=sys.stderr)
+                return 1
+            print(broker.url if options.verb == "url" else f"{broker.url} {broker.admin_url}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
