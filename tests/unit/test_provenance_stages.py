@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import doctest
+import re
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 
 from whence.provenance import namespaces as ns
+from whence.provenance import uris
 from whence.provenance.accounts import CandidateAccount, Selection, StageFacts
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES, reason
+from whence.provenance.render import text
+from whence.provenance.render.rdf import query
 from whence.provenance.stages import (
     exploration_triples,
     failure_triples,
@@ -258,9 +266,9 @@ def test_every_reason_names_a_stage_and_explains_itself() -> None:
 
 def test_stage_iris_lead_back_to_their_answer() -> None:
     """Of every stage's IRI the answer's id can be told; of others it cannot."""
-    uris = answer_uris("a1")
+    own = answer_uris("a1")
 
-    for uri in (uris.question, uris.grounding, uris.focus, uris.synthesis, uris.answer, uris.error):
+    for uri in (own.question, own.grounding, own.focus, own.synthesis, own.answer, own.error):
         assert answer_id_of(uri) == "a1"
     assert answer_id_of("urn:other:a1") == ""
     assert answer_id_of("urn:trustgraph:docrag:") == ""
@@ -277,3 +285,42 @@ def test_what_is_no_iri_is_wrapped_and_comes_back(identifier: str) -> None:
     assert wrapped.startswith("urn:whence:id:")
     assert not set(wrapped) & set('<>"{}|^`\\ \n')
     assert id_from_iri(wrapped) == identifier
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "provenance.md"
+
+
+def test_every_term_of_ours_is_explained() -> None:
+    """The page on the vocabulary names every predicate, class and reason code of ours."""
+    page = DOCS.read_text(encoding="utf-8")
+    terms = [value for name, value in vars(ns).items() if name.startswith("WH_")]
+    used = {t.p.iri for t in (*full_triples(), *failed_triples()) if t.p.iri.startswith(ns.WH)}
+
+    for term in (
+        *terms,
+        *(u for u in used if not u.endswith(("Revision", "Precision", "Dimension"))),
+    ):
+        name = term.removeprefix(ns.WH)
+        assert f"wh:{name}" in page or name.startswith("setting_"), name
+    for meaning in (*DROP_REASONS.values(), *OUTCOMES.values()):
+        assert f"`{meaning.code}`" in page
+    for meaning in DROP_REASONS.values():
+        assert f"| `{meaning.code}` | {meaning.stage} | {meaning.explanation} |" in page
+
+
+def test_the_queries_of_the_page_run() -> None:
+    """Every SPARQL example gives rows on a full trace."""
+    examples = re.findall(r"```sparql\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+
+    assert len(examples) == 3
+    for example in examples:
+        assert query(full_triples(), example).rows
+
+
+@pytest.mark.parametrize("module", [uris, text])
+def test_examples_in_docstrings_hold(module: ModuleType) -> None:
+    """What a docstring shows is what happens."""
+    result = doctest.testmod(module)
+
+    assert result.attempted > 0
+    assert result.failed == 0

@@ -175,6 +175,7 @@ def test_what_is_built_is_read_back(story: Story) -> None:
     assert trace.question == story.question
     assert trace.concepts == story.concepts
     assert trace.candidates == story.candidates
+    assert trace.explored == tuple(c.chunk_id for c in story.candidates if not at(c, "exploration"))
     assert trace.selections == (story.kept or ())
     assert trace.citations == story.citations
     assert [stage.facts for stage in trace.stages] == [story.facts] * len(trace.stages)
@@ -244,6 +245,19 @@ def test_trimming_nothing_changes_nothing(story: Story) -> None:
     trace = read(story.triples())
 
     assert trimmed(trace, chunk_ids(trace)) is trace
+
+
+def test_places_beyond_nine_keep_their_order() -> None:
+    """The tenth place comes after the ninth, not after the first, also when a place before is hidden."""
+    trace = read(full_triples(found=30, kept=14))
+    best, *others = trace.selections
+    seen = trimmed(trace, chunk_ids(trace) - {best.chunk_id})
+
+    scores = [selection.score for selection in trace.selections]
+    assert scores == sorted(scores, reverse=True)
+    assert seen.selections == tuple(others)
+    kept = [c for c in trace.candidates if c.chunk_id in chunk_ids(seen)]
+    assert [c.chunk_id for c in seen.candidates] == [c.chunk_id for c in kept]
 
 
 @pytest.mark.parametrize("reranked", [True, False])
