@@ -159,7 +159,7 @@ class Chunker:
                 else:
                     large += _halved(text, piece)
             pieces = large
-        return sorted(fitted, key=lambda piece: piece.span)
+        return list(_outermost(fitted))
 
 
 def _sections(blocks: Iterable[Block]) -> Iterator[tuple[tuple[str, ...], tuple[Block, ...]]]:
@@ -293,6 +293,15 @@ def _halved(text: str, piece: _Piece) -> list[_Piece]:
     if piece.span[1] - piece.span[0] > 1:
         return [_Piece(span, piece.section) for span in slices(text, *piece.span, 2)]
     return [piece._replace(section=piece.section._replace(header=""))]
+
+
+def _outermost(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+    """Yield the pieces by start without those inside another: half of one may lie in an overlap."""
+    done = 0
+    for piece in sorted(pieces, key=lambda piece: (piece.span[0], -piece.span[1])):
+        if piece.span[1] > done:
+            done = piece.span[1]
+            yield piece
 
 
 def _draft(document: ParsedDocument, piece: _Piece) -> ChunkDraft:
