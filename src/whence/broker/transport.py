@@ -56,6 +56,8 @@ class Headers:
     """Why a message became a dead letter."""
     GROUP = "dlq-group"
     """Group that gave it up."""
+    ATTEMPTS = "dlq-attempts"
+    """How many attempts were made."""
     ORIGIN = "dlq-origin"
     """Topic it was first published to."""
     EXCEPTION = "dlq-exception"
@@ -179,12 +181,31 @@ class Subscription(Protocol):
         delay_s: float | None = None,
         reason: str = "",
         exception: str = "",
+        attempts: int = 1,
     ) -> NackOutcome:
-        """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None."""
+        """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None.
+
+        Args:
+            delivery: The message.
+            delay_s: Seconds until it may come again, 0 or more.
+            reason: For the dead letter it may become, one line.
+            exception: Class of the error, for the same.
+            attempts: Attempts this delivery took: more than 1 when the holder tried again itself, 0 when
+                it did not try at all.
+
+        Raises:
+            Unavailable: The broker cannot be reached; the message is still this member's.
+            Overloaded: The dead-letter topic stayed full; the message is still this member's.
+        """
         ...
 
     async def reject(self, delivery: Delivery, *, reason: str, exception: str = "") -> NackOutcome:
-        """Give up at once: the message goes to the dead-letter topic."""
+        """Give up at once: the message goes to the dead-letter topic.
+
+        Raises:
+            Unavailable: The broker cannot be reached; the message is still this member's.
+            Overloaded: The dead-letter topic stayed full; the message is still this member's.
+        """
         ...
 
     def pause(self) -> None:

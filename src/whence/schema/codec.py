@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from whence.schema.errors import CodecError
-from whence.schema.message import Message, message_types
+from whence.schema.message import Message, message_type
 
 __all__ = ("decode", "decode_as", "encode", "to_builtins")
 
@@ -50,7 +50,7 @@ def decode(payload: bytes, type_name: str) -> Message:
     Raises:
         CodecError: The type is unknown, or the bytes are not one.
     """
-    cls = message_types().get(type_name)
+    cls = message_type(type_name)
     if cls is None:
         raise CodecError(
             f"unknown message type {type_name!r}",

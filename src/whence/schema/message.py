@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-__all__ = ("Message", "message_types")
+__all__ = ("Message", "message_type", "message_types")
 
 _REGISTRY: dict[str, type[Message]] = {}
 
@@ -38,3 +38,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def message_types() -> dict[str, type[Message]]:
     """Give every registered message type by wire name, in order of name."""
     return dict(sorted(_REGISTRY.items()))
+
+
+def message_type(name: str) -> type[Message] | None:
+    """Give the message type of a wire name, or None when there is none; for every message read."""
+    return _REGISTRY.get(name)

@@ -9,7 +9,14 @@ import re
 
 from whence.schema.errors import ConfigError
 
-__all__ = ("DEFAULT_NAMESPACE", "dead_letter_topic", "full_topic", "retry_topic", "short_topic")
+__all__ = (
+    "DEFAULT_NAMESPACE",
+    "cancel_topic",
+    "dead_letter_topic",
+    "full_topic",
+    "retry_topic",
+    "short_topic",
+)
 
 DEFAULT_NAMESPACE = "public/default"
 _PREFIX = "whence."
@@ -47,3 +54,8 @@ def retry_topic(topic: str, group: str) -> str:
 def dead_letter_topic(topic: str) -> str:
     """Give the topic that keeps what could not be handled."""
     return f"{topic}.dlq"
+
+
+def cancel_topic(topic: str) -> str:
+    """Give the topic on which callers take their requests back."""
+    return f"{topic}.cancel"

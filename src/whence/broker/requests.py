@@ -1,0 +1,411 @@
+"""Asking and waiting for replies, on nothing but publish and subscribe.
+
+A client has one reply topic. A request names it in `reply-to` and carries a `correlation-id`; replies find
+their asker by that id. Replies are not durable: a lost one is covered by the caller's deadline and by
+asking again. What comes back is bytes from elsewhere, so nothing in it may stop the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from whence.broker.clock import Clock, SystemClock
+from whence.broker.transport import Delivery, Headers, Mode, Reply, RetryPolicy, Start, Subscription
+from whence.schema.errors import (
+    BadInput,
+    DeadlineExceeded,
+    ErrorReply,
+    Overloaded,
+    Unavailable,
+    WhenceError,
+)
+from whence.schema.topics import cancel_topic, full_topic
+
+__all__ = ("PubSub", "Requester", "RequesterCounters", "deadline_of", "reply_of")
+
+logger = logging.getLogger(__name__)
+
+#: Replies taken from the broker ahead of their distribution, which takes microseconds each.
+_PREFETCH = 64
+#: Replies of one stream that may wait for a slow reader before the stream is given up.
+_MAX_BUFFERED = 10_000
+#: How long `aclose` waits for cancel messages that are on their way, in seconds.
+_CANCEL_PATIENCE_S = 1.0
+
+
+class PubSub(Protocol):
+    """The part of a transport that is needed here."""
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+        delay_s: float | None = None,
+    ) -> str:
+        """Publish as `Transport.publish`."""
+        ...
+
+    async def subscribe(
+        self,
+        topic: str,
+        group: str,
+        *,
+        mode: Mode = Mode.SHARED,
+        prefetch: int = 1,
+        retry: RetryPolicy | None = None,
+        start: Start = Start.EARLIEST,
+    ) -> Subscription:
+        """Subscribe as `Transport.subscribe`."""
+        ...
+
+
+@dataclass(slots=True)
+class RequesterCounters:
+    """What happened to replies, since the start."""
+
+    requests: int = 0
+    """Requests published."""
+    replies: int = 0
+    """Replies given to their asker."""
+    late: int = 0
+    """Replies dropped because nobody waits for them any more."""
+    duplicate: int = 0
+    """Replies of a stream dropped because their place was taken."""
+    odd: int = 0
+    """Replies dropped because they were not replies."""
+    cancelled: int = 0
+    """Requests taken back."""
+
+
+class _Pending:
+    """A request that waits: its replies so far, in order, and how it ended."""
+
+    __slots__ = ("_ahead", "_next", "_ready", "_waiter", "failure", "finished")
+
+    def __init__(self) -> None:
+        self._ahead: dict[int, Reply] = {}
+        self._ready: deque[Reply] = deque()
+        self._next = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self.failure: WhenceError | None = None
+        #: True once the reply with `end` is in its place.
+        self.finished = False
+
+    def add(self, reply: Reply) -> bool:
+        """Put a reply into its place; False when the place was taken or lies behind the end."""
+        if self.finished or reply.sequence < self._next or reply.sequence in self._ahead:
+            return False
+        if len(self._ahead) + len(self._ready) >= _MAX_BUFFERED:
+            self.fail(Overloaded(f"{_MAX_BUFFERED} replies wait for a reader that does not read"))
+            return True
+        self._ahead[reply.sequence] = reply
+        while not self.finished and self._next in self._ahead:
+            following = self._ahead.pop(self._next)
+            self._next += 1
+            self.finished = following.end
+            self._ready.append(following)
+        if self._ready:
+            self._wake()
+        return True
+
+    def fail(self, error: WhenceError) -> None:
+        """End the wait with an error, after the replies that are there."""
+        self.failure = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def next(self) -> Reply:
+        """Wait for the next reply in order. Cancelling loses nothing."""
+        while not self._ready:
+            if self.failure is not None:
+                raise self.failure
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._ready.popleft()
+
+
+class Requester:
+    """The asking side of one client process.
+
+    The reply topic is subscribed to with the first request, before it is published.
+
+    Args:
+        transport: Where to publish and subscribe.
+        instance: Name of this client, lower-case letters and digits; random when empty.
+        clock: Source of time.
+
+    Raises:
+        ConfigError: `instance` cannot be part of a topic's name.
+    """
+
+    def __init__(
+        self, transport: PubSub, *, instance: str = "", clock: Clock | None = None
+    ) -> None:
+        self.reply_topic = full_topic(f"reply.{instance or uuid.uuid4().hex}", persistent=False)
+        self.counters = RequesterCounters()
+        self._transport = transport
+        self._clock: Clock = clock or SystemClock()
+        self._pending: dict[str, _Pending] = {}
+        self._subscription: Subscription | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._cancels: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait for a reply now."""
+        return len(self._pending)
+
+    async def request(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+        timeout_s: float = 30.0,
+    ) -> Reply:
+        """Publish a request and wait for its first reply, which may be of type `error.v1`.
+
+        Being cancelled takes the request back.
+
+        Raises:
+            DeadlineExceeded: No reply within `timeout_s` seconds, or the deadline header passed before.
+            BadInput: A request with the same correlation id is waiting already.
+            Overloaded: The queue of the topic stayed full.
+            Unavailable: The broker cannot be reached, or the client was closed.
+        """
+        call = _Call(self._clock, topic, headers, timeout_s)
+        pending = self._register(call)
+        try:
+            async with asyncio.timeout(call.remaining_s(self._clock)):
+                await self._send(call, payload, key)
+                reply = await pending.next()
+        except TimeoutError as error:
+            raise call.too_late() from error
+        except asyncio.CancelledError:
+            self._cancel_later(call)
+            raise
+        finally:
+            del self._pending[call.correlation_id]
+        return reply
+
+    async def stream(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+        timeout_s: float = 30.0,
+    ) -> AsyncIterator[Reply]:
+        """Publish a request and yield its replies in order, each once, up to the one with `end`.
+
+        Nothing is published before the first reply is asked for. Leaving the iterator early takes the
+        request back; close it (`contextlib.aclosing`) to do so at once.
+
+        Raises:
+            DeadlineExceeded: The stream did not end within `timeout_s` seconds, or the deadline header
+                passed before.
+            BadInput: A request with the same correlation id is waiting already.
+            Overloaded: The queue of the topic stayed full, or 10 000 replies piled up unread.
+            Unavailable: The broker cannot be reached, or the client was closed.
+        """
+        call = _Call(self._clock, topic, headers, timeout_s)
+        pending = self._register(call)
+        ended = False
+        try:
+            async with asyncio.timeout(call.remaining_s(self._clock)):
+                await self._send(call, payload, key)
+            while not ended:
+                # The time that the reader spends between two replies must not raise inside the reader.
+                async with asyncio.timeout(call.remaining_s(self._clock)):
+                    reply = await pending.next()
+                ended = reply.end
+                yield reply
+        except TimeoutError as error:
+            ended = True
+            raise call.too_late() from error
+        finally:
+            del self._pending[call.correlation_id]
+            if not ended:
+                self._cancel_later(call)
+
+    async def cancel(self, topic: str, correlation_id: str) -> None:
+        """Ask, at best effort, whoever works on a request to stop.
+
+        Raises:
+            Overloaded: The control topic stayed full.
+            Unavailable: The broker cannot be reached.
+        """
+        self.counters.cancelled += 1
+        await self._transport.publish(
+            cancel_topic(full_topic(topic)),
+            correlation_id.encode(),
+            headers={Headers.CORRELATION_ID: correlation_id},
+        )
+
+    async def aclose(self) -> None:
+        """Fail what waits with `Unavailable` and leave the reply topic; safe to call twice."""
+        self._closed = True
+        self._fail_all(Unavailable("the client was closed while a request waited"))
+        if self._cancels:
+            await asyncio.wait(set(self._cancels), timeout=_CANCEL_PATIENCE_S)
+        tasks = [*self._cancels, *([self._pump] if self._pump is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._pump = None
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await subscription.aclose()
+
+    def _register(self, call: _Call) -> _Pending:
+        if self._closed:
+            raise Unavailable("the client is closed")
+        if call.remaining_s(self._clock) <= 0:
+            raise call.too_late()
+        if call.correlation_id in self._pending:
+            raise BadInput(
+                f"a request with correlation id {call.correlation_id!r} is waiting already",
+                hint="leave the correlation-id header out to have one made",
+            )
+        pending = self._pending[call.correlation_id] = _Pending()
+        return pending
+
+    async def _send(self, call: _Call, payload: bytes, key: str | None) -> None:
+        if self._subscription is None:
+            await self._start()
+        headers = {**call.headers, Headers.REPLY_TO: self.reply_topic}
+        self.counters.requests += 1
+        await self._transport.publish(call.topic, payload, headers=headers, key=key)
+
+    async def _start(self) -> None:
+        """Subscribe to the reply topic, once for all requests that come together."""
+        async with self._starting:
+            if self._subscription is not None:
+                return
+            if self._closed:
+                raise Unavailable("the client is closed")
+            self._subscription = await self._transport.subscribe(
+                self.reply_topic,
+                "replies",
+                mode=Mode.EXCLUSIVE,
+                prefetch=_PREFETCH,
+                start=Start.LATEST,
+            )
+            self._pump = asyncio.create_task(
+                self._distribute(self._subscription), name="whence-replies"
+            )
+
+    async def _distribute(self, subscription: Subscription) -> None:
+        """Give every reply to its asker until the subscription ends."""
+        try:
+            while True:
+                delivery = await subscription.receive()
+                self._place(delivery)
+                await subscription.ack(delivery)
+        except WhenceError as error:
+            # The next request subscribes anew; those that wait cannot know whether their reply was lost.
+            if not self._closed:
+                logger.warning("reply topic lost", extra={"action": "replies", "error": str(error)})
+            self._subscription = None
+            self._fail_all(Unavailable(f"the reply topic was lost: {error}"))
+            with suppress(WhenceError):
+                await subscription.aclose()
+
+    def _place(self, delivery: Delivery) -> None:
+        reply = reply_of(delivery)
+        if reply is None:
+            self.counters.odd += 1
+            return
+        pending = self._pending.get(delivery.headers[Headers.CORRELATION_ID])
+        if pending is None:
+            self.counters.late += 1
+        elif pending.add(reply):
+            self.counters.replies += 1
+        else:
+            self.counters.duplicate += 1
+
+    def _fail_all(self, error: WhenceError) -> None:
+        for pending in self._pending.values():
+            pending.fail(error)
+
+    def _cancel_later(self, call: _Call) -> None:
+        """Take a request back without keeping the one who leaves waiting."""
+        if self._closed:
+            return
+        task = asyncio.create_task(self._cancel_quietly(call), name="whence-cancel")
+        self._cancels.add(task)
+        task.add_done_callback(self._cancels.discard)
+
+    async def _cancel_quietly(self, call: _Call) -> None:
+        try:
+            await self.cancel(call.topic, call.correlation_id)
+        except WhenceError as error:
+            logger.debug("cancel not sent", extra={"action": "cancel", "error": str(error)})
+
+
+class _Call:
+    """The headers of one request: its id and its deadline, the nearer of two when it has one already."""
+
+    __slots__ = ("_timeout_s", "correlation_id", "deadline_s", "headers", "topic")
+
+    def __init__(
+        self, clock: Clock, topic: str, headers: Mapping[str, str] | None, timeout_s: float
+    ) -> None:
+        own = dict(headers) if headers else {}
+        now = clock.time()
+        given = deadline_of(own)
+        self.topic = topic
+        self.deadline_s = now + timeout_s if given is None else min(given, now + timeout_s)
+        self._timeout_s = self.deadline_s - now
+        self.correlation_id = own.get(Headers.CORRELATION_ID) or uuid.uuid4().hex
+        own[Headers.CORRELATION_ID] = self.correlation_id
+        own[Headers.DEADLINE] = str(int(self.deadline_s * 1000))
+        self.headers = own
+
+    def remaining_s(self, clock: Clock) -> float:
+        return self.deadline_s - clock.time()
+
+    def too_late(self) -> DeadlineExceeded:
+        waited = max(0.0, self._timeout_s)
+        return DeadlineExceeded(f"no reply from {self.topic} within {waited:.3g} s")
+
+
+def deadline_of(headers: Mapping[str, str]) -> float | None:
+    """Give the deadline in seconds since the epoch; None when there is none that can be read."""
+    text = headers.get(Headers.DEADLINE, "")
+    # Longer numbers than any date are no deadlines, and huge ones would not fit a float.
+    return int(text) / 1000 if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+
+
+def reply_of(delivery: Delivery) -> Reply | None:
+    """Read a delivery as a reply; None when it is none.
+
+    Without a sequence number a reply is the only one. An error is always the last one.
+    """
+    headers = delivery.headers
+    place = headers.get(Headers.SEQUENCE)
+    if not headers.get(Headers.CORRELATION_ID):
+        return None
+    if place is None:
+        return Reply(payload=delivery.payload, headers=headers)
+    if not (place.isascii() and place.isdecimal() and len(place) <= 9):
+        return None
+    end = headers.get(Headers.END) == "1" or headers.get(Headers.TYPE) == ErrorReply.TYPE
+    return Reply(payload=delivery.payload, headers=headers, sequence=int(place), end=end)
