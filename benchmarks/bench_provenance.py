@@ -115,7 +115,13 @@ def build(*, full: bool) -> list[ExplainEvent]:
         ),
         focus_triples(ANSWER_ID, SELECTIONS, candidates=SCORED if full else (), facts=focus),
         synthesis_triples(
-            ANSWER_ID, reranked=True, citations=CITATIONS if full else (), facts=synthesis
+            ANSWER_ID,
+            reranked=True,
+            in_token=9,
+            out_token=9,
+            model="m",
+            citations=CITATIONS if full else (),
+            facts=synthesis,
         ),
     )
     return [
