@@ -151,7 +151,7 @@ __all__ = (
     "XSD_STRING",
 )
 
-# --- W3C -------------------------------------------------------------------------------------------
+# W3C.
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDF_TYPE = RDF + "type"
@@ -192,7 +192,7 @@ SCHEMA_NAME = SCHEMA + "name"
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 SKOS_DEFINITION = SKOS + "definition"
 
-# --- The shared vocabulary: questions and answers ---------------------------------------------------
+# The shared vocabulary: questions and answers.
 
 TG = "https://trustgraph.ai/ns/"
 TG_QUESTION = TG + "Question"
@@ -224,7 +224,7 @@ TG_IN_TOKEN = TG + "inToken"
 TG_OUT_TOKEN = TG + "outToken"
 TG_LLM_MODEL = TG + "llmModel"
 
-# --- The shared vocabulary: where texts come from ---------------------------------------------------
+# The shared vocabulary: where texts come from.
 
 TG_DOCUMENT_TYPE = TG + "Document"
 TG_PAGE = TG + "Page"
@@ -251,7 +251,7 @@ TG_ELEMENT_TYPES = TG + "elementTypes"
 TG_TABLE_COUNT = TG + "tableCount"
 TG_IMAGE_COUNT = TG + "imageCount"
 
-# --- The shared vocabulary: agents ------------------------------------------------------------------
+# The shared vocabulary: agents.
 
 TG_DECOMPOSITION = TG + "Decomposition"
 TG_FINDING = TG + "Finding"
@@ -278,7 +278,7 @@ TG_LLM_DURATION_MS = TG + "llmDurationMs"
 TG_TOOL_DURATION_MS = TG + "toolDurationMs"
 TG_TOOL_ERROR = TG + "toolError"
 
-# --- Our own ----------------------------------------------------------------------------------------
+# Our own.
 
 #: Namespace of everything that Whence adds.
 WH = "urn:whence:ns#"
@@ -321,7 +321,7 @@ WH_QUOTE = WH + "quote"
 WH_FOUND = WH + "found"
 WH_ANSWER_DIGEST = WH + "answerDigest"
 
-# --- Named graphs -----------------------------------------------------------------------------------
+# Named graphs.
 
 #: Facts.
 GRAPH_DEFAULT = ""
