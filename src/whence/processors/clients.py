@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import array
 import asyncio
-import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from whence.processors.base import Context
+from whence.processors.streams import closing
 from whence.processors.templates import DOCUMENT_PROMPT
 from whence.schema.access import Access
 from whence.schema.embedding import (
@@ -25,7 +25,6 @@ from whence.schema.embedding import (
     Purpose,
 )
 from whence.schema.errors import DeadlineExceeded, InternalError, NotFound
-from whence.schema.message import Message
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import (
@@ -279,7 +278,7 @@ class PromptClient:
             streaming=streaming and chunk_callback is not None,
         )
         result: PromptResult | None = None
-        async with _closing(self._context.stream(self._port, message)) as replies:
+        async with closing(self._context.stream(self._port, message)) as replies:
             async for reply in replies:
                 if not isinstance(reply, PromptResponse):
                     raise InternalError(f"the prompt service sent a {type(reply).__name__}")
@@ -310,14 +309,3 @@ class PromptClient:
             streaming=streaming,
             chunk_callback=chunk_callback,
         )
-
-
-@contextlib.asynccontextmanager
-async def _closing(replies: AsyncIterator[Message]) -> AsyncIterator[AsyncIterator[Message]]:
-    """Close a stream that is left early, so that the other side stops working on it."""
-    try:
-        yield replies
-    finally:
-        aclose = getattr(replies, "aclose", None)
-        if aclose is not None:
-            await aclose()

@@ -34,6 +34,7 @@ from whence.processors.question.state import OVERFETCH_FACTOR, RagOptions
 from whence.processors.question.synthesis import NOTHING_FOUND, NOTHING_READABLE
 from whence.processors.question.trail import iso_utc, utc_now
 from whence.processors.services import DOCUMENT_RAG, EMBEDDING, PROMPT, RERANK, SEARCH, TEXTS
+from whence.processors.streams import closing
 from whence.provenance.terms import Scalar
 from whence.provenance.uris import validate_answer_id
 from whence.schema.document_rag import (
@@ -130,8 +131,9 @@ class DocumentRagProcessor(StreamingProcessor):
         """
         self._check(message)
         job = _Job(self, message, context)
-        async for reply in job.replies():
-            yield reply
+        async with closing(job.replies()) as replies:
+            async for reply in replies:
+                yield reply
         yield await job.answer()
 
     def _check(self, message: DocumentRagRequest) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from whence.processors.base import Context, StreamingProcessor
 from whence.processors.services import PROMPT
+from whence.processors.streams import closing
 from whence.processors.templates import (
     EXTRACT_CONCEPTS,
     TEMPLATES,
@@ -67,10 +68,11 @@ class PromptProcessor(StreamingProcessor):
             yield PromptResponse(result=_question_as_concept(query, self._writer.model))
             return
         result: PromptResult | None = None
-        async for piece in self._writer.write(_filled(template, query, documents)):
-            result = piece.result or result
-            if message.streaming and piece.text:
-                yield PromptResponse(piece=piece.text)
+        async with closing(self._writer.write(_filled(template, query, documents))) as pieces:
+            async for piece in pieces:
+                result = piece.result or result
+                if message.streaming and piece.text:
+                    yield PromptResponse(piece=piece.text)
         if result is None:
             raise InternalError(f"writer {self._writer.model} ended without a result")
         yield PromptResponse(result=self._signed(result, template))

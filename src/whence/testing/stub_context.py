@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from whence.processors.base import Processor, StreamingProcessor
+from whence.processors.streams import closing
 from whence.schema.errors import InternalError
 from whence.schema.message import Message
 
@@ -90,8 +91,9 @@ class StubContext:
         """Yield the port's replies; a single one is a stream of one."""
         given = await _settled(self._ask(port, message))
         if hasattr(given, "__aiter__"):
-            async for reply in given:
-                yield reply
+            async with closing(given) as replies:
+                async for reply in replies:
+                    yield reply
             return
         for reply in (given,) if isinstance(given, Message) else given:
             yield reply

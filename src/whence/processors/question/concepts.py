@@ -35,4 +35,4 @@ def _lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         concept = _BULLET.sub("", line.strip()).replace("\0", "").strip()
         if concept:
-            yield concept[:_MAX_CHARS]
+            yield concept[:_MAX_CHARS].strip()

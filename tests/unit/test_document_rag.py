@@ -1,0 +1,1027 @@
+"""What `DocumentRag` promises beyond the contract of reranking: limits, degradation, failure, account."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from whence.processors.clients import QueryVector, Scored
+from whence.processors.document_rag import (
+    NOTHING_FOUND,
+    NOTHING_READABLE,
+    DocumentRag,
+    RagOptions,
+    RagResult,
+)
+from whence.provenance.trace import Trace, read
+from whence.provenance.uris import answer_uris
+from whence.schema import EmbeddingModel, ExplainEvent, PromptResult, Quote, RerankerResult
+from whence.schema.errors import (
+    BadInput,
+    DeadlineExceeded,
+    InternalError,
+    NotFound,
+    Unavailable,
+    WhenceError,
+)
+from whence.testing.stub_clients import (
+    NEVER,
+    StubEmbeddings,
+    StubPrompt,
+    StubReranker,
+    StubSearch,
+    StubTexts,
+    candidate,
+)
+
+IDS = [f"urn:chunk:{number}" for number in range(100)]
+TEXTS = {chunk_id: f"Text of {chunk_id}." for chunk_id in IDS}
+QUESTION = "What is the return policy?"
+#: Short enough that a test of patience is quick, long enough for a loaded machine to do what it should.
+SHORT = 0.05
+
+
+class Bench:
+    """A RAG on stubs, with everything it tells."""
+
+    def __init__(
+        self,
+        *,
+        prompt: StubPrompt | None = None,
+        embeddings: Any = None,
+        search: Any = None,
+        texts: StubTexts | None = None,
+        reranker: Any = None,
+        batched: bool = False,
+        **options: Any,
+    ) -> None:
+        self.prompt = prompt or StubPrompt("Answer [1].", concepts=["returns", "refunds"])
+        self.embeddings = embeddings or StubEmbeddings()
+        self.search = search or StubSearch(IDS[:3])
+        self.texts = texts or StubTexts(TEXTS)
+        self.reranker = reranker
+        self.rag = DocumentRag(
+            self.prompt,
+            self.embeddings,
+            self.search,
+            self.texts.fetch_chunk,
+            reranker,
+            fetch_chunks=self.texts.fetch_chunks if batched else None,
+            options=RagOptions(**options),
+            settings={"collection": "default"},
+            new_id=lambda: "answer-1",
+            clock=lambda: datetime(2025, 1, 2, tzinfo=UTC),
+            monotonic=lambda: 5.0,
+        )
+        self.events: list[ExplainEvent] = []
+
+    async def ask(self, question: str = QUESTION, **options: Any) -> RagResult:
+        """Ask and keep the events, those of a failing question too."""
+
+        async def keep(event: ExplainEvent) -> None:
+            self.events.append(event)
+
+        return await self.rag.query(question, event_callback=keep, **options)
+
+    @property
+    def given(self) -> list[str]:
+        """The documents of the last answer."""
+        return self.prompt.documents[-1]
+
+    @property
+    def trace(self) -> Trace:
+        """What the events say."""
+        return read([t for event in self.events for t in event.triples])
+
+    @property
+    def stages(self) -> list[str]:
+        return [event.stage for event in self.events]
+
+    def dropped(self) -> dict[str, str]:
+        """Reason code by chunk."""
+        return {c.chunk_id: c.reason_code for c in self.trace.candidates if c.reason_code}
+
+
+def codes(result: RagResult) -> list[str]:
+    return [degradation.code for degradation in result.degraded]
+
+
+# Searching
+
+
+async def test_the_question_itself_is_always_searched() -> None:
+    """Concepts add searches; the question's own is there, first and over the whole pool."""
+    bench = Bench(reranker=StubReranker())
+
+    await bench.ask(doc_limit=6)
+
+    own = bench.embeddings.vector(QUESTION)
+    assert bench.search.calls[0] == (own, 18)
+    assert [limit for _, limit in bench.search.calls[1:]] == [9, 9]
+
+
+async def test_without_a_language_model_the_question_is_the_only_concept() -> None:
+    """No concepts are guessed, and the one vector is made once."""
+    bench = Bench(prompt=StubPrompt("Answer."))
+
+    await bench.ask("Two\nlines?")
+
+    assert bench.embeddings.calls == [["Two\nlines?"]]
+    assert len(bench.search.calls) == 1
+    assert bench.trace.concepts == ("Two\nlines?",)
+
+
+async def test_a_concept_equal_to_the_question_is_searched_once() -> None:
+    """The model naming the question again costs nothing."""
+    bench = Bench(prompt=StubPrompt("Answer.", concepts=[QUESTION]))
+
+    await bench.ask()
+
+    assert len(bench.search.calls) == 1
+
+
+async def test_concepts_do_not_crowd_one_another_out() -> None:
+    """The best of every concept comes before the second best of any."""
+    found = {"returns": IDS[10:20], "refunds": IDS[20:30], QUESTION: IDS[:10]}
+    embeddings = StubEmbeddings()
+    by_vector = {tuple(embeddings.vector(text)): ids for text, ids in found.items()}
+    bench = Bench(
+        embeddings=embeddings, search=StubSearch(lambda vector, _: by_vector[tuple(vector)])
+    )
+
+    await bench.ask(doc_limit=6)
+
+    assert bench.given == [TEXTS[IDS[n]] for n in (0, 10, 20, 1, 11, 21)]
+
+
+async def test_doc_limit_holds_without_a_reranker() -> None:
+    """However many concepts there are, the writer gets no more than doc_limit documents."""
+    concepts = [f"concept {n}" for n in range(10)]
+    calls = iter(range(1000))
+    bench = Bench(
+        prompt=StubPrompt("Answer.", concepts=concepts),
+        search=StubSearch(lambda _, limit: [IDS[(next(calls) * 7) % 90 + n] for n in range(limit)]),
+    )
+
+    await bench.ask(doc_limit=3)
+
+    assert len(bench.given) == 3
+    assert set(bench.dropped().values()) == {"over_limit"}
+
+
+async def test_the_pool_is_cut_before_texts_are_read() -> None:
+    """With a reranker no more texts are read than fetch_limit."""
+    calls = iter(range(100))
+    bench = Bench(
+        search=StubSearch(lambda _v, limit: [IDS[next(calls)] for _ in range(limit)]),
+        reranker=StubReranker(),
+    )
+
+    await bench.ask(doc_limit=2, fetch_limit=5)
+
+    assert len(bench.texts.calls) == 5
+    assert bench.trace.chunk_count == 5
+
+
+async def test_candidates_beyond_the_pool_carry_their_reason() -> None:
+    """Candidates that the searches together found above fetch_limit are accounted for."""
+    calls = iter(range(100))
+    bench = Bench(
+        search=StubSearch(lambda _v, limit: [IDS[next(calls)] for _ in range(limit)]),
+        reranker=StubReranker(),
+    )
+
+    await bench.ask(doc_limit=2, fetch_limit=4)
+
+    dropped = bench.dropped()
+    assert list(dropped.values()).count("over_fetch_limit") == 4
+    assert len(bench.trace.candidates) == 8
+
+
+async def test_a_score_below_the_threshold_drops_a_candidate() -> None:
+    """Below the threshold a candidate is out, with its score and the reason."""
+    matches = [candidate(IDS[0], 0.9), candidate(IDS[1], 0.2)]
+    bench = Bench(search=StubSearch(matches), threshold=0.5)
+
+    await bench.ask()
+
+    assert bench.given == [TEXTS[IDS[0]]]
+    assert bench.dropped() == {IDS[1]: "below_threshold"}
+
+
+# Embedding
+
+
+@pytest.mark.parametrize("surplus", [-1, 1])
+async def test_a_wrong_number_of_vectors_is_an_error(surplus: int) -> None:
+    """Vectors that cannot be told apart are not used."""
+    bench = Bench(embeddings=StubEmbeddings(surplus=surplus))
+
+    with pytest.raises(InternalError, match=r"gave \d vectors for 1 texts"):
+        await bench.ask()
+
+    assert bench.search.calls == []
+
+
+async def test_concepts_that_cannot_be_embedded_leave_the_question() -> None:
+    """The question's own search answers, and the answer says what is missing."""
+
+    class OneOnly(StubEmbeddings):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            if len(texts) > 1:
+                raise Unavailable("too many at once")
+            return await super().embed(texts)
+
+    bench = Bench(embeddings=OneOnly())
+
+    result = await bench.ask()
+
+    assert len(bench.search.calls) == 1
+    assert codes(result) == ["concepts_not_embedded"]
+    assert bench.trace.stage("exploration").facts.degraded == result.degraded
+
+
+async def test_a_dead_embedding_service_fails_the_question_by_name() -> None:
+    """Without any vector there is no search, and the error is the service's own."""
+    bench = Bench(embeddings=StubEmbeddings(error=Unavailable("no embedder")))
+
+    with pytest.raises(Unavailable, match="no embedder"):
+        await bench.ask()
+
+    assert bench.prompt.documents == []
+
+
+# Concepts
+
+
+@pytest.mark.parametrize("error", [RuntimeError("boom"), Unavailable("no model"), TimeoutError()])
+async def test_concepts_that_cannot_be_named_degrade(error: Exception) -> None:
+    """The question alone is searched, and the answer says so."""
+    bench = Bench(prompt=StubPrompt("Answer.", concepts=["x"], concepts_error=error))
+
+    result = await bench.ask()
+
+    assert result.text == "Answer."
+    assert codes(result) == ["concepts_failed"]
+    assert bench.trace.concepts == (QUESTION,)
+
+
+async def test_a_slow_concept_model_degrades() -> None:
+    """A model that never names concepts costs its timeout and no more."""
+    bench = Bench(
+        prompt=StubPrompt("Answer.", concepts=["x"], concepts_error=NEVER),
+        concepts_timeout_s=SHORT,
+    )
+
+    result = await bench.ask()
+
+    assert codes(result) == ["concepts_failed"]
+    assert "not done within" in result.degraded[0].reason
+
+
+# Searches that fail
+
+
+async def test_a_search_that_fails_is_left_out() -> None:
+    """One failing search of several degrades; the others answer."""
+    calls = iter(range(10))
+
+    def matches(_vector: Any, _limit: int) -> list[str]:
+        if next(calls) == 1:
+            raise Unavailable("one leg down")
+        return IDS[:3]
+
+    bench = Bench(search=StubSearch(matches))
+
+    result = await bench.ask()
+
+    assert bench.given == [TEXTS[i] for i in IDS[:3]]
+    assert codes(result) == ["search_failed"]
+
+
+async def test_a_collection_that_is_not_there_fails_the_question() -> None:
+    """When every search fails, the first error is the question's."""
+    bench = Bench(search=StubSearch(error=NotFound("no collection 'x'")))
+
+    with pytest.raises(NotFound, match="no collection"):
+        await bench.ask()
+
+
+# Texts
+
+
+async def test_texts_are_read_at_once_but_not_all() -> None:
+    """Reading one by one is concurrent and bounded."""
+    bench = Bench(search=StubSearch(IDS[:40]), fetch_concurrency=8)
+
+    await bench.ask(doc_limit=40)
+
+    assert bench.texts.most_at_once == 8
+
+
+async def test_a_batched_reader_is_asked_once() -> None:
+    """With `fetch_chunks` all texts come in one request, in the order of retrieval."""
+    bench = Bench(search=StubSearch(IDS[:40]), batched=True)
+
+    await bench.ask(doc_limit=40)
+
+    assert bench.texts.calls == [tuple(IDS[:40])]
+    assert bench.given == [TEXTS[i] for i in IDS[:40]]
+
+
+async def test_texts_that_are_missing_are_dropped_with_their_reason() -> None:
+    """A failed read, a missing and a blank text are told apart; the rest answers."""
+    texts: dict[str, str | Exception] = {
+        IDS[0]: RuntimeError("disk"),
+        IDS[2]: "  \n",
+        IDS[3]: TEXTS[IDS[3]],
+    }
+    bench = Bench(search=StubSearch(IDS[:4]), texts=StubTexts(texts))
+
+    result = await bench.ask()
+
+    assert bench.given == [TEXTS[IDS[3]]]
+    assert bench.dropped() == {
+        IDS[0]: "fetch_failed",
+        IDS[1]: "text_missing",
+        IDS[2]: "text_missing",
+    }
+    assert codes(result) == ["texts_missing"]
+
+
+async def test_a_text_that_never_comes_is_given_up() -> None:
+    """The reads together have one timeout."""
+    bench = Bench(
+        search=StubSearch(IDS[:2]),
+        texts=StubTexts({IDS[0]: NEVER, IDS[1]: TEXTS[IDS[1]]}),
+        texts_timeout_s=SHORT,
+    )
+
+    await bench.ask()
+
+    assert bench.given == [TEXTS[IDS[1]]]
+    assert bench.dropped() == {IDS[0]: "fetch_failed"}
+
+
+async def test_a_batched_reader_that_fails_fails_the_question() -> None:
+    """A store that is down is not the same as nothing found."""
+    bench = Bench(texts=StubTexts({}, error=Unavailable("store down")), batched=True)
+
+    with pytest.raises(Unavailable, match="store down"):
+        await bench.ask()
+
+
+async def test_equal_texts_are_given_once_when_asked_for() -> None:
+    """A text stored twice takes one place, the better ranked one's."""
+    texts = {IDS[0]: "same", IDS[1]: "same", IDS[2]: "other"}
+    bench = Bench(texts=StubTexts(texts), drop_duplicates=True)
+
+    result = await bench.ask()
+
+    assert bench.given == ["same", "other"]
+    assert bench.dropped() == {IDS[1]: "duplicate"}
+    assert codes(result) == []
+
+
+async def test_a_budget_takes_texts_whole_or_skips_them() -> None:
+    """A text that does not fit is skipped and scanning goes on; the best is always taken."""
+    texts = {IDS[0]: "a" * 30, IDS[1]: "b" * 30, IDS[2]: "c" * 10}
+    bench = Bench(texts=StubTexts(texts), max_context_chars=40)
+
+    await bench.ask()
+
+    assert bench.given == ["a" * 30, "c" * 10]
+    assert bench.dropped() == {IDS[1]: "over_budget"}
+
+
+# Nothing to answer from
+
+
+@pytest.mark.parametrize(
+    ("found", "texts", "says"),
+    [([], {}, NOTHING_FOUND), (IDS[:2], {}, NOTHING_READABLE)],
+    ids=["nothing found", "nothing readable"],
+)
+async def test_without_a_text_no_model_is_asked(
+    found: list[str], texts: dict[str, str], says: str
+) -> None:
+    """The answer says that nothing was found; the chain still ends in a synthesis."""
+    reranker = StubReranker()
+    bench = Bench(search=StubSearch(found), texts=StubTexts(texts), reranker=reranker)
+
+    result = await bench.ask()
+
+    assert (result.text, result.answer.found, result.citations) == (says, False, ())
+    assert (bench.prompt.documents, reranker.calls) == ([], [])
+    assert bench.stages == ["question", "grounding", "exploration", "synthesis"]
+    assert bench.trace.found is False
+
+
+async def test_nothing_found_reaches_a_streaming_reader() -> None:
+    """The fixed text is streamed as one last piece."""
+    pieces: list[tuple[str, bool]] = []
+    bench = Bench(search=StubSearch([]))
+
+    async def take(text: str, end: bool) -> None:
+        pieces.append((text, end))
+
+    await bench.ask(streaming=True, chunk_callback=take)
+
+    assert pieces == [(NOTHING_FOUND, True)]
+
+
+# Reranking
+
+
+def results(*pairs: tuple[Any, Any]) -> list[RerankerResult]:
+    return [RerankerResult(document_id, "0", score) for document_id, score in pairs]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        results(("0", 0.2), ("7", 0.9), ("2", 0.8)),
+        results(("-1", 0.9), ("2", 0.8), ("0", 0.2)),
+        results(("2", 0.8), ("2", 0.1), ("0", 0.2)),
+        results(("x", 0.8), ("2", 0.8), ("0", 0.2)),
+        results(("1", float("nan")), ("2", 0.8), ("0", 0.2)),
+        results(("1", float("inf")), ("2", 0.8), ("0", 0.2)),
+        results(("01", 0.9), ("2", 0.8), ("0", 0.2)),
+        results((None, 0.9), ("2", 0.8), ("0", 0.2)),
+        results(("1", "high"), ("2", 0.8), ("0", 0.2)),
+        [object(), *results(("2", 0.8), ("0", 0.2))],
+    ],
+    ids=[
+        "unknown",
+        "negative",
+        "repeated",
+        "text",
+        "nan",
+        "inf",
+        "zeros",
+        "none",
+        "word",
+        "object",
+    ],
+)
+async def test_a_reply_that_is_partly_wrong_is_used_where_it_is_right(reply: Any) -> None:
+    """Wrong entries are left out and told of; the rest is sorted by score."""
+    bench = Bench(reranker=StubReranker(reply))
+
+    result = await bench.ask()
+
+    assert bench.given == [TEXTS[IDS[2]], TEXTS[IDS[0]]]
+    assert codes(result) == ["reranker_reply_invalid"]
+    assert bench.dropped() == {IDS[1]: "not_scored"}
+
+
+@pytest.mark.parametrize(
+    ("reranker", "code"),
+    [
+        (StubReranker([]), "reranker_reply_invalid"),
+        (StubReranker(results(("9", 0.5))), "reranker_reply_invalid"),
+        (StubReranker(7), "reranker_reply_invalid"),
+        (StubReranker(error=RuntimeError("boom")), "reranker_failed"),
+        (StubReranker(error=TimeoutError()), "reranker_failed"),
+        (StubReranker(error=NEVER), "reranker_failed"),
+    ],
+    ids=["empty", "unknown", "no list", "exception", "timeout inside", "never"],
+)
+async def test_a_useless_reranker_leaves_the_order_of_retrieval(
+    reranker: StubReranker, code: str
+) -> None:
+    """The answer comes all the same, cut to doc_limit, and says so; no focus is claimed."""
+    bench = Bench(reranker=reranker, rerank_timeout_s=SHORT)
+
+    result = await bench.ask(doc_limit=2)
+
+    assert bench.given == [TEXTS[IDS[0]], TEXTS[IDS[1]]]
+    assert codes(result) == [code]
+    assert result.degraded[0].stage == "rerank"
+    assert result.degraded[0].reason.strip()
+    assert bench.stages == ["question", "grounding", "exploration", "synthesis"]
+    assert bench.dropped() == {IDS[2]: "over_limit"}
+
+
+async def test_a_reply_that_is_too_long_is_cut() -> None:
+    """The reranker's own cut is not trusted."""
+    bench = Bench(reranker=StubReranker(results(("0", 0.1), ("1", 0.2), ("2", 0.3))))
+
+    await bench.ask(doc_limit=2)
+
+    assert bench.given == [TEXTS[IDS[2]], TEXTS[IDS[1]]]
+    assert bench.dropped() == {IDS[0]: "reranked_out"}
+
+
+async def test_scores_of_what_the_reranker_dropped_are_kept() -> None:
+    """A client that tells the scores below the cut puts them into the trace."""
+
+    class Telling(StubReranker):
+        async def rerank(self, queries: Any, documents: Any, limit: int = 10) -> Scored:
+            everything = results(("1", 0.9), ("0", 0.5), ("2", 0.1))
+            return Scored(everything[:limit], everything[limit:], "cross-encoder-1")
+
+    bench = Bench(reranker=Telling())
+
+    await bench.ask(doc_limit=2)
+
+    account = next(c for c in bench.trace.candidates if c.chunk_id == IDS[2])
+    assert (account.rerank_rank, account.rerank_score, account.reason_code) == (
+        3,
+        0.1,
+        "reranked_out",
+    )
+    assert bench.trace.stage("focus").facts.models[0].name == "cross-encoder-1"
+
+
+async def test_reranking_can_be_left_out_of_one_question() -> None:
+    """`rerank=False` behaves as if there were no reranker."""
+    reranker = StubReranker()
+    bench = Bench(reranker=reranker)
+
+    await bench.ask(rerank=False, doc_limit=2)
+
+    assert reranker.calls == []
+    assert bench.search.calls[0][1] == 2
+
+
+# Writing
+
+
+async def test_a_writer_that_fails_fails_the_question_clearly() -> None:
+    """The error names what was done and why it failed, and the chain ends in a failure node."""
+    bench = Bench(prompt=StubPrompt("", concepts=["x"], error=RuntimeError("model on fire")))
+
+    with pytest.raises(InternalError, match="writing the answer failed: RuntimeError: model on"):
+        await bench.ask()
+
+    failure = bench.trace.failure
+    assert bench.stages[-1] == "error"
+    assert (failure.stage, failure.code) == ("synthesis", "internal")
+    assert "model on fire" in failure.message
+    assert bench.events[-1].explain_id == answer_uris("answer-1").error
+
+
+@pytest.mark.parametrize(
+    ("broken", "stage", "last"),
+    [
+        ({"embeddings": StubEmbeddings(error=Unavailable("x"))}, "exploration", "grounding"),
+        ({"search": StubSearch(error=Unavailable("x"))}, "exploration", "grounding"),
+        ({"prompt": StubPrompt("", error=Unavailable("x"))}, "synthesis", "exploration"),
+    ],
+    ids=["embedding", "search", "writer"],
+)
+async def test_a_failing_question_does_not_leave_its_chain_dangling(
+    broken: dict[str, Any], stage: str, last: str
+) -> None:
+    """The failure node names the stage and derives from the last one that was done."""
+    bench = Bench(**broken)
+
+    with pytest.raises(Unavailable):
+        await bench.ask()
+
+    node = bench.trace.stage("error")
+    assert bench.trace.failure.stage == stage
+    assert node.derived_from == getattr(answer_uris("answer-1"), last)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"embeddings": StubEmbeddings(error=TimeoutError())},
+        {"search": StubSearch(error=TimeoutError())},
+        {"prompt": StubPrompt("", error=TimeoutError())},
+        {"prompt": StubPrompt("", error=NEVER), "answer_timeout_s": SHORT},
+        {"search": StubSearch(error=NEVER), "search_timeout_s": SHORT},
+    ],
+)
+async def test_a_timeout_reaches_the_user_with_words(broken: dict[str, Any]) -> None:
+    """An error never has an empty message."""
+    bench = Bench(**broken)
+
+    with pytest.raises(WhenceError) as caught:
+        await bench.ask()
+
+    assert caught.value.message.strip()
+    assert "time" in caught.value.message or "not done within" in caught.value.message
+
+
+async def test_an_answer_without_text_is_told_of() -> None:
+    """A writer that says nothing does not pass for an answer."""
+    bench = Bench(prompt=StubPrompt("", concepts=["x"]))
+
+    result = await bench.ask()
+
+    assert codes(result) == ["empty_answer"]
+
+
+async def test_a_writer_that_is_no_language_model_is_told_of() -> None:
+    """Quoting is not composing, and the answer says so."""
+
+    class Extractive(StubPrompt):
+        async def document_prompt(self, query: str, documents: Any, **_: Any) -> PromptResult:
+            self.documents.append(list(documents))
+            return PromptResult(text="A [1].", model="extractive", language_model=False)
+
+    bench = Bench(prompt=Extractive())
+
+    result = await bench.ask()
+
+    assert codes(result) == ["no_language_model"]
+    assert result.answer.model == "extractive"
+
+
+async def test_pieces_arrive_in_order_and_end_once() -> None:
+    """The stream is the text, its end is told exactly once."""
+    pieces: list[tuple[str, bool]] = []
+    bench = Bench(prompt=StubPrompt("Yes [1].", concepts=["x"], pieces=["Yes", " [1]."]))
+
+    async def take(text: str, end: bool) -> None:
+        pieces.append((text, end))
+
+    result = await bench.ask(streaming=True, chunk_callback=take)
+
+    assert "".join(text for text, _ in pieces) == result.text
+    assert [end for _, end in pieces] == [False, False, True]
+
+
+async def test_a_writer_that_does_not_end_its_stream_is_ended() -> None:
+    """The reader is told of the end even when the writer forgets to; the text is that of the pieces."""
+    pieces: list[tuple[str, bool]] = []
+
+    class Forgetful(StubPrompt):
+        async def document_prompt(
+            self, query: str, documents: Any, streaming: bool = False, chunk_callback: Any = None
+        ) -> PromptResult:
+            await chunk_callback("Yes", False)
+            await chunk_callback(".", False)
+            return PromptResult(text="")
+
+    async def take(text: str, end: bool) -> None:
+        pieces.append((text, end))
+
+    bench = Bench(prompt=Forgetful(concepts=["x"]))
+    result = await bench.ask(streaming=True, chunk_callback=take)
+
+    assert result.text == "Yes."
+    assert pieces == [("Yes", False), (".", False), ("", True)]
+
+
+async def test_markers_become_citations() -> None:
+    """A marker names the document it was given, with source and verbatim quote."""
+    quote = Quote(1, f"Text of {IDS[0]}.")
+    bench = Bench(
+        prompt=StubPrompt("So [2]. And so [1, 2].", concepts=["x"], quotes=[quote]), batched=True
+    )
+
+    result = await bench.ask()
+
+    assert [(c.marker, c.chunk_id, c.quote) for c in result.citations] == [
+        (1, IDS[0], quote.text),
+        (2, IDS[1], ""),
+    ]
+    first = result.citations[0]
+    assert first.document_id == f"document of {IDS[0]}"
+    assert (first.source_file, first.heading) == (f"{IDS[0]}.md", "Heading")
+    assert [c.chunk_id for c in bench.trace.citations] == [IDS[0], IDS[1]]
+
+
+async def test_markers_follow_the_reranker() -> None:
+    """`[1]` is the first document that the writer got, not the first that was retrieved."""
+    bench = Bench(
+        prompt=StubPrompt("So [1].", concepts=["x"]),
+        reranker=StubReranker(results(("2", 0.9), ("0", 0.1))),
+    )
+
+    result = await bench.ask()
+
+    assert [c.chunk_id for c in result.citations] == [IDS[2]]
+
+
+@pytest.mark.parametrize("text", ["So [4].", "So [0]."])
+async def test_a_marker_that_names_no_document_is_told_of(text: str) -> None:
+    """It is no citation; the answer says that the writer made it up."""
+    bench = Bench(prompt=StubPrompt(text, concepts=["x"]))
+
+    result = await bench.ask()
+
+    assert result.citations == ()
+    assert codes(result) == ["citation_invalid"]
+
+
+async def test_a_quote_that_is_not_in_its_document_is_told_of() -> None:
+    """Only what stands verbatim in the document is given as a quote."""
+    bench = Bench(prompt=StubPrompt("So [1].", concepts=["x"], quotes=[Quote(1, "made up")]))
+
+    result = await bench.ask()
+
+    assert [(c.marker, c.quote) for c in result.citations] == [(1, "")]
+    assert codes(result) == ["citation_invalid"]
+
+
+# Time
+
+
+async def test_the_whole_question_has_a_deadline() -> None:
+    """Stages share the time of the question: the last gets what is left."""
+    bench = Bench(prompt=StubPrompt("", concepts=["x"], error=NEVER))
+    bench.rag._monotonic = asyncio.get_running_loop().time
+
+    with pytest.raises(DeadlineExceeded, match="writing the answer"):
+        await bench.ask(deadline_s=SHORT)
+
+    assert bench.trace.failure.code == "deadline_exceeded"
+
+
+async def test_what_can_be_done_without_leaves_time_for_the_rest() -> None:
+    """Concepts and reranking that never end together still leave time for an answer."""
+    bench = Bench(
+        prompt=StubPrompt("Answer.", concepts=["x"], concepts_error=NEVER),
+        reranker=StubReranker(error=NEVER),
+    )
+    bench.rag._monotonic = asyncio.get_running_loop().time
+
+    result = await bench.ask(deadline_s=0.5)
+
+    assert result.text == "Answer."
+    assert codes(result) == ["concepts_failed", "reranker_failed"]
+
+
+async def test_no_stage_begins_after_the_deadline() -> None:
+    """When the time is over nothing more is asked of anybody."""
+    moments = iter([0.0, 0.0, *([9.0] * 100)])
+    bench = Bench()
+    bench.rag._monotonic = lambda: next(moments)
+
+    with pytest.raises(DeadlineExceeded):
+        await bench.ask(deadline_s=1.0)
+
+    assert (bench.search.calls, bench.prompt.documents) == ([], [])
+
+
+# Explaining
+
+
+async def test_a_callback_that_fails_does_not_fail_the_question() -> None:
+    """The answer comes and says that a stage was not heard of."""
+    heard: list[str] = []
+    bench = Bench()
+
+    async def callback(_triples: Any, explain_id: str) -> None:
+        heard.append(explain_id)
+        if len(heard) == 2:
+            raise ConnectionError("listener gone")
+
+    result = await bench.rag.query(QUESTION, explain_callback=callback)
+
+    assert result.text == "Answer [1]."
+    assert len(heard) == 4
+    assert codes(result) == ["explain_failed"]
+
+
+async def test_a_slow_callback_is_waited_for_once() -> None:
+    """One call takes at most its timeout; the callback is then left alone."""
+    heard: list[str] = []
+    bench = Bench(explain_timeout_s=SHORT)
+
+    async def callback(_triples: Any, explain_id: str) -> None:
+        heard.append(explain_id)
+        await asyncio.Event().wait()
+
+    result = await bench.rag.query(QUESTION, explain_callback=callback)
+
+    assert len(heard) == 1
+    assert codes(result) == ["explain_timeout"]
+
+
+async def test_triples_are_built_for_a_listener_only() -> None:
+    """Nobody listens: no event is made, the stages are reported all the same."""
+    bench = Bench()
+
+    result = await bench.rag.query(QUESTION)
+
+    assert result.events == ()
+    assert [s.stage for s in result.answer.stages] == [
+        "question",
+        "grounding",
+        "exploration",
+        "synthesis",
+    ]
+    assert (await bench.rag.query(QUESTION, keep_events=True)).events
+
+
+async def test_stages_count_what_went_in_and_out() -> None:
+    """Each stage reports its candidates."""
+    bench = Bench(reranker=StubReranker())
+
+    result = await bench.ask(doc_limit=2)
+
+    assert [(s.stage, s.candidates_in, s.candidates_out) for s in result.answer.stages] == [
+        ("question", 0, 0),
+        ("grounding", 1, 2),
+        ("exploration", 3, 3),
+        ("focus", 3, 2),
+        ("synthesis", 2, 2),
+    ]
+
+
+async def test_the_account_names_scores_ranks_concepts_models_and_limits() -> None:
+    """What the peer vocabulary throws away is all in the trace, typed."""
+    model = EmbeddingModel(name="minilm", revision="r1", precision="w8", dimension=4)
+
+    class WithModel(StubEmbeddings):
+        async def embed(self, texts: Sequence[str]) -> Any:
+            vectors = [QueryVector.of(vector) for vector in await super().embed(texts)]
+            return [QueryVector(vector.data, model) for vector in vectors]
+
+    bench = Bench(
+        embeddings=WithModel(),
+        search=StubSearch([candidate(IDS[0], 0.75), candidate(IDS[1], 0.5)]),
+        reranker=StubReranker(results(("1", 0.9))),
+    )
+    result = await bench.ask(doc_limit=1)
+
+    first, second = bench.trace.candidates
+    assert (first.rank, first.score, first.dense_score, first.reason_code) == (
+        1,
+        0.75,
+        0.75,
+        "reranked_out",
+    )
+    assert set(first.concepts) == {QUESTION, "returns", "refunds"}
+    assert (second.rank, second.rerank_rank, second.rerank_score) == (2, 1, 0.9)
+    assert second.digest
+    exploration = bench.trace.stage("exploration").facts
+    assert [(m.name, m.revision, m.precision, m.dimension) for m in exploration.models] == [
+        ("minilm", "r1", "w8", 4)
+    ]
+    settings = bench.trace.stage("question").facts.settings
+    assert (settings["doc_limit"], settings["fetch_limit"], settings["collection"]) == (
+        1,
+        3,
+        "default",
+    )
+    assert result.settings["embedding_model"] == "minilm"
+    assert result.settings["writer_model"] == "stub-writer"
+
+
+async def test_the_shared_vocabulary_alone_is_enough_for_its_readers() -> None:
+    """Without the full account nothing of our own namespace is told."""
+    bench = Bench(full_account=False, reranker=StubReranker())
+
+    await bench.ask()
+
+    triples = [triple for event in bench.events for triple in event.triples]
+    assert not [t for t in triples if t.p.iri.startswith("urn:whence:ns#")]
+    assert bench.stages == ["question", "grounding", "exploration", "focus", "synthesis"]
+
+
+async def test_the_same_question_leaves_the_same_triples() -> None:
+    """With ids and clocks given, two runs cannot be told apart."""
+    first, second = Bench(reranker=StubReranker()), Bench(reranker=StubReranker())
+
+    await first.ask()
+    await second.ask()
+
+    assert first.events == second.events
+
+
+async def test_a_given_answer_id_is_kept() -> None:
+    """All IRIs come from the id that the caller gave."""
+    bench = Bench()
+
+    result = await bench.ask(answer_id="mine")
+
+    assert result.answer.answer_id == "mine"
+    assert bench.events[0].explain_id == answer_uris("mine").question
+
+
+async def test_the_answer_is_saved_where_asked_to() -> None:
+    """The callback gets the IRI and the text, and the synthesis points to it."""
+    saved: list[tuple[str, str]] = []
+    bench = Bench()
+
+    async def save(uri: str, text: str) -> None:
+        saved.append((uri, text))
+
+    await bench.ask(save_answer_callback=save)
+
+    assert saved == [(answer_uris("answer-1").answer, "Answer [1].")]
+    assert bench.trace.answer_document == saved[0][0]
+
+
+async def test_an_answer_that_cannot_be_saved_is_not_pointed_to() -> None:
+    """A failing save degrades and leaves no reference that leads nowhere."""
+    bench = Bench()
+
+    async def save(_uri: str, _text: str) -> None:
+        raise OSError("no space")
+
+    result = await bench.ask(save_answer_callback=save)
+
+    assert codes(result) == ["answer_not_saved"]
+    assert bench.trace.answer_document == ""
+
+
+async def test_chunk_ids_that_are_no_iris_survive_the_trace() -> None:
+    """Any id can be told of and read back."""
+    odd = 'a b"<>\u00e9#1'
+    bench = Bench(search=StubSearch([odd]), texts=StubTexts({odd: "text"}))
+
+    await bench.ask()
+
+    assert bench.trace.explored == (odd,)
+
+
+# Questions that cannot be asked
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        ("", "blank"),
+        (" \n\t", "blank"),
+        ("a\0b", "NUL"),
+        ("a\ud800b", "surrogate"),
+        ("x" * 201_000, "201000 bytes"),
+        (7, "int"),
+    ],
+)
+async def test_what_is_no_question_is_refused_before_anything_is_done(
+    question: Any, says: str
+) -> None:
+    """Nobody is asked anything, and no stage is told of."""
+    bench = Bench()
+
+    with pytest.raises(BadInput, match=says):
+        await bench.ask(question)
+
+    assert (bench.events, bench.embeddings.calls, bench.prompt.prompts) == ([], [], [])
+
+
+async def test_a_long_question_is_asked() -> None:
+    """Ten thousand words are a question."""
+    bench = Bench()
+
+    assert (await bench.ask("holiday " * 10_000)).answer.found
+
+
+@pytest.mark.parametrize(
+    "options", [{"doc_limit": 0}, {"doc_limit": -1}, {"fetch_limit": -1}, {"answer_id": "a b"}]
+)
+async def test_limits_and_ids_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    """A limit below its least, or an id that fits no IRI, is bad input."""
+    bench = Bench()
+
+    with pytest.raises(BadInput):
+        await bench.ask(**options)
+
+    assert bench.events == []
+
+
+async def test_cancelling_a_question_cancels_what_it_started() -> None:
+    """Nothing goes on working for a reader who left."""
+    started: list[str] = []
+    left: list[str] = []
+    all_started = asyncio.Event()
+
+    class Slow(StubSearch):
+        async def query(self, vector: Any, limit: int) -> list[Any]:
+            started.append("search")
+            if len(started) == 3:
+                all_started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                left.append("search")
+            return []
+
+    task = asyncio.create_task(Bench(search=Slow()).ask())
+    await all_started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert left == started == ["search"] * 3
+
+
+async def test_logs_hold_no_words_of_questions_or_documents(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What people ask and what documents say stays out of the logs, whatever goes wrong."""
+    caplog.set_level("DEBUG")
+
+    async def callback(_triples: Any, _explain_id: str) -> None:
+        raise ConnectionError("listener gone")
+
+    bench = Bench(reranker=StubReranker(error=RuntimeError("boom")))
+    await bench.rag.query(QUESTION, explain_callback=callback)
+
+    said = " ".join(str(record.__dict__) for record in caplog.records)
+    assert "explain callback failed" in said
+    assert QUESTION not in said
+    assert TEXTS[IDS[0]] not in said

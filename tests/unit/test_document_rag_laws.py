@@ -1,0 +1,200 @@
+"""Laws of the pure steps of a question: pooling, reading a reranker's reply, citations, concepts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.processors.question.candidate_pool import Leg, pool_candidates
+from whence.processors.question.citations import Passage, map_citations, markers_of
+from whence.processors.question.concepts import read_concepts
+from whence.processors.question.rerank_reply import read_reranking
+from whence.schema import Quote, RerankerResult
+from whence.testing.stub_clients import ChunkMatch, candidate
+
+chunk_ids = st.sampled_from([f"urn:chunk:{n}" for n in range(12)])
+plain = st.builds(ChunkMatch, chunk_ids)
+scored = st.builds(candidate, chunk_ids, st.floats(0, 1))
+nameless = st.builds(ChunkMatch, st.sampled_from(["", None, 7]))
+matches = st.lists(st.one_of(plain, scored, nameless), max_size=10)
+legs = st.lists(st.builds(Leg, st.sampled_from("abcd"), matches), max_size=5)
+limits = st.integers(1, 8)
+
+
+def ids_of(leg: Leg) -> list[str]:
+    return [m.chunk_id for m in leg.matches if isinstance(m.chunk_id, str) and m.chunk_id]
+
+
+@given(legs, limits)
+def test_a_pool_has_each_chunk_once_and_nothing_else(some: list[Leg], limit: int) -> None:
+    """The pool is a permutation of what was retrieved, ranked from 1 without gaps."""
+    accounts = pool_candidates(some, limit=limit)
+
+    assert {a.chunk_id for a in accounts} == {i for leg in some for i in ids_of(leg)}
+    assert len({a.chunk_id for a in accounts}) == len(accounts)
+    assert [a.rank for a in accounts] == list(range(1, len(accounts) + 1))
+
+
+@given(legs, limits, st.floats(0, 1))
+def test_a_pool_never_keeps_more_than_its_limit(
+    some: list[Leg], limit: int, threshold: float
+) -> None:
+    """As many stay in as fit; those below the threshold take no place."""
+    accounts = pool_candidates(some, limit=limit, threshold=threshold)
+    good = [a for a in accounts if a.score is None or a.score >= threshold]
+
+    assert [a for a in accounts if not a.reason_code] == good[:limit]
+
+
+@given(legs, limits)
+def test_a_pool_is_the_same_every_time(some: list[Leg], limit: int) -> None:
+    """Order is a function of the rankings."""
+    assert pool_candidates(some, limit=limit) == pool_candidates(some, limit=limit)
+
+
+@given(st.lists(chunk_ids, unique=True, max_size=10))
+def test_a_single_ranking_keeps_its_order(ids: list[str]) -> None:
+    """With one search, or several that agree, the pool is the ranking."""
+    leg = Leg("a", [ChunkMatch(chunk_id) for chunk_id in ids])
+
+    for some in ([leg], [leg, leg]):
+        assert [a.chunk_id for a in pool_candidates(some, limit=99)] == ids
+
+
+@given(legs)
+def test_a_pool_is_fair(some: list[Leg]) -> None:
+    """A chunk never stands before one that some search ranked better than any search ranked it."""
+    best: dict[str, int] = {}
+    for leg in some:
+        for rank, chunk_id in enumerate(dict.fromkeys(ids_of(leg)), start=1):
+            best[chunk_id] = min(rank, best.get(chunk_id, rank))
+    order = [best[a.chunk_id] for a in pool_candidates(some, limit=99)]
+
+    assert order == sorted(order)
+
+
+@given(legs)
+def test_a_candidate_has_its_best_score_and_all_who_found_it(some: list[Leg]) -> None:
+    """Nothing that a search told of a chunk is lost."""
+    for account in pool_candidates(some, limit=99):
+        told = [
+            (leg.concept, match)
+            for leg in some
+            for match in leg.matches
+            if match.chunk_id == account.chunk_id
+        ]
+        scores = [m.score for _, m in told if getattr(m, "score", None) is not None]
+        first = {}
+        for leg in some:  # A search that names a chunk twice is believed the first time.
+            for match in leg.matches:
+                if match.chunk_id == account.chunk_id:
+                    first.setdefault(id(leg), getattr(match, "score", None))
+                    break
+        known = [score for score in first.values() if score is not None]
+
+        assert set(account.concepts) == {concept for concept, _ in told}
+        assert account.score == (max(known) if known else None)
+        assert account.score is None or account.score in scores
+
+
+ids = st.one_of(
+    st.integers(-2, 9).map(str), st.sampled_from(["", "x", "01", " 1", "1.0", "\u0661"]), st.none()
+)
+numbers = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True), st.booleans(), st.none(), st.text(max_size=2)
+)
+replies = st.one_of(
+    st.none(),
+    st.integers(),
+    st.text(max_size=3),
+    st.lists(
+        st.one_of(st.builds(RerankerResult, ids, st.just("0"), numbers), st.none()), max_size=12
+    ),
+)
+
+
+@given(replies, st.integers(1, 8), limits)
+def test_no_reply_of_a_reranker_can_do_harm(reply: Any, count: int, limit: int) -> None:
+    """Whatever comes: known documents only, each once, finite scores, sorted, cut."""
+    reranking = read_reranking(reply, count, limit)
+    items = (*reranking.kept, *reranking.rest)
+    indices = [item.index for item in items]
+
+    assert len(reranking.kept) <= limit
+    assert len(set(indices)) == len(indices)
+    assert all(0 <= index < count for index in indices)
+    assert all(math.isfinite(item.score) for item in items)
+    assert [(-i.score, i.index) for i in items] == sorted((-i.score, i.index) for i in items)
+    if isinstance(reply, list):
+        assert len(items) + len(reranking.faults) == len(reply)
+    else:
+        assert reranking.faults
+
+
+@given(st.permutations(range(8)), limits)
+def test_a_sound_reply_is_taken_as_it_is(order: list[int], limit: int) -> None:
+    """A sorted reply with known ids keeps its order, without faults."""
+    reply = [RerankerResult(str(i), "0", 1.0 - place / 10) for place, i in enumerate(order)]
+    reranking = read_reranking(reply, 8, limit)
+
+    assert [item.index for item in reranking.kept] == order[:limit]
+    assert reranking.faults == ()
+
+
+texts = st.text(alphabet="ab []0123456789,;\n", max_size=40)
+passages = st.lists(
+    st.builds(Passage, chunk_id=chunk_ids, text=st.text(alphabet="ab ", max_size=10)), max_size=5
+)
+quotes = st.lists(
+    st.builds(Quote, st.integers(-1, 7), st.text(alphabet="ab ", max_size=3)), max_size=5
+)
+
+
+@given(texts, quotes, passages)
+def test_citations_are_total_and_true(text: str, some: list[Quote], given_: list[Passage]) -> None:
+    """Any text gives citations: known markers of the text only, in order, quotes verbatim."""
+    cited = map_citations(text, some, given_)
+    markers = [c.marker for c in cited.citations]
+
+    assert markers == sorted(markers)
+    assert set(markers) == {m for m in markers_of(text) if 1 <= m <= len(given_)}
+    for citation in cited.citations:
+        passage = given_[citation.marker - 1]
+        assert citation.chunk_id == passage.chunk_id
+        assert citation.quote in passage.text
+
+
+@given(texts, passages)
+def test_every_marker_is_cited_or_told_of(text: str, given_: list[Passage]) -> None:
+    """No marker disappears without a word."""
+    cited = map_citations(text, (), given_)
+
+    assert len(cited.citations) + len(cited.faults) == len(markers_of(text))
+
+
+def test_markers_are_read_as_models_write_them() -> None:
+    """Single, grouped and repeated markers count; other brackets do not."""
+    text = "A [2]. B [1, 3][2]. C [ 4 ; 5 ]. Not [a], [1.5], [-1] or [1234567]; a link [6](x)."
+
+    assert markers_of(text) == (2, 1, 3, 4, 5, 6)
+
+
+@given(st.text(max_size=80), limits)
+def test_concepts_are_clean(text: str, limit: int) -> None:
+    """Never blank, never twice, never more than allowed, never with NUL."""
+    concepts = read_concepts(text, limit=limit)
+
+    assert len(concepts) <= limit
+    assert all(concept.strip() == concept and concept for concept in concepts)
+    assert not any("\0" in concept for concept in concepts)
+    assert len({concept.casefold() for concept in concepts}) == len(concepts)
+
+
+def test_concepts_lose_the_bullets_that_models_add() -> None:
+    """A list is read as its items; numbers inside a phrase stay."""
+    text = "- return policy\n* 30 days\n\u2022 refund\n2) ISO 9001\n3. Return Policy\n"
+
+    assert read_concepts(text, limit=9) == ("return policy", "30 days", "refund", "ISO 9001")

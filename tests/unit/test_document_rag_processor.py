@@ -1,0 +1,421 @@
+"""The document RAG service on the bus: what goes out, in which order, and what happens when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from whence.processors.document_rag import (
+    NOTHING_FOUND,
+    DocumentRagParameters,
+    DocumentRagProcessor,
+)
+from whence.provenance.trace import read
+from whence.schema import (
+    Access,
+    Answer,
+    AnswerPiece,
+    Candidate,
+    ChunkText,
+    DocumentRagRequest,
+    EmbeddingModel,
+    EmbeddingRequest,
+    EmbeddingResponse,
+    ExplainEvent,
+    Message,
+    PromptRequest,
+    PromptResponse,
+    PromptResult,
+    Quote,
+    RerankerResult,
+    RerankRequest,
+    RerankResponse,
+    SearchRequest,
+    SearchResponse,
+    TextRequest,
+    TextResponse,
+    TraceRecord,
+    decode_as,
+    encode,
+)
+from whence.schema.errors import BadInput, DeadlineExceeded, NotFound, Unavailable
+from whence.testing.stub_context import StubContext
+
+MODEL = EmbeddingModel(name="m", dimension=2)
+ACCESS = Access({"finance"})
+TEXTS = {f"urn:chunk:{n}": f"Text {n}." for n in range(5)}
+
+
+def embedding(request: EmbeddingRequest) -> EmbeddingResponse:
+    return EmbeddingResponse(vectors=b"\0\0\x80?\0\0\0\0" * len(request.texts), model=MODEL)
+
+
+def search(request: SearchRequest) -> SearchResponse:
+    return SearchResponse(
+        candidates=tuple(
+            Candidate(chunk_id=c, document_id="doc", score=0.9 - n / 10, rank=n + 1)
+            for n, c in enumerate(list(TEXTS)[: request.limit])
+        )
+    )
+
+
+def texts(request: TextRequest) -> TextResponse:
+    return TextResponse(
+        texts=tuple(
+            ChunkText(
+                chunk_id=chunk_id,
+                document_id="doc",
+                content=TEXTS[chunk_id],
+                metadata={"source_file": "doc.md", "heading": "H"},
+            )
+            for chunk_id in request.chunk_ids
+        )
+    )
+
+
+def reranker(request: RerankRequest) -> RerankResponse:
+    found = [RerankerResult(d.id, "0", (n + 1) / 10) for n, d in enumerate(request.documents)]
+    return RerankResponse(results=tuple(found[::-1][: request.limit]), model="cross")
+
+
+def prompt(request: PromptRequest) -> list[PromptResponse]:
+    if request.template_id == "extract-concepts":
+        text = "one\ntwo"
+        return [PromptResponse(result=PromptResult(text=text, model="llm", in_token=9))]
+    result = PromptResult(
+        text="So [1].",
+        model="llm",
+        quotes=(Quote(1, "Text"),),
+        template="document-prompt@1",
+        in_token=5,
+        out_token=2,
+    )
+    pieces = [PromptResponse(piece=p) for p in ("So", " [1].")] if request.streaming else []
+    return [*pieces, PromptResponse(result=result)]
+
+
+SERVICES: dict[str, Callable[[Any], Any]] = {
+    "embedding": embedding,
+    "search": search,
+    "texts": texts,
+    "reranker": reranker,
+    "prompt": prompt,
+}
+
+
+def processor(**parameters: Any) -> DocumentRagProcessor:
+    return DocumentRagProcessor(
+        DocumentRagParameters(**parameters),
+        new_id=lambda: "made-id",
+        clock=lambda: datetime(2025, 1, 2, tzinfo=UTC),
+        monotonic=lambda: 1.0,
+    )
+
+
+def request(**fields: Any) -> DocumentRagRequest:
+    return DocumentRagRequest(**{"access": ACCESS, "question": "Why?", "answer_id": "a1", **fields})
+
+
+async def ask(
+    context: StubContext, message: DocumentRagRequest, **parameters: Any
+) -> list[Message]:
+    """Give all replies, each checked to survive the wire."""
+    replies = []
+    async for reply in processor(**parameters).handle_stream(message, context):
+        assert decode_as(encode(reply), type(reply)) == reply
+        replies.append(reply)
+    return replies
+
+
+def answer_of(replies: list[Message]) -> Answer:
+    answer = replies[-1]
+    assert isinstance(answer, Answer)
+    return answer
+
+
+async def test_an_answer_comes_last_with_its_citations() -> None:
+    """The last reply is the answer; it stands on the chunk that the reranker put first."""
+    replies = await ask(StubContext(SERVICES), request(doc_limit=2))
+    answer = answer_of(replies)
+    is_last = DocumentRagProcessor.serves.is_last
+
+    assert [is_last(reply) for reply in replies] == [False] * 5 + [True]
+    assert (answer.answer_id, answer.question, answer.text) == ("a1", "Why?", "So [1].")
+    assert (answer.model, answer.in_token, answer.out_token) == ("llm", 5, 2)
+    assert [(c.chunk_id, c.source_file, c.heading, c.quote) for c in answer.citations] == [
+        ("urn:chunk:4", "doc.md", "H", "Text")
+    ]
+    assert answer.degraded == ()
+
+
+async def test_each_stage_is_told_to_the_caller_and_to_whoever_listens() -> None:
+    """Explain events go out in order, with the answer's id as key."""
+    context = StubContext(SERVICES)
+    replies = await ask(context, request())
+    events = [reply for reply in replies if isinstance(reply, ExplainEvent)]
+
+    assert context.emitted["explain"] == events
+    assert [e.stage for e in events] == [
+        "question",
+        "grounding",
+        "exploration",
+        "focus",
+        "synthesis",
+    ]
+    assert [e.sequence for e in events] == [0, 1, 2, 3, 4]
+    assert set(context.keys["explain"]) == {"a1"}
+
+
+async def test_a_caller_can_do_without_explain_events() -> None:
+    """With `explain` off they go to the topic and the trace, not to the caller."""
+    context = StubContext(SERVICES)
+    replies = await ask(context, request(explain=False))
+
+    assert [type(reply) for reply in replies] == [Answer]
+    assert len(context.emitted["explain"]) == 5
+
+
+async def test_the_trace_is_published_before_the_answer() -> None:
+    """When the answer goes out its trace is safe, with everything of the question in it."""
+    context = StubContext(SERVICES)
+    stream = processor().handle_stream(request(), context)
+    published_before: list[int] = []
+    async for reply in stream:
+        if isinstance(reply, Answer):
+            published_before.append(len(context.emitted["trace"]))
+            answer = reply
+    (record,) = context.emitted["trace"]
+
+    assert published_before == [1]
+    assert isinstance(record, TraceRecord)
+    assert (record.answer_id, record.question, record.collection, record.access) == (
+        "a1",
+        "Why?",
+        "default",
+        ACCESS,
+    )
+    assert record.answer == answer
+    assert list(record.events) == context.emitted["explain"]
+    assert record.asked_at == "2025-01-02T00:00:00Z"
+    assert record.settings["mode"] == "dense"
+    assert record.settings["embedding_model"] == "m"
+    assert record.settings["reranker_model"] == "cross"
+
+
+async def test_a_trace_that_cannot_be_published_shows_in_the_answer() -> None:
+    """The answer is given and says that it cannot be explained later."""
+    context = StubContext(SERVICES, emit_errors={"trace": Unavailable("broker gone")})
+    answer = answer_of(await ask(context, request()))
+
+    assert [(d.stage, d.code, d.reason) for d in answer.degraded] == [
+        ("trace", "trace_not_stored", "broker gone")
+    ]
+
+
+async def test_events_that_cannot_be_published_degrade_once() -> None:
+    """The caller gets them all the same, and the answer says it, in the trace too."""
+    context = StubContext(SERVICES, emit_errors={"explain": TimeoutError()})
+    replies = await ask(context, request())
+
+    assert len(replies) == 6
+    assert [d.code for d in answer_of(replies).degraded] == ["explain_not_published"]
+    assert context.emitted["trace"][0].answer == replies[-1]
+
+
+async def test_a_question_that_fails_leaves_a_trace_with_a_failure() -> None:
+    """The error reaches the caller; what was done and what failed is recorded."""
+
+    def broken(_: SearchRequest) -> SearchResponse:
+        raise NotFound("there is no collection 'x'")
+
+    context = StubContext({**SERVICES, "search": broken})
+    with pytest.raises(NotFound, match="no collection"):
+        await ask(context, request())
+    (record,) = context.emitted["trace"]
+
+    assert record.answer is None
+    trace = read([t for event in record.events for t in event.triples])
+    assert (trace.failure.stage, trace.failure.code) == ("exploration", "not_found")
+
+
+async def test_the_error_is_told_even_when_its_trace_is_lost() -> None:
+    """A broker that is gone as well does not hide the reason."""
+    services = {**SERVICES, "texts": lambda _: (_ for _ in ()).throw(Unavailable("store down"))}
+    context = StubContext(services, emit_errors={"trace": RuntimeError("gone")})
+
+    with pytest.raises(Unavailable, match="store down"):
+        await ask(context, request())
+
+
+async def test_pieces_go_out_as_they_are_written() -> None:
+    """Streaming gives the text in pieces, the last marked, before the answer."""
+    replies = await ask(StubContext(SERVICES), request(streaming=True, explain=False))
+
+    assert replies[:-1] == [
+        AnswerPiece(text="So"),
+        AnswerPiece(text=" [1]."),
+        AnswerPiece(text="", end_of_stream=True),
+    ]
+
+
+async def test_the_reader_s_rights_go_with_every_read() -> None:
+    """Search and texts are asked with the access of the request."""
+    context = StubContext(SERVICES)
+    await ask(context, request(collection="books", mode="hybrid"))
+    reads = [m for _, m in context.sent if isinstance(m, SearchRequest | TextRequest)]
+
+    assert {m.access for m in reads} == {ACCESS}
+    assert {m.collection for m in reads} == {"books"}
+    searches = [m for m in reads if isinstance(m, SearchRequest)]
+    assert {(m.mode, m.query_text, m.model) for m in searches} == {
+        ("hybrid", text, MODEL) for text in ("Why?", "one", "two")
+    }
+
+
+async def test_texts_are_read_in_one_request() -> None:
+    """However many candidates there are."""
+    context = StubContext(SERVICES)
+    await ask(context, request())
+
+    assert [port for port, _ in context.sent].count("texts") == 1
+
+
+async def test_a_flow_without_a_reranker_works() -> None:
+    """An unbound reranker means no reranking and nothing degraded."""
+    services = {port: answer for port, answer in SERVICES.items() if port != "reranker"}
+    context = StubContext(services)
+    answer = answer_of(await ask(context, request(doc_limit=2)))
+
+    assert DocumentRagProcessor.optional_calls == {"reranker"}
+    assert answer.citations[0].chunk_id == "urn:chunk:0"
+    assert answer.degraded == ()
+    assert [s.stage for s in answer.stages] == [
+        "question",
+        "grounding",
+        "exploration",
+        "synthesis",
+    ]
+
+
+async def test_a_request_can_leave_the_reranker_out() -> None:
+    """`rerank` off: the reranker is not called."""
+    context = StubContext(SERVICES)
+    await ask(context, request(rerank=False))
+
+    assert "reranker" not in [port for port, _ in context.sent]
+
+
+async def test_a_degraded_search_is_told_once() -> None:
+    """What every search says of itself stands once in the answer."""
+    from whence.schema import Degradation
+
+    note = Degradation(stage="search", reason="no lexical leg", code="lexical_leg_missing")
+    services = {
+        **SERVICES,
+        "search": lambda m: msgspec.structs.replace(search(m), degraded=(note,)),
+    }
+    answer = answer_of(await ask(StubContext(services), request(mode="hybrid")))
+
+    assert answer.degraded == (note,)
+
+
+async def test_nothing_found_is_an_answer() -> None:
+    """No writer is asked; the answer is recorded like any other."""
+    context = StubContext({**SERVICES, "search": lambda _: SearchResponse(candidates=())})
+    answer = answer_of(await ask(context, request()))
+
+    assert (answer.found, answer.text) == (False, NOTHING_FOUND)
+    assert context.emitted["trace"][0].answer == answer
+
+
+async def test_a_redelivered_request_gives_the_same_ids() -> None:
+    """An answer id in the request is kept, so that its trace is recorded once."""
+    first, second = [await ask(StubContext(SERVICES), request()) for _ in range(2)]
+
+    assert first == second
+
+
+async def test_an_answer_id_is_made_when_none_is_given() -> None:
+    """The id comes from the given source and names answer, events and trace alike."""
+    context = StubContext(SERVICES)
+    replies = await ask(context, request(answer_id=""))
+
+    assert answer_of(replies).answer_id == "made-id"
+    assert context.emitted["trace"][0].answer_id == "made-id"
+    assert {event.answer_id for event in context.emitted["explain"]} == {"made-id"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"question": " "},
+        {"question": "a\0b"},
+        {"question": "a\ud800"},
+        {"doc_limit": 0},
+        {"doc_limit": 201},
+        {"fetch_limit": 1001},
+        {"fetch_limit": -1},
+        {"answer_id": "../x"},
+    ],
+)
+async def test_a_bad_request_is_refused_and_nobody_is_asked(fields: dict[str, Any]) -> None:
+    """Bad input changes nothing and starts nothing."""
+    context = StubContext(SERVICES)
+
+    with pytest.raises(BadInput):
+        await ask(context, request(**fields))
+
+    assert (context.sent, context.emitted["explain"]) == ([], [])
+
+
+async def test_the_caller_s_patience_bounds_the_question() -> None:
+    """A service that never answers is given up in time to say so."""
+
+    async def never(_: PromptRequest) -> None:
+        await asyncio.Event().wait()
+
+    context = StubContext({**SERVICES, "prompt": never}, remaining_s=0.2)
+    fast = DocumentRagProcessor(new_id=lambda: "made-id")
+
+    with pytest.raises(DeadlineExceeded, match="writing the answer"):
+        async for _ in fast.handle_stream(request(), context):
+            pass
+
+    assert context.emitted["trace"][0].answer is None
+
+
+async def test_leaving_the_stream_stops_the_work() -> None:
+    """A caller who leaves takes the open calls with them."""
+    stopped = asyncio.Event()
+
+    async def slow(message: PromptRequest) -> AsyncIterator[PromptResponse] | list[PromptResponse]:
+        if message.template_id == "extract-concepts":
+            return prompt(message)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return []
+
+    stream = processor().handle_stream(request(), StubContext({**SERVICES, "prompt": slow}))
+    async for reply in stream:
+        if isinstance(reply, ExplainEvent) and reply.stage == "focus":
+            break
+    await asyncio.sleep(0)
+    await stream.aclose()
+
+    assert stopped.is_set()
+
+
+@pytest.mark.parametrize(
+    "bad", [{"threshold": 2}, {"mode": "psychic"}, {"answer_timeout_s": 0}, {"colour": 1}]
+)
+def test_parameters_out_of_range_are_refused(bad: dict[str, Any]) -> None:
+    """What a flow file gives is checked against types and ranges."""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(bad, DocumentRagParameters)
