@@ -1,0 +1,308 @@
+"""Ingest stores what changed, embeds nothing twice, and lets each document fail alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.processors.drafts import draft_digest
+from whence.processors.ingest import IngestParameters, IngestProcessor
+from whence.schema import (
+    ChunkDraft,
+    DocumentDraft,
+    DocumentTags,
+    EmbeddingModel,
+    EmbeddingRequest,
+    EmbeddingResponse,
+    IngestRequest,
+    IngestResponse,
+)
+from whence.schema.errors import BadInput, DiskFull, InternalError, ModelMismatch, Unavailable
+from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument
+from whence.testing.stub_context import StubContext
+
+MODEL = EmbeddingModel(name="m", dimension=2)
+
+
+class MemoryStore:
+    """The part of a store that ingest uses."""
+
+    def __init__(self) -> None:
+        self.model: EmbeddingModel | None = None
+        self.documents: dict[str, EmbeddedDocument] = {}
+        self.tags: dict[str, DocumentTags] = {}
+        self.transactions: list[list[str]] = []
+        self.refuses: dict[str, Exception] = {}
+
+    async def collection(self, name: str) -> CollectionInfo | None:
+        return CollectionInfo(name=name, model=self.model) if self.model else None
+
+    async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
+        self.model = self.model or model
+        if self.model != model:
+            raise ModelMismatch(f"collection {name} was made with {self.model.name}")
+        return CollectionInfo(name=name, model=model)
+
+    async def document_states(
+        self, collection: str, document_ids: Sequence[str]
+    ) -> dict[str, DocumentState]:
+        return {
+            i: DocumentState(
+                document_id=i,
+                digest=self.documents[i].draft.digest,
+                tags=self.tags[i],
+                chunks=len(self.documents[i].draft.chunks),
+            )
+            for i in document_ids
+            if i in self.documents
+        }
+
+    async def replace_documents(
+        self, collection: str, documents: Sequence[EmbeddedDocument]
+    ) -> None:
+        for document in documents:
+            if document.draft.document_id in self.refuses:
+                raise self.refuses[document.draft.document_id]
+        self.transactions.append([d.draft.document_id for d in documents])
+        for document in documents:
+            self.documents[document.draft.document_id] = document
+            self.tags[document.draft.document_id] = document.draft.tags
+
+    async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
+        self.tags.update(tags)
+
+
+class Embeddings:
+    """An embedding service whose vectors tell their text; some texts it refuses."""
+
+    def __init__(self, model: EmbeddingModel = MODEL, error: Exception | None = None) -> None:
+        self.model = model
+        self.error = error
+        self.requests: list[tuple[str, ...]] = []
+
+    @staticmethod
+    def vector(text: str) -> list[float]:
+        angle = sum(map(ord, text)) % 7
+        return [float(np.cos(angle)), float(np.sin(angle))]
+
+    def __call__(self, request: EmbeddingRequest) -> EmbeddingResponse:
+        assert request.purpose == "document"
+        self.requests.append(request.texts)
+        if self.error:
+            raise self.error
+        if any("poison" in text for text in request.texts):
+            raise InternalError("the model choked")
+        rows = np.array([self.vector(text) for text in request.texts], "<f4")
+        return EmbeddingResponse(vectors=rows.tobytes(), model=self.model)
+
+
+def draft(document_id: str, *contents: str, **fields: Any) -> DocumentDraft:
+    chunks = tuple(ChunkDraft(content=content) for content in contents)
+    return DocumentDraft(document_id=document_id, chunks=chunks, **fields)
+
+
+class Bench:
+    """An ingest processor between a store and an embedding service."""
+
+    def __init__(self, **parameters: Any) -> None:
+        self.store = MemoryStore()
+        self.embeddings = Embeddings()
+        self.processor = IngestProcessor(IngestParameters(**parameters), store=self.store)
+
+    async def ingest(self, *drafts: DocumentDraft) -> IngestResponse:
+        context = StubContext({"embedding": self.embeddings})
+        return await self.processor.handle(
+            IngestRequest(collection="books", documents=drafts), context
+        )
+
+
+def kinds(response: IngestResponse) -> list[tuple[str, str, int, int]]:
+    return [(o.document_id, o.outcome, o.chunks, o.embedded) for o in response.outcomes]
+
+
+async def test_new_documents_are_added_in_one_transaction() -> None:
+    """Each chunk has the vector of its text, in order; the collection has the model's identity."""
+    bench = Bench()
+    response = await bench.ingest(draft("a", "one", "two"), draft("b", "three"))
+
+    assert kinds(response) == [("a", "added", 2, 2), ("b", "added", 1, 1)]
+    assert response.model == bench.store.model == MODEL
+    assert bench.store.transactions == [["a", "b"]]
+    for document in bench.store.documents.values():
+        expected = [Embeddings.vector(chunk.content) for chunk in document.draft.chunks]
+        assert document.vectors.tolist() == np.array(expected, "<f4").tolist()
+
+
+async def test_indexing_again_embeds_and_stores_nothing() -> None:
+    """Equal digest and tags: unchanged."""
+    bench = Bench()
+    await bench.ingest(draft("a", "one"))
+    response = await bench.ingest(draft("a", "one"))
+
+    assert kinds(response) == [("a", "unchanged", 1, 0)]
+    assert response.model == MODEL
+    assert len(bench.embeddings.requests) == len(bench.store.transactions) == 1
+
+
+async def test_new_tags_alone_embed_nothing() -> None:
+    """Re-tagging counts as updated and leaves vectors alone."""
+    bench = Bench()
+    await bench.ingest(draft("a", "one"))
+    response = await bench.ingest(draft("a", "one", tags=DocumentTags(["hr"])))
+
+    assert kinds(response) == [("a", "updated", 1, 0)]
+    assert bench.store.tags == {"a": DocumentTags(["hr"])}
+    assert len(bench.embeddings.requests) == 1
+
+
+async def test_a_changed_document_takes_the_place_of_its_former_self() -> None:
+    """Only what changed is embedded."""
+    bench = Bench()
+    await bench.ingest(draft("a", "one"), draft("b", "two"))
+    response = await bench.ingest(draft("a", "ONE", "more"), draft("b", "two"))
+
+    assert kinds(response) == [("a", "updated", 2, 2), ("b", "unchanged", 1, 0)]
+    assert bench.embeddings.requests[1:] == [("ONE", "more")]
+
+
+async def test_what_is_embedded_may_be_more_than_the_text() -> None:
+    """`embed_text` is embedded where there is one, `content` is stored."""
+    bench = Bench()
+    chunk = ChunkDraft(content="text", embed_text="Title\ntext")
+    await bench.ingest(DocumentDraft(document_id="a", chunks=(chunk,)))
+
+    assert bench.embeddings.requests == [("Title\ntext",)]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (draft("bad"), "no text"),
+        (draft("bad", " \n"), "chunk 0 is blank"),
+        (draft("bad", "a\0b"), "NUL"),
+        (draft("bad", "text", title="a\0"), "NUL"),
+        (draft("bad", "text", metadata={"deep": [{"k\0": 1}]}), "NUL"),
+        (draft("bad", "a\ud800"), "surrogate"),
+        (draft(" ", "text"), "blank"),
+        (draft("good", "again"), "twice"),
+        (draft("bad", "fine", "poison"), "the model choked"),
+    ],
+    ids=["empty", "blank", "nul", "title", "metadata", "surrogate", "id", "twice", "embedding"],
+)
+async def test_a_document_fails_alone_with_a_reason(bad: DocumentDraft, reason: str) -> None:
+    """The others of the request are stored; nothing of the bad one is."""
+    bench = Bench()
+    response = await bench.ingest(draft("good", "one"), bad, draft("other", "two"))
+
+    assert [o.outcome for o in response.outcomes] == ["added", "failed", "added"]
+    assert reason in response.outcomes[1].reason
+    assert response.outcomes[1].document_id == bad.document_id
+    assert sorted(bench.store.documents) == ["good", "other"]
+    assert bench.store.documents["good"].draft.chunks[0].content == "one"
+
+
+async def test_a_document_that_the_store_refuses_fails_alone() -> None:
+    """The rest is stored one by one then."""
+    bench = Bench()
+    bench.store.refuses = {"b": BadInput("cannot be stored")}
+    response = await bench.ingest(draft("a", "one"), draft("b", "two"), draft("c", "three"))
+
+    assert [o.outcome for o in response.outcomes] == ["added", "failed", "added"]
+    assert response.outcomes[1].reason == "cannot be stored"
+    assert bench.store.transactions == [["a"], ["c"]]
+
+
+@pytest.mark.parametrize("error", [DiskFull("full"), Unavailable("down")])
+async def test_a_store_in_trouble_fails_the_whole_request(error: Exception) -> None:
+    """It is not blamed on a document, and nothing is stored."""
+    bench = Bench()
+    bench.store.refuses = {"b": error}
+
+    with pytest.raises(type(error)):
+        await bench.ingest(draft("a", "one"), draft("b", "two"))
+
+    assert bench.store.documents == {}
+
+
+async def test_an_embedding_service_in_trouble_fails_the_whole_request() -> None:
+    """It is not blamed on a document; sending the request again continues."""
+    bench = Bench()
+    bench.embeddings.error = Unavailable("down")
+    with pytest.raises(Unavailable):
+        await bench.ingest(draft("a", "one"))
+    bench.embeddings.error = None
+    response = await bench.ingest(draft("a", "one"))
+
+    assert kinds(response) == [("a", "added", 1, 1)]
+
+
+async def test_a_collection_of_another_model_is_left_alone() -> None:
+    """The mismatch is noticed at the first vectors, before anything is stored."""
+    bench = Bench(batch_texts=1)
+    bench.store.model = EmbeddingModel(name="other", dimension=2)
+
+    with pytest.raises(ModelMismatch, match="other"):
+        await bench.ingest(draft("a", "one", "two", "three"))
+
+    assert (bench.store.documents, len(bench.embeddings.requests)) == ({}, 1)
+
+
+async def test_a_failed_request_makes_no_collection() -> None:
+    """Documents that all fail leave nothing behind."""
+    bench = Bench()
+    response = await bench.ingest(draft("a", "poison"))
+
+    assert (bench.store.model, response.model) == (None, None)
+
+
+@given(
+    st.lists(
+        st.lists(st.text("abc", min_size=1, max_size=400), min_size=1, max_size=5), max_size=5
+    ),
+    st.integers(1, 4),
+)
+async def test_requests_are_bounded_and_vectors_stay_with_their_texts(
+    documents: list[list[str]], batch_texts: int
+) -> None:
+    """However texts are cut into requests, no request is too large and no vector goes astray."""
+    bench = Bench(batch_texts=batch_texts, batch_bytes=1024)
+    drafts = [draft(f"d{n}", *contents) for n, contents in enumerate(documents)]
+    response = await bench.ingest(*drafts)
+
+    assert all(o.outcome == "added" for o in response.outcomes)
+    for texts in bench.embeddings.requests:
+        assert len(texts) <= batch_texts
+        assert len(texts) == 1 or sum(map(len, texts)) <= 1024
+    for document in bench.store.documents.values():
+        expected = [Embeddings.vector(chunk.content) for chunk in document.draft.chunks]
+        assert document.vectors.tolist() == np.array(expected, "<f4").tolist()
+
+
+@given(st.sets(st.integers(0, 5), max_size=3), st.integers(1, 3))
+async def test_wherever_the_bad_ones_stand_only_they_fail(bad: set[int], batch_texts: int) -> None:
+    """Documents that share a request with a bad one are stored with their own vectors."""
+    bench = Bench(batch_texts=batch_texts)
+    drafts = [draft(f"d{n}", f"a{n}", "poison" if n in bad else f"b{n}") for n in range(6)]
+    response = await bench.ingest(*drafts)
+
+    assert [o.outcome == "failed" for o in response.outcomes] == [n in bad for n in range(6)]
+    for document in bench.store.documents.values():
+        expected = [Embeddings.vector(chunk.content) for chunk in document.draft.chunks]
+        assert document.vectors.tolist() == np.array(expected, "<f4").tolist()
+
+
+def test_a_digest_is_of_all_but_the_tags() -> None:
+    """Tags do not change it; everything else does."""
+    one = draft("a", "one", title="T")
+
+    assert draft_digest(one) == draft_digest(msgspec.structs.replace(one, tags=DocumentTags(["x"])))
+    assert draft_digest(one) == draft_digest(msgspec.structs.replace(one, digest="abc"))
+    assert (
+        len({draft_digest(d) for d in (one, draft("a", "one"), draft("a", "two", title="T"))}) == 3
+    )

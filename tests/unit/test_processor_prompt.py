@@ -1,0 +1,182 @@
+"""The prompt service fills templates so that a model can cite, and never guesses concepts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.models.base import WritePiece, WriteRequest
+from whence.processors.prompt import PromptParameters, PromptProcessor
+from whence.processors.templates import (
+    DOCUMENT_PROMPT,
+    EXTRACT_CONCEPTS,
+    TEMPLATES,
+    numbered_documents,
+)
+from whence.schema import PromptRequest, PromptResponse, PromptResult
+from whence.schema.errors import BadInput, InternalError, Unavailable
+from whence.testing.stub_context import StubContext
+
+
+class ListWriter:
+    """Writes the pieces it was made with."""
+
+    model = "stub"
+
+    def __init__(
+        self, pieces: Sequence[WritePiece | Exception] = (), *, language_model: bool = True
+    ) -> None:
+        self.pieces = pieces
+        self.is_language_model = language_model
+        self.requests: list[WriteRequest] = []
+        self.closed = False
+
+    async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
+        self.requests.append(request)
+        try:
+            for piece in self.pieces:
+                if isinstance(piece, Exception):
+                    raise piece
+                yield piece
+        finally:
+            self.closed = True
+
+
+WHOLE = PromptResult(text="So [1].")
+PIECES = [WritePiece(text="So"), WritePiece(text=" [1]."), WritePiece(result=WHOLE)]
+
+
+def request(template_id: str = DOCUMENT_PROMPT, **fields: Any) -> PromptRequest:
+    default = {"variables": {"query": "Why?", "documents": ["One.", "Two."]}}
+    return PromptRequest(template_id=template_id, **{**default, **fields})
+
+
+async def replies(
+    writer: ListWriter, message: PromptRequest, **parameters: Any
+) -> list[PromptResponse]:
+    processor = PromptProcessor(PromptParameters(**parameters), writer=writer)
+    return [reply async for reply in processor.handle_stream(message, StubContext())]
+
+
+async def test_documents_are_numbered_and_the_model_is_told_to_cite() -> None:
+    """The prompt holds every document under its number; the instruction forbids outside knowledge."""
+    writer = ListWriter(PIECES)
+    await replies(writer, request())
+    (sent,) = writer.requests
+
+    assert '<document n="1">\nOne.\n</document>' in sent.prompt
+    assert '<document n="2">\nTwo.\n</document>' in sent.prompt
+    assert "Why?" in sent.prompt
+    for rule in ("only what the documents say", "square brackets", "do not answer"):
+        assert rule in sent.system
+    assert (sent.query, sent.documents) == ("Why?", ("One.", "Two."))
+
+
+async def test_pieces_are_sent_when_asked_for_and_the_whole_always() -> None:
+    """Streaming or not, the last reply carries the result; only the last is the last."""
+    is_last = PromptProcessor.serves.is_last
+    streamed = await replies(ListWriter(PIECES), request(streaming=True))
+    whole = await replies(ListWriter(PIECES), request())
+
+    assert [reply.piece for reply in streamed] == ["So", " [1].", ""]
+    assert [is_last(reply) for reply in streamed] == [False, False, True]
+    assert len(whole) == 1
+    assert whole[0] == streamed[-1]
+
+
+async def test_a_result_says_who_wrote_it_and_from_which_template() -> None:
+    """What the writer leaves out is filled in; what it says is kept."""
+    (reply,) = await replies(ListWriter(PIECES, language_model=False), request())
+    named = [WritePiece(result=PromptResult(text="x", model="gpt", language_model=True))]
+    (other,) = await replies(ListWriter(named), request())
+
+    assert (reply.result.model, reply.result.language_model) == ("stub", False)
+    assert reply.result.template == "document-prompt@1"
+    assert (other.result.model, other.result.language_model) == ("gpt", True)
+
+
+async def test_without_a_language_model_the_question_is_the_only_concept() -> None:
+    """The writer is not asked to guess."""
+    writer = ListWriter(PIECES, language_model=False)
+    (reply,) = await replies(writer, request(EXTRACT_CONCEPTS, variables={"query": "Two\nlines?"}))
+
+    assert writer.requests == []
+    assert (reply.result.text, reply.result.language_model) == ("Two\nlines?", False)
+
+
+async def test_a_language_model_is_asked_for_concepts() -> None:
+    """The question stands in the prompt, and the answer is passed on."""
+    writer = ListWriter([WritePiece(result=PromptResult(text="a\nb"))])
+    (reply,) = await replies(writer, request(EXTRACT_CONCEPTS, variables={"query": "Why?"}))
+
+    assert "Why?" in writer.requests[0].prompt
+    assert reply.result.text == "a\nb"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        request("poem"),
+        request(variables={}),
+        request(variables={"query": " "}),
+        request(variables={"query": 7}),
+        request(variables={"query": "x", "documents": "one"}),
+        request(variables={"query": "x", "documents": [1]}),
+        request(variables={"query": "x", "documents": ["y" * 100]}),
+    ],
+    ids=["template", "missing", "blank", "number", "text", "numbers", "large"],
+)
+async def test_a_request_that_cannot_work_is_refused(message: PromptRequest) -> None:
+    """Nothing malformed reaches the writer."""
+    writer = ListWriter(PIECES)
+
+    with pytest.raises(BadInput):
+        await replies(writer, message, max_chars=50)
+
+    assert writer.requests == []
+
+
+async def test_a_writer_without_a_result_is_an_error() -> None:
+    """Pieces alone are no answer."""
+    with pytest.raises(InternalError, match="writer stub ended without a result"):
+        await replies(ListWriter([WritePiece(text="So")]), request())
+
+
+async def test_an_error_in_the_middle_of_writing_is_told() -> None:
+    """The error of the service behind the writer passes through."""
+    with pytest.raises(Unavailable, match="gone"):
+        await replies(ListWriter([PIECES[0], Unavailable("gone")]), request(streaming=True))
+
+
+async def test_leaving_early_stops_the_writer() -> None:
+    """A caller who leaves the stream ends the writing."""
+    writer = ListWriter(PIECES)
+    stream = PromptProcessor(writer=writer).handle_stream(request(streaming=True), StubContext())
+    async for _ in stream:
+        break
+    await stream.aclose()
+
+    assert writer.closed
+
+
+@given(st.lists(st.text(alphabet="ab</document>{}\n ", max_size=40), max_size=4))
+def test_no_document_can_leave_its_frame(documents: list[str]) -> None:
+    """However a document is written, there are as many closing tags as documents."""
+    framed = numbered_documents(documents)
+
+    assert framed.count("</document>") == len(documents)
+    assert framed.count("</document") == len(documents)
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_fields_are_filled_once(query: str, document: str) -> None:
+    """Braces in a question or document are text, never fields."""
+    template = TEMPLATES[DOCUMENT_PROMPT]
+    filled = template.prompt.format(query=query + "{documents}", documents=document + "{query}")
+
+    assert query + "{documents}" in filled
+    assert document + "{query}" in filled

@@ -1,0 +1,151 @@
+"""The search service checks what it is asked, applies the reader's rights, and names a missing leg."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whence.processors.search import SearchParameters, SearchProcessor
+from whence.schema import Access, Candidate, EmbeddingModel, SearchRequest
+from whence.schema.errors import BadInput, ModelMismatch, NotFound, Unavailable
+from whence.store.base import CollectionInfo
+from whence.testing.stub_context import StubContext
+
+MODEL = EmbeddingModel(name="m", revision="r1", dimension=2)
+HIT = Candidate(chunk_id="urn:c", document_id="d", score=0.9, rank=1, dense_score=0.9)
+VECTOR = np.array([0.6, 0.8], "<f4").tobytes()
+
+
+class FixedStore:
+    """A store with one collection and one hit."""
+
+    def __init__(self, model: EmbeddingModel = MODEL) -> None:
+        self.model = model
+        self.looked_up = 0
+        self.searches: list[dict[str, Any]] = []
+
+    async def collection(self, name: str) -> CollectionInfo | None:
+        self.looked_up += 1
+        return CollectionInfo(name=name, model=self.model) if name == "books" else None
+
+    async def search_dense(self, collection: str, vector: Any, **options: Any) -> list[Candidate]:
+        self.searches.append({"collection": collection, "vector": vector.tolist(), **options})
+        return [HIT]
+
+
+def request(**fields: Any) -> SearchRequest:
+    default = {"access": Access({"hr"}), "collection": "books", "limit": 5, "vector": VECTOR}
+    return SearchRequest(**{**default, **fields})
+
+
+async def test_a_search_carries_rights_limit_and_threshold_to_the_store() -> None:
+    """The store gets what was asked; the reply is what it gave."""
+    store = FixedStore()
+    reply = await SearchProcessor(store=store).handle(
+        request(model=MODEL, threshold=0.25), StubContext()
+    )
+
+    assert (reply.candidates, reply.degraded) == ((HIT,), ())
+    (search,) = store.searches
+    assert search["vector"] == pytest.approx([0.6, 0.8])
+    assert (search["collection"], search["limit"], search["access"], search["threshold"]) == (
+        "books",
+        5,
+        Access({"hr"}),
+        0.25,
+    )
+
+
+@pytest.mark.parametrize("mode", ["bm25", "hybrid"])
+async def test_a_missing_lexical_leg_degrades_to_dense(mode: Any) -> None:
+    """With a vector the dense leg answers and the reply says that it answered alone."""
+    reply = await SearchProcessor(store=FixedStore()).handle(
+        request(mode=mode, query_text="x"), StubContext()
+    )
+
+    assert reply.candidates == (HIT,)
+    assert [(d.stage, d.code) for d in reply.degraded] == [("search", "lexical_leg_missing")]
+
+
+@pytest.mark.parametrize("mode", ["bm25", "hybrid"])
+async def test_without_a_vector_there_is_nothing_to_fall_back_to(mode: Any) -> None:
+    """Nothing can rank: the search says so and does not pretend to have found nothing."""
+    with pytest.raises(Unavailable, match="lexical leg"):
+        await SearchProcessor(store=FixedStore()).handle(
+            request(mode=mode, vector=None, query_text="x"), StubContext()
+        )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"limit": 0},
+        {"limit": 11},
+        {"threshold": -0.1},
+        {"threshold": 1.5},
+        {"threshold": float("nan")},
+        {"vector": None},
+        {"vector": b""},
+        {"vector": VECTOR[:-1]},
+        {"vector": np.array([np.nan, 0], "<f4").tobytes()},
+        {"filters": {"lang": "en"}},
+    ],
+    ids=str,
+)
+async def test_a_request_that_cannot_work_is_refused(fields: dict[str, Any]) -> None:
+    """Bad limits, thresholds, vectors and unknown filters never reach the store."""
+    store = FixedStore()
+    processor = SearchProcessor(SearchParameters(max_limit=10), store=store)
+
+    with pytest.raises(BadInput):
+        await processor.handle(request(**fields), StubContext())
+
+    assert store.searches == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        EmbeddingModel(name="other", revision="r1", dimension=2),
+        EmbeddingModel(name="m", revision="r2", dimension=2),
+        EmbeddingModel(name="m", revision="r1", precision="w8", dimension=2),
+        EmbeddingModel(name="m", revision="r1", dimension=3),
+    ],
+)
+async def test_a_vector_of_another_model_is_refused(other: EmbeddingModel) -> None:
+    """Name, revision, precision and dimension must all be the collection's."""
+    store = FixedStore()
+
+    with pytest.raises(ModelMismatch, match="books"):
+        await SearchProcessor(store=store).handle(request(model=other), StubContext())
+
+    assert store.searches == []
+
+
+async def test_a_collection_that_does_not_exist_is_not_found() -> None:
+    """It is told apart from a collection with nothing in it."""
+    with pytest.raises(NotFound, match="nowhere"):
+        await SearchProcessor(store=FixedStore()).handle(
+            request(collection="nowhere", model=MODEL), StubContext()
+        )
+
+
+async def test_the_model_of_a_collection_is_remembered_for_a_while() -> None:
+    """Searches in a row look it up once; a change is noticed after the set time."""
+    now = [0.0]
+    store = FixedStore()
+    processor = SearchProcessor(
+        SearchParameters(model_memory_s=2.0), store=store, monotonic=lambda: now[0]
+    )
+
+    for moment in (0.0, 1.0, 1.9):
+        now[0] = moment
+        await processor.handle(request(model=MODEL), StubContext())
+    assert store.looked_up == 1
+
+    store.model = EmbeddingModel(name="new", dimension=2)
+    now[0] = 2.0
+    with pytest.raises(ModelMismatch):
+        await processor.handle(request(model=MODEL), StubContext())
