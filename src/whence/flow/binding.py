@@ -1,0 +1,187 @@
+"""One processor on the bus: bytes to messages, a handler's replies to bytes, and a life to supervise.
+
+Acknowledging, retrying, deadlines and dead letters are the broker worker's business; this only translates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from whence.broker.clock import Clock, SystemClock
+from whence.broker.transport import Headers, Transport
+from whence.broker.worker import Outgoing, Work, Worker
+from whence.flow.context import Caller, FlowContext, closing
+from whence.flow.definition import ProcessorDefinition, inbound_type
+from whence.flow.tracing import TraceContext
+from whence.processors.base import Processor, StreamingProcessor
+from whence.schema.codec import decode_as, encode
+from whence.schema.errors import CodecError, ConfigError, InternalError
+from whence.schema.message import Message
+
+__all__ = ("Binding", "Replica")
+
+
+class Binding:
+    """The handler that a worker calls for each message of a processor.
+
+    Args:
+        processor: Does the work.
+        definition: Says what its ports lead to.
+        transport: Carries what the processor sends.
+        clock: Source of time.
+    """
+
+    def __init__(
+        self,
+        processor: Processor,
+        definition: ProcessorDefinition,
+        transport: Transport,
+        clock: Clock,
+    ) -> None:
+        self._processor = processor
+        self._definition = definition
+        self._transport = transport
+        self._clock = clock
+        self._type: type[Message] = inbound_type(type(processor))
+
+    async def handle(self, work: Work) -> AsyncGenerator[Outgoing, None]:
+        """Handle one message and yield its replies, the last one marked.
+
+        Raises:
+            CodecError: The message is not of the processor's type.
+            InternalError: The processor broke its own contract.
+            WhenceError: Whatever the processor raises.
+        """
+        message = self._decode(work)
+        trace = TraceContext.read(work.delivery.headers)
+        context = FlowContext(
+            Caller(self._transport, trace, work.deadline, self._clock.time),
+            self._processor.calls,
+            self._definition.topics,
+            message_id=work.message_id,
+            attempt=work.attempt,
+        )
+        async with aclosing(self._replies(message, context)) as replies:
+            async for reply in replies:
+                last = self._check(reply)
+                headers = {Headers.TYPE: reply.TYPE, **trace.headers()}
+                yield Outgoing(payload=encode(reply), headers=headers, end=last)
+                if last:
+                    return
+
+    def _decode(self, work: Work) -> Message:
+        """Read the message; a foreign client may leave the type out, for a topic has only one."""
+        name = work.delivery.headers.get(Headers.TYPE) or self._type.TYPE
+        if name != self._type.TYPE:
+            raise CodecError(
+                f"{self._definition.name} takes {self._type.TYPE}, not {name}",
+                hint="send it to the topic of the service it is meant for",
+            )
+        return decode_as(work.delivery.payload, self._type)
+
+    async def _replies(
+        self, message: Message, context: FlowContext
+    ) -> AsyncGenerator[Message, None]:
+        processor = self._processor
+        if isinstance(processor, StreamingProcessor):
+            async with closing(processor.handle_stream(message, context)) as arriving:
+                async for reply in arriving:
+                    yield reply
+            return
+        answer = await processor.handle(message, context)
+        if answer is not None:
+            yield answer
+
+    def _check(self, reply: Message) -> bool:
+        """Tell whether a reply is the last one.
+
+        Raises:
+            InternalError: It is none that the processor's service has.
+        """
+        service = self._processor.serves
+        if service is None or not isinstance(reply, service.replies):
+            raise InternalError(
+                f"processor {self._definition.name} gave a {type(reply).__name__}, none of its replies",
+                hint="this is a fault of the processor",
+            )
+        return service.is_last is None or service.is_last(reply)
+
+
+class Replica:
+    """One life of one replica: builds the processor, joins its group, and takes both down again.
+
+    Args:
+        definition: What to run.
+        build: Makes the processor, light and without I/O.
+        transport: Where to.
+        reply_topic: Full topic for replies to requests that name none; None drops them.
+        clock: Source of time.
+    """
+
+    def __init__(
+        self,
+        definition: ProcessorDefinition,
+        build: Callable[[], Processor],
+        transport: Transport,
+        *,
+        reply_topic: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._definition = definition
+        self._build = build
+        self._transport = transport
+        self._reply_topic = reply_topic
+        self._clock: Clock = clock or SystemClock()
+        self._processor: Processor | None = None
+        #: None before `start`.
+        self.worker: Worker | None = None
+
+    async def start(self) -> None:
+        """Build and start the processor, then join its group.
+
+        Raises:
+            ConfigError: The processor takes no messages.
+            WhenceError: Starting failed; `stop` frees what was begun.
+        """
+        definition = self._definition
+        if inbound_type(definition.cls) is None:
+            raise ConfigError(f"processor type {definition.type!r} neither serves nor consumes")
+        self._processor = self._build()
+        await self._processor.start()
+        binding = Binding(self._processor, definition, self._transport, self._clock)
+        self.worker = Worker(
+            self._transport,
+            topic=definition.inbound,
+            group=definition.name,
+            handler=binding.handle,
+            concurrency=definition.concurrency,
+            prefetch=definition.prefetch,
+            retry=definition.retry,
+            reply_topic=self._reply_topic,
+            name=definition.name,
+            clock=self._clock,
+        )
+        await self.worker.start()
+
+    async def run(self) -> None:
+        """Work until `stop` is called.
+
+        Raises:
+            WhenceError: The broker was lost, or nothing can be handled until somebody repairs something.
+        """
+        assert self.worker is not None, "start comes first"
+        await self.worker.join()
+
+    async def stop(self, drain_s: float) -> None:
+        """Finish what is begun within `drain_s` seconds, hand back the rest, close the processor."""
+        if self.worker is not None:
+            await self.worker.aclose(drain_s)
+        processor, self._processor = self._processor, None
+        if processor is not None:
+            await processor.aclose()
+
+    @property
+    def in_flight(self) -> int:
+        """Messages being handled now."""
+        return self.worker.in_flight if self.worker is not None else 0

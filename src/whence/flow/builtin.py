@@ -1,0 +1,44 @@
+"""The flow files that come with Whence: `flows/` of the repository, carried inside the wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from whence.flow.definition import nearest
+from whence.schema.errors import ConfigError
+
+__all__ = ("find_flow", "shipped_flows", "shipped_folder")
+
+_HERE = Path(__file__).parent
+
+
+def shipped_folder() -> Path:
+    """Give the folder of the shipped flows: in the wheel beside this module, else the repository's."""
+    packaged = _HERE / "shipped"
+    return packaged if packaged.is_dir() else _HERE.parents[2] / "flows"
+
+
+def shipped_flows() -> tuple[str, ...]:
+    """Give the names of the shipped flows in order."""
+    return tuple(sorted(file.stem for file in shipped_folder().glob("*.yaml")))
+
+
+def find_flow(name: str | Path) -> Path:
+    """Give the file of a flow.
+
+    Args:
+        name: A path, or the name of a shipped flow. What has a suffix or a folder in it is a path.
+
+    Raises:
+        ConfigError: It is no path, and no shipped flow has that name.
+    """
+    path = Path(name)
+    if path.suffix or len(path.parts) != 1:
+        return path
+    names = shipped_flows()
+    if str(name) not in names:
+        raise ConfigError(
+            f"there is no shipped flow {str(name)!r}{nearest(str(name), names)}",
+            hint=f"give the path of a YAML file, or one of {', '.join(names)}",
+        )
+    return shipped_folder() / f"{name}.yaml"

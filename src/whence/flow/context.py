@@ -1,0 +1,228 @@
+"""What a handler sees of the world, made of a transport: typed calls, streams and events.
+
+A call carries the caller's deadline, a little earlier at every hop so that each can still answer; the trace
+context goes along. Whatever comes back is checked: an error reply is raised as the error it stands for, and
+bytes that are no such message are a `CodecError`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeVar, cast
+
+from whence.broker.transport import Headers, Reply, Transport
+from whence.flow.tracing import TraceContext
+from whence.processors.base import Service
+from whence.schema.codec import decode_as, encode
+from whence.schema.errors import (
+    CodecError,
+    DeadlineExceeded,
+    ErrorReply,
+    InternalError,
+    error_from_reply,
+)
+from whence.schema.message import Message
+from whence.schema.topics import short_topic
+
+__all__ = ("DEFAULT_TIMEOUT_S", "Caller", "FlowContext", "closing", "read_reply")
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+#: Seconds to wait for a reply when the caller set no deadline.
+DEFAULT_TIMEOUT_S = 120.0
+#: What a hop keeps of the time left, to answer in: a fifth, at most 0.1 s. Twice what the worker keeps
+#: for itself, so that a handler still sees its callee's failure.
+_MARGIN_SHARE = 0.2
+_MARGIN_S = 0.1
+
+
+class Caller:
+    """Sends requests on behalf of one piece of work.
+
+    Args:
+        transport: Where to.
+        trace: Trace context of the work.
+        deadline: End of the work's time, seconds since the epoch; None when nobody waits.
+        clock: Gives seconds since the epoch.
+        margin: Whether a little of the time left is kept for an answer of one's own; a client at the
+            edge has nobody to answer.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        trace: TraceContext,
+        deadline: float | None = None,
+        clock: Callable[[], float] = time.time,
+        *,
+        margin: bool = True,
+    ) -> None:
+        self.trace = trace
+        self._transport = transport
+        self._deadline = deadline
+        self._clock = clock
+        self._margin = margin
+
+    def remaining_s(self) -> float | None:
+        """Give the seconds left, never negative; None without a deadline."""
+        return None if self._deadline is None else max(0.0, self._deadline - self._clock())
+
+    async def call(self, topic: str, message: Message, reply: type[M]) -> M:
+        """Send a request and wait for its one reply.
+
+        Raises:
+            WhenceError: The other side answered with an error, not in time, or something else.
+        """
+        timeout_s, headers = self._prepare(topic, message)
+        payload = encode(message)
+        got = await self._transport.request(topic, payload, headers=headers, timeout_s=timeout_s)
+        return cast("M", read_reply(got, (reply,), topic))
+
+    async def stream(
+        self, topic: str, message: Message, replies: tuple[type[Message], ...]
+    ) -> AsyncGenerator[Message, None]:
+        """Send a request and yield its replies in order; leaving early takes the request back.
+
+        Raises:
+            WhenceError: As for `call`.
+        """
+        timeout_s, headers = self._prepare(topic, message)
+        payload = encode(message)
+        source = self._transport.stream(topic, payload, headers=headers, timeout_s=timeout_s)
+        async with closing(source) as arriving:
+            async for got in arriving:
+                yield read_reply(got, replies, topic)
+
+    async def publish(self, topic: str, message: Message, *, key: str | None = None) -> None:
+        """Publish a message that nobody answers; it carries no deadline, for it must not expire."""
+        headers = {Headers.TYPE: message.TYPE, **self.trace.child().headers()}
+        await self._transport.publish(topic, encode(message), headers=headers, key=key)
+
+    def _prepare(self, topic: str, message: Message) -> tuple[float, dict[str, str]]:
+        remaining = self.remaining_s()
+        if remaining is None:
+            timeout_s = DEFAULT_TIMEOUT_S
+        else:
+            margin = min(_MARGIN_S, remaining * _MARGIN_SHARE) if self._margin else 0.0
+            timeout_s = remaining - margin
+        if timeout_s <= 0:
+            raise DeadlineExceeded(f"no time is left to ask {short_topic(topic)}")
+        headers = {
+            Headers.TYPE: message.TYPE,
+            Headers.DEADLINE: str(int((self._clock() + timeout_s) * 1000)),
+            **self.trace.child().headers(),
+        }
+        return timeout_s, headers
+
+
+class FlowContext:
+    """The `Context` of one message.
+
+    Args:
+        caller: Sends for this message.
+        services: Services the processor may call, by port.
+        topics: Full topic by port; optional ports may be missing.
+        message_id: Id of the message.
+        attempt: 1 on first delivery.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        services: Mapping[str, Service],
+        topics: Mapping[str, str],
+        *,
+        message_id: str,
+        attempt: int,
+    ) -> None:
+        self._caller = caller
+        self._services = services
+        self._topics = topics
+        self._message_id = message_id
+        self._attempt = attempt
+
+    @property
+    def message_id(self) -> str:
+        """Id of the message; the same when it is delivered again."""
+        return self._message_id
+
+    @property
+    def attempt(self) -> int:
+        """1 on first delivery."""
+        return self._attempt
+
+    def remaining_s(self) -> float | None:
+        """Seconds until the caller gives up, never negative; None when the caller set no deadline."""
+        return self._caller.remaining_s()
+
+    def is_bound(self, port: str) -> bool:
+        """Tell whether a port leads anywhere."""
+        return port in self._topics
+
+    async def call(self, port: str, message: Message, reply: type[M]) -> M:
+        """Send a request through a port of `calls` and wait for its reply.
+
+        Raises:
+            WhenceError: The other side answered with an error, not in time, or something else.
+        """
+        return await self._caller.call(self._topic(port), message, reply)
+
+    def stream(self, port: str, message: Message) -> AsyncIterator[Message]:
+        """Send a request through a port of `calls` and yield its replies in order."""
+        return self._caller.stream(self._topic(port), message, self._services[port].replies)
+
+    async def emit(self, port: str, message: Message, *, key: str | None = None) -> None:
+        """Publish through a port of `emits`; returns when it is safely stored."""
+        await self._caller.publish(self._topic(port), message, key=key)
+
+    def _topic(self, port: str) -> str:
+        topic = self._topics.get(port)
+        if topic is None:
+            raise InternalError(f"the port {port!r} leads nowhere in this flow")
+        return topic
+
+
+@asynccontextmanager
+async def closing(source: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+    """Close a stream that is left early, when it is of a kind that can be closed."""
+    try:
+        yield source
+    finally:
+        close = getattr(source, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def read_reply(reply: Reply, expected: tuple[type[Message], ...], topic: str) -> Message:
+    """Read one reply of a service.
+
+    Args:
+        reply: As it came. A missing `type` header is taken for the only type expected.
+        expected: Types it may have.
+        topic: Where the request went, for errors.
+
+    Raises:
+        CodecError: It is none of those types, or no such message.
+        WhenceError: It is an error.
+    """
+    name = reply.headers.get(Headers.TYPE, "")
+    where = short_topic(topic)
+    if name == ErrorReply.TYPE:
+        raise error_from_reply(_decoded(reply, ErrorReply, where))
+    by_name = {cls.TYPE: cls for cls in expected}
+    cls = by_name.get(name) or (expected[0] if not name and len(expected) == 1 else None)
+    if cls is None:
+        raise CodecError(
+            f"{where} answered with {name or 'no type'!r} instead of {' or '.join(by_name)}"
+        )
+    return _decoded(reply, cls, where)
+
+
+def _decoded(reply: Reply, cls: type[M], where: str) -> M:
+    try:
+        return decode_as(reply.payload, cls)
+    except CodecError as error:
+        raise CodecError(f"the reply of {where} cannot be read: {error.message}") from error

@@ -1,0 +1,223 @@
+"""What processors need besides messages: a store and models, opened when first asked for.
+
+What is missing but could be there (a model that is not installed) does not keep a flow from running: whoever
+asks for it gets the error, all else works. What the settings switch off is `absent`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from whence.flow.settings import Settings
+from whence.schema.errors import ConfigError, ModelMissing, Unavailable
+
+if TYPE_CHECKING:
+    from whence.models.choose import ServiceSettings
+
+__all__ = ("KINDS", "MissingModel", "Resources")
+
+#: Everything that a processor can name in its `needs`.
+KINDS = ("store", "embedder", "reranker", "writer")
+
+
+class Resources:
+    """Opens each resource once and closes them in reverse order. Use it as an `async with`.
+
+    Args:
+        settings: Which database and which models.
+        objects: Resources that exist already, by kind; they are used as they are and not closed here.
+        injected: Keyword arguments for every processor whose constructor has one of that name, e.g.
+            `clock` and `new_id` for runs that can be repeated exactly.
+
+    Raises:
+        ConfigError: `objects` holds a kind that is none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        objects: Mapping[str, Any] | None = None,
+        *,
+        injected: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.injected: Mapping[str, Any] = dict(injected or {})
+        self._settings = settings
+        self._given = dict(objects or {})
+        for kind in self._given:
+            _check_kind(kind)
+        self._opened: dict[str, Any] = {}
+        self._stack = AsyncExitStack()
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def absent(self) -> Mapping[str, str]:
+        """Kinds that are switched off, with the setting that did it."""
+        off = self._settings.reranker == "none" and "reranker" not in self._given
+        return {"reranker": "WHENCE_RERANKER=none"} if off else {}
+
+    async def get(self, kind: str) -> Any:
+        """Give a resource, opened when this is the first time.
+
+        A local model that is not installed comes as a `MissingModel`, which fails when it is used.
+
+        Raises:
+            ConfigError: There is no such kind, or a setting is wrong.
+            Unavailable: The database cannot be reached, or the resources are closed.
+        """
+        _check_kind(kind)
+        async with self._lock:
+            if self._closed:
+                raise Unavailable("the resources of this flow are closed")
+            return await self._get(kind)
+
+    async def aclose(self) -> None:
+        """Close what was opened here, the last first. Safe to call twice."""
+        async with self._lock:
+            self._closed = True
+            self._opened.clear()
+            await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _get(self, kind: str) -> Any:
+        if kind in self._given:
+            return self._given[kind]
+        if kind not in self._opened:
+            self._opened[kind] = await getattr(self, f"_open_{kind}")()
+        return self._opened[kind]
+
+    async def _open_store(self) -> Any:
+        from whence.store.postgres import PostgresStore
+
+        url = self._settings.database_url
+        if url is not None:
+            return await self._stack.enter_async_context(PostgresStore.open(url))
+        from whence.store.server import EmbeddedServer
+
+        server = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
+        return await self._stack.enter_async_context(PostgresStore.open(server))
+
+    async def _open_embedder(self) -> Any:
+        from whence.models.choose import make_embedder
+
+        try:
+            embedder = make_embedder(self._settings.embedder, self._services())
+        except ModelMissing as error:
+            return MissingModel(error)
+        self._stack.push_async_callback(embedder.aclose)
+        return embedder
+
+    async def _open_reranker(self) -> Any:
+        from whence.models.choose import make_reranker
+
+        reranker, reason = make_reranker(self._settings.reranker, self._services())
+        if reranker is None:
+            return MissingModel(ModelMissing(f"there is no reranker: {reason}"))
+        self._stack.push_async_callback(reranker.aclose)
+        return reranker
+
+    async def _open_writer(self) -> Any:
+        from whence.models.choose import make_writer
+
+        embedder = None
+        if self._settings.writer == "extractive":
+            # It compares sentences by their vectors when it can, and by their words when it cannot.
+            found = await self._get("embedder")
+            embedder = None if isinstance(found, MissingModel) else found
+        writer = make_writer(self._settings.writer, embedder, self._services())
+        self._stack.push_async_callback(writer.aclose)
+        return writer
+
+    def _services(self) -> ServiceSettings:
+        from whence.models.choose import ServiceSettings
+
+        settings = self._settings
+        return ServiceSettings(
+            home=settings.home,
+            models=settings.models,
+            openai_api_key=settings.openai_api_key,
+            openai_base_url=settings.openai_base_url,
+            cohere_api_key=settings.cohere_api_key,
+            cohere_base_url=settings.cohere_base_url,
+        )
+
+
+class MissingModel:
+    """Stands for an embedder or reranker that is not there: every use fails with the reason.
+
+    Args:
+        error: Says what is missing and what to do.
+    """
+
+    def __init__(self, error: ModelMissing) -> None:
+        self._error = error
+
+    @property
+    def model(self) -> Any:
+        """Fail.
+
+        Raises:
+            ModelMissing: Always.
+        """
+        self._fail()
+
+    @property
+    def max_tokens(self) -> int:
+        """Fail.
+
+        Raises:
+            ModelMissing: Always.
+        """
+        self._fail()
+
+    async def embed(self, texts: Sequence[str], purpose: str = "query") -> Any:
+        """Fail.
+
+        Raises:
+            ModelMissing: Always.
+        """
+        self._fail()
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Fail.
+
+        Raises:
+            ModelMissing: Always.
+        """
+        self._fail()
+
+    async def score(self, query: str, documents: Sequence[str]) -> list[float]:
+        """Fail.
+
+        Raises:
+            ModelMissing: Always.
+        """
+        self._fail()
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+    def _fail(self) -> NoReturn:
+        # A new one each time: an exception that is raised twice grows its traceback.
+        raise ModelMissing(self._error.message, hint=self._error.hint)
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise ConfigError(
+            f"there is no resource {kind!r}", hint=f"a processor can need {', '.join(KINDS)}"
+        )

@@ -1,0 +1,351 @@
+"""A flow that runs: its processors under supervision, their health, and an orderly end.
+
+Servers start with their callers; on the way out callers stop first, so that what is begun can still be
+finished with the help of those it asks. The transport and the resources belong to whoever made them and are
+closed after the runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from whence.broker.clock import Clock, SystemClock
+from whence.broker.transport import Transport
+from whence.flow.binding import Replica
+from whence.flow.definition import FlowDefinition, ProcessorDefinition
+from whence.flow.pruning import without
+from whence.flow.resources import Resources
+from whence.flow.supervisor import RestartPolicy, State, Supervisor
+from whence.processors.base import Processor
+from whence.schema.errors import ConfigError, WhenceError
+
+__all__ = ("DRAIN_S", "FlowHealth", "FlowRuntime", "ProcessorHealth", "run_flow")
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for work that is begun when the flow is asked to stop. Kubernetes kills after 30.
+DRAIN_S = 20.0
+
+
+class ProcessorHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How one processor is, over all its replicas in this process."""
+
+    name: str
+    type: str
+    state: State
+    """The worst of its replicas' states."""
+    replicas: int
+    """Replicas that it should have."""
+    running: int
+    """Replicas that take messages."""
+    restarts: int
+    """Restarts of all replicas since the start."""
+    in_flight: int
+    """Messages being handled now."""
+    handled: int
+    """Messages done since the last restart."""
+    failed: int
+    """Messages given up since the last restart."""
+    backlog: int
+    """Messages that wait for its group, in all processes; -1 when the broker does not tell."""
+    last_error: str = ""
+    """What ended a replica last; empty when nothing did."""
+
+
+class FlowHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How a flow is."""
+
+    flow: str
+    ready: bool
+    """True when every replica takes messages and the broker answers."""
+    processors: tuple[ProcessorHealth, ...]
+    """In the order of the flow file."""
+    broker_error: str = ""
+    """Why the broker does not answer; empty when it does."""
+
+
+class _Running:
+    """A processor of the flow with the supervisors of its replicas."""
+
+    def __init__(self, definition: ProcessorDefinition) -> None:
+        self.definition = definition
+        self.supervisors: list[Supervisor] = []
+        #: The current life of each replica.
+        self.lives: dict[int, Replica] = {}
+
+
+#: Worst first.
+_SEVERITY = (State.UNHEALTHY, State.RESTARTING, State.STARTING, State.STOPPED, State.RUNNING)
+
+
+class FlowRuntime:
+    """Runs the processors of a flow in this process.
+
+    Args:
+        definition: The flow.
+        transport: The broker; not closed here.
+        resources: What processors need; not closed here.
+        only: Names of the processors to run; all of them when empty.
+        restart: When to restart a replica that failed.
+        clock: Source of time for messages.
+        monotonic: Seconds that never go back, for restarts and draining.
+    """
+
+    def __init__(
+        self,
+        definition: FlowDefinition,
+        transport: Transport,
+        resources: Resources,
+        *,
+        only: Iterable[str] = (),
+        restart: RestartPolicy | None = None,
+        clock: Clock | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._whole = definition
+        self._transport = transport
+        self._resources = resources
+        self._only = tuple(only)
+        self._restart = restart or RestartPolicy()
+        self._clock: Clock = clock or SystemClock()
+        self._monotonic = monotonic
+        self._running: list[_Running] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = asyncio.Event()
+
+    async def start(self) -> None:
+        """Start all processors; returns when every replica takes messages.
+
+        Raises:
+            ConfigError: There is nothing to run, or a setting makes the flow impossible.
+            WhenceError: A processor could not be started; all others are stopped again.
+        """
+        chosen = self._choose()
+        needed = {name for processor in chosen for name in processor.cls.needs}
+        # One after the other in a fixed order: closing is the reverse of it.
+        objects = {name: await self._resources.get(name) for name in sorted(needed)}
+        try:
+            for processor in chosen:
+                self._launch(processor, objects)
+            await self._wait_until_settled()
+        except BaseException:
+            await self.drain(0.0)
+            raise
+        logger.info("flow runs", extra={"action": "start", "flow": self._whole.name})
+
+    async def wait(self) -> None:
+        """Wait until the flow ends.
+
+        Raises:
+            WhenceError: A processor was given up; the others still run until `drain`.
+        """
+        stopped = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait({stopped, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        self._raise_failure()
+
+    async def drain(self, timeout_s: float = DRAIN_S) -> None:
+        """Stop: take no more, finish what is begun within `timeout_s` seconds, hand back the rest.
+
+        Callers stop before those they call. Safe to call twice.
+        """
+        end = self._monotonic() + timeout_s
+        for running in _callers_first(self._running):
+            left = max(0.0, end - self._monotonic())
+            results = await asyncio.gather(
+                *(supervisor.stop(left) for supervisor in running.supervisors),
+                return_exceptions=True,
+            )
+            for error in results:
+                if isinstance(error, BaseException):
+                    logger.warning(
+                        "processor did not close cleanly",
+                        extra={
+                            "action": "close",
+                            "processor": running.definition.name,
+                            "error": f"{type(error).__name__}: {error}",
+                        },
+                    )
+        self._stopped.set()
+
+    async def health(self) -> FlowHealth:
+        """Tell how every processor is. Cost: one question to the broker per processor."""
+        broker_error = ""
+        try:
+            await self._transport.health()
+        except WhenceError as error:
+            broker_error = error.message
+        processors = tuple([await self._health_of(running) for running in self._running])
+        ready = not broker_error and all(one.running == one.replicas for one in processors)
+        return FlowHealth(
+            flow=self._whole.name,
+            ready=ready and bool(processors),
+            processors=processors,
+            broker_error=broker_error,
+        )
+
+    def _choose(self) -> tuple[ProcessorDefinition, ...]:
+        self._whole.only(self._only)
+        pruned = without(self._whole, self._resources.absent)
+        names = {processor.name for processor in pruned.processors}
+        only = tuple(name for name in self._only if name in names)
+        if not names or (self._only and not only):
+            raise ConfigError(
+                f"flow {self._whole.name!r} has nothing to run here:"
+                f" {', '.join(self._resources.absent.values())}",
+                hint="change the setting, or choose other processors",
+            )
+        return pruned.only(only)
+
+    def _launch(self, processor: ProcessorDefinition, objects: dict[str, Any]) -> None:
+        running = _Running(processor)
+        self._running.append(running)
+        needs = {name: objects[name] for name in processor.cls.needs}
+        accepted = inspect.signature(processor.cls).parameters
+        needs |= {k: v for k, v in self._resources.injected.items() if k in accepted}
+        for number in range(processor.replicas):
+            supervisor = Supervisor(
+                f"{processor.name}[{number}]" if processor.replicas > 1 else processor.name,
+                self._maker(running, number, needs),
+                policy=self._restart,
+                clock=self._monotonic,
+            )
+            running.supervisors.append(supervisor)
+            self._tasks.add(supervisor.start())
+
+    def _maker(
+        self, running: _Running, number: int, needs: dict[str, Any]
+    ) -> Callable[[], Replica]:
+        definition = running.definition
+        reply_topic = next(
+            (
+                interface.response
+                for interface in self._whole.interfaces
+                if interface.request == definition.inbound
+            ),
+            None,
+        )
+
+        def build() -> Processor:
+            # Every processor's constructor takes its parameters and, by keyword, what it needs.
+            return definition.cls(definition.parameters, **needs)
+
+        def make() -> Replica:
+            life = Replica(
+                definition, build, self._transport, reply_topic=reply_topic, clock=self._clock
+            )
+            running.lives[number] = life
+            return life
+
+        return make
+
+    async def _wait_until_settled(self) -> None:
+        """Wait until every replica takes messages, or the first is given up."""
+        supervisors = [one for running in self._running for one in running.supervisors]
+        everyone = asyncio.gather(*(supervisor.settled.wait() for supervisor in supervisors))
+        try:
+            awaited: set[asyncio.Future[Any]] = {everyone, *self._tasks}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            everyone.cancel()
+            with suppress(asyncio.CancelledError):
+                await everyone
+        # A replica that is given up settles, and its task ends right after.
+        await asyncio.sleep(0)
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """Raise the error of a replica that was given up, in order of the flow file."""
+        for running in self._running:
+            for supervisor in running.supervisors:
+                supervisor.raise_failure()
+
+    async def _health_of(self, running: _Running) -> ProcessorHealth:
+        definition, supervisors = running.definition, running.supervisors
+        workers = [life.worker for life in running.lives.values() if life.worker is not None]
+        errors = [str(one.last_error) for one in supervisors if one.last_error is not None]
+        try:
+            backlog = (await self._transport.stats(definition.inbound, definition.name)).backlog
+        except WhenceError:
+            backlog = -1
+        return ProcessorHealth(
+            name=definition.name,
+            type=definition.type,
+            state=min((one.state for one in supervisors), key=_SEVERITY.index),
+            replicas=len(supervisors),
+            running=sum(one.state is State.RUNNING for one in supervisors),
+            restarts=sum(one.restarts for one in supervisors),
+            in_flight=sum(worker.in_flight for worker in workers),
+            handled=sum(worker.counters.handled for worker in workers),
+            failed=sum(worker.counters.failed for worker in workers),
+            backlog=backlog,
+            last_error=errors[-1] if errors else "",
+        )
+
+
+@asynccontextmanager
+async def run_flow(
+    definition: FlowDefinition,
+    transport: Transport,
+    resources: Resources,
+    *,
+    only: Iterable[str] = (),
+    drain_s: float = DRAIN_S,
+    restart: RestartPolicy | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[FlowRuntime]:
+    """Run a flow for the time of an `async with`; when it begins all processors take messages.
+
+    Args:
+        definition: The flow.
+        transport: The broker; closed by the caller, after this.
+        resources: What processors need; closed by the caller, after this.
+        only: Names of the processors to run; all of them when empty.
+        drain_s: Seconds for work that is begun when the block ends. None is granted when it ends with an
+            error.
+        restart: When to restart a replica that failed.
+        clock: Source of time for messages.
+
+    Raises:
+        WhenceError: As for `FlowRuntime.start`.
+    """
+    runtime = FlowRuntime(definition, transport, resources, only=only, restart=restart, clock=clock)
+    await runtime.start()
+    try:
+        yield runtime
+    except BaseException:
+        await runtime.drain(0.0)
+        raise
+    await runtime.drain(drain_s)
+
+
+def _callers_first(processors: list[_Running]) -> list[_Running]:
+    """Order processors so that each comes before those it sends to. Flows have no cycles."""
+    by_topic: dict[str, list[_Running]] = {}
+    for running in processors:
+        by_topic.setdefault(running.definition.inbound, []).append(running)
+    done: dict[str, _Running] = {}
+
+    def visit(running: _Running) -> None:
+        definition = running.definition
+        if definition.name in done:
+            return
+        for topic in definition.topics.values():
+            for target in by_topic.get(topic, []):
+                if target is not running:
+                    visit(target)
+        done[definition.name] = running
+
+    for running in processors:
+        visit(running)
+    return list(reversed(done.values()))

@@ -1,0 +1,113 @@
+"""`whence run`: a flow as a process that signals can stop.
+
+The first SIGTERM or SIGINT drains, the second hands everything back at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+
+from whence.flow.definition import FlowDefinition
+from whence.flow.resources import Resources
+from whence.flow.runtime import DRAIN_S, FlowRuntime
+from whence.flow.settings import Settings
+
+__all__ = ("serve_flow",)
+
+
+async def serve_flow(
+    definition: FlowDefinition,
+    settings: Settings,
+    *,
+    only: Iterable[str] = (),
+    on_ready: Callable[[], None] | None = None,
+    drain_s: float = DRAIN_S,
+    resources: Resources | None = None,
+) -> None:
+    """Run a flow until a signal asks it to stop; returns when all is drained and closed.
+
+    Args:
+        definition: The flow.
+        settings: Broker, database and models.
+        only: Names of the processors to run; all of them when empty.
+        on_ready: Called once all processors take messages.
+        drain_s: Seconds for work that is begun when the first signal comes.
+        resources: What processors need, closed at the end; made from the settings when None.
+
+    Raises:
+        WhenceError: The flow could not be started, or a processor was given up.
+    """
+    from whence.broker.connect import connect
+
+    definition.only(tuple(only))
+    transport = await connect(settings.broker)
+    try:
+        async with resources or Resources(settings) as owned:
+            runtime = FlowRuntime(definition, transport, owned, only=only)
+            with _Signals() as signals:
+                await _run(runtime, signals, on_ready, drain_s)
+    finally:
+        await transport.aclose()
+
+
+async def _run(
+    runtime: FlowRuntime, signals: _Signals, on_ready: Callable[[], None] | None, drain_s: float
+) -> None:
+    try:
+        if not await signals.unless_asked(runtime.start()):
+            return
+        if on_ready is not None:
+            on_ready()
+        # Raises when a processor is given up; the others are drained all the same.
+        await signals.unless_asked(runtime.wait())
+    finally:
+        signals.again()
+        await signals.unless_asked(runtime.drain(drain_s))
+        await runtime.drain(0.0)
+
+
+class _Signals:
+    """Counts the requests to stop, for the time of a `with`."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+
+    def __enter__(self) -> _Signals:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Only the main thread can take signals; elsewhere the caller cancels instead.
+            with suppress(ValueError, RuntimeError, NotImplementedError):
+                loop.add_signal_handler(number, self._asked.set)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(ValueError, RuntimeError, NotImplementedError):
+                loop.remove_signal_handler(number)
+
+    def again(self) -> None:
+        """Wait for the next signal from now on."""
+        self._asked.clear()
+
+    async def unless_asked(self, work: Awaitable[None]) -> bool:
+        """Do some work, or leave it when a signal comes; tells whether it was done.
+
+        Raises:
+            Exception: Whatever the work raises.
+        """
+        task = asyncio.ensure_future(work)
+        asked = asyncio.create_task(self._asked.wait())
+        try:
+            await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                await task
+                return True
+            return False
+        finally:
+            for one in (task, asked):
+                one.cancel()
+            await asyncio.gather(task, asked, return_exceptions=True)
