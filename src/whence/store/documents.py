@@ -1,0 +1,358 @@
+"""Collections and documents in PostgreSQL: stored, tagged anew and removed, each call all or nothing.
+
+Writers of one collection take turns: each holds the row of the collection while it writes. Readers never wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from whence.schema.access import DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import ModelMismatch
+from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument
+from whence.store.checks import (
+    check_documents,
+    check_model,
+    check_name,
+    content_digest,
+    is_text,
+    json_text,
+    missing_collection,
+    model_words,
+)
+from whence.store.classes import intern_classes
+from whence.store.driver import Connection
+from whence.store.keys import chunk_key
+
+__all__ = (
+    "document_ids",
+    "document_states",
+    "ensure_collection",
+    "find_collection",
+    "list_collections",
+    "remove_documents",
+    "replace_documents",
+    "retag_documents",
+)
+
+_COLLECTION = (
+    "SELECT c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"
+    " count(d.id) AS documents, coalesce(sum(d.chunks), 0)::bigint AS chunks"
+    " FROM collection c LEFT JOIN document d ON d.collection_id = c.id"
+)
+_DOCUMENT_COLUMNS = (
+    "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
+    "source_file", "source_url", "metadata",
+)  # fmt: skip
+_CHUNK_COLUMNS = (
+    "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
+    "heading", "section_path", "span_start", "span_end", "embed_text",
+)  # fmt: skip
+_VECTOR_COLUMNS = ("ord", "collection_id", "class_id", "e")
+
+
+class _Locked(msgspec.Struct, frozen=True):
+    """A collection whose row this transaction holds."""
+
+    id: int
+    info: CollectionInfo
+
+
+def _info(row: Mapping[str, Any]) -> CollectionInfo:
+    return CollectionInfo(
+        name=row["name"],
+        model=EmbeddingModel(
+            name=row["model_name"],
+            revision=row["model_revision"],
+            precision=row["model_precision"],
+            dimension=row["dimension"],
+        ),
+        documents=row["documents"],
+        chunks=row["chunks"],
+    )
+
+
+async def find_collection(connection: Connection, name: str) -> CollectionInfo | None:
+    """Give a collection with its counts. Cost: linear in its documents."""
+    row = await connection.fetchrow(f"{_COLLECTION} WHERE c.name = $1 GROUP BY c.id", name)
+    return None if row is None else _info(row)
+
+
+async def list_collections(connection: Connection) -> list[CollectionInfo]:
+    """Give all collections by name. Cost: linear in all documents."""
+    rows = await connection.fetch(f"{_COLLECTION} GROUP BY c.id ORDER BY c.name")
+    return [_info(row) for row in rows]
+
+
+async def ensure_collection(
+    connection: Connection, name: str, model: EmbeddingModel
+) -> CollectionInfo:
+    """Give a collection, made for this model when it does not exist.
+
+    Raises:
+        BadInput: The name or the dimension cannot be.
+        ModelMismatch: It exists with another model.
+    """
+    check_name(name)
+    check_model(model)
+    info = await find_collection(connection, name)
+    if info is None:
+        await connection.execute(
+            "INSERT INTO collection (name, model_name, model_revision, model_precision, dimension)"
+            " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING",
+            name,
+            model.name,
+            model.revision,
+            model.precision,
+            model.dimension,
+        )
+        info = await find_collection(connection, name)
+    if info is None:
+        raise missing_collection(name)
+    if info.model != model:
+        raise ModelMismatch(
+            f"collection {name!r} was made with {model_words(info.model)},"
+            f" not with {model_words(model)}"
+        )
+    return info
+
+
+async def document_states(
+    connection: Connection, collection: str, ids: Sequence[str]
+) -> dict[str, DocumentState]:
+    """Give the state of each of these documents that exists."""
+    if not is_text(collection):
+        return {}
+    rows = await connection.fetch(
+        "SELECT d.document_id, d.digest, d.chunks, s.acl, s.labels, s.clearance"
+        " FROM collection c JOIN document d ON d.collection_id = c.id"
+        " JOIN sec_class s ON s.id = d.class_id"
+        " WHERE c.name = $1 AND d.document_id = ANY($2::text[])",
+        collection,
+        list(ids),
+    )
+    return {
+        row["document_id"]: DocumentState(
+            document_id=row["document_id"],
+            digest=row["digest"],
+            tags=DocumentTags(tuple(row["acl"]), tuple(row["labels"]), row["clearance"]),
+            chunks=row["chunks"],
+        )
+        for row in rows
+    }
+
+
+async def document_ids(connection: Connection, collection: str, prefix: str) -> list[str]:
+    """Give the sorted ids that begin with `prefix`."""
+    if not is_text(collection):
+        return []
+    rows = await connection.fetch(
+        "SELECT d.document_id FROM collection c JOIN document d ON d.collection_id = c.id"
+        " WHERE c.name = $1 AND d.document_id ^@ $2 ORDER BY d.document_id",
+        collection,
+        prefix,
+    )
+    return [row["document_id"] for row in rows]
+
+
+async def replace_documents(
+    connection: Connection,
+    collection: str,
+    documents: Sequence[EmbeddedDocument],
+    timeout_s: float,
+) -> None:
+    """Store documents, each in the place of its former self, by binary COPY.
+
+    Raises:
+        NotFound: There is no such collection.
+        ModelMismatch: A vector's length is not the collection's dimension.
+        BadInput: A document cannot be stored.
+    """
+    info = await _existing(connection, collection)
+    check_documents(info, documents)
+    if not documents:
+        return
+    classes = await intern_classes(connection, {one.draft.tags for one in documents})
+    async with connection.transaction():
+        locked = await _lock(connection, collection, timeout_s)
+        # Checked again: the collection may have been made anew for another model meanwhile.
+        if locked.info.model != info.model:
+            check_documents(locked.info, documents)
+        ids = [one.draft.document_id for one in documents]
+        await _delete(connection, locked.id, ids)
+        await _insert(connection, locked.id, collection, documents, classes)
+
+
+async def _existing(connection: Connection, name: str) -> CollectionInfo:
+    info = await find_collection(connection, name) if is_text(name) else None
+    if info is None:
+        raise missing_collection(name)
+    return info
+
+
+async def _lock(connection: Connection, name: str, timeout_s: float) -> _Locked:
+    """Take the collection's row, and the time that writing may take, until the transaction ends."""
+    row = await connection.fetchrow(
+        "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"
+        " 0 AS documents, 0 AS chunks, set_config('statement_timeout', $2, true)"
+        " FROM collection c WHERE c.name = $1 FOR NO KEY UPDATE",
+        name,
+        str(int(timeout_s * 1000)),
+    )
+    if row is None:
+        raise missing_collection(name)
+    return _Locked(row["id"], _info(row))
+
+
+async def _delete(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
+    """Delete documents; chunks and vectors go with them. Cost: linear in their chunks."""
+    done: str = await connection.execute(
+        "DELETE FROM document WHERE collection_id = $1 AND document_id = ANY($2::text[])",
+        collection_id,
+        list(ids),
+    )
+    return int(done.rpartition(" ")[2])
+
+
+async def _reserve(connection: Connection, table: str, column: str, n: int) -> list[int]:
+    """Take n numbers of an identity column, ascending."""
+    rows = await connection.fetch(
+        "SELECT nextval(pg_get_serial_sequence($1, $2)) AS number FROM generate_series(1, $3::int)",
+        table,
+        column,
+        n,
+    )
+    return [row["number"] for row in rows]
+
+
+async def _insert(
+    connection: Connection,
+    collection_id: int,
+    collection: str,
+    documents: Sequence[EmbeddedDocument],
+    classes: Mapping[DocumentTags, int],
+) -> None:
+    numbers = await _reserve(connection, "document", "id", len(documents))
+    chunks = sum(len(one.draft.chunks) for one in documents)
+    ords = await _reserve(connection, "chunk", "ord", chunks)
+    numbered = list(zip(numbers, documents, strict=True))
+    await connection.copy_records_to_table(
+        "document",
+        columns=_DOCUMENT_COLUMNS,
+        records=_document_rows(numbered, collection_id, classes),
+    )
+    await connection.copy_records_to_table(
+        "chunk",
+        columns=_CHUNK_COLUMNS,
+        records=_chunk_rows(numbered, iter(ords), collection_id, collection, classes),
+    )
+    await connection.copy_records_to_table(
+        "chunk_vec",
+        columns=_VECTOR_COLUMNS,
+        records=_vector_rows(documents, iter(ords), collection_id, classes),
+    )
+
+
+_Numbered = Sequence[tuple[int, EmbeddedDocument]]
+
+
+def _document_rows(
+    numbered: _Numbered, collection_id: int, classes: Mapping[DocumentTags, int]
+) -> Iterator[tuple[Any, ...]]:
+    for number, document in numbered:
+        draft = document.draft
+        yield (
+            number,
+            collection_id,
+            draft.document_id,
+            draft.digest,
+            classes[draft.tags],
+            len(draft.chunks),
+            draft.title,
+            draft.source_file,
+            draft.source_url,
+            json_text(draft.metadata),
+        )
+
+
+def _chunk_rows(
+    numbered: _Numbered,
+    ords: Iterator[int],
+    collection_id: int,
+    collection: str,
+    classes: Mapping[DocumentTags, int],
+) -> Iterator[tuple[Any, ...]]:
+    for number, document in numbered:
+        draft = document.draft
+        for index, chunk in enumerate(draft.chunks):
+            yield (
+                next(ords),
+                collection_id,
+                number,
+                index,
+                chunk_key(collection, draft.document_id, index),
+                classes[draft.tags],
+                chunk.content,
+                content_digest(chunk.content),
+                chunk.heading,
+                chunk.section_path,
+                chunk.start,
+                chunk.end,
+                chunk.embed_text,
+            )
+
+
+def _vector_rows(
+    documents: Sequence[EmbeddedDocument],
+    ords: Iterator[int],
+    collection_id: int,
+    classes: Mapping[DocumentTags, int],
+) -> Iterator[tuple[Any, ...]]:
+    for document in documents:
+        for vector in document.vectors:
+            yield next(ords), collection_id, classes[document.draft.tags], vector
+
+
+async def retag_documents(
+    connection: Connection,
+    collection: str,
+    tags: Mapping[str, DocumentTags],
+    timeout_s: float,
+) -> None:
+    """Change the tags of documents, of their chunks and of their vectors; unknown ids are left out.
+
+    Raises:
+        NotFound: There is no such collection.
+    """
+    await _existing(connection, collection)
+    classes = await intern_classes(connection, set(tags.values()))
+    ids = list(tags)
+    async with connection.transaction():
+        locked = await _lock(connection, collection, timeout_s)
+        await connection.execute(
+            "WITH wanted AS (SELECT * FROM unnest($2::text[], $3::int[]) w(document_id, class_id)),"
+            " changed AS (UPDATE document d SET class_id = w.class_id FROM wanted w"
+            "   WHERE d.collection_id = $1 AND d.document_id = w.document_id"
+            "   AND d.class_id <> w.class_id RETURNING d.id, d.class_id),"
+            " moved AS (UPDATE chunk c SET class_id = d.class_id FROM changed d"
+            "   WHERE c.document = d.id RETURNING c.ord, c.class_id)"
+            " UPDATE chunk_vec v SET class_id = m.class_id FROM moved m WHERE v.ord = m.ord",
+            locked.id,
+            ids,
+            [classes[tags[document_id]] for document_id in ids],
+        )
+
+
+async def remove_documents(
+    connection: Connection, collection: str, ids: Sequence[str], timeout_s: float
+) -> int:
+    """Remove documents; gives how many there were, 0 for a collection that does not exist."""
+    if not is_text(collection) or await find_collection(connection, collection) is None:
+        return 0
+    async with connection.transaction():
+        locked = await _lock(connection, collection, timeout_s)
+        return await _delete(connection, locked.id, ids)

@@ -1,0 +1,109 @@
+"""What we use of asyncpg, with types; the driver itself has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import asyncpg
+
+__all__ = ("Connection", "Pool", "connect", "create_pool", "errors")
+
+#: The driver's exceptions, by name.
+errors: Any = asyncpg
+
+_connect: Any = asyncpg.connect
+_create_pool: Any = asyncpg.create_pool
+
+
+class Connection(Protocol):
+    """One connection, or one lent by a pool."""
+
+    async def execute(self, query: str, *args: Any) -> str:
+        """Run a statement; gives its tag, e.g. `DELETE 3`."""
+        ...
+
+    async def executemany(self, command: str, args: Iterable[Sequence[Any]]) -> None:
+        """Run a statement for each row of arguments, in one transaction."""
+        ...
+
+    async def fetch(self, query: str, *args: Any) -> list[Any]:
+        """Give all rows."""
+        ...
+
+    async def fetchrow(self, query: str, *args: Any) -> Any:
+        """Give the first row, or None."""
+        ...
+
+    async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any:
+        """Give the first value of the first row, or None."""
+        ...
+
+    async def copy_records_to_table(
+        self, table_name: str, *, records: Iterable[Sequence[Any]], columns: Sequence[str]
+    ) -> str:
+        """Write rows by binary COPY."""
+        ...
+
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False
+    ) -> AbstractAsyncContextManager[Any]:
+        """Give a transaction for the time of a block."""
+        ...
+
+    def get_server_version(self) -> Any:
+        """Give the server's version; `.major` is its first number."""
+        ...
+
+    def is_closed(self) -> bool:
+        """Tell whether the connection is gone."""
+        ...
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        """Say good-bye and close."""
+        ...
+
+    def terminate(self) -> None:
+        """Close without a word."""
+        ...
+
+
+class Pool(Protocol):
+    """Connections to lend."""
+
+    async def acquire(self, *, timeout: float | None = None) -> Connection:
+        """Lend a connection, waiting for one."""
+        ...
+
+    async def release(self, connection: Connection) -> None:
+        """Take a connection back."""
+        ...
+
+    def get_size(self) -> int:
+        """Give how many connections are open."""
+        ...
+
+    def get_max_size(self) -> int:
+        """Give how many may be."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections once they are given back."""
+        ...
+
+    def terminate(self) -> None:
+        """Close all connections at once."""
+        ...
+
+
+async def connect(url: str, timeout_s: float) -> Connection:
+    """Open one connection."""
+    connection: Connection = await _connect(url, timeout=timeout_s)
+    return connection
+
+
+async def create_pool(url: str, **options: Any) -> Pool:
+    """Open a pool; options as for `asyncpg.create_pool`."""
+    pool: Pool = await _create_pool(url, **options)
+    return pool

@@ -1,0 +1,133 @@
+"""Starts a program of PostgreSQL apart from whoever asked for it; run as a script, imports nothing of ours.
+
+`launcher.py ORDER`, where ORDER is a JSON object:
+
+- `command`: program and arguments.
+- `alive`: lock file that the program and all its children hold while they live.
+- `log`: file that receives what it says.
+- `user`: `[uid, gid]` to run as, or null for oneself. PostgreSQL refuses to run as root.
+- `users`: null to run the program and exit with its status. Otherwise a lock file: the program goes on in a
+  session of its own, where no Ctrl-C of a terminal reaches it, and is told to stop (SIGINT, the fast
+  shutdown) as soon as nobody holds that lock any more. So a server outlives no user, even one that was
+  killed without a chance to say good-bye.
+
+Exit status 75 means that the `alive` lock was held.
+
+As root the program keeps one capability, CAP_DAC_OVERRIDE: it may pass folders that only root may pass, as
+`/root` is, without any change to their permissions. Where the capability is not to be had, the program
+runs without it and needs a home that its user can reach.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ("ALIVE_ELSEWHERE", "main")
+
+#: Exit status when another program holds the `alive` lock (EX_TEMPFAIL of sysexits.h).
+ALIVE_ELSEWHERE = 75
+
+# Constants of linux/prctl.h and linux/capability.h.
+_PR_SET_KEEPCAPS = 8
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_RAISE = 2
+_CAP_DAC_OVERRIDE = 1
+_CAPABILITY_VERSION_3 = 0x20080522
+_STOP_FAST = 2  # SIGINT
+
+
+class _Header(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _Sets(ctypes.Structure):
+    _fields_ = (
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out one order; gives the exit status."""
+    order = json.loads(arguments[0])
+    os.umask(0o077)
+    os.chdir("/")
+    alive = os.open(order["alive"], os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return ALIVE_ELSEWHERE
+    os.set_inheritable(alive, True)
+    _redirect(order["log"])
+    if order["users"] is None:
+        _execute(order)
+    if os.fork():
+        return 0
+    os.setsid()
+    _guard(order, alive)
+    return 0
+
+
+def _redirect(log: str) -> None:
+    """Point the standard streams away from the terminal."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(nothing, 0)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+
+
+def _guard(order: dict[str, Any], alive: int) -> None:
+    """Run the program and stay until it ends; stop it when its last user is gone."""
+    program = os.fork()
+    if not program:
+        _execute(order)
+    os.close(alive)
+
+    def stop_when_unused() -> None:
+        users = os.open(order["users"], os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(users, fcntl.LOCK_EX)
+        os.kill(program, _STOP_FAST)
+
+    threading.Thread(target=stop_when_unused, daemon=True).start()
+    os.waitpid(program, 0)
+    os._exit(0)
+
+
+def _execute(order: dict[str, Any]) -> None:
+    """Become the program; never returns."""
+    try:
+        if order["user"] is not None:
+            _become(*order["user"])
+        os.execv(order["command"][0], order["command"])  # noqa: S606 - a list, by full path
+    except OSError as error:
+        sys.stderr.write(f"FATAL: cannot run {order['command'][0]}: {error}\n")
+        sys.stderr.flush()
+    os._exit(126)
+
+
+def _become(uid: int, gid: int) -> None:
+    """Give up being root for good, but keep the way through root's folders where that is possible."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    kept = sys.platform == "linux" and libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0) == 0
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+    if not kept:
+        return
+    only = 1 << _CAP_DAC_OVERRIDE
+    sets = (_Sets * 2)(_Sets(only, only, only), _Sets(0, 0, 0))
+    libc.capset(ctypes.byref(_Header(_CAPABILITY_VERSION_3, 0)), sets)
+    libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, 0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

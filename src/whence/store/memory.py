@@ -1,0 +1,284 @@
+"""The store in plain memory: the same rules and the same order, for tests and for trying things out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.document_rag import TraceRecord
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import ModelMismatch
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.search import Candidate
+from whence.schema.texts import ChunkText
+from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument, StoredTrace
+from whence.store.checks import (
+    candidate,
+    check_documents,
+    check_limit,
+    check_model,
+    check_name,
+    check_query,
+    check_tags,
+    check_trace,
+    chunk_metadata,
+    content_digest,
+    json_text,
+    missing_collection,
+    model_words,
+)
+from whence.store.keys import chunk_key, parse_chunk_key
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ("MemoryStore",)
+
+
+class _Collection:
+    """A model and the documents made with it, by id."""
+
+    def __init__(self, name: str, model: EmbeddingModel) -> None:
+        self.name = name
+        self.model = model
+        self.documents: dict[str, EmbeddedDocument] = {}
+
+    def info(self) -> CollectionInfo:
+        drafts = [document.draft for document in self.documents.values()]
+        return CollectionInfo(
+            name=self.name,
+            model=self.model,
+            documents=len(drafts),
+            chunks=sum(len(draft.chunks) for draft in drafts),
+        )
+
+    def visible(self, access: Access) -> Iterator[EmbeddedDocument]:
+        """Yield the documents that a reader may see."""
+        return (one for one in self.documents.values() if access.allows(one.draft.tags))
+
+
+class MemoryStore:
+    """Chunks and traces in memory; implements `ChunkStore` and `TraceStore`.
+
+    Every call costs time linear in what the collection holds.
+
+    Args:
+        clock: Gives the time a trace is recorded, with its zone.
+    """
+
+    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._clock = clock
+        self._collections: dict[str, _Collection] = {}
+        self._traces: dict[str, StoredTrace] = {}
+
+    async def aclose(self) -> None:
+        """Free nothing; there so that both stores are closed the same way."""
+
+    def _existing(self, name: str) -> _Collection:
+        if name not in self._collections:
+            raise missing_collection(name)
+        return self._collections[name]
+
+    async def collection(self, name: str) -> CollectionInfo | None:
+        """Give a collection, or None when it does not exist."""
+        found = self._collections.get(name)
+        return None if found is None else found.info()
+
+    async def collections(self) -> list[CollectionInfo]:
+        """Give all collections by name."""
+        return [self._collections[name].info() for name in sorted(self._collections)]
+
+    async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
+        """Give a collection, made for this model when it does not exist.
+
+        Raises:
+            ModelMismatch: It exists with another model, precision or dimension.
+            BadInput: The name or the dimension cannot be.
+        """
+        check_name(name)
+        check_model(model)
+        found = self._collections.setdefault(name, _Collection(name, model))
+        if found.model != model:
+            raise ModelMismatch(
+                f"collection {name!r} was made with {model_words(found.model)},"
+                f" not with {model_words(model)}"
+            )
+        return found.info()
+
+    async def document_states(
+        self, collection: str, document_ids: Sequence[str]
+    ) -> dict[str, DocumentState]:
+        """Give the state of each of these documents that exists."""
+        found = self._collections.get(collection)
+        stored = {} if found is None else found.documents
+        return {
+            one: DocumentState(
+                document_id=one,
+                digest=stored[one].draft.digest,
+                tags=stored[one].draft.tags,
+                chunks=len(stored[one].draft.chunks),
+            )
+            for one in document_ids
+            if one in stored
+        }
+
+    async def replace_documents(
+        self, collection: str, documents: Sequence[EmbeddedDocument]
+    ) -> None:
+        """Store documents, each in the place of its former self.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: A vector's length is not the collection's dimension.
+            BadInput: A document cannot be stored.
+        """
+        found = self._existing(collection)
+        check_documents(found.info(), documents)
+        for document in documents:
+            found.documents[document.draft.document_id] = EmbeddedDocument(
+                draft=_copied(document.draft),
+                vectors=np.array(document.vectors, dtype=np.float32),
+            )
+
+    async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
+        """Change the tags of documents; documents that do not exist are left out.
+
+        Raises:
+            NotFound: There is no such collection.
+            BadInput: A tag cannot be stored.
+        """
+        for one, tag in tags.items():
+            check_tags(tag, f"document {one[:100]!r}")
+        stored = self._existing(collection).documents
+        for one in stored.keys() & tags.keys():
+            draft = msgspec.structs.replace(stored[one].draft, tags=tags[one])
+            stored[one] = msgspec.structs.replace(stored[one], draft=draft)
+
+    async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
+        """Remove documents with all that hangs on them; gives how many there were."""
+        found = self._collections.get(collection)
+        gone = set() if found is None else set(document_ids) & found.documents.keys()
+        for one in gone:
+            self._collections[collection].documents.pop(one)
+        return len(gone)
+
+    async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
+        """Give the sorted ids that begin with `prefix`; for the owner's eyes only."""
+        found = self._collections.get(collection)
+        stored = () if found is None else found.documents
+        return sorted(one for one in stored if one.startswith(prefix))
+
+    async def search_dense(
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        *,
+        limit: int,
+        access: Access,
+        threshold: float = 0.0,
+    ) -> list[Candidate]:
+        """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: The vector's length is not the collection's dimension.
+            BadInput: Limit, threshold or vector is out of range.
+        """
+        found = self._existing(collection)
+        query = check_query(found.info(), vector, limit, threshold)
+        scored = [
+            (-cosine, chunk_key(collection, document.draft.document_id, index), document)
+            for document in found.visible(access)
+            for index, cosine in enumerate(_cosines(document.vectors, query))
+            if threshold <= 0 or cosine >= threshold
+        ]
+        scored.sort(key=lambda one: one[:2])
+        return [
+            candidate(key, document.draft.document_id, -distance, rank)
+            for rank, (distance, key, document) in enumerate(scored[:limit], 1)
+        ]
+
+    async def chunk_texts(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> list[ChunkText]:
+        """Give the texts of chunks that exist and are visible, in the order asked."""
+        found = ((one, self._visible_chunk(collection, one, access)) for one in chunk_ids)
+        return [_text(key, *place) for key, place in found if place is not None]
+
+    async def visible_chunks(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> frozenset[str]:
+        """Tell which of these chunks exist and are visible."""
+        return frozenset(
+            one for one in chunk_ids if self._visible_chunk(collection, one, access) is not None
+        )
+
+    def _visible_chunk(
+        self, collection: str, chunk_id: str, access: Access
+    ) -> tuple[DocumentDraft, ChunkDraft, int] | None:
+        key = parse_chunk_key(chunk_id)
+        found = self._collections.get(collection)
+        if key is None or found is None or key.collection != collection:
+            return None
+        document = found.documents.get(key.document_id)
+        if document is None or not access.allows(document.draft.tags):
+            return None
+        chunks = document.draft.chunks
+        return (document.draft, chunks[key.index], key.index) if key.index < len(chunks) else None
+
+    async def record_trace(self, record: TraceRecord) -> bool:
+        """Keep a trace; False when that answer id is recorded already.
+
+        Raises:
+            BadInput: It could not be given back as it is.
+        """
+        check_trace(record)
+        if record.answer_id in self._traces:
+            return False
+        kept = msgspec.json.decode(msgspec.json.encode(record), type=TraceRecord)
+        recorded_at = self._clock().astimezone(UTC).isoformat()
+        self._traces[record.answer_id] = StoredTrace(record=kept, recorded_at=recorded_at)
+        return True
+
+    async def trace(self, answer_id: str) -> StoredTrace | None:
+        """Give a trace, or None when there is none."""
+        return self._traces.get(answer_id)
+
+    async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
+        """Give the latest traces, newest first.
+
+        Raises:
+            BadInput: The limit is below 1.
+        """
+        check_limit(limit)
+        return list(self._traces.values())[::-1][:limit]
+
+
+def _copied(draft: DocumentDraft) -> DocumentDraft:
+    """Give a draft that shares no mutable value with the caller's."""
+    return msgspec.structs.replace(draft, metadata=msgspec.json.decode(json_text(draft.metadata)))
+
+
+def _cosines(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> list[float]:
+    """Give the cosines of unit vectors, float32; equal vectors get equal values.
+
+    Not by BLAS, whose sums depend on where in the matrix a row stands.
+    """
+    sums = np.einsum("ij,j->i", vectors.astype(np.float64), query.astype(np.float64))
+    cosines: list[float] = sums.astype(np.float32).astype(np.float64).tolist()
+    return cosines
+
+
+def _text(key: str, draft: DocumentDraft, chunk: ChunkDraft, index: int) -> ChunkText:
+    return ChunkText(
+        chunk_id=key,
+        document_id=draft.document_id,
+        content=chunk.content,
+        metadata=chunk_metadata(draft, chunk, index),
+        digest=content_digest(chunk.content),
+    )

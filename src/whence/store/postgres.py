@@ -1,0 +1,337 @@
+"""The store on PostgreSQL with pgvector: one pool of connections, every error one of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pgvector.asyncpg import register_vector
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.document_rag import TraceRecord
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import Overloaded, Unavailable, WhenceError
+from whence.schema.search import Candidate
+from whence.schema.texts import ChunkText
+from whence.store import documents as written
+from whence.store import search, traces
+from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument, StoredTrace
+from whence.store.checks import check_tags, is_text, missing_collection
+from whence.store.driver import Pool, connect, create_pool, errors
+from whence.store.failures import address, check_url, is_lost, translate
+from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
+from whence.store.server import EmbeddedServer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ("PostgresStore",)
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S = 10.0
+_CLOSE_TIMEOUT_S = 10.0
+_ACQUIRE_TIMEOUT_S = 30.0
+_LOCK_TIMEOUT_S = 60.0
+#: Four to eight connections a core are the plateau of throughput; more only queue inside the server.
+_CONNECTIONS_PER_CORE = 4
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class PostgresStore:
+    """Chunks and traces in PostgreSQL; implements `ChunkStore` and `TraceStore`.
+
+    Open it with `async with PostgresStore.open(...)`.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        where: str,
+        *,
+        server: EmbeddedServer | None,
+        write_timeout_s: float,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._pool = pool
+        self._where = where
+        self._server = server
+        self._write_timeout_s = write_timeout_s
+        self._clock = clock
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, source: str | EmbeddedServer, **options: Any
+    ) -> AsyncIterator[PostgresStore]:
+        """Connect for the time of a block; arguments and errors as for `connect`."""
+        store = await cls.connect(source, **options)
+        try:
+            yield store
+        finally:
+            await store.aclose()
+
+    @classmethod
+    async def connect(
+        cls,
+        source: str | EmbeddedServer,
+        *,
+        pool_size: int | None = None,
+        statement_timeout_s: float = 60.0,
+        write_timeout_s: float = 600.0,
+        clock: Callable[[], datetime] = _now,
+    ) -> PostgresStore:
+        """Connect and bring the database to the schema of this version.
+
+        Args:
+            source: A URL `postgresql://...`, or an embedded server that was started.
+            pool_size: Most connections at once, 1 or more; None for four a core.
+            statement_timeout_s: Longest a read may take, in seconds.
+            write_timeout_s: Longest one statement of a write may take, in seconds.
+            clock: Gives the time a trace is recorded, with its zone.
+
+        Raises:
+            ConfigError: The URL is none, the server refuses us, is too old or lacks pgvector.
+            HomeTooNew: A newer version of Whence has migrated the database.
+            Unavailable: The server cannot be reached.
+        """
+        server = source if isinstance(source, EmbeddedServer) else None
+        url = source if isinstance(source, str) else source.url()
+        check_url(url)
+        where = address(url)
+        with _translated(where):
+            vector_schema = await _migrate(url)
+            pool = await _pool(url, vector_schema, pool_size, statement_timeout_s)
+        return cls(pool, where, server=server, write_timeout_s=write_timeout_s, clock=clock)
+
+    async def aclose(self) -> None:
+        """Close all connections; work still going on after 10 s is cut off."""
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        """Lend a connection; errors of the driver become ours, a dead embedded server is started again."""
+        try:
+            with _translated(self._where):
+                connection = await self._acquire()
+                try:
+                    yield connection
+                finally:
+                    await self._pool.release(connection)
+        except Unavailable as error:
+            if self._server is not None and error.__cause__ and is_lost(error.__cause__):
+                logger.warning("the embedded server died", extra={"action": "revive"})
+                await self._server.revive()
+            raise
+
+    async def _acquire(self) -> Any:
+        try:
+            return await self._pool.acquire(timeout=_ACQUIRE_TIMEOUT_S)
+        except TimeoutError as error:
+            if self._pool.get_size() < self._pool.get_max_size():
+                raise
+            raise Overloaded(
+                f"all {self._pool.get_size()} connections to {self._where} are in use"
+            ) from error
+
+    # --- documents ---------------------------------------------------------------------------------
+
+    async def collection(self, name: str) -> CollectionInfo | None:
+        """Give a collection, or None when it does not exist."""
+        if not is_text(name):
+            return None
+        async with self._connection() as connection:
+            return await written.find_collection(connection, name)
+
+    async def collections(self) -> list[CollectionInfo]:
+        """Give all collections by name."""
+        async with self._connection() as connection:
+            return await written.list_collections(connection)
+
+    async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
+        """Give a collection, made for this model when it does not exist.
+
+        Raises:
+            ModelMismatch: It exists with another model, precision or dimension.
+            BadInput: The name or the dimension cannot be.
+        """
+        async with self._connection() as connection:
+            return await written.ensure_collection(connection, name, model)
+
+    async def document_states(
+        self, collection: str, document_ids: Sequence[str]
+    ) -> dict[str, DocumentState]:
+        """Give the state of each of these documents that exists."""
+        ids = [one for one in document_ids if is_text(one)]
+        async with self._connection() as connection:
+            return await written.document_states(connection, collection, ids)
+
+    async def replace_documents(
+        self, collection: str, documents: Sequence[EmbeddedDocument]
+    ) -> None:
+        """Store documents in one transaction, each in the place of its former self.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: A vector's length is not the collection's dimension.
+            BadInput: A document cannot be stored.
+        """
+        async with self._connection() as connection:
+            await written.replace_documents(
+                connection, collection, documents, self._write_timeout_s
+            )
+
+    async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
+        """Change the tags of documents in one transaction; documents that do not exist are left out.
+
+        Raises:
+            NotFound: There is no such collection.
+            BadInput: A tag cannot be stored.
+        """
+        known = {one: tag for one, tag in tags.items() if is_text(one)}
+        for one, tag in known.items():
+            check_tags(tag, f"document {one[:100]!r}")
+        async with self._connection() as connection:
+            await written.retag_documents(connection, collection, known, self._write_timeout_s)
+
+    async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
+        """Remove documents with all that hangs on them; gives how many there were."""
+        ids = [one for one in document_ids if is_text(one)]
+        async with self._connection() as connection:
+            return await written.remove_documents(
+                connection, collection, ids, self._write_timeout_s
+            )
+
+    async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
+        """Give the sorted ids that begin with `prefix`; for the owner's eyes only."""
+        if not is_text(prefix):
+            return []
+        async with self._connection() as connection:
+            return await written.document_ids(connection, collection, prefix)
+
+    # --- search ------------------------------------------------------------------------------------
+
+    async def search_dense(
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        *,
+        limit: int,
+        access: Access,
+        threshold: float = 0.0,
+    ) -> list[Candidate]:
+        """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: The vector's length is not the collection's dimension.
+            BadInput: Limit, threshold or vector is out of range.
+        """
+        if not is_text(collection):
+            raise missing_collection(collection)
+        async with self._connection() as connection:
+            return await search.search_dense(
+                connection, collection, vector, limit=limit, access=access, threshold=threshold
+            )
+
+    async def chunk_texts(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> list[ChunkText]:
+        """Give the texts of chunks that exist and are visible, in the order asked."""
+        async with self._connection() as connection:
+            return await search.chunk_texts(connection, collection, chunk_ids, access)
+
+    async def visible_chunks(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> frozenset[str]:
+        """Tell which of these chunks exist and are visible."""
+        async with self._connection() as connection:
+            return await search.visible_chunks(connection, collection, chunk_ids, access)
+
+    # --- traces ------------------------------------------------------------------------------------
+
+    async def record_trace(self, record: TraceRecord) -> bool:
+        """Keep a trace in one transaction; False when that answer id is recorded already.
+
+        Raises:
+            BadInput: It could not be given back as it is.
+        """
+        async with self._connection() as connection:
+            return await traces.record_trace(connection, record, self._clock())
+
+    async def trace(self, answer_id: str) -> StoredTrace | None:
+        """Give a trace, or None when there is none."""
+        if not is_text(answer_id):
+            return None
+        async with self._connection() as connection:
+            return await traces.find_trace(connection, answer_id)
+
+    async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
+        """Give the latest traces, newest first."""
+        async with self._connection() as connection:
+            return await traces.latest_traces(connection, limit)
+
+
+@contextlib.contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """Raise our errors in place of the driver's."""
+    try:
+        yield
+    except WhenceError:
+        raise
+    except (errors.PostgresError, errors.InterfaceError, OSError, TimeoutError) as error:
+        raise translate(error, where) from error
+
+
+async def _migrate(url: str) -> str:
+    """Bring the database up to date; gives the schema that pgvector is in."""
+    connection = await connect(url, _CONNECT_TIMEOUT_S)
+    try:
+        await migrate(connection, migrations())
+        return await extension_schema(connection) or "public"
+    finally:
+        await connection.close(timeout=_CLOSE_TIMEOUT_S)
+
+
+async def _pool(
+    url: str, vector_schema: str, pool_size: int | None, statement_timeout_s: float
+) -> Pool:
+    """Open the pool.
+
+    Settings go into the start-up message: what `init` sets is undone when a connection is given back.
+    """
+
+    async def prepare(connection: Any) -> None:
+        await register_vector(connection, schema=vector_schema)
+
+    size = pool_size or _CONNECTIONS_PER_CORE * (os.cpu_count() or 1)
+    return await create_pool(
+        url,
+        min_size=1,
+        max_size=size,
+        init=prepare,
+        timeout=_CONNECT_TIMEOUT_S,
+        server_settings={
+            "application_name": "whence",
+            "search_path": f'{SCHEMA}, public, "{vector_schema}"',
+            # A plan that fits every array of classes fits none: generic plans took 400 times longer.
+            "plan_cache_mode": "force_custom_plan",
+            "jit": "off",
+            "statement_timeout": str(int(statement_timeout_s * 1000)),
+            "lock_timeout": str(int(_LOCK_TIMEOUT_S * 1000)),
+            "idle_in_transaction_session_timeout": str(int(_LOCK_TIMEOUT_S * 1000)),
+        },
+    )
