@@ -9,16 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whence.engine import Engine
-    from whence.results import RetrievalResult
+    from whence.engine.engine import Engine
+    from whence.engine.results import RetrievalResult
     from whence.schema.access import Access
 
 __all__ = ("Access", "Engine", "RetrievalResult")
 
 _HOMES = {
     "Access": "whence.schema.access",
-    "Engine": "whence.engine",
-    "RetrievalResult": "whence.results",
+    "Engine": "whence.engine.engine",
+    "RetrievalResult": "whence.engine.results",
 }
 
 

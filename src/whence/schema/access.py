@@ -6,7 +6,7 @@ among the reader's, and its clearance is not above the reader's. Tags are compar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 import msgspec
@@ -31,9 +31,9 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
         BadInput: A tag is not a non-empty string without NUL, or the clearance is out of range.
     """
 
-    acl_tags: frozenset[str] = frozenset()
-    """Any of these opens a document that carries an ACL."""
-    labels: frozenset[str] = frozenset()
+    acl_tags: Set[str] = frozenset()
+    """Any of these opens a document that carries an ACL; kept as a frozenset."""
+    labels: Set[str] = frozenset()
     """All labels of a document must be in here."""
     clearance: int = 0
     """Highest visible level, 0 to 2**31 - 1."""

@@ -6,7 +6,16 @@ from typing import Any
 
 import msgspec
 
-__all__ = ("DocumentCounts", "IndexReport", "PathFailure", "RetrievalResult", "RetrievedChunk")
+from whence.schema.search import Degradation
+
+__all__ = (
+    "DocumentCounts",
+    "IndexReport",
+    "PathFailure",
+    "RetrievalResult",
+    "RetrievedChunk",
+    "SearchReport",
+)
 
 
 class RetrievedChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +43,17 @@ class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     """Document the chunk is part of."""
     score_breakdown: dict[str, float | None] = {}
     """`dense_score` (cosine), `sparse_score` (lexical share), `combined_score` (the score itself)."""
+
+
+class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A search and how it went."""
+
+    results: list[RetrievalResult]
+    """Best first."""
+    degraded: tuple[Degradation, ...] = ()
+    """What did not take part, and why."""
+    latency_ms: dict[str, float] = {}
+    """`embedding`, `search`, `texts` and `total`, in milliseconds."""
 
 
 class DocumentCounts(msgspec.Struct, kw_only=True):

@@ -1,0 +1,130 @@
+"""`whence ask`: an answer with citations, and the id under which its provenance is kept."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whence.cli.options import Acl, Clearance, Label
+from whence.cli.output import console, note, print_json
+from whence.cli.session import access_of, as_json, run_with_engine
+from whence.schema.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from whence.schema.document_rag import Answer
+
+__all__ = ("answer_document", "ask", "tell_answer")
+
+_MODES = ("hybrid", "dense", "semantic", "bm25")
+
+
+def ask(
+    context: typer.Context,
+    question: Annotated[str, typer.Argument(help="What you want to know.")],
+    doc_limit: Annotated[int, typer.Option(help="Passages the writer reads.")] = 20,
+    fetch_limit: Annotated[
+        int, typer.Option(help="Candidates before reranking; 0 for three times --doc-limit.")
+    ] = 0,
+    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave the reranker out.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print as it is written.")] = False,
+    mode: Annotated[str | None, typer.Option(help="hybrid, dense or bm25.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for the whole question.")] = 120.0,
+    acl: Acl = None,
+    label: Label = None,
+    clearance: Clearance = 0,
+) -> int:
+    """Answer a question from the documents you may see, with citations."""
+    if mode is not None and mode not in _MODES:
+        raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}")
+    access = access_of(acl, label, clearance)
+    live = stream and not as_json(context)
+
+    async def show(text: str, end: bool) -> None:
+        sys.stdout.write(text + ("\n" if end else ""))
+        sys.stdout.flush()
+
+    answer = run_with_engine(
+        context,
+        lambda engine, settings: engine.ask(
+            question,
+            collection=settings.collection,
+            access=access,
+            doc_limit=doc_limit,
+            fetch_limit=fetch_limit,
+            rerank=not no_rerank,
+            mode=mode,
+            timeout_s=timeout,
+            chunk_callback=show if live else None,
+        ),
+    )
+    if as_json(context):
+        print_json(answer_document(answer))
+    else:
+        tell_answer(answer, console(), text_shown=live)
+    return 0
+
+
+def answer_document(answer: Answer) -> dict[str, object]:
+    """Give the JSON form of an answer."""
+    return {
+        "answer_id": answer.answer_id,
+        "question": answer.question,
+        "answer": answer.text,
+        "found": answer.found,
+        "citations": [
+            {
+                "marker": citation.marker,
+                "chunk_id": citation.chunk_id,
+                "document_id": citation.document_id,
+                "source_file": citation.source_file,
+                "source_url": citation.source_url,
+                "heading": citation.heading,
+                "quote": citation.quote,
+            }
+            for citation in answer.citations
+        ],
+        "model": answer.model,
+        "degraded": [
+            {"stage": fault.stage, "reason": fault.reason, "code": fault.code}
+            for fault in answer.degraded
+        ],
+        "stages": [
+            {
+                "stage": stage.stage,
+                "duration_ms": stage.duration_ms,
+                "candidates_in": stage.candidates_in,
+                "candidates_out": stage.candidates_out,
+            }
+            for stage in answer.stages
+        ],
+        "in_token": answer.in_token,
+        "out_token": answer.out_token,
+        "latency_ms": answer.latency_ms,
+    }
+
+
+def tell_answer(answer: Answer, out: Console, *, text_shown: bool = False) -> None:
+    """Print an answer for people.
+
+    Args:
+        answer: What to print.
+        out: Where to.
+        text_shown: True when the text was printed already, as it was written.
+    """
+    from rich.markup import escape
+
+    if not text_shown:
+        out.print(answer.text, markup=False, soft_wrap=False)
+    if answer.citations:
+        out.print()
+    for citation in answer.citations:
+        where = escape(citation.document_id)
+        heading = f" [dim]{escape(citation.heading)}[/]" if citation.heading else ""
+        out.print(f"  [cyan]\\[{citation.marker}][/] {where}{heading}")
+    for fault in answer.degraded:
+        note(f"note: {fault.stage}: {fault.reason}")
+    note(f"answer {answer.answer_id}  (whence explain {answer.answer_id})")

@@ -1,0 +1,182 @@
+"""`whence doctor`: looks at everything Whence stands on, and says what to do about each fault."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import typer
+
+from whence.cli.output import console, one_line, print_json
+from whence.cli.session import as_json, settings_of
+from whence.schema.errors import Unavailable, WhenceError
+
+if TYPE_CHECKING:
+    from whence.flow.settings import Settings
+
+__all__ = ("Check", "doctor")
+
+#: Space below which indexing will soon fail, in bytes: a fresh database takes 40 MB.
+_LITTLE_SPACE = 200_000_000
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+    """What was found."""
+    remedy: str = ""
+    """What to do; empty when nothing is to be done."""
+
+
+def doctor(context: typer.Context) -> int:
+    """Check Python, home, database, models and broker; exit 1 when something needs a remedy."""
+    settings = settings_of(context)
+    checks = [*_local_checks(settings), *asyncio.run(_service_checks(settings))]
+    ok = all(check.ok for check in checks)
+    if as_json(context):
+        lines = [line._asdict() for line in settings.describe()]
+        print_json({"ok": ok, "checks": checks, "settings": lines})
+    else:
+        _tell(settings, checks)
+    return 0 if ok else 1
+
+
+def _local_checks(settings: Settings) -> Iterator[Check]:
+    yield Check(
+        name="python",
+        ok=sys.version_info >= (3, 11),
+        detail=f"{platform.python_version()} on {platform.machine()}",
+    )
+    yield _home(settings.home)
+    yield from _models(settings)
+
+
+def _home(home: Path) -> Check:
+    place = next(folder for folder in (home, *home.parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    detail = f"{home}, {free / 1e9:.1f} GB free"
+    if not os.access(place, os.W_OK):
+        remedy = "choose another home with --home"
+        return Check(name="home", ok=False, detail=f"{place} is not writable", remedy=remedy)
+    ok = free >= _LITTLE_SPACE
+    return Check(name="home", ok=ok, detail=detail, remedy="" if ok else "free some space")
+
+
+def _models(settings: Settings) -> Iterator[Check]:
+    """Check the local models that these settings use."""
+    from whence.models.status import model_status
+    from whence.models.weights import EMBEDDER_NAME
+
+    wanted = settings.embedder.startswith("local")
+    for model in model_status(settings.home):
+        is_embedder = model.name == EMBEDDER_NAME
+        if not (wanted if is_embedder else settings.reranker == "auto"):
+            continue
+        ok = model.state == "ready"
+        yield Check(
+            name=f"model {model.name}",
+            ok=ok,
+            detail=f"{model.folder} ({model.revision[:12]})" if ok else model.detail,
+            remedy="" if ok else "run `whence models install`",
+        )
+
+
+async def _service_checks(settings: Settings) -> list[Check]:
+    checks = [
+        await _try("database", lambda: _database(settings)),
+        await _try("broker", lambda: _broker(settings)),
+    ]
+    if not settings.embedder.startswith("local"):
+        checks.append(await _try("embedder", lambda: _embedder(settings)))
+    if settings.writer != "extractive":
+        checks.append(await _try("writer", lambda: _writer(settings)))
+    return checks
+
+
+async def _try(name: str, look: Callable[[], Awaitable[str]]) -> Check:
+    """Make one real, small use of a service; its error is the finding."""
+    try:
+        async with asyncio.timeout(60):
+            return Check(name=name, ok=True, detail=await look())
+    except WhenceError as error:
+        return Check(name=name, ok=False, detail=one_line(error.message), remedy=error.hint)
+    except TimeoutError:
+        late = Unavailable(f"{name} gave no answer within 60 s", hint="see whether it is running")
+        return Check(name=name, ok=False, detail=late.message, remedy=late.hint)
+
+
+async def _database(settings: Settings) -> str:
+    """Open the store as a command would, and ask it something."""
+    from whence.flow.resources import Resources
+
+    async with Resources(settings) as resources:
+        store = await resources.get("store")
+        collections = await store.collections()
+    chunks = sum(collection.chunks for collection in collections)
+    kind = "embedded" if settings.database_url is None else "external"
+    return f"{kind}, {len(collections)} collections, {chunks} chunks"
+
+
+async def _broker(settings: Settings) -> str:
+    from whence.broker.connect import connect
+
+    transport = await connect(settings.broker)
+    try:
+        await transport.health()
+        return transport.url
+    finally:
+        await transport.aclose()
+
+
+async def _embedder(settings: Settings) -> str:
+    from whence.flow.resources import Resources
+
+    async with Resources(settings) as resources:
+        embedder = await resources.get("embedder")
+        await embedder.embed(["one small call"])
+        return f"{embedder.model.name}, dimension {embedder.model.dimension}"
+
+
+async def _writer(settings: Settings) -> str:
+    from whence.flow.resources import Resources
+    from whence.models.base import WriteRequest
+
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="Say yes.",
+        documents=("yes",),
+        system="Answer with one word.",
+        prompt="Say yes.",
+    )
+    async with Resources(settings) as resources:
+        writer = await resources.get("writer")
+        async for _ in writer.write(request):
+            pass
+        return str(writer.model)
+
+
+def _tell(settings: Settings, checks: list[Check]) -> None:
+    from rich.table import Table
+
+    out = console()
+    table = Table("setting", "value", "from", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for line in settings.describe():
+        table.add_row(line.name, line.value or "-", line.origin if line.value else "-")
+    out.print(table)
+    out.print()
+    for check in checks:
+        mark = "[green]ok[/]   " if check.ok else "[red]fault[/]"
+        out.print(f"{mark} [bold]{check.name}[/]", end="  ")
+        out.print(check.detail, markup=False, soft_wrap=True)
+        if check.remedy:
+            out.print(f"      {check.remedy}", markup=False, soft_wrap=True)

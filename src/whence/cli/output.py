@@ -1,0 +1,88 @@
+"""How commands speak: JSON or text on stdout, everything else on stderr, bars only on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+__all__ = ("console", "fail", "note", "one_line", "print_json", "progress", "say")
+
+
+def say(text: str) -> None:
+    """Print a line of the result on stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """Print a line beside the result, on stderr."""
+    sys.stderr.write(text + "\n")
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on stdout; bytes that are no text are escaped."""
+    wire = msgspec.json.encode(document, order="deterministic")
+    sys.stdout.write(msgspec.json.format(wire, indent=2).decode("utf-8", "replace") + "\n")
+
+
+def one_line(text: str) -> str:
+    """Put a message on one line, without control characters that could disturb a terminal."""
+    joined = " ".join(text.split())
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in joined)
+
+
+def fail(code: str, message: str, hint: str, exit_code: int, *, as_json: bool) -> int:
+    """Tell an error the way every command does, and give the exit code back."""
+    message, hint = one_line(message) or code, one_line(hint) or "see whence doctor"
+    note(f"error: {message}")
+    note(f"hint: {hint}")
+    if as_json:
+        print_json({"error": {"code": code, "message": message, "hint": hint}})
+    return exit_code
+
+
+def console() -> Console:
+    """Give a console for people on stdout; colours only on a terminal and without NO_COLOR."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar on stderr while the block runs, on a terminal only.
+
+    Yields:
+        A function `(done, total)` that moves the bar; `total` None while it is unknown.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,96 @@
+"""`whence search`: the passages that fit a query best."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whence.cli.options import Acl, Clearance, Label
+from whence.cli.output import console, note, print_json
+from whence.cli.session import access_of, as_json, run_with_engine
+from whence.schema.errors import BadInput
+
+if TYPE_CHECKING:
+    from whence.engine.results import SearchReport
+
+__all__ = ("search",)
+
+_MODES = ("hybrid", "dense", "semantic", "bm25")
+
+
+def search(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    mode: Annotated[str, typer.Option(help="hybrid, dense (or semantic) or bm25.")] = "hybrid",
+    top_k: Annotated[int, typer.Option("--top-k", help="Most hits.")] = 5,
+    threshold: Annotated[float, typer.Option(help="Lowest score, 0 to 1.")] = 0.5,
+    acl: Acl = None,
+    label: Label = None,
+    clearance: Clearance = 0,
+) -> int:
+    """Find the passages that fit best, among those you may see."""
+    if mode not in _MODES:
+        raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}")
+    access = access_of(acl, label, clearance)
+    if not query.strip():
+        _tell(context, query, mode, None, {}, "the query is empty: give a word or a question")
+        return 0
+    started = time.perf_counter()
+    report = run_with_engine(
+        context,
+        lambda engine, settings: engine.search_report(
+            query,
+            top_k=top_k,
+            threshold=threshold,
+            mode=mode,
+            access=access,
+            collection=settings.collection,
+        ),
+    )
+    latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}
+    message = f"{len(report.results)} results" if report.results else "no results found"
+    _tell(context, query, mode, report, latency, message)
+    return 0
+
+
+def _tell(
+    context: typer.Context,
+    query: str,
+    mode: str,
+    report: SearchReport | None,
+    latency: dict[str, float],
+    message: str,
+) -> None:
+    if as_json(context):
+        document: dict[str, Any] = {
+            "query": query,
+            "mode": mode,
+            "hits": report.results if report else [],
+            "message": message,
+            "degraded": report.degraded if report else [],
+            "latency_ms": latency or {"total": 0.0},
+        }
+        print_json(document)
+        return
+    if report is None or not report.results:
+        note(message)
+        return
+    _tell_hits(report)
+
+
+def _tell_hits(report: SearchReport) -> None:
+    from rich.markup import escape
+    from rich.padding import Padding
+    from rich.text import Text
+
+    out = console()
+    for hit in report.results:
+        place = escape(str(hit.chunk.metadata["section_path"]))
+        out.print(f"[bold]{hit.rank}. {escape(hit.document_id)}[/] [dim]{place}[/]", end=" ")
+        out.print(f"[cyan]{hit.similarity_score:.3f}[/]")
+        text = " ".join(hit.chunk.content.split())
+        out.print(Padding(Text(text[:300] + ("…" if len(text) > 300 else "")), (0, 0, 1, 3)))
+    for fault in report.degraded:
+        note(f"note: {fault.stage}: {fault.reason}")

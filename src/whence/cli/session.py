@@ -1,0 +1,54 @@
+"""From the options of a call to a running engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from whence.cli.options import state_of
+from whence.schema.access import Access
+
+if TYPE_CHECKING:
+    from whence.engine import Engine
+    from whence.flow.settings import Settings
+
+__all__ = ("access_of", "as_json", "run_with_engine", "settings_of")
+
+T = TypeVar("T")
+
+
+def as_json(context: typer.Context) -> bool:
+    """Tell whether `--json` was given."""
+    return state_of(context).json
+
+
+def settings_of(context: typer.Context) -> Settings:
+    """Give the settings of this call: option, environment, `whence.toml`, default, in this order."""
+    from whence.flow.settings import Settings
+
+    return Settings.load(options=state_of(context).given)
+
+
+def access_of(acl: list[str] | None, label: list[str] | None, clearance: int) -> Access:
+    """Give the reader's rights; none given means public documents only."""
+    return Access(frozenset(acl or ()), frozenset(label or ()), clearance)
+
+
+def run_with_engine(
+    context: typer.Context,
+    work: Callable[[Engine, Settings], Coroutine[Any, Any, T]],
+    **options: Any,
+) -> T:
+    """Open an engine for the settings of this call, do the work, close it."""
+    settings = settings_of(context)
+
+    async def session() -> T:
+        from whence.engine.engine import Engine
+
+        async with Engine(settings=settings, **options) as engine:
+            return await work(engine, settings)
+
+    return asyncio.run(session())

@@ -1,0 +1,6 @@
+"""The whole house behind one object: index, search, ask, explain."""
+
+from whence.engine.engine import Engine
+from whence.engine.results import IndexReport, RetrievalResult, RetrievedChunk, SearchReport
+
+__all__ = ("Engine", "IndexReport", "RetrievalResult", "RetrievedChunk", "SearchReport")

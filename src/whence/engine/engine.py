@@ -1,0 +1,325 @@
+"""`Engine`: Whence in this process, behind messages.
+
+An engine starts a flow here and speaks to it as a client of a running fleet would. What it does is what
+`whence run` and the command line do with the same flow file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from whence.engine.explaining import explain
+from whence.engine.indexing import Indexing, Progress
+from whence.engine.results import IndexReport, RetrievalResult, SearchReport
+from whence.engine.searching import search, search_mode
+from whence.schema.access import Access, DocumentTags
+from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
+from whence.schema.errors import BadInput, InternalError
+from whence.schema.terms import Triple
+
+if TYPE_CHECKING:
+    from whence.flow.client import FlowClient
+    from whence.flow.resources import Resources
+    from whence.flow.settings import Settings
+    from whence.models.base import Embedder, Reranker, Writer
+    from whence.provenance.trace import Trace
+
+__all__ = ("ChunkCallback", "Engine", "ExplainCallback")
+
+ChunkCallback = Callable[[str, bool], Awaitable[None]]
+"""Takes a piece of text and whether it is the last."""
+ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
+"""Takes the triples of a stage and the stage's IRI."""
+
+logger = logging.getLogger(__name__)
+
+_NO_TAGS = DocumentTags()
+_PUBLIC = Access.public()
+
+
+class Engine:
+    """Index, search, ask and explain, in this process.
+
+    Use it as an asynchronous context manager. Models are loaded when first needed, so that opening costs a
+    connection to the database and little else.
+
+    Args:
+        home: Folder of the embedded database; the user's data folder when None.
+        database_url: A PostgreSQL 16+ with pgvector instead of the embedded one.
+        broker: `memory://` runs the flow in this process; a `pulsar://` address makes this engine a client
+            of the flow that runs there.
+        embedder: `local`, `openai:MODEL` or `cohere:MODEL`, or an embedder of your own.
+        writer: `extractive` or `openai:MODEL`, or a writer of your own.
+        reranker: `auto`, `none`, a flashrank model or folder, or a reranker of your own.
+        settings: All settings at once; the arguments above go before them. When None they come from the
+            environment, then `whence.toml`, then the defaults.
+        flow: Name of a shipped flow, or path of a flow file.
+        only: Processors of the flow to start here; all of them when empty.
+
+    Raises:
+        ConfigError: A setting or the flow file is wrong.
+        Unavailable: The database or the broker does not answer (on entering).
+    """
+
+    def __init__(
+        self,
+        home: str | os.PathLike[str] | None = None,
+        database_url: str | None = None,
+        broker: str | None = None,
+        embedder: str | Embedder | None = None,
+        writer: str | Writer | None = None,
+        reranker: str | Reranker | None = None,
+        *,
+        settings: Settings | None = None,
+        flow: str | Path = "all-in-one",
+        only: Iterable[str] = (),
+    ) -> None:
+        from whence.flow.settings import Settings
+
+        models = {"embedder": embedder, "writer": writer, "reranker": reranker}
+        named = {name: value for name, value in models.items() if isinstance(value, str)}
+        places = {
+            "home": None if home is None else os.fspath(home),
+            "database_url": database_url,
+            "broker": broker,
+        }
+        options = {name: value for name, value in (places | named).items() if value}
+        self._settings = (settings or Settings.load()).replace(**options)
+        self._objects = {
+            name: value for name, value in models.items() if value and name not in named
+        }
+        self._flow = flow
+        self._only = tuple(only)
+        self._stack = AsyncExitStack()
+        self._client: FlowClient | None = None
+        self._resources: Resources | None = None
+        #: Answers given here whose traces may still be on their way to the store.
+        self._fresh: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        if self._client is not None:
+            raise BadInput("this engine is open already", hint="make one engine per `async with`")
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client = None
+        await self._stack.__aexit__(exc_type, exc, traceback)
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        """Connect, start the flow when it is to run here, and note what must be closed in which order."""
+        from whence.broker.connect import connect
+        from whence.flow.builtin import find_flow
+        from whence.flow.client import FlowClient
+        from whence.flow.loader import load_flow
+        from whence.flow.resources import Resources
+        from whence.flow.runtime import run_flow
+
+        definition = load_flow(find_flow(self._flow))
+        self._resources = Resources(self._settings, self._objects)
+        stack.push_async_callback(self._resources.aclose)
+        transport = await connect(self._settings.broker)
+        stack.push_async_callback(transport.aclose)
+        if self._settings.broker.startswith("memory:"):
+            running = run_flow(definition, transport, self._resources, only=self._only)
+            await stack.enter_async_context(running)
+        self._client = FlowClient(definition, transport)
+
+    async def index(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        *,
+        collection: str = "default",
+        tags: DocumentTags = _NO_TAGS,
+        prune: bool = False,
+        progress: Progress | None = None,
+    ) -> IndexReport:
+        """Put files and folders into a collection; what has not changed costs nothing.
+
+        Args:
+            paths: Files and folders.
+            collection: Collection to put them into; made when it does not exist.
+            tags: Rights that readers need, joined with each document's own.
+            prune: True removes the documents of the collection that no path has any more.
+            progress: Called with the number of documents done, and None while the total is unknown.
+
+        Raises:
+            BadInput: A path does not exist, or the collection's name is no name.
+            ModelMismatch: The collection was made with another embedding model.
+            Unavailable: A service that is needed does not answer; what was stored stays.
+        """
+        from whence.ingest.chunking import Chunker
+        from whence.ingest.documents import load
+
+        client, resources = self._opened()
+        embedder = await resources.get("embedder")
+        chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
+        indexing = Indexing(client, collection, progress)
+        report = await indexing.run(load(paths, chunker=chunker, tags=tags))
+        if prune:
+            store = await resources.get("store")
+            gone = indexing.gone(await store.document_ids(collection))
+            report.documents.removed = await store.remove_documents(collection, gone)
+        return report
+
+    async def search(
+        self,
+        query: str,
+        *,
+        top_k: int = 5,
+        threshold: float = 0.5,
+        mode: str = "hybrid",
+        access: Access = _PUBLIC,
+        collection: str = "default",
+    ) -> list[RetrievalResult]:
+        """Find the passages that fit best among those the reader may see.
+
+        Args:
+            query: At least three characters.
+            top_k: Most results, 1 or more.
+            threshold: Lowest score, 0 to 1.
+            mode: `hybrid`, `dense` (or `semantic`) or `bm25`.
+            access: Rights of the reader.
+            collection: Collection to search.
+
+        Raises:
+            BadInput: An argument is out of range; a `ValueError` too.
+            NotFound: There is no such collection.
+            Unavailable: A service that is needed does not answer.
+        """
+        report = await self.search_report(
+            query,
+            top_k=top_k,
+            threshold=threshold,
+            mode=mode,
+            access=access,
+            collection=collection,
+        )
+        return report.results
+
+    async def search_report(
+        self,
+        query: str,
+        *,
+        top_k: int = 5,
+        threshold: float = 0.5,
+        mode: str = "hybrid",
+        access: Access = _PUBLIC,
+        collection: str = "default",
+    ) -> SearchReport:
+        """Search as `search` does, and tell what was left out and how long each part took.
+
+        Raises:
+            WhenceError: As for `search`.
+        """
+        client, _ = self._opened()
+        return await search(
+            client,
+            query,
+            collection=collection,
+            access=access,
+            mode=search_mode(mode),
+            top_k=top_k,
+            threshold=threshold,
+        )
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        collection: str = "default",
+        access: Access = _PUBLIC,
+        doc_limit: int = 20,
+        fetch_limit: int = 0,
+        rerank: bool = True,
+        mode: str | None = None,
+        timeout_s: float = 120.0,
+        chunk_callback: ChunkCallback | None = None,
+        explain_callback: ExplainCallback | None = None,
+    ) -> Answer:
+        """Answer a question from the documents that the reader may see.
+
+        Args:
+            question: The question.
+            collection: Collection to answer from.
+            access: Rights of the reader.
+            doc_limit: Passages that the writer reads, 1 or more.
+            fetch_limit: Candidates before reranking; 0 for three times `doc_limit`.
+            rerank: False leaves the reranker out.
+            mode: `hybrid`, `dense` or `bm25`; None for the flow's own.
+            timeout_s: Seconds for the whole question.
+            chunk_callback: Gets the text as it is written.
+            explain_callback: Gets the triples of each stage as soon as it is done. An exception in it is
+                logged and costs nothing but the call.
+
+        Raises:
+            BadInput: The question is blank or no text, or a limit is out of range.
+            NotFound: There is no such collection.
+            DeadlineExceeded: The time ran out.
+            Unavailable: A service that is needed does not answer.
+        """
+        client, _ = self._opened()
+        request = DocumentRagRequest(
+            access=access,
+            question=question,
+            collection=collection,
+            doc_limit=doc_limit,
+            fetch_limit=fetch_limit,
+            rerank=rerank,
+            mode=None if mode is None else search_mode(mode),
+            streaming=chunk_callback is not None,
+        )
+        answer: Answer | None = None
+        async for part in client.ask(request, timeout_s=timeout_s):
+            if isinstance(part, Answer):
+                answer = part
+            elif isinstance(part, AnswerPiece) and chunk_callback is not None:
+                await chunk_callback(part.text, part.end_of_stream)
+            elif isinstance(part, ExplainEvent) and explain_callback is not None:
+                await _explain(explain_callback, part)
+        if answer is None:
+            raise InternalError("the flow ended without an answer")
+        self._fresh.add(answer.answer_id)
+        return answer
+
+    async def explain(self, answer_id: str, access: Access = _PUBLIC) -> Trace:
+        """Give the trace of an answer as far as a reader may see it.
+
+        Raises:
+            NotFound: There is no such answer, or the reader may not see what it stands on.
+        """
+        _, resources = self._opened()
+        store = await resources.get("store")
+        return await explain(store, answer_id, access, fresh=answer_id in self._fresh)
+
+    def _opened(self) -> tuple[FlowClient, Resources]:
+        if self._client is None or self._resources is None:
+            raise BadInput(
+                "this engine is not open", hint="use it inside `async with Engine(...) as engine:`"
+            )
+        return self._client, self._resources
+
+
+async def _explain(callback: ExplainCallback, event: ExplainEvent) -> None:
+    """Call a listener; whoever only listens cannot make a question fail."""
+    try:
+        await callback(event.triples, event.explain_id)
+    except Exception:
+        logger.warning(
+            "explain callback failed",
+            extra={"action": "explain", "answer_id": event.answer_id, "stage": event.stage},
+            exc_info=True,
+        )

@@ -1,0 +1,153 @@
+"""One search through the flow: embed the query, rank, fetch the texts."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from whence.engine.results import RetrievalResult, RetrievedChunk, SearchReport
+from whence.schema.access import Access
+from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
+from whence.schema.errors import BadInput
+from whence.schema.search import Candidate, SearchMode, SearchRequest, SearchResponse
+from whence.schema.texts import ChunkText, TextRequest, TextResponse
+
+if TYPE_CHECKING:
+    from whence.flow.client import FlowClient
+
+__all__ = ("check_query", "search", "search_mode")
+
+_MIN_QUERY = 3
+#: Ids of one text request; a reply of as many chunks stays below a broker's limit of 5 MiB.
+_TEXTS_AT_ONCE = 500
+_MODES: dict[str, SearchMode] = {
+    "hybrid": "hybrid",
+    "dense": "dense",
+    "semantic": "dense",
+    "bm25": "bm25",
+}
+
+
+def search_mode(mode: str) -> SearchMode:
+    """Give the mode behind a name; `semantic` is another word for `dense`.
+
+    Raises:
+        BadInput: There is no such mode.
+    """
+    try:
+        return _MODES[mode]
+    except KeyError:
+        raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}") from None
+
+
+def check_query(query: str, top_k: int, threshold: float) -> None:
+    """Refuse what cannot be searched.
+
+    Raises:
+        BadInput: The query has fewer than three characters besides spaces or is no valid text, `top_k`
+            is not positive, or the threshold is not in 0 to 1.
+    """
+    stripped = query.strip()
+    if not stripped:
+        raise BadInput("query_text cannot be empty", hint="give a word or a question")
+    if len(stripped) < _MIN_QUERY:
+        raise BadInput(f"query_text must have at least {_MIN_QUERY} characters")
+    if "\0" in query or any("\ud800" <= char <= "\udfff" for char in query):
+        raise BadInput("query_text holds characters that are no text", hint="give it in UTF-8")
+    if top_k < 1:
+        raise BadInput(f"top_k must be positive, not {top_k}")
+    if not 0.0 <= threshold <= 1.0:
+        raise BadInput(f"the similarity threshold must be 0 to 1, not {threshold}")
+
+
+async def search(
+    client: FlowClient,
+    query: str,
+    *,
+    collection: str,
+    access: Access,
+    mode: SearchMode,
+    top_k: int,
+    threshold: float,
+) -> SearchReport:
+    """Search once. What is found and hidden or removed before its text is read is left out.
+
+    Raises:
+        BadInput: As for `check_query`.
+        NotFound: There is no such collection.
+        Unavailable: A service that is needed does not answer.
+    """
+    check_query(query, top_k, threshold)
+    marks = [time.perf_counter()]
+    embedded = await client.call(
+        "embedding", EmbeddingRequest(texts=(query,), purpose="query"), EmbeddingResponse
+    )
+    marks.append(time.perf_counter())
+    found = await client.call(
+        "search",
+        SearchRequest(
+            access=access,
+            collection=collection,
+            limit=top_k,
+            vector=embedded.vectors,
+            model=embedded.model,
+            query_text=query,
+            mode=mode,
+            threshold=threshold,
+        ),
+        SearchResponse,
+    )
+    marks.append(time.perf_counter())
+    texts = await _texts(client, collection, access, found.candidates)
+    marks.append(time.perf_counter())
+    return SearchReport(
+        results=_results(found.candidates, texts),
+        degraded=found.degraded,
+        latency_ms=_latencies(marks),
+    )
+
+
+async def _texts(
+    client: FlowClient, collection: str, access: Access, candidates: tuple[Candidate, ...]
+) -> dict[str, ChunkText]:
+    ids = [candidate.chunk_id for candidate in candidates]
+    texts: dict[str, ChunkText] = {}
+    for start in range(0, len(ids), _TEXTS_AT_ONCE):
+        wanted = tuple(ids[start : start + _TEXTS_AT_ONCE])
+        request = TextRequest(access=access, collection=collection, chunk_ids=wanted)
+        reply = await client.call("text-fetcher", request, TextResponse)
+        texts |= {text.chunk_id: text for text in reply.texts}
+    return texts
+
+
+def _results(
+    candidates: tuple[Candidate, ...], texts: dict[str, ChunkText]
+) -> list[RetrievalResult]:
+    here = [candidate for candidate in candidates if candidate.chunk_id in texts]
+    return [
+        RetrievalResult(
+            rank=rank,
+            similarity_score=candidate.score,
+            document_id=candidate.document_id,
+            chunk=RetrievedChunk(
+                id=candidate.chunk_id,
+                content=texts[candidate.chunk_id].content,
+                metadata=texts[candidate.chunk_id].metadata,
+            ),
+            score_breakdown={
+                "dense_score": candidate.dense_score,
+                "sparse_score": candidate.sparse_score,
+                "combined_score": candidate.score,
+            },
+        )
+        for rank, candidate in enumerate(here, 1)
+    ]
+
+
+def _latencies(marks: list[float]) -> dict[str, float]:
+    names = ("embedding", "search", "texts")
+    parts = {
+        name: round((after - before) * 1e3, 3)
+        for name, before, after in zip(names, marks, marks[1:], strict=False)
+    }
+    return parts | {"total": round((marks[-1] - marks[0]) * 1e3, 3)}
