@@ -30,11 +30,11 @@ class _Found(msgspec.Struct):
     chunk_id: str
     best_rank: int
     leg: int
+    """The leg that ranked it best."""
     concepts: list[str]
-    score: float | None = None
-    dense_score: float | None = None
-    sparse_score: float | None = None
-    document_id: str = ""
+    score: float | None
+    match: Any
+    """The match with that score; the first one when none has a score."""
 
 
 def pool_candidates(
@@ -84,6 +84,7 @@ def _order(item: _Found) -> tuple[int, float, int]:
 
 
 def _add_leg(found: dict[str, _Found], index: int, leg: Leg) -> None:
+    concept = leg.concept
     seen: set[str] = set()
     for match in leg.matches:
         chunk_id = getattr(match, "chunk_id", None)
@@ -91,43 +92,38 @@ def _add_leg(found: dict[str, _Found], index: int, leg: Leg) -> None:
             continue
         seen.add(chunk_id)
         rank = len(seen)
+        score = _number(getattr(match, "score", None))
         item = found.get(chunk_id)
         if item is None:
-            item = found[chunk_id] = _Found(chunk_id, rank, index, [])
-        elif rank < item.best_rank:
+            found[chunk_id] = _Found(chunk_id, rank, index, [concept], score, match)
+            continue
+        if rank < item.best_rank:
             item.best_rank, item.leg = rank, index
-        if leg.concept not in item.concepts:
-            item.concepts.append(leg.concept)
-        _add_scores(item, match)
-
-
-def _add_scores(item: _Found, match: Any) -> None:
-    """Keep the scores of the leg that scored the chunk best."""
-    score = _number(getattr(match, "score", None))
-    if score is not None and (item.score is None or score > item.score):
-        item.score = score
-        item.dense_score = _number(getattr(match, "dense_score", None))
-        item.sparse_score = _number(getattr(match, "sparse_score", None))
-    document_id = getattr(match, "document_id", "")
-    if not item.document_id and isinstance(document_id, str):
-        item.document_id = document_id
+        if concept not in item.concepts:
+            item.concepts.append(concept)
+        if score is not None and (item.score is None or score > item.score):
+            item.score, item.match = score, match
 
 
 def _number(value: object) -> float | None:
     """Give a finite number, or None for anything else."""
+    if type(value) is float:  # By far the most frequent case, and the cheapest test.
+        return value if -math.inf < value < math.inf else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
 
 
 def _account(item: _Found, rank: int, code: str) -> CandidateAccount:
+    match = item.match
+    document_id = getattr(match, "document_id", "")
     return CandidateAccount(
         chunk_id=item.chunk_id,
         rank=rank,
-        document_id=item.document_id,
+        document_id=document_id if isinstance(document_id, str) else "",
         score=item.score,
-        dense_score=item.dense_score,
-        sparse_score=item.sparse_score,
+        dense_score=_number(getattr(match, "dense_score", None)),
+        sparse_score=_number(getattr(match, "sparse_score", None)),
         concepts=tuple(item.concepts),
         reason_code=code,
     )
