@@ -1,0 +1,182 @@
+"""Looking at what was given up, and sending it again or dropping it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from whence.broker.transport import Delivery, Headers, Mode, Start, Subscription, Transport
+from whence.schema.topics import dead_letter_topic, full_topic
+
+__all__ = ("DeadLetter", "DeadLetters", "replay_headers")
+
+#: Headers that tell of the failure; the message sent again is the one that was first published.
+_OF_FAILURE = frozenset(
+    {
+        Headers.REASON,
+        Headers.GROUP,
+        Headers.ORIGIN,
+        Headers.EXCEPTION,
+        Headers.ATTEMPTS,
+        Headers.FIRST_AT,
+        Headers.LAST_AT,
+    }
+)
+#: Headers of a caller who is gone by now. With them the message would expire again, or be answered to
+#: nobody instead of being kept when it fails once more.
+_OF_CALLER = frozenset({Headers.DEADLINE, Headers.REPLY_TO, Headers.CORRELATION_ID})
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that was given up."""
+
+    id: str
+    """Its message id, the same since it was first published."""
+    origin: str
+    """Full name of the topic it was first published to."""
+    group: str
+    """Group that gave it up."""
+    reason: str
+    """Why, in one line."""
+    exception: str
+    """Class of the last error; may be empty."""
+    attempts: int
+    """How often it was tried; 0 when that is not known."""
+    first_at: float
+    """First delivery, seconds since the epoch; 0 when that is not known."""
+    last_at: float
+    """When it was given up, seconds since the epoch; 0 when that is not known."""
+    payload: bytes
+    """The body as published."""
+    headers: Mapping[str, str]
+    """All headers."""
+
+
+class DeadLetters:
+    """The dead letters of a broker's topics, one reader of a topic at a time.
+
+    Every call reads the topic from its oldest dead letter on. Cost: O(dead letters read).
+
+    Args:
+        transport: The broker.
+        group: Group that reads; it remembers what was sent again or dropped.
+        wait_s: Silence in seconds after which the topic counts as read to its end.
+    """
+
+    def __init__(
+        self, transport: Transport, *, group: str = "whence-dead-letters", wait_s: float = 1.0
+    ) -> None:
+        self._transport = transport
+        self._group = group
+        self._wait_s = wait_s
+
+    async def list(self, topic: str, *, limit: int = 100) -> list[DeadLetter]:
+        """Give the dead letters of a topic, oldest first; they stay where they are.
+
+        Args:
+            topic: The topic they were first published to.
+            limit: Most to give, 1 or more.
+
+        Raises:
+            Unavailable: The broker cannot be reached, or somebody else reads them now.
+        """
+        async with self._open(topic, limit) as subscription:
+            return [_dead_letter(d) async for d in self._read(subscription, limit)]
+
+    async def replay(
+        self, topic: str, ids: Collection[str] | None = None, *, limit: int = 1000
+    ) -> int:
+        """Publish dead letters anew under their old ids, all among the oldest `limit` when `ids` is None.
+
+        Attempts begin at 1. Each is published before it is dropped here: a failure in between doubles it.
+
+        Returns:
+            How many were sent.
+
+        Raises:
+            Unavailable: The broker cannot be reached, or somebody else reads them now.
+            Overloaded: The topic is full; those not yet sent stay dead letters.
+        """
+        return await self._take(topic, ids, limit, send=True)
+
+    async def drop(
+        self, topic: str, ids: Collection[str] | None = None, *, limit: int = 1000
+    ) -> int:
+        """Forget dead letters, all among the oldest `limit` when `ids` is None; gives how many.
+
+        Raises:
+            Unavailable: The broker cannot be reached, or somebody else reads them now.
+        """
+        return await self._take(topic, ids, limit, send=False)
+
+    async def _take(
+        self, topic: str, ids: Collection[str] | None, limit: int, *, send: bool
+    ) -> int:
+        taken = 0
+        async with self._open(topic, limit) as subscription:
+            async for delivery in self._read(subscription, limit):
+                letter = _dead_letter(delivery)
+                if ids is not None and letter.id not in ids:
+                    continue
+                if send:
+                    await self._transport.publish(
+                        letter.origin or full_topic(topic),
+                        letter.payload,
+                        headers=replay_headers(letter.headers),
+                        key=delivery.key,
+                    )
+                await subscription.ack(delivery)
+                taken += 1
+        return taken
+
+    @asynccontextmanager
+    async def _open(self, topic: str, limit: int) -> AsyncIterator[Subscription]:
+        subscription = await self._transport.subscribe(
+            dead_letter_topic(full_topic(topic)),
+            self._group,
+            mode=Mode.EXCLUSIVE,
+            prefetch=limit,
+            start=Start.EARLIEST,
+        )
+        try:
+            yield subscription
+        finally:
+            await subscription.aclose()
+
+    async def _read(self, subscription: Subscription, limit: int) -> AsyncIterator[Delivery]:
+        for _ in range(limit):
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    delivery = await subscription.receive()
+            except TimeoutError:
+                return
+            yield delivery
+
+
+def replay_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Give the headers with which a dead letter is published anew."""
+    gone = _OF_FAILURE | _OF_CALLER | {Headers.ATTEMPT}
+    return {name: value for name, value in headers.items() if name not in gone}
+
+
+def _dead_letter(delivery: Delivery) -> DeadLetter:
+    headers = delivery.headers
+    return DeadLetter(
+        id=headers.get(Headers.MESSAGE_ID) or delivery.id,
+        origin=headers.get(Headers.ORIGIN, ""),
+        group=headers.get(Headers.GROUP, ""),
+        reason=headers.get(Headers.REASON, ""),
+        exception=headers.get(Headers.EXCEPTION, ""),
+        attempts=_number(headers.get(Headers.ATTEMPTS, "")),
+        first_at=_number(headers.get(Headers.FIRST_AT, "")) / 1000,
+        last_at=_number(headers.get(Headers.LAST_AT, "")) / 1000,
+        payload=delivery.payload,
+        headers=headers,
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0

@@ -1,0 +1,473 @@
+"""Handlers at work: the part of the transport suite about retries, deadlines, effects and draining."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from whence.broker.dead_letters import DeadLetters
+from whence.broker.idempotency import MemoryLedger
+from whence.broker.transport import Headers, RetryPolicy, Transport
+from whence.broker.worker import Handler, Outgoing, Work, Worker
+from whence.schema.codec import decode, decode_as, encode
+from whence.schema.errors import BadInput, ErrorReply, Unavailable
+from whence.schema.search import SearchResponse
+from whence.schema.texts import TextResponse
+from whence.schema.topics import dead_letter_topic
+from whence.testing.transport_factory import (
+    QUICK,
+    Capability,
+    TransportFactory,
+    acked,
+    arrives,
+    eventually,
+    fresh_topic,
+    is_silent,
+)
+
+__all__ = ("WorkerSuite",)
+
+_TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def _done(body: bytes = b"done") -> Outgoing:
+    return Outgoing(payload=body, headers={Headers.TYPE: "any.v1"})
+
+
+def _failure(error: Exception) -> Outgoing:
+    raise error
+
+
+class _Refusing:
+    """A transport whose publishes to chosen topics fail as long as `left` lasts."""
+
+    def __init__(self, transport: Transport, prefix: str, left: int) -> None:
+        self._transport = transport
+        self._prefix = prefix
+        self.left = left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    async def publish(self, topic: str, payload: bytes, **options: Any) -> str:
+        if topic.startswith(self._prefix) and self.left:
+            self.left -= 1
+            raise Unavailable("refused by the test")
+        return await self._transport.publish(topic, payload, **options)
+
+
+class WorkerSuite:
+    """A worker on the transport; behaviours 20, 22 to 24, 26 to 28, 33 and 35 to 38."""
+
+    async def _start(
+        self, transport: Transport, topic: str, handler: Handler, **options: Any
+    ) -> Worker:
+        options.setdefault("retry", QUICK)
+        worker = Worker(transport, topic=topic, group="g", handler=handler, **options)
+        await worker.start()
+        return worker
+
+    async def test_permanent_error_is_a_dead_letter_at_once(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """20: An error that repeating cannot help makes a dead letter on the first attempt."""
+        transport, topic = await transport_factory(), fresh_topic()
+        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
+        calls = 0
+
+        async def handle(_: Work) -> AsyncIterator[Outgoing]:
+            nonlocal calls
+            calls += 1
+            yield _failure(BadInput("the document has no id"))
+
+        worker = await self._start(transport, topic, handle)
+        await transport.publish(topic, b"x")
+        letter = await arrives(letters.receive())
+        await worker.aclose()
+
+        assert calls == 1
+        assert "the document has no id" in letter.headers[Headers.REASON]
+        assert letter.headers[Headers.EXCEPTION] == "BadInput"
+        assert letter.headers[Headers.ATTEMPTS] == "1"
+
+    async def test_retryable_error_is_tried_again(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """5: An error that may pass is tried again, here or through the broker, as often as allowed."""
+        transport, topic = await transport_factory(), fresh_topic()
+        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
+        policy = RetryPolicy(
+            max_attempts=4, base_delay_s=0.2, factor=3.0, max_delay_s=0.7, jitter=0
+        )
+        attempts: list[int] = []
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            attempts.append(work.attempt)
+            yield _failure(Unavailable("not now"))
+
+        worker = await self._start(transport, topic, handle, retry=policy)
+        await transport.publish(topic, b"x")
+        letter = await arrives(letters.receive())
+        await worker.aclose()
+
+        assert attempts == [1, 2, 3, 4]
+        assert letter.headers[Headers.ATTEMPTS] == "4"
+
+    async def test_doubled_message_has_one_effect(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """22: A message that a crash has doubled is delivered twice and has one effect."""
+        transport, topic = await transport_factory(), fresh_topic()
+        effects: list[bytes] = []
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            effects.append(work.delivery.payload)
+            yield _done()
+
+        worker = await self._start(transport, topic, handle, ledger=MemoryLedger())
+        for body in (b"x", b"x", b"y"):
+            headers = {Headers.MESSAGE_ID: f"id-{body.decode()}"}
+            await transport.publish(topic, body, headers=headers)
+        await eventually(lambda: worker.counters.handled + worker.counters.duplicates == 3)
+        await worker.aclose()
+
+        assert sorted(effects) == [b"x", b"y"]
+        assert worker.counters.duplicates == 1
+
+    async def test_lost_ack_has_one_effect(self, transport_factory: TransportFactory) -> None:
+        """23: When the connection breaks right after the ack, the message still has one effect."""
+        transport_factory.require(Capability.CUT)
+        transport, topic = await transport_factory(), fresh_topic()
+        effects: list[bytes] = []
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            effects.append(work.delivery.payload)
+            yield _done()
+
+        worker = await self._start(transport, topic, handle, ledger=MemoryLedger(), concurrency=4)
+        bodies = [str(n).encode() for n in range(10)]
+        for body in bodies:
+            await transport.publish(topic, body)
+        await eventually(lambda: worker.counters.handled == len(bodies))
+        await transport_factory.cut(transport)
+        other = await transport_factory()
+        await other.publish(topic, b"after")
+        await eventually(lambda: b"after" in effects)
+        await worker.aclose()
+
+        assert sorted(effects) == sorted([*bodies, b"after"])
+
+    async def test_failed_publish_leaves_the_input(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """24: An input whose result could not be published is not acknowledged; it comes again."""
+        transport = await transport_factory()
+        topic, results = fresh_topic(), fresh_topic()
+        output = await transport.subscribe(results, "g")
+        refusing = _Refusing(transport, results, left=2)
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            yield _done(b"result of " + work.delivery.payload)
+
+        worker = await self._start(refusing, topic, handle, reply_topic=results)
+        await transport.publish(topic, b"x")
+
+        assert await acked(output, 1) == [b"result of x"]
+        await eventually(lambda: worker.counters.handled == 1)
+        assert worker.counters.unpublished == 2
+        await worker.aclose()
+
+    async def test_unpublishable_reply_does_not_kill(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """24: A worker whose replies cannot be published goes on with the next message."""
+        transport, topic = await transport_factory(), fresh_topic()
+        refusing = _Refusing(transport, "non-persistent://", left=10**6)
+
+        async def handle(_: Work) -> AsyncIterator[Outgoing]:
+            yield _done()
+
+        worker = await self._start(refusing, topic, handle)
+        lost = asyncio.create_task(transport.request(topic, b"lost", timeout_s=1.5))
+        results = await arrives(asyncio.gather(lost, return_exceptions=True))
+        refusing.left = 0
+        reply = await arrives(transport.request(topic, b"answered"))
+        await worker.aclose()
+
+        assert isinstance(results[0], Exception)
+        assert reply.payload == b"done"
+
+    async def test_expired_input_is_not_handled(self, transport_factory: TransportFactory) -> None:
+        """26: Work whose deadline has passed is answered, acknowledged and not done."""
+        transport, topic = await transport_factory(), fresh_topic()
+        replies = await transport.subscribe(fresh := fresh_topic(), "me")
+        calls = 0
+
+        async def handle(_: Work) -> AsyncIterator[Outgoing]:
+            nonlocal calls
+            calls += 1
+            yield _done()
+
+        headers = {
+            Headers.REPLY_TO: fresh,
+            Headers.CORRELATION_ID: "c",
+            Headers.DEADLINE: str(int(time.time() * 1000) - 1000),
+        }
+        await transport.publish(topic, b"x", headers=headers)
+        worker = await self._start(transport, topic, handle)
+        delivery = await arrives(replies.receive())
+        await eventually(lambda: worker.counters.expired == 1 and not worker.in_flight)
+        await worker.aclose()
+
+        reply = decode_as(delivery.payload, ErrorReply)
+        assert (reply.code, delivery.headers[Headers.CORRELATION_ID]) == ("deadline_exceeded", "c")
+        assert delivery.headers[Headers.END] == "1"
+        assert calls == 0
+        assert (await transport.stats(topic, "g")).backlog == 0
+
+    async def test_slow_handler_is_answered_in_time(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """26: A handler that takes too long is stopped before the caller gives up, and says so."""
+        transport, topic = await transport_factory(), fresh_topic()
+        stopped = asyncio.Event()
+
+        async def handle(_: Work) -> AsyncIterator[Outgoing]:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                stopped.set()
+            yield _done()
+
+        worker = await self._start(transport, topic, handle)
+        reply = await arrives(transport.request(topic, b"x", timeout_s=2.0))
+        await arrives(stopped.wait())
+        await worker.aclose()
+
+        assert decode_as(reply.payload, ErrorReply).code == "deadline_exceeded"
+
+    async def test_deadline_shrinks_over_three_hops(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """27: What a request sets off ends before the request does, three hops down."""
+        transport = await transport_factory()
+        topics = [fresh_topic() for _ in range(3)]
+        left: list[float] = []
+        workers = []
+        for place, topic in enumerate(topics):
+
+            async def handle(work: Work, place: int = place) -> AsyncIterator[Outgoing]:
+                remaining = work.remaining_s()
+                assert remaining is not None
+                left.append(remaining)
+                await asyncio.sleep(0.02)
+                if place < 2:
+                    await transport.request(topics[place + 1], b"x", headers=work.call_headers)
+                yield _done()
+
+            workers.append(await self._start(transport, topic, handle))
+        await arrives(transport.request(topics[0], b"x", timeout_s=20.0))
+        for worker in workers:
+            await worker.aclose()
+
+        assert 20.0 >= left[0] > left[1] > left[2] > 0
+
+    async def test_cancel_stops_a_running_handler(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """28: A request that is taken back stops its handler long before it would end by itself."""
+        transport, topic = await transport_factory(), fresh_topic()
+        started, stopped = asyncio.Event(), asyncio.Event()
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            if work.delivery.payload == b"long":
+                started.set()
+                try:
+                    await asyncio.sleep(3600)
+                finally:
+                    stopped.set()
+            yield _done()
+
+        worker = await self._start(transport, topic, handle)
+        asking = asyncio.create_task(transport.request(topic, b"long", timeout_s=3600))
+        await arrives(started.wait())
+        asking.cancel()
+        await arrives(stopped.wait())
+        reply = await arrives(transport.request(topic, b"short"))
+        await eventually(lambda: worker.counters.cancelled == 1)
+        await worker.aclose()
+
+        assert reply.payload == b"done"
+        assert (await transport.stats(topic, "g")).backlog == 0
+
+    async def test_drain_finishes_and_hands_back(self, transport_factory: TransportFactory) -> None:
+        """33: Draining finishes what is at work, stops what takes too long, and loses nothing."""
+        one, two = await transport_factory(), await transport_factory()
+        topic = fresh_topic()
+        finished: list[bytes] = []
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            await asyncio.sleep(3600 if work.delivery.payload == b"long" else 0.2)
+            finished.append(work.delivery.payload)
+            yield _done()
+
+        async def handle_quickly(work: Work) -> AsyncIterator[Outgoing]:
+            finished.append(work.delivery.payload)
+            yield _done()
+
+        worker = await self._start(one, topic, handle, concurrency=2)
+        for body in (b"long", b"short", b"queued"):
+            await one.publish(topic, body)
+        await eventually(lambda: worker.in_flight == 2)
+        await arrives(worker.aclose(drain_s=1.5))
+        done_before = list(finished)
+        successor = await self._start(two, topic, handle_quickly)
+        await eventually(lambda: len(finished) == 3)
+        await successor.aclose()
+
+        assert done_before == [b"short"]
+        assert sorted(finished) == [b"long", b"queued", b"short"]
+
+    async def test_restart_keeps_group_and_backlog(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """35: A worker that is closed and started anew finds its group's backlog."""
+        transport, topic = await transport_factory(), fresh_topic()
+        seen: list[bytes] = []
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            seen.append(work.delivery.payload)
+            yield _done()
+
+        first = await self._start(transport, topic, handle)
+        await transport.publish(topic, b"0")
+        await eventually(lambda: first.counters.handled == 1)
+        await first.aclose()
+        for n in range(1, 4):
+            await transport.publish(topic, str(n).encode())
+        second = await self._start(transport, topic, handle)
+        await eventually(lambda: second.counters.handled == 3)
+        await second.aclose()
+
+        assert sorted(seen) == [b"0", b"1", b"2", b"3"]
+
+    async def test_dead_letters_can_be_replayed(self, transport_factory: TransportFactory) -> None:
+        """36: A dead letter sent again keeps its id, begins with attempt 1 and is dead no more."""
+        transport, topic = await transport_factory(), fresh_topic()
+        letters = DeadLetters(transport, wait_s=0.5)
+        broken = True
+        seen: list[tuple[str, int]] = []
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            seen.append((work.message_id, work.attempt))
+            if broken:
+                raise BadInput("broken")
+            yield _done()
+
+        worker = await self._start(transport, topic, handle, ledger=MemoryLedger())
+        ids = [await transport.publish(topic, body) for body in (b"x", b"y")]
+        await eventually(lambda: worker.counters.dead_letters == 2 and not worker.in_flight)
+        listed = await letters.list(topic)
+        broken = False
+        replayed = await letters.replay(topic, {ids[1]})
+        await eventually(lambda: worker.counters.handled == 1)
+        dropped = await letters.drop(topic)
+        left = await letters.list(topic)
+        await worker.aclose()
+
+        assert [(letter.id, letter.payload) for letter in listed] == [
+            (ids[0], b"x"),
+            (ids[1], b"y"),
+        ]
+        assert (replayed, dropped, left) == (1, 1, [])
+        assert seen[-1] == (ids[1], 1)
+
+    async def test_trace_is_one_over_three_hops(self, transport_factory: TransportFactory) -> None:
+        """37: Three hops down, and in every reply, the trace is the one that began at the edge."""
+        transport = await transport_factory()
+        topics = [fresh_topic() for _ in range(3)]
+        traces: list[Mapping[str, str]] = []
+        workers = []
+        for place, topic in enumerate(topics):
+
+            async def handle(work: Work, place: int = place) -> AsyncIterator[Outgoing]:
+                traces.append(work.trace_headers)
+                if place < 2:
+                    await transport.request(topics[place + 1], b"x", headers=work.trace_headers)
+                yield _done()
+
+            workers.append(await self._start(transport, topic, handle))
+        sent = {Headers.TRACEPARENT: _TRACE, Headers.TRACESTATE: "edge=1"}
+        reply = await arrives(transport.request(topics[0], b"x", headers=sent))
+        for worker in workers:
+            await worker.aclose()
+
+        assert traces == [sent, sent, sent]
+        assert sent.items() <= reply.headers.items()
+
+    async def test_unknown_type_is_a_dead_letter_and_answered(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """38: Bytes of an unknown type go to the dead letters, and a waiting caller is told."""
+        transport, topic = await transport_factory(), fresh_topic()
+        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            decode(work.delivery.payload, work.delivery.headers[Headers.TYPE])
+            yield _done()
+
+        worker = await self._start(transport, topic, handle)
+        headers = {Headers.TYPE: "from-the-future.v9"}
+        reply = await arrives(transport.request(topic, b"{}", headers=headers))
+        letter = await arrives(letters.receive())
+        await worker.aclose()
+
+        assert decode_as(reply.payload, ErrorReply).code == "undecodable"
+        assert letter.headers[Headers.EXCEPTION] == "CodecError"
+        assert "from-the-future.v9" in letter.headers[Headers.REASON]
+
+    async def test_older_and_newer_bodies_are_read(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """38: Within a version a body without newer fields is read, and one with unknown fields too."""
+        transport, topic = await transport_factory(), fresh_topic()
+        seen: list[Any] = []
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            seen.append(decode(work.delivery.payload, work.delivery.headers[Headers.TYPE]))
+            yield _done()
+
+        worker = await self._start(transport, topic, handle)
+        headers = {Headers.TYPE: SearchResponse.TYPE}
+        await transport.publish(topic, b'{"candidates":[]}', headers=headers)
+        await transport.publish(topic, b'{"candidates":[],"novelty":{"a":1}}', headers=headers)
+        await eventually(lambda: worker.counters.handled == 2)
+        await worker.aclose()
+
+        assert seen == [SearchResponse(candidates=())] * 2
+
+    async def test_fault_of_a_handler_is_told_and_survived(
+        self, transport_factory: TransportFactory
+    ) -> None:
+        """20: An unexpected exception is told by its class, and the worker takes the next message."""
+        transport, topic = await transport_factory(), fresh_topic()
+
+        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+            if work.delivery.payload == b"bug":
+                raise KeyError("secret detail")
+            yield _done(encode(TextResponse(texts=())))
+
+        worker = await self._start(transport, topic, handle)
+        reply = await arrives(transport.request(topic, b"bug"))
+        fine = await arrives(transport.request(topic, b"fine"))
+        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
+        silent = await is_silent(letters)
+        await worker.aclose()
+
+        error = decode_as(reply.payload, ErrorReply)
+        assert (error.code, "KeyError" in error.message) == ("internal", True)
+        assert "secret detail" not in error.message + error.hint
+        assert decode_as(fine.payload, TextResponse) == TextResponse(texts=())
+        assert silent

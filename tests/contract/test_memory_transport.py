@@ -1,0 +1,45 @@
+"""The memory transport shows every behaviour of a transport, and the faults that can be switched on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from whence.broker.memory import MemoryBroker, MemoryTransport
+from whence.broker.transport import Transport
+from whence.testing.transport_suite import Capability, TransportFactory, TransportSuite
+
+
+class MemoryFactory(TransportFactory):
+    """Clients of one memory broker."""
+
+    capabilities = frozenset({Capability.BOUNDED, Capability.CUT, Capability.PROCESS})
+    url = "memory://"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._broker = MemoryBroker()
+
+    async def make(self, max_backlog: int | None) -> Transport:
+        """Give one more client, or one with a small broker of its own."""
+        if max_backlog is not None:
+            return MemoryTransport(max_backlog=max_backlog, full_wait_s=0.3)
+        return MemoryTransport(broker=self._broker)
+
+    async def cut(self, transport: Transport) -> None:
+        """Drop the client's connection."""
+        assert isinstance(transport, MemoryTransport)
+        transport.drop_connection()
+
+
+@pytest.fixture
+async def transport_factory() -> AsyncIterator[MemoryFactory]:
+    """Give a factory of clients and close them."""
+    factory = MemoryFactory()
+    yield factory
+    await factory.aclose()
+
+
+class TestMemoryTransport(TransportSuite):
+    """The common suite."""
