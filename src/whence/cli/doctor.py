@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import shutil
@@ -15,7 +14,7 @@ import msgspec
 import typer
 
 from whence.cli.output import console, one_line, print_json
-from whence.cli.session import as_json, settings_of
+from whence.cli.session import as_json, settings_of, start_logging
 from whence.schema.errors import Unavailable, WhenceError
 
 if TYPE_CHECKING:
@@ -40,6 +39,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 def doctor(context: typer.Context) -> int:
     """Check Python, home, database, models and broker; exit 1 when something needs a remedy."""
+    import asyncio
+
+    start_logging()
     settings = settings_of(context)
     checks = [*_local_checks(settings), *asyncio.run(_service_checks(settings))]
     ok = all(check.ok for check in checks)
@@ -105,6 +107,8 @@ async def _service_checks(settings: Settings) -> list[Check]:
 
 async def _try(name: str, look: Callable[[], Awaitable[str]]) -> Check:
     """Make one real, small use of a service; its error is the finding."""
+    import asyncio
+
     try:
         async with asyncio.timeout(60):
             return Check(name=name, ok=True, detail=await look())

@@ -6,7 +6,6 @@ Exit codes: 0 done; 1 done, and the answer is no; 2 wrong usage or bad input; 3 
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from typing import Annotated
@@ -62,11 +61,6 @@ app.callback(invoke_without_command=True)(with_common_options(_root))
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    logging.basicConfig(
-        level=os.environ.get("WHENCE_LOG", "ERROR").upper(),
-        format="%(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
     sys.exit(run_command(sys.argv[1:]))
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from whence.cli.output import console, note, print_json
-from whence.cli.session import as_json, settings_of
+from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
     from whence.flow.definition import FlowDefinition
@@ -27,10 +26,14 @@ def run(
     ] = False,
 ) -> int:
     """Run a flow until it is asked to stop; several copies share the work."""
+    import asyncio
+
     from whence.flow.builtin import find_flow
     from whence.flow.loader import load_flow
     from whence.flow.service import serve_flow
 
+    # A running flow is a server: whoever watches it wants to hear of trouble.
+    start_logging("WARNING")
     settings = settings_of(context)
     definition = load_flow(find_flow(flow))
     names = tuple(name.strip() for name in only.split(",") if name.strip())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
+import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from whence.engine import Engine
     from whence.flow.settings import Settings
 
-__all__ = ("access_of", "as_json", "run_with_engine", "settings_of")
+__all__ = ("access_of", "as_json", "run_with_engine", "settings_of", "start_logging")
 
 T = TypeVar("T")
 
@@ -37,12 +38,30 @@ def access_of(acl: list[str] | None, label: list[str] | None, clearance: int) ->
     return Access(frozenset(acl or ()), frozenset(label or ()), clearance)
 
 
+def start_logging(level: str = "CRITICAL") -> None:
+    """Send log records to stderr, from `WHENCE_LOG` or this level on.
+
+    Commands that end with an answer or an error stay silent by default: what went wrong is in their words.
+    """
+    import logging
+
+    logging.basicConfig(
+        level=os.environ.get("WHENCE_LOG", level).upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+
 def run_with_engine(
     context: typer.Context,
     work: Callable[[Engine, Settings], Coroutine[Any, Any, T]],
     **options: Any,
 ) -> T:
     """Open an engine for the settings of this call, do the work, close it."""
+    # Loading asyncio takes a fifth of the start; `--help` and wrong usage do without.
+    import asyncio
+
+    start_logging()
     settings = settings_of(context)
 
     async def session() -> T:
