@@ -170,7 +170,7 @@ def _sections(blocks: Iterable[Block]) -> Iterator[tuple[tuple[str, ...], tuple[
     """
     group: list[Block] = []
     for block in blocks:
-        if block.kind == "heading" and any(item.kind != "heading" for item in group):
+        if block.kind == "heading" and group and group[-1].kind != "heading":
             yield _path_of(group), tuple(group)
             group = []
         group.append(block)
