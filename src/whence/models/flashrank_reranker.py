@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from whence.models.locations import find_model, install_target, model_places
+from whence.models.locations import find_model, model_places
 from whence.models.manifest import MANIFEST, check_files
 from whence.models.runtime import Workers, open_session
 from whence.models.weights import RERANKER_NAME
@@ -52,6 +52,7 @@ class FlashrankReranker:
     Args:
         name_or_folder: Name of the model of ours, of one of flashrank's, or a folder with such a model.
         home: The home whose `models` folder is looked into.
+        models: The only folder to look into, when set.
         threads: Groups scored at the same time; None for one per usable core.
         max_tokens: Longest pair of query and passage in tokens; the longer of the two is cut.
     """
@@ -61,11 +62,13 @@ class FlashrankReranker:
         name_or_folder: str | Path = RERANKER_NAME,
         home: Path | None = None,
         *,
+        models: Path | None = None,
         threads: int | None = None,
         max_tokens: int = 512,
     ) -> None:
         self._wanted = str(name_or_folder)
         self._home = home
+        self._models = models
         self._max_tokens = max_tokens
         self._workers = Workers(threads, "rerank")
         self._loading = threading.Lock()
@@ -118,17 +121,17 @@ class FlashrankReranker:
         if path.is_dir():
             return path.resolve()
         if self._wanted == RERANKER_NAME:
-            return find_model(self._wanted, self._home)
+            return find_model(self._wanted, self._home, self._models)
         if self._wanted not in hub_models():
             raise ConfigError(
                 f"there is no reranker model or folder {self._wanted!r}",
                 hint="one of " + ", ".join((RERANKER_NAME, *hub_models())) + ", or a folder",
             )
-        for place in model_places(self._home):
+        places = model_places(self._home, self._models)
+        for place in places:
             if (place / self._wanted).is_dir():
                 return place / self._wanted
-        place = install_target() if self._home is None else Path(self._home) / "models"
-        return _fetch(self._wanted, place)
+        return _fetch(self._wanted, places[0])
 
 
 def _model_file(folder: Path) -> str:

@@ -130,7 +130,7 @@ def _readable_errors(place: Path) -> Iterator[None]:
             raise DiskFull(f"no space is left in {place}; nothing was installed") from error
         raise BadInput(
             f"models cannot be installed into {place}: {error.strerror or error}",
-            hint="choose a folder that can be written with WHENCE_MODELS",
+            hint="choose a folder that can be written: --to FOLDER or WHENCE_MODELS",
         ) from error
 
 

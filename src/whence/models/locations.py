@@ -15,12 +15,13 @@ __all__ = ("MODELS_VARIABLE", "find_model", "install_target", "model_places")
 MODELS_VARIABLE = "WHENCE_MODELS"
 
 
-def model_places(home: Path | None = None) -> tuple[Path, ...]:
+def model_places(home: Path | None = None, models: Path | None = None) -> tuple[Path, ...]:
     """Give the folders that may hold models, in the order they are looked into.
 
-    `$WHENCE_MODELS` alone when it is set; else the home's, the Python environment's and the user's.
+    `models`, or `$WHENCE_MODELS`, alone when it is set; else the home's, the Python environment's and
+    the user's.
     """
-    chosen = os.environ.get(MODELS_VARIABLE, "")
+    chosen = models or os.environ.get(MODELS_VARIABLE, "")
     if chosen:
         return (Path(chosen).expanduser(),)
     places = [] if home is None else [Path(home) / "models"]
@@ -28,13 +29,13 @@ def model_places(home: Path | None = None) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(places))
 
 
-def find_model(name: str, home: Path | None = None) -> Path:
+def find_model(name: str, home: Path | None = None, models: Path | None = None) -> Path:
     """Find the folder of an installed model by name.
 
     Raises:
         ModelMissing: None of the places has it; the message names them.
     """
-    places = model_places(home)
+    places = model_places(home, models)
     for place in places:
         if (place / name / MANIFEST).is_file():
             return place / name

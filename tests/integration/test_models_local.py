@@ -1,0 +1,275 @@
+"""The local embedder and reranker on their real weights."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whence.models.base import Embedder, Reranker, Writer
+from whence.models.choose import ServiceSettings, make_embedder, make_reranker, make_writer
+from whence.models.flashrank_reranker import FlashrankReranker
+from whence.models.locations import find_model
+from whence.models.minilm import LocalEmbedder
+from whence.models.runtime import Workers
+from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
+from whence.schema.errors import ConfigError, ModelMissing
+
+pytestmark = pytest.mark.models
+
+LONG = "The harbour master keeps a ledger of all ships that enter or leave the port. " * 40
+TEXTS = (
+    "Books may be borrowed for 28 days.",
+    "How long can I keep a book?",
+    "",
+    " \n",
+    "[CLS] literal [SEP] tokens [PAD]",
+    "\u65e5\u672c\u8a9e\u306e\u30c6\u30ad\u30b9\u30c8 h\u00e9llo \U0001f389",
+    LONG,
+    "x" * 5000,
+)
+
+
+@pytest.fixture(scope="module")
+def w8() -> LocalEmbedder:
+    return LocalEmbedder(precision="w8")
+
+
+@pytest.fixture(scope="module")
+def float32() -> LocalEmbedder:
+    return LocalEmbedder(precision="float32", threads=1)
+
+
+@pytest.fixture(scope="module")
+def reranker() -> FlashrankReranker:
+    return FlashrankReranker()
+
+
+@given(st.lists(st.sampled_from(TEXTS) | st.text(max_size=60), max_size=12), st.integers(0, 99))
+@settings(max_examples=40, deadline=None)
+async def test_a_vector_depends_on_its_own_text_only(
+    w8: LocalEmbedder, texts: list[str], seed: int
+) -> None:
+    """A text's vector is equal bit for bit, alone or among others, in any order."""
+    together = await w8.embed(texts)
+    order = np.random.default_rng(seed).permutation(len(texts))
+    shuffled = await w8.embed([texts[place] for place in order])
+
+    assert together.shape == (len(texts), 384)
+    assert together.dtype == np.float32
+    assert np.array_equal(together[order], shuffled)
+    for text, row in zip(texts, together, strict=True):
+        assert np.array_equal((await w8.embed([text]))[0], row)
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)
+
+
+async def test_float32_does_not_depend_on_the_batch_either(float32: LocalEmbedder) -> None:
+    """The published weights give the same vectors alone and in a batch, up to the last bits."""
+    together = await float32.embed(TEXTS)
+    alone = np.concatenate([await float32.embed([text]) for text in TEXTS])
+
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
+async def test_float32_is_the_published_model(float32: LocalEmbedder) -> None:
+    """Vectors agree with those that sentence-transformers computes from the same weights."""
+    vectors = await float32.embed(["Books may be borrowed for 28 days.", "How tall is a giraffe?"])
+
+    np.testing.assert_allclose(vectors[:, :6], REFERENCE, atol=2e-6)
+
+
+#: First numbers of the vectors of sentence-transformers 6 on torch, float32, for the two texts above.
+REFERENCE = np.array(
+    [
+        [-0.03956134, 0.02845574, 0.05972512, 0.06031605, -0.06590132, 0.04914590],
+        [-0.00751801, 0.07883664, -0.02367650, 0.02198607, -0.12831140, -0.04132227],
+    ]
+)
+
+
+async def test_w8_is_close_to_float32(w8: LocalEmbedder, float32: LocalEmbedder) -> None:
+    """8 bit weights turn a vector by little: cosine above 0.98 for real sentences."""
+    texts = [text for text in TEXTS if text.strip()]
+    cosines = ((await w8.embed(texts)) * (await float32.embed(texts))).sum(axis=1)
+
+    assert cosines.min() > 0.98
+
+
+async def test_meaning_is_kept(w8: LocalEmbedder) -> None:
+    """A question is nearer to its answer than to another sentence."""
+    answer, question, other = await w8.embed([TEXTS[0], TEXTS[1], "The flood came in 1962."])
+
+    assert question @ answer > question @ other + 0.3
+
+
+async def test_only_the_first_256_tokens_count(w8: LocalEmbedder) -> None:
+    """A longer text is cut, not refused: 254 words and two special tokens."""
+    base, more, other = await w8.embed(
+        ["ship " * 254, "ship " * 254 + "moon", "ship " * 253 + "moon"]
+    )
+
+    assert np.array_equal(base, more)
+    assert not np.array_equal(base, other)
+
+
+def test_tokens_are_counted_whole(w8: LocalEmbedder) -> None:
+    """Counting neither cuts nor pads, and leaves special tokens out."""
+    assert w8.count_tokens(["", "one two", "ship " * 1000]) == [0, 2, 1000]
+
+
+async def test_many_calls_at_once(w8: LocalEmbedder) -> None:
+    """Calls that run side by side do not disturb one another."""
+    calls = await asyncio.gather(*(w8.embed(list(TEXTS[n:])) for n in range(4)))
+
+    for n, vectors in enumerate(calls):
+        assert np.array_equal(vectors, calls[0][n:])
+
+
+async def test_closing_frees_and_using_again_loads() -> None:
+    """An embedder that was closed works when it is used again."""
+    embedder = LocalEmbedder(threads=1)
+    first = await embedder.embed(["text"])
+    await embedder.aclose()
+    await embedder.aclose()
+
+    assert np.array_equal(first, await embedder.embed(["text"]))
+    await embedder.aclose()
+
+
+@pytest.mark.parametrize("name", ["w8.bin", "minilm-w8.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("how", ["missing", "cut"])
+async def test_damaged_models_are_not_loaded(tmp_path: Path, name: str, how: str) -> None:
+    """A file that is missing or cut short is an error that names the folder and the remedy."""
+    folder = tmp_path / EMBEDDER_NAME
+    shutil.copytree(
+        find_model(EMBEDDER_NAME), folder, ignore=shutil.ignore_patterns("model.safetensors")
+    )
+    (folder / "model.safetensors").hardlink_to(find_model(EMBEDDER_NAME) / "model.safetensors")
+    path = folder / name
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    embedder = LocalEmbedder(folder, precision="w8", threads=1)
+
+    with pytest.raises(ModelMissing, match=str(folder)) as raised:
+        await embedder.embed(["text"])
+    assert "whence models install" in raised.value.hint
+    await embedder.aclose()
+
+
+async def test_cancelling_stops_soon(w8: LocalEmbedder) -> None:
+    """A cancelled call begins no further batch, and the embedder goes on working."""
+    task = asyncio.create_task(w8.embed([LONG + str(n) for n in range(3000)]))
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert (await asyncio.wait_for(w8.embed(["text"]), 20)).shape == (1, 384)
+
+
+async def test_workers_raise_the_error_itself() -> None:
+    """An error in a thread reaches the caller as it is, not wrapped in a group."""
+    workers = Workers(2, "test")
+
+    def fail(item: int) -> int:
+        if item == 3:
+            raise ModelMissing("gone")
+        return item
+
+    with pytest.raises(ModelMissing, match="gone"):
+        await workers.map(fail, range(10))
+    assert await workers.map(fail, [1, 2]) == [1, 2]
+    await workers.aclose()
+
+
+async def test_reranker_knows_what_is_relevant(reranker: FlashrankReranker) -> None:
+    """The passage that answers comes first, a blank one last, and scores are plain floats in 0 to 1."""
+    passages = [
+        "Bananas are yellow.",
+        "Paris is the capital of France.",
+        "",
+        "Berlin is a capital.",
+    ]
+    scores = await reranker.score("What is the capital of France?", passages)
+
+    assert sorted(range(4), key=lambda row: -scores[row]) == [1, 3, 0, 2]
+    assert all(type(score) is float and 0.0 <= score <= 1.0 for score in scores)
+
+
+@given(st.lists(st.sampled_from(TEXTS) | st.text(max_size=40), max_size=6), st.sampled_from(TEXTS))
+@settings(max_examples=20, deadline=None)
+async def test_a_score_depends_on_its_own_pair_only(
+    reranker: FlashrankReranker, documents: list[str], query: str
+) -> None:
+    """A document's score is the same alone and among others; the caller's list is left as it was."""
+    before = list(documents)
+    scores = await reranker.score(query, documents)
+
+    assert documents == before
+    for document, score in zip(documents, scores, strict=True):
+        assert await reranker.score(query, [document]) == [score]
+
+
+def test_reranker_leaves_the_process_alone() -> None:
+    """Loading the reranker neither sets up logging nor changes flashrank's table, and needs no hub."""
+    code = (
+        "import asyncio, logging, socket\n"
+        "def refuse(*a, **k): raise OSError('no network here')\n"
+        "socket.socket.connect = refuse\n"
+        "from whence.models.flashrank_reranker import FlashrankReranker\n"
+        "from flashrank.Config import model_file_map\n"
+        "before = dict(model_file_map)\n"
+        "async def main():\n"
+        "    reranker = FlashrankReranker()\n"
+        "    await reranker.score('query', ['text'])\n"
+        "    await reranker.aclose()\n"
+        "asyncio.run(main())\n"
+        "print(logging.getLogger().handlers, logging.getLogger().level, before == model_file_map)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout.strip() == "[] 30 True"
+    assert result.stderr == ""
+
+
+async def test_reranker_folders_are_checked(tmp_path: Path) -> None:
+    """A folder works under any name when it is whole; an empty or incomplete one is an error."""
+    copy = tmp_path / "my-ranker"
+    shutil.copytree(find_model(RERANKER_NAME), copy)
+    (copy / "manifest.json").unlink()
+    ours, theirs = FlashrankReranker(), FlashrankReranker(copy)
+    assert await theirs.score("query", ["text"]) == await ours.score("query", ["text"])
+    await theirs.aclose()
+    await ours.aclose()
+
+    (copy / "config.json").unlink()
+    with pytest.raises(ModelMissing, match=r"config\.json is missing"):
+        await FlashrankReranker(copy).score("query", ["text"])
+    (tmp_path / "ms-marco-MiniLM-L-12-v2").mkdir()
+    with pytest.raises(ModelMissing, match="incomplete"):
+        await FlashrankReranker("ms-marco-MiniLM-L-12-v2", models=tmp_path).score("q", ["t"])
+    with pytest.raises(ConfigError, match="no-such"):
+        await FlashrankReranker("no-such", models=tmp_path).score("q", ["t"])
+
+
+def test_choices_fit_the_protocols() -> None:
+    """What the settings give can be used where the protocols are asked for."""
+    embedder: Embedder = make_embedder("local", ServiceSettings(threads=1))
+    writer: Writer = make_writer("extractive", embedder)
+    choice = make_reranker("auto")
+    reranker: Reranker | None = choice.reranker
+
+    assert (writer.model, writer.is_language_model) == ("extractive", False)
+    assert reranker is not None
+    assert (reranker.model, choice.reason) == (f"flashrank:{RERANKER_NAME}", "")

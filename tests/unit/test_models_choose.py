@@ -1,0 +1,234 @@
+"""From settings to models, and the stub models that stand in for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.models.base import WriteRequest
+from whence.models.choose import ServiceSettings, make_embedder, make_reranker, make_writer
+from whence.models.extractive import NOTHING_FOUND, ExtractiveWriter
+from whence.models.locations import find_model, model_places
+from whence.schema.errors import ConfigError, ModelMissing, Unavailable
+from whence.schema.prompt import PromptResult, Quote
+from whence.testing.stub_models import (
+    EchoWriter,
+    FailingEmbedder,
+    FailingReranker,
+    HashEmbedder,
+    OverlapReranker,
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "precision"),
+    [
+        ("local:float32", "all-MiniLM-L6-v2", "float32"),
+        ("local:w8", "all-MiniLM-L6-v2", "w8"),
+        ("openai:text-embedding-3-small", "openai:text-embedding-3-small", "float32"),
+        ("cohere:embed-english-v3.0", "cohere:embed-english-v3.0", "float32"),
+    ],
+)
+def test_embedders_know_their_model_without_loading(
+    setting: str, name: str, precision: str, tmp_path: Path
+) -> None:
+    """The identity of the vectors is known at once, even where no model is installed."""
+    model = make_embedder(setting, ServiceSettings(models=tmp_path)).model
+
+    assert (model.name, model.precision) == (name, precision)
+    assert model.dimension > 0
+
+
+async def test_a_missing_model_is_an_error_only_when_used(tmp_path: Path) -> None:
+    """Without the local model everything that needs no vectors still works."""
+    embedder = make_embedder("local", ServiceSettings(models=tmp_path))
+
+    with pytest.raises(ModelMissing, match="not installed") as raised:
+        await embedder.embed(["text"])
+    assert str(tmp_path) in raised.value.message
+    assert raised.value.hint == "run `whence models install`"
+    await embedder.aclose()
+
+
+@pytest.mark.parametrize(
+    ("setting", "near"),
+    [("lokal", "local"), ("local:float23", "local:float32"), ("openai:", "openai:MODEL"), ("", "")],
+)
+def test_unknown_embedders_name_the_nearest(setting: str, near: str) -> None:
+    """A slip of the pen is told with the nearest valid name and all the others."""
+    with pytest.raises(ConfigError, match="WHENCE_EMBEDDER") as raised:
+        make_embedder(setting)
+
+    assert (f"did you mean {near}?" if near else "one of") in raised.value.hint
+    assert "cohere:MODEL" in raised.value.hint
+
+
+@pytest.mark.parametrize("setting", ["extractiv", "cohere:x", "openai:"])
+def test_unknown_writers_are_refused(setting: str) -> None:
+    """A writer is `extractive` or `openai:MODEL`."""
+    with pytest.raises(ConfigError, match="WHENCE_WRITER"):
+        make_writer(setting)
+
+
+def test_rerankers(tmp_path: Path) -> None:
+    """`none` and an absent local model give a reason, a wrong name an error, a known one a reranker."""
+    settings = ServiceSettings(models=tmp_path)
+
+    assert make_reranker("none", settings).reranker is None
+    auto = make_reranker("auto", settings)
+    assert auto.reranker is None
+    assert "whence models install" in auto.reason
+    known = make_reranker("ms-marco-MiniLM-L-12-v2", settings).reranker
+    assert known is not None
+    assert known.model == "flashrank:ms-marco-MiniLM-L-12-v2"
+    with pytest.raises(ConfigError, match="WHENCE_RERANKER") as raised:
+        make_reranker("ms-marco-MiniLM-L12-v2", settings)
+    assert "did you mean ms-marco-MiniLM-L-12-v2?" in raised.value.hint
+
+
+def test_settings_never_show_keys() -> None:
+    """Keys stay out of the representation."""
+    settings = ServiceSettings(openai_api_key="sk-1", cohere_api_key="co-2")
+
+    assert "sk-1" not in repr(settings) + str(settings)
+    assert "co-2" not in repr(settings) + str(settings)
+
+
+def test_only_the_chosen_folder_is_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`WHENCE_MODELS` is the only place when set; else the home comes first."""
+    monkeypatch.setenv("WHENCE_MODELS", str(tmp_path))
+    assert model_places(Path("home")) == (tmp_path,)
+    monkeypatch.delenv("WHENCE_MODELS")
+    assert model_places(Path("home"))[0] == Path("home/models")
+    assert len(model_places(Path("home"))) == 3
+    with pytest.raises(ModelMissing, match="no-such-model"):
+        find_model("no-such-model", Path("home"))
+
+
+@given(st.lists(st.text(max_size=30), max_size=6))
+async def test_stub_vectors_are_unit_and_independent(texts: list[str]) -> None:
+    """A stub's vector has length 1 and does not depend on the other texts."""
+    embedder = HashEmbedder(16)
+    vectors = await embedder.embed(texts)
+
+    assert vectors.shape == (len(texts), 16)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, rtol=1e-5)
+    for text, row in zip(texts, vectors, strict=True):
+        assert np.array_equal((await embedder.embed([text]))[0], row)
+
+
+async def test_stub_likeness() -> None:
+    """Texts that share words are nearer than texts that share none."""
+    query, near, far = await HashEmbedder(256).embed(["red apple pie", "apple pie", "blue moon"])
+
+    assert query @ near > query @ far
+    scores = await OverlapReranker().score("red apple pie", ["apple pie", "blue moon", ""])
+    assert scores == [2 / 3, 0.0, 0.0]
+
+
+async def test_failing_stubs_fail() -> None:
+    """The failing stubs raise what they were given, `Unavailable` by default."""
+    with pytest.raises(Unavailable):
+        await FailingEmbedder().embed(["text"])
+    with pytest.raises(ModelMissing):
+        await FailingReranker(ModelMissing("gone")).score("query", ["text"])
+
+
+async def written(writer: ExtractiveWriter | EchoWriter, request: WriteRequest) -> PromptResult:
+    pieces = [piece async for piece in writer.write(request)]
+    result = pieces[-1].result
+    assert result is not None
+    assert "".join(piece.text for piece in pieces) == result.text
+    return result
+
+
+async def test_echo_writer_quotes_first_lines() -> None:
+    """The echo is the question and the first lines, with markers and quotes that agree."""
+    request = WriteRequest(template_id="document-prompt", query="Q?", documents=("a\nb", "", "c"))
+    result = await written(EchoWriter(), request)
+
+    assert result.text == "Q? a [1] c [3]"
+    assert result.quotes == (Quote(1, "a"), Quote(3, "c"))
+
+
+async def test_extractive_concepts_are_the_question() -> None:
+    """Without a language model the only concept is the question itself."""
+    result = await written(
+        ExtractiveWriter(HashEmbedder()),
+        WriteRequest(template_id="extract-concepts", query="What is a loan?"),
+    )
+
+    assert (result.text, result.language_model) == ("What is a loan?", False)
+
+
+@pytest.mark.parametrize("documents", [(), ("",), ("# Heading only",), ("   ", "...")])
+async def test_extractive_without_sentences(documents: tuple[str, ...]) -> None:
+    """Where there is nothing to quote, that is what is said."""
+    request = WriteRequest(template_id="document-prompt", query="Who?", documents=documents)
+    result = await written(ExtractiveWriter(HashEmbedder()), request)
+
+    assert (result.text, result.quotes) == (NOTHING_FOUND, ())
+
+
+async def test_extractive_goes_on_when_the_embedder_is_down() -> None:
+    """An embedder that fails leaves the words, not an error."""
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="Who founded the library?",
+        documents=("The library was founded by Helene Brandt.",),
+    )
+    result = await written(ExtractiveWriter(FailingEmbedder()), request)
+
+    assert result.text == "The library was founded by Helene Brandt. [1]"
+
+
+async def test_extractive_shows_no_markers_that_are_not_its_own() -> None:
+    """A document's own `[12]` is not mistaken for a citation; emphasis around a sentence goes."""
+    document = "**The library was founded in 1887 [12] by Brandt.**"
+    request = WriteRequest(
+        template_id="document-prompt", query="When was the library founded?", documents=(document,)
+    )
+    result = await written(ExtractiveWriter(None), request)
+
+    assert result.text == "The library was founded in 1887 (12) by Brandt. [1]"
+    assert result.quotes[0].text == "The library was founded in 1887 [12] by Brandt."
+    assert result.quotes[0].text in document
+
+
+WORDS = st.lists(
+    st.sampled_from(
+        [
+            "the",
+            "red",
+            "fox.",
+            "jumps!",
+            "over",
+            "[3]",
+            "**lazy**",
+            "dogs",
+            "-",
+            "#",
+            "Who?",
+            "3.5",
+            "\n\n",
+        ]
+    )
+)
+
+
+@given(st.lists(WORDS.map(" ".join), max_size=4), WORDS.map(" ".join))
+async def test_extractive_quotes_are_always_verbatim(documents: list[str], query: str) -> None:
+    """Whatever is asked of whatever, quotes stand in their documents and markers point at them."""
+    request = WriteRequest(template_id="document-prompt", query=query, documents=tuple(documents))
+    result = await written(ExtractiveWriter(HashEmbedder()), request)
+
+    for quote in result.quotes:
+        assert quote.text in documents[quote.marker - 1]
+        assert f"[{quote.marker}]" in (result.text or "")
+    assert bool(result.quotes) == (result.text != NOTHING_FOUND)
