@@ -1,0 +1,35 @@
+"""Watch an answer come about: every stage tells its provenance as soon as it is done."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from whence import Engine
+from whence.schema import Triple
+
+HANDBOOK = Path(__file__).parent / "handbook"
+
+
+async def tell(triples: tuple[Triple, ...], explain_id: str) -> None:
+    """Print what one stage says of itself."""
+    print(explain_id)
+    for triple in triples:
+        if triple.s.iri == explain_id:
+            print(f"  {triple.p.iri.rpartition('/')[2]}: {triple.o.iri or triple.o.value}")
+
+
+async def main() -> None:
+    """Ask as the public; the trace names nothing that the public may not see."""
+    async with Engine() as engine:
+        await engine.index([HANDBOOK], collection="handbook")
+        answer = await engine.ask(
+            "Who approves travel abroad, and how much may a hotel in London cost a night?",
+            collection="handbook",
+            explain_callback=tell,
+        )
+        print(answer.text)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,28 @@
+"""Index the example handbook, ask it a question and print the answer with what it stands on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from whence import Access, Engine
+
+HANDBOOK = Path(__file__).parent / "handbook"
+
+
+async def main() -> None:
+    """Ask as a member of the finance team."""
+    async with Engine() as engine:
+        await engine.index([HANDBOOK], collection="handbook")
+        answer = await engine.ask(
+            "What are the salary bands for engineers?",
+            collection="handbook",
+            access=Access(acl_tags=frozenset({"finance"})),
+        )
+        print(answer.text)
+        for citation in answer.citations:
+            print(f"[{citation.marker}] {citation.source_file}, {citation.heading}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
