@@ -732,7 +732,7 @@ async def test_the_whole_question_has_a_deadline() -> None:
     bench.rag._monotonic = asyncio.get_running_loop().time
 
     with pytest.raises(DeadlineExceeded, match="writing the answer"):
-        await bench.ask(deadline_s=SHORT)
+        await bench.ask(deadline_s=0.3)
 
     assert bench.trace.failure.code == "deadline_exceeded"
 
@@ -745,7 +745,7 @@ async def test_what_can_be_done_without_leaves_time_for_the_rest() -> None:
     )
     bench.rag._monotonic = asyncio.get_running_loop().time
 
-    result = await bench.ask(deadline_s=0.5)
+    result = await bench.ask(deadline_s=1.0)
 
     assert result.text == "Answer."
     assert codes(result) == ["concepts_failed", "reranker_failed"]

@@ -217,6 +217,31 @@ async def test_a_trace_that_cannot_be_published_shows_in_the_answer() -> None:
     ]
 
 
+async def test_a_failure_that_may_be_tried_again_is_not_recorded() -> None:
+    """A trace is kept once per answer: a failed attempt must not take the place of the next one."""
+    tries = iter(range(2))
+
+    def flaky(message: SearchRequest) -> SearchResponse:
+        if next(tries) == 0:
+            raise Unavailable("not yet")
+        return search(message)
+
+    no_concepts = PromptResult(text="", language_model=False)
+
+    def quiet(message: PromptRequest) -> list[PromptResponse]:
+        if message.template_id == "extract-concepts":
+            return [PromptResponse(result=no_concepts)]
+        return prompt(message)
+
+    context = StubContext({**SERVICES, "prompt": quiet, "search": flaky})
+    with pytest.raises(Unavailable):
+        await ask(context, request(explain=False))
+    assert context.emitted["trace"] == []
+
+    replies = await ask(context, request(explain=False))
+    assert [record.answer for record in context.emitted["trace"]] == replies
+
+
 async def test_events_that_cannot_be_published_degrade_once() -> None:
     """The caller gets them all the same, and the answer says it, in the trace too."""
     context = StubContext(SERVICES, emit_errors={"explain": TimeoutError()})
@@ -357,8 +382,8 @@ async def test_an_answer_id_is_made_when_none_is_given() -> None:
         {"question": "a\0b"},
         {"question": "a\ud800"},
         {"doc_limit": 0},
-        {"doc_limit": 201},
-        {"fetch_limit": 1001},
+        {"doc_limit": 501},
+        {"fetch_limit": 1501},
         {"fetch_limit": -1},
         {"answer_id": "../x"},
     ],
@@ -370,7 +395,7 @@ async def test_a_bad_request_is_refused_and_nobody_is_asked(fields: dict[str, An
     with pytest.raises(BadInput):
         await ask(context, request(**fields))
 
-    assert (context.sent, context.emitted["explain"]) == ([], [])
+    assert (context.sent, dict(context.emitted)) == ([], {})
 
 
 async def test_the_caller_s_patience_bounds_the_question() -> None:
@@ -379,7 +404,7 @@ async def test_the_caller_s_patience_bounds_the_question() -> None:
     async def never(_: PromptRequest) -> None:
         await asyncio.Event().wait()
 
-    context = StubContext({**SERVICES, "prompt": never}, remaining_s=0.2)
+    context = StubContext({**SERVICES, "prompt": never}, remaining_s=0.5)
     fast = DocumentRagProcessor(new_id=lambda: "made-id")
 
     with pytest.raises(DeadlineExceeded, match="writing the answer"):
@@ -387,6 +412,19 @@ async def test_the_caller_s_patience_bounds_the_question() -> None:
             pass
 
     assert context.emitted["trace"][0].answer is None
+
+
+async def test_a_broker_that_never_answers_does_not_hold_the_answer() -> None:
+    """Publishing takes a part of the time left at most, and the answer goes out with what is missing."""
+
+    class Stuck(StubContext):
+        async def emit(self, port: str, message: Message, *, key: str | None = None) -> None:
+            await asyncio.Event().wait()
+
+    context = Stuck(SERVICES, remaining_s=0.5)
+    answer = answer_of(await ask(context, request()))
+
+    assert [d.code for d in answer.degraded] == ["explain_not_published", "trace_not_stored"]
 
 
 async def test_leaving_the_stream_stops_the_work() -> None:

@@ -23,7 +23,15 @@ from whence.schema import (
     IngestRequest,
     IngestResponse,
 )
-from whence.schema.errors import BadInput, DiskFull, InternalError, ModelMismatch, Unavailable
+from whence.schema.errors import (
+    BadInput,
+    ConfigError,
+    DiskFull,
+    InternalError,
+    ModelMismatch,
+    ModelMissing,
+    Unavailable,
+)
 from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument
 from whence.testing.stub_context import StubContext
 
@@ -230,11 +238,14 @@ async def test_a_store_in_trouble_fails_the_whole_request(error: Exception) -> N
     assert bench.store.documents == {}
 
 
-async def test_an_embedding_service_in_trouble_fails_the_whole_request() -> None:
+@pytest.mark.parametrize(
+    "error", [Unavailable("down"), ConfigError("no key"), ModelMissing("gone")]
+)
+async def test_an_embedding_service_in_trouble_fails_the_whole_request(error: Exception) -> None:
     """It is not blamed on a document; sending the request again continues."""
     bench = Bench()
-    bench.embeddings.error = Unavailable("down")
-    with pytest.raises(Unavailable):
+    bench.embeddings.error = error
+    with pytest.raises(type(error)):
         await bench.ingest(draft("a", "one"))
     bench.embeddings.error = None
     response = await bench.ingest(draft("a", "one"))

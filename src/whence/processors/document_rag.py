@@ -70,9 +70,9 @@ class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknow
     """How candidates are found when the request does not say."""
     fetch_limit: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
     """Candidates retrieved when the request does not say; 0 for three times its `doc_limit`."""
-    max_doc_limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+    max_doc_limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
     """Largest `doc_limit` of a request; a larger one is refused."""
-    max_fetch_limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
+    max_fetch_limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1500
     """Largest `fetch_limit` of a request; a larger one is refused."""
     trace_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 10.0
     """Seconds for publishing the trace."""
@@ -187,6 +187,8 @@ class _Job:
         self._outbox: asyncio.Queue[Message | None] = asyncio.Queue()
         self._events: list[ExplainEvent] = []
         self._degraded: list[Degradation] = []
+        self._explaining = True
+        self._replied = False
         self._task: asyncio.Task[RagResult] | None = None
 
     async def replies(self) -> AsyncIterator[Message]:
@@ -196,8 +198,9 @@ class _Job:
         try:
             while (reply := await self._outbox.get()) is not None:
                 if isinstance(reply, ExplainEvent):
-                    await self._publish("explain", reply, self._parameters.explain_timeout_s)
+                    await self._explain(reply)
                 if self._message.explain or not isinstance(reply, ExplainEvent):
+                    self._replied = True
                     yield reply
         finally:
             await self._stop()
@@ -207,13 +210,28 @@ class _Job:
         assert self._task is not None
         try:
             result = self._task.result()
-        except WhenceError:
-            await self._publish("trace", self._record(None), self._parameters.trace_timeout_s)
+        except WhenceError as error:
+            await self._record_failure(error)
             raise
         answer = self._with_degradations(result.answer)
         record = self._record(answer, result.settings)
         await self._publish("trace", record, self._parameters.trace_timeout_s)
         return self._with_degradations(result.answer)
+
+    async def _explain(self, event: ExplainEvent) -> None:
+        """Publish an event; after a failure no more are tried, which bounds the wait. The trace has all."""
+        if self._explaining:
+            timeout_s = self._parameters.explain_timeout_s
+            self._explaining = await self._publish("explain", event, timeout_s)
+
+    async def _record_failure(self, error: WhenceError) -> None:
+        """Publish the trace of a question that failed.
+
+        Not of one that was refused, and not of one that the worker may try again: a trace is kept once per
+        answer, and the answer may still come. Nothing is tried again after the first reply.
+        """
+        if self._events and (self._replied or not error.retryable):
+            await self._publish("trace", self._record(None), self._parameters.trace_timeout_s)
 
     async def _query(self) -> RagResult:
         message = self._message
@@ -238,17 +256,20 @@ class _Job:
     async def _piece(self, text: str, end_of_stream: bool) -> None:
         self._outbox.put_nowait(AnswerPiece(text=text, end_of_stream=end_of_stream))
 
-    async def _publish(self, port: str, message: Message, timeout_s: float) -> None:
+    async def _publish(self, port: str, message: Message, timeout_s: float) -> bool:
         """Publish for whoever listens; a failure degrades the answer and never costs it."""
+        remaining_s = self._context.remaining_s()
+        if remaining_s is not None:
+            timeout_s = min(timeout_s, remaining_s / 2)
         try:
             async with asyncio.timeout(timeout_s):
                 await self._context.emit(port, message, key=self._answer_id)
         except Exception as error:  # noqa: BLE001 - whatever it is, the answer goes out
             known = as_whence_error(error, f"publishing to {port}")
             code = "trace_not_stored" if port == "trace" else "explain_not_published"
-            degradation = Degradation(stage="trace", code=code, reason=known.message)
-            if degradation not in self._degraded:
-                self._degraded.append(degradation)
+            self._degraded.append(Degradation(stage="trace", code=code, reason=known.message))
+            return False
+        return True
 
     def _with_degradations(self, answer: Answer) -> Answer:
         if not self._degraded:
@@ -280,5 +301,5 @@ class _Job:
 
 
 def _leaving_time_to_reply(remaining_s: float | None) -> float | None:
-    """Keep a little of the caller's patience for publishing the trace and the answer."""
-    return None if remaining_s is None else remaining_s - min(0.5, remaining_s * 0.1)
+    """Keep a fifth of the caller's patience, at most 0.5 s, for publishing the trace and the answer."""
+    return None if remaining_s is None else remaining_s - min(0.5, remaining_s * 0.2)

@@ -21,6 +21,7 @@ from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
 from whence.schema.errors import (
     BadInput,
     CodecError,
+    ConfigError,
     InternalError,
     ModelMismatch,
 )
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ("IngestParameters", "IngestProcessor")
 
-#: Errors that one text can cause; all others say that the service or the store is in trouble.
-_OF_ONE_DOCUMENT = (BadInput, CodecError, InternalError)
+#: Errors that one text can cause; all others say that the service is in trouble.
+_OF_ONE_TEXT = (BadInput, CodecError, InternalError)
+#: Kinds of `BadInput` that no text can cause.
+_OF_THE_SERVICE = (ConfigError, ModelMismatch)
 
 
 class IngestParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -225,7 +228,9 @@ class _DocumentEmbedder:
             wanted = [piece for piece in pieces if piece.document_id not in lost]
             try:
                 model = await self._request(wanted) if wanted else None
-            except _OF_ONE_DOCUMENT:
+            except _OF_THE_SERVICE:
+                raise
+            except _OF_ONE_TEXT:
                 lost.update(piece.document_id for piece in wanted)
                 continue
             if model is not None:
@@ -243,7 +248,9 @@ class _DocumentEmbedder:
         try:
             for pieces in self._requests([draft]):
                 model = await self._request(pieces)
-        except _OF_ONE_DOCUMENT as error:
+        except _OF_THE_SERVICE:
+            raise
+        except _OF_ONE_TEXT as error:
             self._rows.pop(draft.document_id, None)
             batch.fail(draft.document_id, f"embedding failed: {error.message}")
             return None
