@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from whence.flow.settings import Settings
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
@@ -18,7 +18,7 @@ from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 if TYPE_CHECKING:
     from whence.models.choose import ServiceSettings
 
-__all__ = ("KINDS", "MissingModel", "Resources")
+__all__ = ("KINDS", "MissingReranker", "Resources")
 
 #: Everything that a processor can name in its `needs`.
 KINDS = ("store", "embedder", "reranker", "writer")
@@ -63,7 +63,7 @@ class Resources:
     async def get(self, kind: str) -> Any:
         """Give a resource, opened when this is the first time.
 
-        A local model that is not installed comes as a `MissingModel`, which fails when it is used.
+        A local model that is not installed is given all the same; it fails when it is used.
 
         Raises:
             ConfigError: There is no such kind, or a setting is wrong.
@@ -114,10 +114,7 @@ class Resources:
     async def _open_embedder(self) -> Any:
         from whence.models.choose import make_embedder
 
-        try:
-            embedder = make_embedder(self._settings.embedder, self._services())
-        except ModelMissing as error:
-            return MissingModel(error)
+        embedder = make_embedder(self._settings.embedder, self._services())
         self._stack.push_async_callback(embedder.aclose)
         return embedder
 
@@ -126,18 +123,16 @@ class Resources:
 
         reranker, reason = make_reranker(self._settings.reranker, self._services())
         if reranker is None:
-            return MissingModel(ModelMissing(f"there is no reranker: {reason}"))
+            return MissingReranker(reason)
         self._stack.push_async_callback(reranker.aclose)
         return reranker
 
     async def _open_writer(self) -> Any:
         from whence.models.choose import make_writer
 
-        embedder = None
-        if self._settings.writer == "extractive":
-            # It compares sentences by their vectors when it can, and by their words when it cannot.
-            found = await self._get("embedder")
-            embedder = None if isinstance(found, MissingModel) else found
+        # Only a writer that quotes compares sentences by their vectors.
+        extractive = self._settings.writer == "extractive"
+        embedder = await self._get("embedder") if extractive else None
         writer = make_writer(self._settings.writer, embedder, self._services())
         self._stack.push_async_callback(writer.aclose)
         return writer
@@ -156,49 +151,24 @@ class Resources:
         )
 
 
-class MissingModel:
-    """Stands for an embedder or reranker that is not there: every use fails with the reason.
+class MissingReranker:
+    """Stands for a reranker that is not there: every use fails with the reason.
 
     Args:
-        error: Says what is missing and what to do.
+        reason: What is missing and what to do, one line.
     """
 
-    def __init__(self, error: ModelMissing) -> None:
-        self._error = error
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
 
     @property
-    def model(self) -> Any:
+    def model(self) -> str:
         """Fail.
 
         Raises:
             ModelMissing: Always.
         """
-        self._fail()
-
-    @property
-    def max_tokens(self) -> int:
-        """Fail.
-
-        Raises:
-            ModelMissing: Always.
-        """
-        self._fail()
-
-    async def embed(self, texts: Sequence[str], purpose: str = "query") -> Any:
-        """Fail.
-
-        Raises:
-            ModelMissing: Always.
-        """
-        self._fail()
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Fail.
-
-        Raises:
-            ModelMissing: Always.
-        """
-        self._fail()
+        raise self._error()
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Fail.
@@ -206,14 +176,14 @@ class MissingModel:
         Raises:
             ModelMissing: Always.
         """
-        self._fail()
+        raise self._error()
 
     async def aclose(self) -> None:
         """Do nothing."""
 
-    def _fail(self) -> NoReturn:
+    def _error(self) -> ModelMissing:
         # A new one each time: an exception that is raised twice grows its traceback.
-        raise ModelMissing(self._error.message, hint=self._error.hint)
+        return ModelMissing(f"there is no reranker: {self._reason}")
 
 
 def _check_kind(kind: str) -> None:

@@ -42,11 +42,12 @@ async def serve_flow(
     """
     from whence.broker.connect import connect
 
-    definition.only(tuple(only))
+    names = tuple(only)
+    definition.only(names)
     transport = await connect(settings.broker)
     try:
         async with resources or Resources(settings) as owned:
-            runtime = FlowRuntime(definition, transport, owned, only=only)
+            runtime = FlowRuntime(definition, transport, owned, only=names)
             with _Signals() as signals:
                 await _run(runtime, signals, on_ready, drain_s)
     finally:

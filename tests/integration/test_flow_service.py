@@ -1,0 +1,129 @@
+"""A flow as a process: ready, signalled, drained."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+
+import whence.broker.connect
+from whence.broker.memory import MemoryBroker, MemoryTransport
+from whence.flow.builtin import find_flow
+from whence.flow.client import FlowClient
+from whence.flow.definition import FlowDefinition
+from whence.flow.loader import load_flow
+from whence.flow.resources import Resources
+from whence.flow.service import serve_flow
+from whence.flow.settings import Settings
+from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
+from whence.schema.errors import ConfigError, Unavailable
+from whence.testing.stub_models import HashEmbedder
+
+
+class Stage:
+    """A served flow of one embedding processor, and a client beside it."""
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.broker = MemoryBroker()
+        self.opened: list[MemoryTransport] = []
+        self.embedder = HashEmbedder(delay_s=delay_s)
+        self.resources = Resources(Settings({}), {"embedder": self.embedder})
+        self.definition: FlowDefinition = load_flow(find_flow("ingest"))
+        self.ready = asyncio.Event()
+        self.client_transport = MemoryTransport(broker=self.broker)
+        self.client = FlowClient(self.definition, self.client_transport)
+
+    async def connect(self, url: str) -> MemoryTransport:
+        self.opened.append(MemoryTransport(broker=self.broker))
+        return self.opened[-1]
+
+    def serve(self, **options: Any) -> asyncio.Task[None]:
+        return asyncio.create_task(
+            serve_flow(
+                self.definition,
+                Settings({}),
+                only=["embedding"],
+                on_ready=self.ready.set,
+                resources=self.resources,
+                **options,
+            )
+        )
+
+    async def ask(self) -> EmbeddingResponse:
+        message = EmbeddingRequest(texts=("one",))
+        return await self.client.call("embedding", message, EmbeddingResponse)
+
+    async def until_working(self) -> None:
+        while True:
+            if self.embedder.calls:
+                return
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    made = Stage()
+    monkeypatch.setattr(whence.broker.connect, "connect", made.connect)
+    return made
+
+
+async def test_a_signal_drains_and_ends_without_an_error(stage: Stage) -> None:
+    """After SIGTERM the request under way is answered, then all is closed, the transport last."""
+    stage.embedder._delay_s = 0.05
+    serving = stage.serve()
+    await stage.ready.wait()
+    question = asyncio.create_task(stage.ask())
+    await stage.until_working()
+    os.kill(os.getpid(), signal.SIGTERM)
+    reply = await question
+    await serving
+
+    assert reply.model.name == "stub-hash"
+    with pytest.raises(Unavailable):
+        await stage.opened[0].health()
+    with pytest.raises(Unavailable):
+        await stage.resources.get("embedder")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+async def test_a_second_signal_ends_at_once(stage: Stage) -> None:
+    """Whoever asks twice does not wait for the drain; the work goes back to the group."""
+    stage.embedder._delay_s = 1000.0
+    serving = stage.serve(drain_s=1000.0)
+    await stage.ready.wait()
+    question = asyncio.create_task(stage.ask())
+    await stage.until_working()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(0.01)
+    assert not serving.done()
+    os.kill(os.getpid(), signal.SIGINT)
+    await serving
+    request = stage.definition.interface("embedding").request
+    stats = await stage.client_transport.stats(request, "embedding")
+
+    assert (stats.backlog, stats.in_flight) == (1, 0)
+    question.cancel()
+
+
+async def test_cancelling_ends_it_too(stage: Stage) -> None:
+    """A caller that cancels leaves no task, no subscription and an answering loop behind."""
+    serving = stage.serve()
+    await stage.ready.wait()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+    with pytest.raises(Unavailable):
+        await stage.opened[0].health()
+    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+async def test_a_wrong_name_is_refused_before_anything_opens(stage: Stage) -> None:
+    """An unknown processor is an error before the broker is asked."""
+    with pytest.raises(ConfigError, match="no processor 'embeding'"):
+        await serve_flow(stage.definition, Settings({}), only=["embeding"])
+
+    assert stage.opened == []

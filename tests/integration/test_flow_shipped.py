@@ -1,0 +1,232 @@
+"""The shipped flows at work: documents in, answers with their provenance out, on stub models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whence.broker.memory import MemoryBroker, MemoryTransport
+from whence.broker.transport import Headers
+from whence.flow.builtin import find_flow
+from whence.flow.client import FlowClient
+from whence.flow.loader import load_flow
+from whence.flow.resources import Resources
+from whence.flow.runtime import run_flow
+from whence.flow.settings import Settings
+from whence.schema.access import Access, DocumentTags
+from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
+from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
+from whence.schema.errors import BadInput, ModelMissing
+from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
+from whence.store.memory import MemoryStore
+from whence.testing.stub_models import EchoWriter, FailingReranker, HashEmbedder, OverlapReranker
+
+QUESTION = "Who keeps the key of the archive?"
+DOCUMENTS = {
+    "archive.md": "The key of the archive is kept by the porter.",
+    "kitchen.md": "The kitchen opens at noon and closes at nine.",
+    "garden.md": "Roses grow along the southern wall of the garden.",
+}
+SECRET = "The porter keeps the key of the archive under the blue stone."
+
+
+def draft(name: str, text: str, **options: Any) -> DocumentDraft:
+    chunk = ChunkDraft(content=text, start=0, end=len(text))
+    return DocumentDraft(document_id=name, chunks=(chunk,), source_file=name, **options)
+
+
+def request(**options: Any) -> DocumentRagRequest:
+    return DocumentRagRequest(access=Access.public(), question=QUESTION, **options)
+
+
+def models() -> dict[str, Any]:
+    return {
+        "store": MemoryStore(),
+        "embedder": HashEmbedder(),
+        "reranker": OverlapReranker(),
+        "writer": EchoWriter(is_language_model=True),
+    }
+
+
+@asynccontextmanager
+async def house(
+    *flows: str, objects: dict[str, Any] | None = None, settings: Settings | None = None
+) -> AsyncIterator[FlowClient]:
+    """Run flows side by side, each with a client of the broker of its own, and give a client."""
+    broker = MemoryBroker()
+    resources = Resources(settings or Settings({}), objects or models())
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(resources)
+        for name in flows:
+            transport = MemoryTransport(broker=broker)
+            stack.push_async_callback(transport.aclose)
+            running = run_flow(load_flow(find_flow(name)), transport, resources)
+            await stack.enter_async_context(running)
+        mine = MemoryTransport(broker=broker)
+        stack.push_async_callback(mine.aclose)
+        yield FlowClient(load_flow(find_flow("all-in-one")), mine)
+
+
+async def fill(client: FlowClient) -> None:
+    documents = [draft(name, text) for name, text in DOCUMENTS.items()]
+    documents.append(draft("secret.md", SECRET, tags=DocumentTags(acl=("porters",))))
+    reply = await client.ingest(IngestRequest(collection="default", documents=tuple(documents)))
+    assert {outcome.outcome for outcome in reply.outcomes} == {"added"}
+
+
+async def ask(client: FlowClient, **options: Any) -> tuple[Answer, list[Any]]:
+    parts = [part async for part in client.ask(request(**options))]
+    assert isinstance(parts[-1], Answer)
+    return parts[-1], parts[:-1]
+
+
+@pytest.mark.parametrize("flows", [("all-in-one",), ("ingest", "document-rag")])
+async def test_a_question_is_answered_from_what_was_stored(flows: tuple[str, ...]) -> None:
+    """Together or side by side, the shipped flows store documents and answer from them."""
+    objects = models()
+    async with house(*flows, objects=objects) as client:
+        await fill(client)
+        answer, parts = await ask(client, streaming=True, answer_id="a1")
+        record = None
+        while record is None:
+            record = await objects["store"].trace("a1")
+            await asyncio.sleep(0.001)
+
+        assert answer.found
+        assert answer.citations[0].document_id == "archive.md"
+        assert "blue stone" not in answer.text
+        assert [degradation.stage for degradation in answer.degraded] == []
+        assert [part.stage for part in parts if isinstance(part, ExplainEvent)] == [
+            "question",
+            "grounding",
+            "exploration",
+            "focus",
+            "synthesis",
+        ]
+        pieces = [part.text for part in parts if isinstance(part, AnswerPiece)]
+        assert "".join(pieces) == answer.text
+        assert record.record.answer == answer
+
+
+async def test_explain_events_are_published_for_whoever_listens() -> None:
+    """A listener on the explain interface hears every stage, in one trace."""
+    async with house("all-in-one") as client:
+        await fill(client)
+        topic = client._definition.interface("explain").topic
+        ear = await client._transport.subscribe(topic, "listener", prefetch=8)
+        await ask(client)
+        heard = [await ear.receive() for _ in range(5)]
+
+        assert {one.headers[Headers.TYPE] for one in heard} == {ExplainEvent.TYPE}
+        traces = {one.headers[Headers.TRACEPARENT].split("-")[1] for one in heard}
+        assert len(traces) == 1
+
+
+async def test_indexing_again_changes_nothing() -> None:
+    """The same documents sent again are unchanged and embed nothing."""
+    objects = models()
+    async with house("all-in-one", objects=objects) as client:
+        await fill(client)
+        calls = len(objects["embedder"].calls)
+        again = tuple(draft(name, text) for name, text in DOCUMENTS.items())
+        reply = await client.ingest(IngestRequest(collection="default", documents=again))
+
+        assert {outcome.outcome for outcome in reply.outcomes} == {"unchanged"}
+        assert len(objects["embedder"].calls) == calls
+
+
+async def test_a_reranker_that_fails_costs_only_the_reranking() -> None:
+    """The answer keeps the order of retrieval and says why."""
+    async with house("all-in-one", objects=models() | {"reranker": FailingReranker()}) as client:
+        await fill(client)
+        answer, _ = await ask(client)
+
+        assert answer.found
+        assert [degradation.stage for degradation in answer.degraded] == ["rerank"]
+
+
+async def test_a_reranker_that_is_not_installed_is_told_once(tmp_path: Path) -> None:
+    """With `auto` and no model the flow runs, and the answer says what to install."""
+    objects = models()
+    del objects["reranker"]
+    settings = Settings({"models": str(tmp_path)})
+    async with house("all-in-one", objects=objects, settings=settings) as client:
+        await fill(client)
+        answer, _ = await ask(client)
+
+        assert answer.citations[0].document_id == "archive.md"
+        (degradation,) = answer.degraded
+        assert degradation.stage == "rerank"
+        assert "there is no reranker" in degradation.reason
+
+
+async def test_a_reranker_that_is_switched_off_is_no_loss() -> None:
+    """With `none` nothing is degraded: it was a choice."""
+    objects = models()
+    del objects["reranker"]
+    settings = Settings({"reranker": "none"})
+    async with house("all-in-one", objects=objects, settings=settings) as client:
+        await fill(client)
+        answer, parts = await ask(client)
+
+        assert answer.degraded == ()
+        assert "focus" not in [part.stage for part in parts if isinstance(part, ExplainEvent)]
+
+
+async def test_an_embedder_that_is_not_installed_fails_what_needs_it(tmp_path: Path) -> None:
+    """Without a local model the flow starts; embedding says which model is missing."""
+    objects = models()
+    del objects["embedder"]
+    settings = Settings({"models": str(tmp_path)})
+    async with house("all-in-one", objects=objects, settings=settings) as client:
+        with pytest.raises(ModelMissing, match="not installed"):
+            await client.call("embedding", EmbeddingRequest(texts=("x",)), EmbeddingResponse)
+
+
+async def test_bad_questions_come_back_as_bad_input() -> None:
+    """What the first processor refuses reaches the client as the same error."""
+    async with house("all-in-one") as client:
+        blank = DocumentRagRequest(access=Access.public(), question=" ")
+        with pytest.raises(BadInput):
+            [part async for part in client.ask(blank)]
+        with pytest.raises(BadInput, match="doc_limit"):
+            await ask(client, doc_limit=10_000)
+
+
+async def test_many_questions_at_once_do_not_mix() -> None:
+    """Thirty questions in parallel each get the answer to their own."""
+    async with house("all-in-one") as client:
+        await fill(client)
+
+        async def one(number: int) -> Answer:
+            question = f"{QUESTION} ({number})"
+            asked = DocumentRagRequest(access=Access.public(), question=question)
+            return [part async for part in client.ask(asked)][-1]  # type: ignore[return-value]
+
+        answers = await asyncio.gather(*map(one, range(30)))
+
+        assert [answer.question for answer in answers] == [f"{QUESTION} ({n})" for n in range(30)]
+        assert len({answer.answer_id for answer in answers}) == 30
+
+
+async def test_a_run_can_be_repeated_exactly() -> None:
+    """Injected ids reach the processors that take them."""
+    resources_ids = iter(["fixed-1"])
+    objects = models()
+    resources = Resources(
+        Settings({}), objects, injected={"new_id": lambda: next(resources_ids), "unused": 1}
+    )
+    definition = load_flow(find_flow("all-in-one"))
+    transport = MemoryTransport()
+    async with run_flow(definition, transport, resources):
+        client = FlowClient(definition, transport)
+        await fill(client)
+        answer, _ = await ask(client)
+    await transport.aclose()
+
+    assert answer.answer_id == "fixed-1"

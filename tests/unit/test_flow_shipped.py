@@ -1,0 +1,75 @@
+"""The shipped flow files, where they are found, and what they promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whence.flow.builtin import find_flow, shipped_flows
+from whence.flow.definition import check_report, inbound_port
+from whence.flow.loader import load_flow
+from whence.flow.pruning import without
+from whence.schema.errors import ConfigError
+
+
+def report(name: str) -> dict[str, Any]:
+    return check_report(load_flow(find_flow(name)))
+
+
+def test_the_flows_of_the_reference_are_shipped() -> None:
+    """Every flow that the documents name is there."""
+    assert {"all-in-one", "document-rag", "ingest"} <= set(shipped_flows())
+
+
+@pytest.mark.parametrize("name", shipped_flows())
+def test_a_shipped_flow_is_valid_and_called_as_its_file(name: str) -> None:
+    """Each shipped file passes its own checks and carries the name it is found by."""
+    assert report(name)["flow"] == name
+
+
+@pytest.mark.parametrize("name", shipped_flows())
+def test_flows_agree_on_groups_and_topics(name: str) -> None:
+    """A processor of one name serves one topic in every flow, so that flows can run side by side."""
+    everything = {
+        one.name: (one.type, one.inbound) for one in load_flow(find_flow("all-in-one")).processors
+    }
+    for one in load_flow(find_flow(name)).processors:
+        assert everything.get(one.name, (one.type, one.inbound)) == (one.type, one.inbound)
+        assert inbound_port(one.cls) in one.topics
+
+
+def test_the_doors_of_the_reference_are_there() -> None:
+    """Interfaces have the names and the full topics that clients rely on."""
+    interfaces = report("all-in-one")["interfaces"]
+    prefix = "persistent://public/default/whence."
+
+    assert interfaces["document-rag"] == {
+        "request": f"{prefix}document-rag.request",
+        "response": f"{prefix}document-rag.response",
+    }
+    assert interfaces["ingest"]["request"] == f"{prefix}ingest.request"
+    assert interfaces["explain"] == {"topic": f"{prefix}explain"}
+    assert {"embedding", "search", "text-fetcher"} <= set(interfaces)
+
+
+def test_a_switched_off_reranker_leaves_the_rest() -> None:
+    """Without a reranker the flow keeps everything else, and the question has no port to it."""
+    whole = load_flow(find_flow("all-in-one"))
+    pruned = without(whole, {"reranker": "WHENCE_RERANKER=none"})
+
+    gone = {one.name for one in whole.processors} - {one.name for one in pruned.processors}
+    rag = next(one for one in pruned.processors if one.name == "document-rag")
+    assert gone == {"reranker"}
+    assert "reranker" not in rag.topics
+    assert without(whole, {}) is whole
+
+
+def test_a_flow_is_found_by_name_or_by_path(tmp_path: Path) -> None:
+    """A plain word is a shipped flow; anything with a suffix or folder is a path, taken as it is."""
+    assert find_flow("ingest").name == "ingest.yaml"
+    assert find_flow("mine.yaml") == Path("mine.yaml")
+    assert find_flow(tmp_path / "x") == tmp_path / "x"
+    with pytest.raises(ConfigError, match="did you mean 'ingest'"):
+        find_flow("injest")

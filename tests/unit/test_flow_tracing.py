@@ -1,0 +1,59 @@
+"""W3C trace context: kept when it is good, replaced when it is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.broker.transport import Headers
+from whence.flow.tracing import TraceContext
+
+GOOD = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_a_good_context_is_passed_on() -> None:
+    """Trace id, flags and state of the caller stay; the span is new."""
+    headers = {Headers.TRACEPARENT: GOOD, Headers.TRACESTATE: "vendor=1"}
+    context = TraceContext.read(headers)
+    child = context.child()
+
+    assert context.headers() == headers
+    assert (child.trace_id, child.flags, child.state) == (context.trace_id, "01", "vendor=1")
+    assert child.span_id != context.span_id
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "00-abc-def-01",
+        GOOD.upper(),
+        GOOD.replace("00-", "ff-", 1),
+        f"00-{'0' * 32}-b7ad6b7169203331-01",
+        f"00-0af7651916cd43dd8448eb211c80319c-{'0' * 16}-01",
+        GOOD + "x",
+    ],
+)
+def test_a_malformed_context_is_replaced(bad: str) -> None:
+    """What the standard calls invalid begins a new trace."""
+    context = TraceContext.read({Headers.TRACEPARENT: bad}, token=lambda size: "ab" * size)
+
+    assert (context.trace_id, context.span_id) == ("ab" * 16, "ab" * 8)
+
+
+def test_a_later_version_is_understood() -> None:
+    """Fields that a later version adds are ignored."""
+    later = "01" + GOOD[2:] + "-more"
+
+    assert TraceContext.read({Headers.TRACEPARENT: later}).trace_id == GOOD[3:35]
+
+
+@given(st.text(max_size=80), st.text(max_size=600))
+def test_whatever_comes_gives_a_valid_context(parent: str, state: str) -> None:
+    """No header makes a message that other tools cannot read."""
+    read = {Headers.TRACEPARENT: parent, Headers.TRACESTATE: state}
+    headers = TraceContext.read(read).headers()
+
+    assert TraceContext.read(headers).headers() == headers
+    assert len(headers.get(Headers.TRACESTATE, "")) <= 512
