@@ -1,1 +1,0 @@
-"""The whole house behind one object."""
