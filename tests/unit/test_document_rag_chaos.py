@@ -1,0 +1,134 @@
+"""Whatever the services do, a question ends with an answer or an error, and its trace is in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whence.processors.document_rag import DocumentRag, RagOptions, RagResult
+from whence.provenance.checking import check
+from whence.provenance.trace import read
+from whence.schema import ExplainEvent, RerankerResult, decode_as, encode
+from whence.schema.errors import NotFound, Unavailable, WhenceError
+from whence.testing.stub_clients import (
+    ChunkMatch,
+    StubEmbeddings,
+    StubPrompt,
+    StubReranker,
+    StubSearch,
+    StubTexts,
+    candidate,
+)
+
+errors = st.sampled_from(
+    [RuntimeError("boom"), Unavailable("down"), NotFound("none"), TimeoutError()]
+)
+sometimes_errors = st.one_of(st.none(), st.none(), st.none(), errors)
+
+chunk_ids = st.sampled_from(["urn:a", "urn:b", "urn:c", "urn:d", "odd id", "\u00e9<>"])
+matches = st.lists(
+    st.one_of(
+        st.builds(ChunkMatch, st.one_of(chunk_ids, st.just(""))),
+        st.builds(candidate, chunk_ids, st.one_of(st.floats(0, 1), st.just(float("nan")))),
+    ),
+    max_size=8,
+)
+texts = st.dictionaries(
+    chunk_ids, st.one_of(st.sampled_from(["one", "two", "two", " ", "long " * 9]), errors)
+)
+scores = st.one_of(st.floats(0, 1), st.sampled_from([float("nan"), None, "x"]))
+results = st.builds(
+    RerankerResult, st.sampled_from(["0", "1", "2", "9", "-1", "x"]), st.just("0"), scores
+)
+rerankers = st.one_of(
+    st.none(),
+    st.builds(StubReranker),
+    st.builds(StubReranker, st.one_of(st.just(7), st.lists(results, max_size=6))),
+    st.builds(StubReranker, error=errors),
+)
+prompts = st.builds(
+    StubPrompt,
+    st.sampled_from(["Yes [1].", "Both [1][2], not [9].", "", "No marker."]),
+    concepts=st.lists(st.sampled_from(["x", "y", "Why?", " "]), max_size=3),
+    error=sometimes_errors,
+    concepts_error=sometimes_errors,
+)
+embeddings = st.builds(
+    StubEmbeddings, surplus=st.sampled_from([0, 0, 0, -1, 1]), error=sometimes_errors
+)
+searches = st.builds(StubSearch, matches, error=sometimes_errors)
+options = st.builds(
+    RagOptions,
+    threshold=st.sampled_from([0.0, 0.5]),
+    drop_duplicates=st.booleans(),
+    max_context_chars=st.sampled_from([0, 5]),
+)
+
+
+@settings(max_examples=300)
+@given(
+    prompt=prompts,
+    embedder=embeddings,
+    search=searches,
+    stored=texts,
+    reranker=rerankers,
+    choices=options,
+    doc_limit=st.integers(1, 4),
+    fetch_limit=st.integers(0, 6),
+    batched=st.booleans(),
+)
+async def test_a_question_always_ends_in_order(
+    prompt: StubPrompt,
+    embedder: StubEmbeddings,
+    search: StubSearch,
+    stored: dict[str, Any],
+    reranker: StubReranker | None,
+    choices: RagOptions,
+    doc_limit: int,
+    fetch_limit: int,
+    batched: bool,
+) -> None:
+    """An answer or an error with words; limits hold; the trace has no fault and tells what was given."""
+    holder = StubTexts(stored)
+    rag = DocumentRag(
+        prompt,
+        embedder,
+        search,
+        holder.fetch_chunk,
+        reranker,
+        fetch_chunks=holder.fetch_chunks if batched else None,
+        options=choices,
+    )
+    events: list[ExplainEvent] = []
+
+    async def keep(event: ExplainEvent) -> None:
+        assert decode_as(encode(event), ExplainEvent) == event
+        events.append(event)
+
+    outcome: RagResult | WhenceError
+    try:
+        outcome = await rag.query(
+            "Why?", doc_limit=doc_limit, fetch_limit=fetch_limit, event_callback=keep
+        )
+    except WhenceError as error:
+        outcome = error
+
+    trace = read([t for event in events for t in event.triples])
+    assert check(trace) == []
+    assert [event.sequence for event in events] == list(range(len(events)))
+    given_documents = prompt.documents[-1] if prompt.documents else []
+    assert len(given_documents) <= doc_limit
+    if isinstance(outcome, WhenceError):
+        assert outcome.message.strip()
+        assert trace.failure is not None
+        assert trace.failure.code == outcome.code
+        return
+    assert trace.failure is None
+    assert [stored[chunk_id] for chunk_id in trace.given] == given_documents
+    assert outcome.answer.found == bool(given_documents)
+    assert {c.chunk_id for c in outcome.citations} <= set(trace.given)
+    assert [s.stage for s in outcome.answer.stages] == [event.stage for event in events]
+    told = [d for stage in trace.stages for d in stage.facts.degraded]
+    assert told == list(outcome.degraded)
