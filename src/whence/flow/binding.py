@@ -180,8 +180,3 @@ class Replica:
         processor, self._processor = self._processor, None
         if processor is not None:
             await processor.aclose()
-
-    @property
-    def in_flight(self) -> int:
-        """Messages being handled now."""
-        return self.worker.in_flight if self.worker is not None else 0

@@ -204,10 +204,6 @@ class Settings:
         """Tell where a setting came from."""
         return self._origins.get(name, "default")
 
-    def environment(self) -> dict[str, str]:
-        """Give what is set as environment variables, secrets included: for model providers only."""
-        return {VARIABLES[name]: value for name, value in self._values.items()}
-
     def replace(self, **options: str) -> Settings:
         """Give settings in which these came by option.
 
