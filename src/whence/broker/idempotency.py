@@ -125,9 +125,11 @@ class MemoryLedger:
         key = (group, message_id)
         record = self._claims.pop(key, None) or _Record(0.0)
         record.digest = digest
-        record.expires_at = self._clock.monotonic() + self._keep_s
+        now = self._clock.monotonic()
+        record.expires_at = now + self._keep_s
         self._done.pop(key, None)
         self._done[key] = record
+        self._forget(now)
 
     async def release(self, group: str, message_id: str) -> None:
         """Give a claim back, so that the message can be handled again; what is done stays done."""

@@ -1,0 +1,716 @@
+"""The worker's rules, one by one, on the memory transport."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from whence.broker.idempotency import Claim, ClaimState, MemoryLedger
+from whence.broker.memory import MemoryBroker, MemoryTransport
+from whence.broker.transport import Delivery, Headers, Mode, RetryPolicy
+from whence.broker.worker import Handler, Outgoing, Work, Worker
+from whence.schema.codec import decode_as
+from whence.schema.errors import (
+    BadInput,
+    CodecError,
+    ConfigError,
+    DiskFull,
+    ErrorReply,
+    Overloaded,
+    Unavailable,
+    WhenceError,
+)
+from whence.schema.topics import cancel_topic, dead_letter_topic, full_topic
+from whence.testing.clock import ManualClock
+
+TOPIC = full_topic("worked.on")
+RESULTS = full_topic("results")
+QUICK = RetryPolicy(max_attempts=3, base_delay_s=0.01, factor=1.0, jitter=0.0)
+
+
+def failure(error: BaseException) -> Outgoing:
+    """Raise inside a handler that would otherwise yield."""
+    raise error
+
+
+def reply(body: bytes = b"!", *, end: bool = True) -> Outgoing:
+    """Give a reply."""
+    return Outgoing(payload=body, headers={Headers.TYPE: "any.v1"}, end=end)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.001)
+
+
+async def started(transport: Any, handler: Handler, **options: Any) -> Worker:
+    """Give a worker of the group `g` that takes messages."""
+    options.setdefault("retry", QUICK)
+    worker = Worker(transport, topic=TOPIC, group="g", handler=handler, **options)
+    await worker.start()
+    return worker
+
+
+def error_of(payload: bytes) -> str:
+    """Give the code of an error reply."""
+    return decode_as(payload, ErrorReply).code
+
+
+async def echo(work: Work) -> AsyncIterator[Outgoing]:
+    """Reply with the body."""
+    yield reply(work.delivery.payload)
+
+
+class Recorder(MemoryTransport):
+    """Writes down in which order results are published and inputs are settled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[str] = []
+
+    async def publish(self, topic: str, payload: bytes, **options: Any) -> str:
+        self.log.append(f"publish {payload.decode()}")
+        return await super().publish(topic, payload, **options)
+
+    async def subscribe(self, topic: str, group: str, **options: Any) -> Any:
+        subscription = await super().subscribe(topic, group, **options)
+        ack = subscription.ack
+
+        async def logged(delivery: Delivery) -> bool:
+            self.log.append(f"ack {delivery.payload.decode()}")
+            return await ack(delivery)
+
+        subscription.ack = logged  # type: ignore[method-assign]
+        return subscription
+
+
+async def test_results_come_before_the_ack() -> None:
+    """The input is acknowledged after its last result was published."""
+    transport = Recorder()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield reply(b"one", end=False)
+        yield reply(b"two")
+
+    worker = await started(transport, handle, reply_topic=RESULTS)
+    await transport.publish(TOPIC, b"in")
+    await until(lambda: worker.counters.handled == 1)
+    await worker.aclose()
+
+    assert transport.log == ["publish in", "publish one", "publish two", "ack in"]
+
+
+async def test_replies_are_numbered_and_joined_to_the_request() -> None:
+    """A reply carries its number, the end flag, the request's id and trace, and an id of its own."""
+    transport = MemoryTransport()
+    output = await transport.subscribe(RESULTS, "g", prefetch=9)
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield reply(b"0", end=False)
+        yield reply(b"1")
+
+    worker = await started(transport, handle)
+    headers = {
+        Headers.REPLY_TO: RESULTS,
+        Headers.CORRELATION_ID: "c",
+        Headers.MESSAGE_ID: "m",
+        Headers.TRACEPARENT: "t",
+        Headers.DEADLINE: str(int(time.time() * 1000) + 60_000),
+        "private": "not passed on",
+    }
+    await transport.publish(TOPIC, b"in", headers=headers)
+    replies = [await output.receive() for _ in range(2)]
+    await worker.aclose()
+
+    for place, delivery in enumerate(replies):
+        assert dict(delivery.headers) == {
+            Headers.TYPE: "any.v1",
+            Headers.CORRELATION_ID: "c",
+            Headers.MESSAGE_ID: f"m/g/{place}",
+            Headers.TRACEPARENT: "t",
+            Headers.SEQUENCE: str(place),
+            Headers.END: str(place),
+            Headers.ATTEMPT: "1",
+        }
+
+
+async def test_results_without_a_place_to_go_are_dropped() -> None:
+    """Without `reply-to` and without a reply topic results go nowhere and the input is done."""
+    transport = MemoryTransport()
+    worker = await started(transport, echo)
+    await transport.publish(TOPIC, b"in")
+    await until(lambda: worker.counters.handled == 1)
+    await worker.aclose()
+
+    assert worker.counters.replies == 0
+
+
+async def test_no_retry_after_a_part_of_the_answer() -> None:
+    """When a caller has got a part of the answer, a retryable error is told, not retried."""
+    transport = MemoryTransport()
+    attempts: list[int] = []
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        attempts.append(work.attempt)
+        yield reply(b"part", end=False)
+        yield failure(Unavailable("gone"))
+
+    worker = await started(transport, handle)
+    replies = [r async for r in transport.stream(TOPIC, b"?")]
+    await until(lambda: worker.counters.failed == 1)
+    await worker.aclose()
+
+    assert [r.payload for r in replies[:1]] == [b"part"]
+    assert error_of(replies[1].payload) == "unavailable"
+    assert (len(replies), attempts) == (2, [1])
+
+
+async def test_one_way_results_are_repeated_under_the_same_ids() -> None:
+    """A retried one-way message publishes its results again, recognisable by their ids."""
+    transport = MemoryTransport()
+    output = await transport.subscribe(RESULTS, "g", prefetch=9)
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield reply(b"0", end=False)
+        if work.attempt == 1:
+            yield failure(Unavailable("not now"))
+        yield reply(b"1")
+
+    worker = await started(transport, handle, reply_topic=RESULTS)
+    await transport.publish(TOPIC, b"in", headers={Headers.MESSAGE_ID: "m"})
+    ids = [(await output.receive()).headers[Headers.MESSAGE_ID] for _ in range(3)]
+    await worker.aclose()
+
+    assert ids == ["m/g/0", "m/g/0", "m/g/1"]
+
+
+async def test_long_waits_go_through_the_broker() -> None:
+    """A wait of half a second or more is spent in the broker, with the attempts so far."""
+    clock = ManualClock(now=time.time())
+    transport = MemoryTransport(clock=clock)
+    attempts: list[int] = []
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        attempts.append(work.attempt)
+        if work.attempt < 4:
+            yield failure(Unavailable("not now"))
+        yield reply()
+
+    policy = RetryPolicy(max_attempts=5, base_delay_s=0.1, factor=5.0, jitter=0.0)
+    worker = await started(transport, handle, retry=policy)
+    await transport.publish(TOPIC, b"in")
+    await until(lambda: attempts == [1, 2] and not worker.in_flight)
+    backlog = (await transport.stats(TOPIC, "g")).backlog
+    clock.advance(0.5)
+    await until(lambda: attempts == [1, 2, 3] and not worker.in_flight)
+    clock.advance(2.5)
+    await until(lambda: worker.counters.handled == 1)
+    await worker.aclose()
+
+    assert (backlog, attempts, worker.counters.retries) == (1, [1, 2, 3, 4], 3)
+
+
+async def test_no_retry_beyond_the_deadline() -> None:
+    """When the next attempt would begin after the deadline the caller is told the error at once."""
+    transport = MemoryTransport()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield failure(Overloaded("full", retry_after_s=3600.0))
+
+    worker = await started(transport, handle)
+    answer = await transport.request(TOPIC, b"?", timeout_s=60)
+    await worker.aclose()
+
+    assert error_of(answer.payload) == "overloaded"
+    assert decode_as(answer.payload, ErrorReply).retry_after_s == 3600.0
+    assert worker.counters.retries == 0
+
+
+async def test_undecodable_input_is_answered_and_kept() -> None:
+    """Bytes that are no message go to the dead letters, and a caller who waits is told."""
+    transport = MemoryTransport()
+    letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli")
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield failure(CodecError("not an any.v1"))
+
+    worker = await started(transport, handle)
+    answer = await transport.request(TOPIC, b"\xff")
+    letter = await letters.receive()
+    await worker.aclose()
+
+    assert error_of(answer.payload) == "undecodable"
+    assert letter.payload == b"\xff"
+
+
+async def test_failed_request_is_answered_and_not_kept() -> None:
+    """A request that fails is answered and acknowledged; there is no dead letter of it."""
+    transport = MemoryTransport()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield failure(BadInput("blank question", hint="ask something"))
+
+    worker = await started(transport, handle)
+    answer = decode_as((await transport.request(TOPIC, b"?")).payload, ErrorReply)
+    await until(lambda: worker.counters.failed == 1 and not worker.in_flight)
+    await worker.aclose()
+
+    assert (answer.code, answer.message, answer.hint) == (
+        "bad_input",
+        "blank question",
+        "ask something",
+    )
+    assert await transport.stats(TOPIC, "g") == (0, 0, 0.0)
+    assert not transport.broker.topic(dead_letter_topic(TOPIC)).retained
+
+
+async def test_unexpected_exception_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A fault is logged with its traceback exactly once, and told by its class only."""
+    transport = MemoryTransport()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield failure(ZeroDivisionError("a secret"))
+
+    worker = await started(transport, handle)
+    with caplog.at_level(logging.DEBUG, logger="whence"):
+        answer = decode_as((await transport.request(TOPIC, b"?")).payload, ErrorReply)
+        await worker.aclose()
+
+    traces = [record for record in caplog.records if record.exc_info]
+    assert len(traces) == 1
+    assert traces[0].levelno == logging.ERROR
+    assert answer.code == "internal"
+    assert "ZeroDivisionError" in answer.message
+    assert "secret" not in answer.message
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), TimeoutError(), StopAsyncIteration()])
+async def test_no_exception_of_a_handler_ends_the_worker(error: BaseException) -> None:
+    """Exceptions that steer event loops are faults like any other when a handler lets them out."""
+    transport = MemoryTransport()
+
+    class Broken:
+        def __aiter__(self) -> Broken:
+            return self
+
+        async def __anext__(self) -> Outgoing:
+            await asyncio.sleep(0)
+            raise error
+
+    def handle(work: Work) -> AsyncIterator[Outgoing]:
+        return Broken() if work.delivery.payload == b"bad" else echo(work)
+
+    worker = await started(transport, handle)
+    bad = await transport.request(TOPIC, b"bad")
+    good = await transport.request(TOPIC, b"good")
+    await worker.aclose()
+
+    assert error_of(bad.payload) == "internal"
+    assert good.payload == b"good"
+
+
+async def test_handler_that_gives_no_last_reply_is_told_on() -> None:
+    """A caller never waits for a reply that the handler forgot."""
+    transport = MemoryTransport()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        if work.delivery.payload == b"some":
+            yield reply(end=False)
+
+    worker = await started(transport, handle)
+    none = [r async for r in transport.stream(TOPIC, b"none")]
+    some = [r async for r in transport.stream(TOPIC, b"some")]
+    await worker.aclose()
+
+    assert [error_of(r.payload) for r in (none[-1], some[-1])] == ["internal", "internal"]
+    assert (len(none), len(some)) == (1, 2)
+
+
+async def test_reply_that_is_too_large_is_an_error() -> None:
+    """A reply above the transport's limit becomes an error reply instead of silence."""
+    transport = MemoryTransport(max_payload_bytes=1000)
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield reply(bytes(2000))
+
+    worker = await started(transport, handle)
+    answer = await transport.request(TOPIC, b"?")
+    await worker.aclose()
+
+    assert error_of(answer.payload) == "bad_input"
+
+
+async def test_cancel_before_the_request_comes() -> None:
+    """A request whose cancellation was quicker than itself is not handled."""
+    transport = MemoryTransport()
+    handled: list[bytes] = []
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        handled.append(work.delivery.payload)
+        yield reply()
+
+    worker = await started(transport, handle)
+    await transport.cancel(TOPIC, "c")
+    await until(lambda: "c" in worker._cancelled)
+    await transport.publish(TOPIC, b"in", headers={Headers.CORRELATION_ID: "c"})
+    await until(lambda: worker.counters.cancelled == 1)
+    await transport.publish(TOPIC, b"other", headers={Headers.CORRELATION_ID: "d"})
+    await until(lambda: worker.counters.handled == 1)
+    await worker.aclose()
+
+    assert handled == [b"other"]
+
+
+async def test_odd_cancellations_do_no_harm() -> None:
+    """Whatever comes on the control topic, the worker goes on; what it remembers is bounded."""
+    transport = MemoryTransport()
+    worker = await started(transport, echo)
+    for body in (b"", b"\xff\xfe", b"x" * 10_000, *(str(n).encode() for n in range(2_000))):
+        await transport.publish(cancel_topic(TOPIC), body)
+    answer = await transport.request(TOPIC, b"fine")
+    await worker.aclose()
+
+    assert answer.payload == b"fine"
+    assert len(worker._cancelled) <= 1_024
+
+
+async def test_handler_cleans_up_when_stopped() -> None:
+    """A handler that is stopped runs its `finally`, also when it waits in the middle of a stream."""
+    transport = MemoryTransport()
+    cleaned: list[str] = []
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        try:
+            yield reply(end=False)
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(work.correlation_id)
+
+    worker = await started(transport, handle)
+    stream = transport.stream(TOPIC, b"?", headers={Headers.CORRELATION_ID: "c"})
+    await anext(stream)
+    await stream.aclose()  # type: ignore[attr-defined]
+    await until(lambda: worker.counters.cancelled == 1)
+    await worker.aclose()
+
+    assert cleaned == ["c"]
+
+
+async def test_drain_that_cannot_wait_hands_back() -> None:
+    """Draining without patience hands back what is at work, unanswered and marked as redelivered."""
+    broker = MemoryBroker()
+    transport = MemoryTransport(broker=broker)
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        await asyncio.sleep(3600)
+        yield reply()
+
+    worker = await started(transport, handle, concurrency=2)
+    for body in (b"0", b"1", b"2"):
+        await transport.publish(TOPIC, body)
+    await until(lambda: worker.in_flight == 2)
+    await worker.aclose(drain_s=0)
+    subscription = await transport.subscribe(TOPIC, "g", prefetch=9)
+    back = [await subscription.receive() for _ in range(3)]
+
+    assert [(d.payload, d.redelivered) for d in back] == [
+        (b"0", True),
+        (b"1", True),
+        (b"2", False),
+    ]
+    assert worker.counters.handed_back == 2
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_handler_that_ignores_the_stop_holds_up_nothing_for_long() -> None:
+    """A handler that swallows its cancellation delays closing by seconds, not for ever."""
+    transport = MemoryTransport()
+    release = asyncio.Event()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        yield reply()
+
+    worker = await started(transport, handle)
+    await transport.publish(TOPIC, b"in")
+    await until(lambda: worker.in_flight == 1)
+    await asyncio.wait_for(worker.aclose(drain_s=0), 60)
+    release.set()
+    await until(lambda: len(asyncio.all_tasks()) == 1)
+
+    assert not worker.alive
+
+
+async def test_fatal_error_stops_the_worker_and_keeps_the_message() -> None:
+    """What every message would meet stops a one-way worker; the message is handed back, not given up."""
+    transport = MemoryTransport()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield failure(DiskFull("no space in /data"))
+
+    worker = await started(transport, handle)
+    await transport.publish(TOPIC, b"in")
+    with pytest.raises(DiskFull):
+        await asyncio.wait_for(worker.join(), 30)
+    await worker.aclose()
+
+    assert (await transport.stats(TOPIC, "g")).backlog == 1
+    assert not worker.alive
+
+
+async def test_fatal_error_of_a_request_is_answered() -> None:
+    """A caller is told of a fatal error, and the worker stays to tell the next one."""
+    transport = MemoryTransport()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield failure(DiskFull("no space"))
+
+    worker = await started(transport, handle)
+    answers = [await transport.request(TOPIC, b"?") for _ in range(2)]
+    await worker.aclose()
+
+    assert [error_of(answer.payload) for answer in answers] == ["disk_full", "disk_full"]
+
+
+async def test_lost_subscription_ends_the_worker_with_its_reason() -> None:
+    """When the transport is closed under it, `join` says so; closing the worker still works."""
+    transport = MemoryTransport()
+    worker = await started(transport, echo)
+    assert worker.alive
+    await transport.aclose()
+
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(worker.join(), 30)
+    await worker.aclose()
+    await worker.aclose()
+
+
+async def test_closed_worker_joins_in_peace() -> None:
+    """A worker that was asked to stop ends `join` without an error and cannot be started again."""
+    worker = await started(MemoryTransport(), echo)
+    joining = asyncio.create_task(worker.join())
+    await worker.aclose()
+    await joining
+
+    with pytest.raises(ConfigError):
+        await worker.start()
+
+
+async def test_taken_group_leaves_nothing_behind() -> None:
+    """A start that fails leaves no subscription and no task."""
+    broker = MemoryBroker()
+    transport = MemoryTransport(broker=broker)
+    await transport.subscribe(TOPIC, "g", mode=Mode.EXCLUSIVE)
+    worker = Worker(transport, topic=TOPIC, group="g", handler=echo, mode=Mode.EXCLUSIVE)
+
+    with pytest.raises(Unavailable):
+        await worker.start()
+
+    assert broker.topic(cancel_topic(TOPIC)).queues == ()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize(("concurrency", "prefetch"), [(1, 2), (2, 3), (3, 5), (4, 6), (10, 15)])
+async def test_prefetch_is_half_as_many_again(concurrency: int, prefetch: int) -> None:
+    """Unless told otherwise a worker holds half as many messages again as it handles."""
+    broker = MemoryBroker()
+    transport = MemoryTransport(broker=broker)
+    worker = await started(transport, echo, concurrency=concurrency)
+
+    assert broker.topic(TOPIC).groups["g"].members[0].prefetch == prefetch
+    await worker.aclose()
+
+
+@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"prefetch": 0}, {"lease_s": 0.0}])
+def test_wrong_numbers_are_refused(wrong: dict[str, Any]) -> None:
+    """Numbers out of range are refused before anything is subscribed."""
+    with pytest.raises(ConfigError):
+        Worker(MemoryTransport(), topic=TOPIC, group="g", handler=echo, **wrong)
+
+
+class FlakyLedger(MemoryLedger):
+    """A ledger whose calls fail as long as `left` lasts."""
+
+    def __init__(self, method: str, left: int) -> None:
+        super().__init__()
+        self._method = method
+        self._left = left
+
+    def _strike(self, method: str) -> None:
+        if method == self._method and self._left:
+            self._left -= 1
+            raise Unavailable("the ledger does not answer")
+
+    async def claim(self, group: str, message_id: str, *, lease_s: float) -> Claim:
+        self._strike("claim")
+        return await super().claim(group, message_id, lease_s=lease_s)
+
+    async def done(self, group: str, message_id: str, *, digest: str = "") -> None:
+        self._strike("done")
+        await super().done(group, message_id, digest=digest)
+
+    async def release(self, group: str, message_id: str) -> None:
+        self._strike("release")
+        await super().release(group, message_id)
+
+
+@pytest.mark.parametrize("method", ["claim", "done", "release"])
+async def test_failing_ledger_delays_and_does_not_double(method: str) -> None:
+    """While the ledger does not answer the message waits; then it has its one effect."""
+    transport = MemoryTransport()
+    effects: list[int] = []
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        if method == "release" and work.attempt == 1:
+            yield failure(Unavailable("not now"))
+        effects.append(work.attempt)
+        yield reply()
+
+    worker = await started(transport, handle, ledger=FlakyLedger(method, 2))
+    await transport.publish(TOPIC, b"in")
+    await until(lambda: worker.counters.handled == 1)
+    await worker.aclose()
+
+    assert len(effects) == 1
+
+
+async def test_busy_message_waits_for_its_other_worker() -> None:
+    """A message that another worker has claimed comes again until that one is done with it."""
+    transport = MemoryTransport()
+    ledger = MemoryLedger()
+    await ledger.claim("g", "m", lease_s=60)
+    worker = await started(transport, echo, ledger=ledger)
+    await transport.publish(TOPIC, b"in", headers={Headers.MESSAGE_ID: "m"})
+    await until(lambda: worker.counters.received >= 1)
+    await ledger.done("g", "m")
+    await until(lambda: worker.counters.duplicates == 1)
+    await worker.aclose()
+
+    assert worker.counters.handled == 0
+    assert worker.counters.dead_letters == 0
+
+
+async def test_message_that_kills_its_workers_is_given_up() -> None:
+    """After as many deaths as attempts are allowed a message is a dead letter, without one more try."""
+    clock = ManualClock()
+    transport = MemoryTransport()
+    letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli")
+    ledger = MemoryLedger(clock=clock)
+    for _ in range(QUICK.max_attempts + 1):
+        claim = await ledger.claim("g", "m", lease_s=1)
+        assert claim.state is ClaimState.CLAIMED
+        clock.advance(2)
+    handled: list[bytes] = []
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        handled.append(work.delivery.payload)
+        yield reply()
+
+    worker = await started(transport, handle, ledger=ledger)
+    await transport.publish(TOPIC, b"poison", headers={Headers.MESSAGE_ID: "m"})
+    letter = await letters.receive()
+    await worker.aclose()
+
+    assert handled == []
+    assert "died" in letter.headers[Headers.REASON]
+
+
+async def test_digest_tells_results_apart() -> None:
+    """The ledger keeps a digest of the results: equal results, equal digests."""
+    transport = MemoryTransport()
+    ledger = MemoryLedger()
+    worker = await started(transport, echo, ledger=ledger, reply_topic=RESULTS)
+    for message_id, body in (("a", b"same"), ("b", b"same"), ("c", b"other")):
+        await transport.publish(TOPIC, body, headers={Headers.MESSAGE_ID: message_id})
+    await until(lambda: worker.counters.handled == 3)
+    await worker.aclose()
+    digests = [(await ledger.claim("g", name, lease_s=1)).digest for name in "abc"]
+
+    assert digests[0] == digests[1] != digests[2]
+    assert all(digests)
+
+
+async def test_dead_letter_topic_down_does_not_lose_or_spin() -> None:
+    """While the dead letter cannot be published the message is kept; later it arrives there once."""
+    transport = MemoryTransport()
+    letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli", prefetch=9)
+    transport.faults.fail_publishes = 2
+    transport.faults.topics = lambda topic: topic.endswith(".dlq")
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield failure(BadInput("never"))
+
+    worker = await started(transport, handle)
+    await transport.publish(TOPIC, b"in")
+    letter = await letters.receive()
+    await worker.aclose()
+
+    assert letter.payload == b"in"
+    assert (await transport.stats(dead_letter_topic(TOPIC), "cli")).backlog == 0
+    assert await transport.stats(TOPIC, "g") == (0, 0, 0.0)
+
+
+async def test_work_tells_what_travels_on() -> None:
+    """Calls inherit trace and deadline; messages that nobody waits for inherit the trace only."""
+    clock = ManualClock(now=1_000.0)
+    headers = {
+        Headers.TRACEPARENT: "t",
+        Headers.DEADLINE: "1005000",
+        Headers.CORRELATION_ID: "c",
+        Headers.REPLY_TO: RESULTS,
+        Headers.MESSAGE_ID: "m",
+    }
+    work = Work(Delivery(payload=b"", headers=headers, id="1", topic=TOPIC), 2, clock)
+
+    assert work.trace_headers == {Headers.TRACEPARENT: "t"}
+    assert work.call_headers == {Headers.TRACEPARENT: "t", Headers.DEADLINE: "1005000"}
+    assert (work.message_id, work.correlation_id, work.reply_to) == ("m", "c", RESULTS)
+    assert (work.attempt, work.deadline, work.remaining_s()) == (2, 1005.0, 5.0)
+    clock.advance(6)
+    assert work.remaining_s() == 0.0
+
+
+@pytest.mark.parametrize("text", ["soon", "-5", "1e9", "٣٤", "9" * 30, " 12"])
+async def test_unreadable_deadline_is_none(text: str) -> None:
+    """A deadline that cannot be read does not keep the work from being done."""
+    transport = MemoryTransport()
+    worker = await started(transport, echo)
+    await transport.publish(TOPIC, b"in", headers={Headers.DEADLINE: text})
+    await until(lambda: worker.counters.handled == 1)
+    await worker.aclose()
+
+
+async def test_errors_of_ours_only() -> None:
+    """Whatever a handler raises, what the caller gets is one of the known codes."""
+    transport = MemoryTransport()
+    errors: list[BaseException] = [Unavailable("x"), BadInput("x"), KeyError("x"), OSError("x")]
+    known = {cls.code for cls in _all_errors(WhenceError)}
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield failure(errors[int(work.delivery.payload)])
+
+    worker = await started(transport, handle)
+    codes = [
+        error_of((await transport.request(TOPIC, str(n).encode())).payload)
+        for n in range(len(errors))
+    ]
+    await worker.aclose()
+
+    assert codes == ["unavailable", "bad_input", "internal", "internal"]
+    assert set(codes) <= known
+
+
+def _all_errors(cls: type[WhenceError]) -> set[type[WhenceError]]:
+    return {cls}.union(*(_all_errors(sub) for sub in cls.__subclasses__()))
