@@ -6,6 +6,7 @@ The distribution comes from Maven Central once and stays in the user's cache. `s
 broker serves and prints its address; it binds to the loopback only. The standard library is enough.
 """
 
+# ruff: noqa: INP001, T201, S310 - a script that talks to a terminal and to its own broker
 from __future__ import annotations
 
 import argparse
@@ -281,7 +282,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dir", type=Path, help="folder of data, log and state")
     parser.add_argument("--port", type=int, default=0, help="port for clients; any free one")
     parser.add_argument("--http-port", type=int, default=0, help="port of the admin interface")
-    parser.add_argument("--keep-data", action="store_true", help="start on the data of the last run")
+    parser.add_argument(
+        "--keep-data", action="store_true", help="start on the data of the last run"
+    )
     options = parser.parse_args(arguments)
     broker = Broker(options.dir)
     try:

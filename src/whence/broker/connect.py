@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from urllib.parse import urlsplit
 
@@ -39,7 +40,8 @@ async def connect(url: str) -> Transport:
             hint=f"use one of {', '.join(f'{known}://' for known in SCHEMES)}",
         )
     try:
-        module = importlib.import_module(name)
+        # Reading a client library takes a tenth of a second, for which the event loop should not stand still.
+        module = await asyncio.to_thread(importlib.import_module, name)
     except ModuleNotFoundError as error:
         if error.name != name:
             raise

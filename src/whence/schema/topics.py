@@ -10,6 +10,7 @@ import re
 from whence.schema.errors import ConfigError
 
 __all__ = (
+    "DEAD_LETTER_GROUP",
     "DEFAULT_NAMESPACE",
     "cancel_topic",
     "dead_letter_topic",
@@ -19,6 +20,8 @@ __all__ = (
 )
 
 DEFAULT_NAMESPACE = "public/default"
+#: Group that keeps dead letters until somebody replays or drops them.
+DEAD_LETTER_GROUP = "dead-letters"
 _PREFIX = "whence."
 _SHORT = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*\Z")
 _FULL = re.compile(r"(?:non-)?persistent://[^/]+/[^/]+/[^/]+\Z")

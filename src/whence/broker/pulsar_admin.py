@@ -1,0 +1,80 @@
+"""How far a group is behind, asked of the broker's admin interface."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from whence.broker.pulsar_options import PulsarOptions
+from whence.broker.transport import TopicStats
+from whence.schema.errors import Unavailable
+
+__all__ = ("group_stats",)
+
+_TIMEOUT_S = 5.0
+
+
+async def group_stats(
+    options: PulsarOptions, topics: list[str], group: str, own: Mapping[tuple[str, str], int]
+) -> TopicStats:
+    """Add up a group's backlog over a topic and its retry topic; one that does not exist has none.
+
+    Acks reach the broker in bunches, so that numbers are up to 100 ms old. For members in other processes
+    what their client has fetched ahead counts as in flight.
+
+    Args:
+        options: Has `admin_url` and, when needed, a token and trusted certificates.
+        topics: Full names as on the cluster.
+        group: Name of the subscription.
+        own: Messages handed out by members of this process, by topic and name of the consumer.
+
+    Raises:
+        Unavailable: The admin interface does not answer, or refuses.
+    """
+    import httpx
+
+    token = options.bearer()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    trust = options.tls_trust_certs
+    verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=trust) if trust else True
+    base = options.admin_url.rstrip("/")
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        async with httpx.AsyncClient(headers=headers, verify=verify, timeout=_TIMEOUT_S) as client:
+            for topic in topics:
+                answer = await client.get(
+                    f"{base}/admin/v2/{quote(topic.replace('://', '/', 1))}/stats",
+                    params={"getPreciseBacklog": "true", "getEarliestTimeInBacklog": "true"},
+                )
+                if answer.status_code == httpx.codes.NOT_FOUND:
+                    continue
+                found[topic] = answer.raise_for_status().json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise Unavailable(
+            f"no statistics from {base}: {error}", hint="check WHENCE_PULSAR_ADMIN_URL"
+        ) from error
+    return _add_up(found, group, own)
+
+
+def _add_up(
+    found: dict[str, dict[str, Any]], group: str, own: Mapping[tuple[str, str], int]
+) -> TopicStats:
+    backlog = in_flight = 0
+    earliest = 0
+    for topic, stats in found.items():
+        subscription = stats.get("subscriptions", {}).get(group, {})
+        unacked = 0
+        for consumer in subscription.get("consumers", ()):
+            told = max(0, consumer.get("unackedMessages", 0))
+            unacked += own.get((topic, consumer.get("consumerName", "")), told)
+        total = subscription.get("msgBacklog", 0)
+        in_flight += unacked
+        backlog += max(0, total - unacked)
+        published = subscription.get("earliestMsgPublishTimeInBacklog", 0)
+        if total and published > 0:
+            earliest = min(earliest, published) if earliest else published
+    age = max(0.0, time.time() - earliest / 1000) if earliest else 0.0
+    return TopicStats(backlog=backlog, in_flight=in_flight, oldest_age_s=age)

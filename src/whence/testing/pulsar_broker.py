@@ -1,0 +1,188 @@
+"""A Pulsar broker for tests: one that runs already, or one started for the session.
+
+`WHENCE_TEST_PULSAR_URL` (and `WHENCE_TEST_PULSAR_ADMIN_URL`) name a running one. Otherwise one is started
+through `deploy/pulsar/broker.py` of the checkout, with data of its own, and stopped at the end. Tests are
+skipped, with the reason, where neither is possible. With several test processes give them a running one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from whence.broker.pulsar import PulsarOptions, PulsarTransport
+from whence.broker.transport import Transport
+from whence.schema.errors import ConfigError
+from whence.testing.transport_factory import Capability, TransportFactory
+
+__all__ = ("PulsarFactory", "TestBroker", "cut_connections", "running_broker")
+
+_SCRIPT = Path("deploy") / "pulsar" / "broker.py"
+#: Over a restart of the broker a receipt may take this long, seconds.
+_SEND_TIMEOUT_S = 60.0
+
+
+class TestBroker:
+    """The broker that a session of tests talks to.
+
+    Args:
+        url: Address for clients.
+        admin_url: Address of the admin interface; empty when it is not known.
+        broker: What started it, None for one that is not ours.
+    """
+
+    #: Not a test, whatever its name begins with.
+    __test__ = False
+
+    def __init__(self, url: str, admin_url: str, broker: Any = None) -> None:
+        self.url = url
+        self.admin_url = admin_url
+        self._broker = broker
+
+    @property
+    def is_ours(self) -> bool:
+        """True when it may be killed and restarted."""
+        return self._broker is not None
+
+    def options(self) -> PulsarOptions:
+        """Give the options of a client; credentials come from the environment."""
+        given = PulsarOptions.from_environment()
+        return PulsarOptions(
+            token=given.token,
+            token_file=given.token_file,
+            tls_trust_certs=given.tls_trust_certs,
+            admin_url=self.admin_url,
+            send_timeout_s=_SEND_TIMEOUT_S,
+        )
+
+    def connect(self) -> PulsarTransport:
+        """Give a new client."""
+        return PulsarTransport(self.url, options=self.options())
+
+    def stop(self) -> None:
+        """Stop the broker cleanly; its data stay."""
+        self._own().stop()
+
+    def kill(self) -> None:
+        """End the broker at once, as a crash would."""
+        self._own().kill()
+
+    def start_again(self) -> None:
+        """Start it on its data and ports."""
+        self._own().start(keep_data=True)
+
+    def _own(self) -> Any:
+        if self._broker is None:
+            pytest.skip("the broker of WHENCE_TEST_PULSAR_URL is not ours to stop")
+        return self._broker
+
+
+@contextmanager
+def running_broker() -> Iterator[TestBroker]:
+    """Give a broker for a session of tests, or skip with the reason; stops what it started."""
+    url = os.environ.get("WHENCE_TEST_PULSAR_URL")
+    if url:
+        yield TestBroker(url, os.environ.get("WHENCE_TEST_PULSAR_ADMIN_URL", ""))
+        return
+    script = _script()
+    if script is None:
+        pytest.skip(f"no {_SCRIPT} above {Path.cwd()}; set WHENCE_TEST_PULSAR_URL")
+    with tempfile.TemporaryDirectory(prefix="whence-pulsar-") as folder:
+        broker = script.Broker(Path(folder))
+        try:
+            broker.start()
+        except script.BrokerError as error:
+            pytest.skip(f"no Pulsar broker: {error}")
+        try:
+            yield TestBroker(broker.url, broker.admin_url, broker)
+        finally:
+            broker.kill()
+
+
+def _script() -> ModuleType | None:
+    """Load the script of the checkout that the tests run in."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        path = folder / _SCRIPT
+        spec = importlib.util.spec_from_file_location("whence_deploy_pulsar", path)
+        if path.is_file() and spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    return None
+
+
+def cut_connections(url: str) -> int:
+    """Break every connection of this process to a broker; gives how many.
+
+    Raises:
+        ConfigError: This system does not list the files of a process.
+    """
+    port = urlsplit(url).port
+    files = Path("/proc/self/fd")
+    if not files.is_dir():
+        raise ConfigError("cutting connections needs /proc", hint="run this test on Linux")
+    count = 0
+    for file in files.iterdir():
+        with suppress(OSError):
+            if file.readlink().name.startswith("socket:"):
+                count += _cut(int(file.name), port)
+    return count
+
+
+def _cut(number: int, port: int | None) -> int:
+    with socket.socket(fileno=os.dup(number)) as connection:
+        if connection.family not in {socket.AF_INET, socket.AF_INET6}:
+            return 0
+        if connection.getpeername()[1] != port:
+            return 0
+        connection.shutdown(socket.SHUT_RDWR)
+    return 1
+
+
+class PulsarFactory(TransportFactory):
+    """Makes clients of one Pulsar broker for the transport suite.
+
+    Args:
+        broker: The broker of the session.
+    """
+
+    capabilities = frozenset(
+        {
+            Capability.CUT,
+            Capability.NETWORK,
+            Capability.LOOPS,
+            Capability.PROCESS,
+        }
+    )
+
+    def __init__(self, broker: TestBroker) -> None:
+        super().__init__()
+        self._broker = broker
+        self.url = broker.url
+        if broker.is_ours:
+            self.capabilities = self.capabilities | {Capability.RESTART}
+
+    async def make(self, max_backlog: int | None) -> Transport:
+        """Connect one client; the backlog of a broker has no bound."""
+        return self._broker.connect()
+
+    async def cut(self, transport: Transport) -> None:
+        """Break the connections of all clients in this process; a client's own cannot be told apart."""
+        cut_connections(self.url)
+
+    async def restart(self) -> None:
+        """Kill the broker and start it again on its data."""
+        await asyncio.to_thread(self._broker.kill)
+        await asyncio.to_thread(self._broker.start_again)
