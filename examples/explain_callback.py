@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 from whence import Engine
@@ -16,7 +17,8 @@ async def tell(triples: tuple[Triple, ...], explain_id: str) -> None:
     print(explain_id)
     for triple in triples:
         if triple.s.iri == explain_id:
-            print(f"  {triple.p.iri.rpartition('/')[2]}: {triple.o.iri or triple.o.value}")
+            name = re.split("[/#]", triple.p.iri)[-1]
+            print(f"  {name}: {triple.o.iri or triple.o.value}")
 
 
 async def main() -> None:
@@ -24,7 +26,7 @@ async def main() -> None:
     async with Engine() as engine:
         await engine.index([HANDBOOK], collection="handbook")
         answer = await engine.ask(
-            "Who approves travel abroad, and how much may a hotel in London cost a night?",
+            "Who decides on a safety recall, and how many Barges did the recall of November 2024 cover?",
             collection="handbook",
             explain_callback=tell,
         )
