@@ -398,6 +398,28 @@ async def test_a_budget_takes_texts_whole_or_skips_them() -> None:
     assert bench.dropped() == {IDS[1]: "over_budget"}
 
 
+async def test_the_best_text_is_given_whatever_its_size() -> None:
+    """A budget below the first text still leaves something to answer from."""
+    bench = Bench(texts=StubTexts(dict.fromkeys(IDS[:3], "x" * 50)), max_context_chars=10)
+
+    await bench.ask()
+
+    assert bench.given == ["x" * 50]
+
+
+async def test_reading_one_by_one_has_one_timeout_for_all() -> None:
+    """When the time for reading is over, no further text is asked for."""
+    bench = Bench(
+        texts=StubTexts(dict.fromkeys(IDS[:3], NEVER)), texts_timeout_s=SHORT, fetch_concurrency=1
+    )
+    bench.rag._monotonic = asyncio.get_running_loop().time
+
+    result = await bench.ask()
+
+    assert len(bench.texts.calls) == 1
+    assert result.text == NOTHING_READABLE
+
+
 # Nothing to answer from
 
 
@@ -515,6 +537,15 @@ async def test_a_reply_that_is_too_long_is_cut() -> None:
 
     assert bench.given == [TEXTS[IDS[2]], TEXTS[IDS[1]]]
     assert bench.dropped() == {IDS[0]: "reranked_out"}
+
+
+async def test_ties_of_the_reranker_keep_the_order_of_retrieval() -> None:
+    """Equal scores are settled by rank, not by the order of the reply."""
+    bench = Bench(reranker=StubReranker(results(("2", 0.5), ("1", 0.5), ("0", 0.5))))
+
+    await bench.ask(doc_limit=2)
+
+    assert bench.given == [TEXTS[IDS[0]], TEXTS[IDS[1]]]
 
 
 async def test_scores_of_what_the_reranker_dropped_are_kept() -> None:
@@ -735,6 +766,16 @@ async def test_the_whole_question_has_a_deadline() -> None:
         await bench.ask(deadline_s=0.3)
 
     assert bench.trace.failure.code == "deadline_exceeded"
+
+
+async def test_the_shorter_of_two_deadlines_holds() -> None:
+    """Neither the options nor the caller can lengthen what the other allows."""
+    bench = Bench(prompt=StubPrompt("", concepts=["x"], error=NEVER), deadline_s=0.3)
+    bench.rag._monotonic = asyncio.get_running_loop().time
+
+    async with asyncio.timeout(30):
+        with pytest.raises(DeadlineExceeded):
+            await bench.ask(deadline_s=60.0)
 
 
 async def test_what_can_be_done_without_leaves_time_for_the_rest() -> None:

@@ -67,7 +67,7 @@ options = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None)
 @given(
     prompt=prompts,
     embedder=embeddings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.processors.question.candidate_pool import Leg, pool_candidates
@@ -28,6 +28,7 @@ def ids_of(leg: Leg) -> list[str]:
     return [m.chunk_id for m in leg.matches if isinstance(m.chunk_id, str) and m.chunk_id]
 
 
+@settings(deadline=None)
 @given(legs, limits)
 def test_a_pool_has_each_chunk_once_and_nothing_else(some: list[Leg], limit: int) -> None:
     """The pool is a permutation of what was retrieved, ranked from 1 without gaps."""
@@ -38,6 +39,7 @@ def test_a_pool_has_each_chunk_once_and_nothing_else(some: list[Leg], limit: int
     assert [a.rank for a in accounts] == list(range(1, len(accounts) + 1))
 
 
+@settings(deadline=None)
 @given(legs, limits, st.floats(0, 1))
 def test_a_pool_never_keeps_more_than_its_limit(
     some: list[Leg], limit: int, threshold: float
@@ -49,12 +51,14 @@ def test_a_pool_never_keeps_more_than_its_limit(
     assert [a for a in accounts if not a.reason_code] == good[:limit]
 
 
+@settings(deadline=None)
 @given(legs, limits)
 def test_a_pool_is_the_same_every_time(some: list[Leg], limit: int) -> None:
     """Order is a function of the rankings."""
     assert pool_candidates(some, limit=limit) == pool_candidates(some, limit=limit)
 
 
+@settings(deadline=None)
 @given(st.lists(chunk_ids, unique=True, max_size=10))
 def test_a_single_ranking_keeps_its_order(ids: list[str]) -> None:
     """With one search, or several that agree, the pool is the ranking."""
@@ -64,6 +68,7 @@ def test_a_single_ranking_keeps_its_order(ids: list[str]) -> None:
         assert [a.chunk_id for a in pool_candidates(some, limit=99)] == ids
 
 
+@settings(deadline=None)
 @given(legs)
 def test_a_pool_is_fair(some: list[Leg]) -> None:
     """A chunk never stands before one that some search ranked better than any search ranked it."""
@@ -76,6 +81,7 @@ def test_a_pool_is_fair(some: list[Leg]) -> None:
     assert order == sorted(order)
 
 
+@settings(deadline=None)
 @given(legs)
 def test_a_candidate_has_its_best_score_and_all_who_found_it(some: list[Leg]) -> None:
     """Nothing that a search told of a chunk is lost."""
@@ -116,6 +122,7 @@ replies = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(replies, st.integers(1, 8), limits)
 def test_no_reply_of_a_reranker_can_do_harm(reply: Any, count: int, limit: int) -> None:
     """Whatever comes: known documents only, each once, finite scores, sorted, cut."""
@@ -134,6 +141,7 @@ def test_no_reply_of_a_reranker_can_do_harm(reply: Any, count: int, limit: int) 
         assert reranking.faults
 
 
+@settings(deadline=None)
 @given(st.permutations(range(8)), limits)
 def test_a_sound_reply_is_taken_as_it_is(order: list[int], limit: int) -> None:
     """A sorted reply with known ids keeps its order, without faults."""
@@ -153,6 +161,7 @@ quotes = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(texts, quotes, passages)
 def test_citations_are_total_and_true(text: str, some: list[Quote], given_: list[Passage]) -> None:
     """Any text gives citations: known markers of the text only, in order, quotes verbatim."""
@@ -167,6 +176,7 @@ def test_citations_are_total_and_true(text: str, some: list[Quote], given_: list
         assert citation.quote in passage.text
 
 
+@settings(deadline=None)
 @given(texts, passages)
 def test_every_marker_is_cited_or_told_of(text: str, given_: list[Passage]) -> None:
     """No marker disappears without a word."""
@@ -182,6 +192,7 @@ def test_markers_are_read_as_models_write_them() -> None:
     assert markers_of(text) == (2, 1, 3, 4, 5, 6)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=80), limits)
 def test_concepts_are_clean(text: str, limit: int) -> None:
     """Never blank, never twice, never more than allowed, never with NUL."""

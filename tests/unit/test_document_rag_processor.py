@@ -335,6 +335,16 @@ async def test_a_request_can_leave_the_reranker_out() -> None:
     assert "reranker" not in [port for port, _ in context.sent]
 
 
+async def test_a_flow_says_how_much_is_fetched_unless_the_request_does() -> None:
+    """The parameter holds for requests that leave the choice open."""
+    for asked, expected in ((0, 7), (9, 9)):
+        context = StubContext(SERVICES)
+        await ask(context, request(doc_limit=2, fetch_limit=asked), fetch_limit=7)
+        limits = [m.limit for _, m in context.sent if isinstance(m, SearchRequest)]
+
+        assert max(limits) == expected
+
+
 async def test_a_degraded_search_is_told_once() -> None:
     """What every search says of itself stands once in the answer."""
     from whence.schema import Degradation
@@ -422,7 +432,8 @@ async def test_a_broker_that_never_answers_does_not_hold_the_answer() -> None:
             await asyncio.Event().wait()
 
     context = Stuck(SERVICES, remaining_s=0.5)
-    answer = answer_of(await ask(context, request()))
+    async with asyncio.timeout(5):
+        answer = answer_of(await ask(context, request()))
 
     assert [d.code for d in answer.degraded] == ["explain_not_published", "trace_not_stored"]
 

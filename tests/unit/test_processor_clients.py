@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.processors.clients import (
@@ -45,6 +45,7 @@ MODEL = EmbeddingModel(name="m", dimension=2)
 ACCESS = Access({"hr"})
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=8))
 def test_a_vector_keeps_its_numbers(numbers: list[float]) -> None:
     """float32 in, the same float32 out."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.processors.drafts import draft_digest
@@ -272,6 +272,7 @@ async def test_a_failed_request_makes_no_collection() -> None:
     assert (bench.store.model, response.model) == (None, None)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.lists(st.text("abc", min_size=1, max_size=400), min_size=1, max_size=5), max_size=5
@@ -295,6 +296,7 @@ async def test_requests_are_bounded_and_vectors_stay_with_their_texts(
         assert document.vectors.tolist() == np.array(expected, "<f4").tolist()
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 5), max_size=3), st.integers(1, 3))
 async def test_wherever_the_bad_ones_stand_only_they_fail(bad: set[int], batch_texts: int) -> None:
     """Documents that share a request with a bad one are stored with their own vectors."""

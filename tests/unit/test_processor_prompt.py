@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.models.base import WritePiece, WriteRequest
@@ -163,6 +163,7 @@ async def test_leaving_early_stops_the_writer() -> None:
     assert writer.closed
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(alphabet="ab</document>{}\n ", max_size=40), max_size=4))
 def test_no_document_can_leave_its_frame(documents: list[str]) -> None:
     """However a document is written, there are as many closing tags as documents."""
@@ -172,6 +173,7 @@ def test_no_document_can_leave_its_frame(documents: list[str]) -> None:
     assert framed.count("</document") == len(documents)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_fields_are_filled_once(query: str, document: str) -> None:
     """Braces in a question or document are text, never fields."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.processors.reranker import RerankerParameters, RerankerProcessor
@@ -57,6 +57,7 @@ async def test_a_document_has_its_best_query() -> None:
     assert reply.results == (RerankerResult("1", "q0", 0.9), RerankerResult("0", "q1", 0.8))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), min_size=1, max_size=3),
     st.integers(1, 7),
