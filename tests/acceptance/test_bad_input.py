@@ -123,7 +123,7 @@ def test_a_database_that_does_not_answer_is_unavailable(fresh: Any) -> None:
 
 def test_a_home_of_a_newer_version_is_refused(fresh: Any) -> None:
     """Data of a newer version are left alone."""
-    (fresh.home / "VERSION").write_text("999\n")
+    (fresh.home / "version").write_text("999\n")
     result = fresh("search", "holidays")
 
     assert_told(result, 2)
@@ -145,7 +145,7 @@ def test_a_full_disk_stores_nothing_by_halves(fresh: Any, tmp_path: Path) -> Non
     try:
         corpus = tmp_path / "corpus.jsonl"
         with corpus.open("w") as lines:
-            for number in range(400):
+            for number in range(60):
                 text = " ".join(f"word{number * 7 + i}" for i in range(150))
                 lines.write(f'{{"_id": "d{number}", "text": "{text}"}}\n')
         first = fresh("--home", small / "home", "index", corpus, "--json")

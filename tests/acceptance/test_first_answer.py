@@ -82,7 +82,7 @@ def test_every_demo_question_is_answered_as_it_should_be(
 
 def test_restricted_documents_are_for_their_readers_only(cli: Any, handbook: Path) -> None:
     """Without the tag a restricted document is neither found nor cited nor named in the trace."""
-    words = "salary bands engineers"
+    words = "What are the salary bands for engineers?"
     public = cli("search", words, "--threshold", "0", "--top-k", "50", "--json").json
     finance = cli(
         "search", words, "--threshold", "0", "--top-k", "50", "--acl", "finance", "--json"
@@ -112,6 +112,8 @@ def test_a_trace_of_hidden_documents_does_not_exist_for_others(cli: Any, handboo
     assert cli("explain", answer["answer_id"], "--acl", "finance").code == 0
 
 
+# rdflib reads with a name of its own that it has deprecated.
+@pytest.mark.filterwarnings("ignore:Dataset.default_context:DeprecationWarning")
 @pytest.mark.parametrize(
     ("form", "parser"), [("nquads", "nquads"), ("trig", "trig"), ("jsonld", "json-ld")]
 )

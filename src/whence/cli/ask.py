@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Container
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -107,13 +108,20 @@ def answer_document(answer: Answer) -> dict[str, object]:
     }
 
 
-def tell_answer(answer: Answer, out: Console, *, text_shown: bool = False) -> None:
+def tell_answer(
+    answer: Answer,
+    out: Console,
+    *,
+    text_shown: bool = False,
+    unsaid: Container[str] = (),
+) -> None:
     """Print an answer for people.
 
     Args:
         answer: What to print.
         out: Where to.
         text_shown: True when the text was printed already, as it was written.
+        unsaid: Codes of degradations that were told before.
     """
     from rich.markup import escape
 
@@ -121,10 +129,12 @@ def tell_answer(answer: Answer, out: Console, *, text_shown: bool = False) -> No
         out.print(answer.text, markup=False, soft_wrap=False)
     if answer.citations:
         out.print()
-    for citation in answer.citations:
+    # Several quotes may stand behind one marker; people look for the place once.
+    for citation in {one.marker: one for one in answer.citations}.values():
         where = escape(citation.document_id)
         heading = f" [dim]{escape(citation.heading)}[/]" if citation.heading else ""
         out.print(f"  [cyan]\\[{citation.marker}][/] {where}{heading}")
     for fault in answer.degraded:
-        note(f"note: {fault.stage}: {fault.reason}")
+        if fault.code not in unsaid:
+            note(f"note: {fault.stage}: {fault.reason}")
     note(f"answer {answer.answer_id}  (whence explain {answer.answer_id})")

@@ -41,13 +41,15 @@ def demo(context: typer.Context) -> int:
             f" in {report.seconds:.1f} s"
         )
         shown = []
+        told: set[str] = set()
         last: Answer | None = None
         for question in questions:
             access = Access(frozenset(question.get("acl", ())))
             answer = await engine.ask(question["question"], collection=_COLLECTION, access=access)
             shown.append(answer_document(answer) | {"asked_as": sorted(access.acl_tags)})
             if not quiet:
-                _tell(question, answer)
+                _tell(question, answer, told)
+                told |= {fault.code for fault in answer.degraded}
             last = answer if answer.citations and not access.acl_tags else last
         if last is not None and not quiet:
             await _tell_trace(engine, last)
@@ -70,15 +72,15 @@ def _examples() -> Path:
     raise NotFound("the example documents are not installed", hint="run the demo from a checkout")
 
 
-def _tell(question: dict[str, Any], answer: Answer) -> None:
+def _tell(question: dict[str, Any], answer: Answer, told: set[str]) -> None:
     from rich.markup import escape
 
     out = console()
     reader = (
         "with --acl " + " --acl ".join(question["acl"]) if question.get("acl") else "as anybody"
     )
-    out.rule(f"[bold]{escape(question['question'])}[/] [dim]{escape(reader)}[/]", align="left")
-    tell_answer(answer, out)
+    out.print(f"[bold]{escape(question['question'])}[/]  [dim]({escape(reader)})[/]")
+    tell_answer(answer, out, unsaid=told)
     out.print()
 
 

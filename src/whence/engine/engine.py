@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 from whence.engine.explaining import explain
 from whence.engine.indexing import Indexing, Progress
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
-from whence.engine.searching import search, search_mode
+from whence.engine.searching import check_text, search, search_mode
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.errors import BadInput, InternalError
@@ -271,6 +271,7 @@ class Engine:
             DeadlineExceeded: The time ran out.
             Unavailable: A service that is needed does not answer.
         """
+        check_text("the question", question)
         client, _ = self._opened()
         request = DocumentRagRequest(
             access=access,
@@ -301,6 +302,7 @@ class Engine:
         Raises:
             NotFound: There is no such answer, or the reader may not see what it stands on.
         """
+        check_text("the answer's id", answer_id)
         _, resources = self._opened()
         store = await resources.get("store")
         return await explain(store, answer_id, access, fresh=answer_id in self._fresh)

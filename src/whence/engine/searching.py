@@ -15,7 +15,7 @@ from whence.schema.texts import ChunkText, TextRequest, TextResponse
 if TYPE_CHECKING:
     from whence.flow.client import FlowClient
 
-__all__ = ("check_query", "search", "search_mode")
+__all__ = ("check_query", "check_text", "search", "search_mode")
 
 _MIN_QUERY = 3
 #: Ids of one text request; a reply of as many chunks stays below a broker's limit of 5 MiB.
@@ -52,12 +52,21 @@ def check_query(query: str, top_k: int, threshold: float) -> None:
         raise BadInput("query_text cannot be empty", hint="give a word or a question")
     if len(stripped) < _MIN_QUERY:
         raise BadInput(f"query_text must have at least {_MIN_QUERY} characters")
-    if "\0" in query or any("\ud800" <= char <= "\udfff" for char in query):
-        raise BadInput("query_text holds characters that are no text", hint="give it in UTF-8")
+    check_text("query_text", query)
     if top_k < 1:
         raise BadInput(f"top_k must be positive, not {top_k}")
     if not 0.0 <= threshold <= 1.0:
         raise BadInput(f"the similarity threshold must be 0 to 1, not {threshold}")
+
+
+def check_text(name: str, text: str) -> None:
+    """Refuse what cannot be sent or stored as UTF-8 text.
+
+    Raises:
+        BadInput: The text holds a NUL, or half of a character (bytes that were not UTF-8).
+    """
+    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise BadInput(f"{name} holds characters that are no text", hint="give it in UTF-8")
 
 
 async def search(
