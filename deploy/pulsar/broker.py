@@ -97,6 +97,7 @@ class Broker:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = (folder or cache_folder() / "default").resolve()
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -146,7 +147,7 @@ class Broker:
         if not keep_data:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
-        process = self._launch(home, port, http_port, bookie_port)
+        process = self._process = self._launch(home, port, http_port, bookie_port)
         state = {"port": port, "http_port": http_port, "bookie_port": bookie_port}
         state["pid"] = process.pid
         self._state_file.write_text(json.dumps(state), encoding="utf-8")
@@ -159,7 +160,7 @@ class Broker:
         if pid is None:
             return
         os.kill(pid, signal.SIGTERM)
-        if not _wait_gone(pid, STOP_TIMEOUT_S):
+        if not self._is_gone(pid):
             self.kill()
 
     def kill(self) -> None:
@@ -168,8 +169,19 @@ class Broker:
         if pid is None:
             return
         os.kill(pid, signal.SIGKILL)
-        if not _wait_gone(pid, STOP_TIMEOUT_S):
+        if not self._is_gone(pid):
             raise BrokerError(f"process {pid} does not go away")
+
+    def _is_gone(self, pid: int) -> bool:
+        """Wait for the end of the process, and take note of it when it is a child of ours."""
+        if self._process is not None and self._process.pid == pid:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT_S)
+            return self._process.returncode is not None
+        until = time.monotonic() + STOP_TIMEOUT_S
+        while time.monotonic() < until and _is_broker(pid):
+            time.sleep(0.1)
+        return not _is_broker(pid)
 
     @property
     def _state_file(self) -> Path:
@@ -258,21 +270,10 @@ def _free_port() -> int:
 
 def _is_broker(pid: int) -> bool:
     """Tell whether the process lives and is a broker: ids are given anew."""
-    told = subprocess.run(
-        ["ps", "-o", "stat=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout
+    # Without -ww the line ends where somebody's terminal would.
+    command = ["ps", "-ww", "-o", "stat=,command=", "-p", str(pid)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return bool(told) and not told.startswith("Z") and (MAIN_CLASS in told or "bin/pulsar" in told)
-
-
-def _wait_gone(pid: int, timeout_s: float) -> bool:
-    until = time.monotonic() + timeout_s
-    while time.monotonic() < until:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
-        if not _is_broker(pid):
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def main(arguments: list[str] | None = None) -> int:

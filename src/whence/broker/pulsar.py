@@ -60,10 +60,10 @@ logger = logging.getLogger(__name__)
 
 C = TypeVar("C", Consumer, Producer, Reader)
 
-#: Pulsar's own default for the largest message.
-MAX_PAYLOAD_BYTES = 5 * 1024 * 1024
-#: The broker's frame has this much room for all that is not body, of which the library needs a little.
-MAX_HEADER_BYTES = 8 * 1024
+#: Pulsar's own default for the largest message is 5 MiB, headers included, and some are added on the way to a
+#: dead letter; this much is kept free for them.
+HEADROOM_BYTES = 16 * 1024
+MAX_PAYLOAD_BYTES = 5 * 1024 * 1024 - HEADROOM_BYTES
 #: Up to this prefetch every message is asked for when there is room for it, so that a slow member keeps
 #: nothing from the others; beyond it the library fetches this many ahead, which hides the way to the broker.
 _FETCH = 8
@@ -95,7 +95,7 @@ class PulsarTransport:
         clock: Source of time.
         uniform: Source of the random share of waits, numbers from 0 to 1.
         instance: Name of this client, part of its reply topic and of the ids it makes; random when empty.
-        max_payload_bytes: Largest body; the cluster's `maxMessageSize`, 5 MiB by default.
+        max_payload_bytes: Largest body; the cluster's `maxMessageSize` less 16 KiB for headers.
 
     Raises:
         ConfigError: The address or an option is wrong.
@@ -228,7 +228,7 @@ class PulsarTransport:
             if type(name) is not str or type(value) is not str or name.startswith(INTERNAL):
                 raise BadInput(f"header {name!r} for {topic} is {value!r}, not a string of yours")
             size += len(name.encode()) + len(value.encode())
-        if size > MAX_HEADER_BYTES and size + len(payload) > self._max_payload_bytes:
+        if size > HEADROOM_BYTES // 2 and size + len(payload) > self._max_payload_bytes:
             raise BadInput(
                 f"headers for {topic} have {size} bytes beside a body of {len(payload)}",
                 hint="keep headers short",

@@ -29,8 +29,9 @@ from whence.testing.transport_factory import Capability, TransportFactory
 __all__ = ("PulsarFactory", "TestBroker", "cut_connections", "running_broker")
 
 _SCRIPT = Path("deploy") / "pulsar" / "broker.py"
-#: Over a restart of the broker a receipt may take this long, seconds.
+#: Over a restart of the broker, on a busy machine, a receipt or an answer may take this long, seconds.
 _SEND_TIMEOUT_S = 60.0
+_OPERATION_TIMEOUT_S = 30
 
 
 class TestBroker:
@@ -64,6 +65,7 @@ class TestBroker:
             tls_trust_certs=given.tls_trust_certs,
             admin_url=self.admin_url,
             send_timeout_s=_SEND_TIMEOUT_S,
+            operation_timeout_s=_OPERATION_TIMEOUT_S,
         )
 
     def connect(self) -> PulsarTransport:

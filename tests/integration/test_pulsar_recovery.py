@@ -1,0 +1,337 @@
+"""What Pulsar's clients and topics survive: a killed broker, a cut line, a closed loop, a full queue."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+
+from whence.broker.pulsar import PulsarOptions, PulsarTransport
+from whence.broker.transport import Headers, Mode, NackOutcome, Start
+from whence.schema.errors import BadInput, Overloaded, Unavailable
+from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic, retry_topic
+from whence.testing.pulsar_broker import TestBroker, cut_connections
+from whence.testing.transport_factory import (
+    QUICK,
+    acked,
+    arrives,
+    eventually,
+    fresh_topic,
+    is_silent,
+    publish_all,
+    received,
+)
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.slow]
+
+_FORGETFUL = """
+import asyncio, sys
+from whence.broker.pulsar import PulsarTransport
+
+async def main(url, topic):
+    transport = PulsarTransport(url)
+    subscription = await transport.subscribe(topic, "g", prefetch=2)
+    await transport.publish(topic, b"x")
+    await subscription.receive()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.timeout(300)
+async def test_a_killed_broker_loses_nothing_receipted(pulsar_broker: TestBroker) -> None:
+    """Whatever was receipted before, during and after a kill -9 of the broker is delivered."""
+    if not pulsar_broker.is_ours:
+        pytest.skip("the broker of WHENCE_TEST_PULSAR_URL is not ours to kill")
+    topic = fresh_topic()
+    publisher, reader = pulsar_broker.connect(), pulsar_broker.connect()
+    subscription = await reader.subscribe(topic, "g", prefetch=16)
+    receipted: set[bytes] = set()
+    seen: Counter[bytes] = Counter()
+    stop = asyncio.Event()
+
+    async def produce() -> None:
+        number = 0
+        while not stop.is_set():
+            body = f"{number:06d}".encode()
+            with suppress(Unavailable):
+                await publisher.publish(topic, body)
+                receipted.add(body)
+            number += 1
+
+    async def consume() -> None:
+        while True:
+            delivery = await subscription.receive()
+            seen[delivery.payload] += 1
+            await subscription.ack(delivery)
+
+    producing, consuming = asyncio.create_task(produce()), asyncio.create_task(consume())
+    try:
+        await eventually(lambda: len(receipted) > 300)
+        await asyncio.to_thread(pulsar_broker.kill)
+        before = len(receipted)
+        await asyncio.to_thread(pulsar_broker.start_again)
+        await eventually(lambda: len(receipted) >= before + 300)
+        stop.set()
+        await producing
+        await eventually(lambda: receipted <= seen.keys())
+    finally:
+        consuming.cancel()
+        await asyncio.gather(consuming, return_exceptions=True)
+        await publisher.aclose()
+        await reader.aclose()
+
+    assert receipted <= seen.keys()
+
+
+async def test_a_lost_ack_is_not_handed_out_again(pulsar_broker: TestBroker) -> None:
+    """A message whose ack was cut off is acked again in silence, not handled twice."""
+    transport, topic = pulsar_broker.connect(), fresh_topic()
+    subscription = await transport.subscribe(topic, "g", prefetch=4)
+    bodies = await publish_all(transport, topic, 4)
+
+    seen = await acked(subscription, 4)
+    cut_connections(pulsar_broker.url)
+    await transport.publish(topic, b"after")
+
+    assert sorted(seen) == bodies
+    assert await acked(subscription, 1) == [b"after"]
+    assert await is_silent(subscription)
+    await transport.aclose()
+
+
+async def test_replies_resume_after_a_cut(pulsar_broker: TestBroker) -> None:
+    """A client asks and is answered over a cut of all connections."""
+    server, client = pulsar_broker.connect(), pulsar_broker.connect()
+    topic = fresh_topic()
+    requests = await server.subscribe(topic, "g", prefetch=4)
+
+    async def serve() -> None:
+        while True:
+            delivery = await requests.receive()
+            names = (Headers.CORRELATION_ID,)
+            headers = {name: delivery.headers[name] for name in names}
+            await server.publish(
+                delivery.headers[Headers.REPLY_TO], delivery.payload, headers=headers
+            )
+            await requests.ack(delivery)
+
+    serving = asyncio.create_task(serve())
+    first = await client.request(topic, b"one")
+    cut_connections(pulsar_broker.url)
+    # A reply that is under way while its line is cut is lost: asking again is the caller's part.
+    await asyncio.sleep(1.0)
+    second = await client.request(topic, b"two")
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    await client.aclose()
+    await server.aclose()
+
+    assert (first.payload, second.payload) == (b"one", b"two")
+
+
+async def test_a_deleted_topic_is_opened_again(pulsar_broker: TestBroker) -> None:
+    """A publisher and a member whose topic was deleted under them go on with a new one."""
+    import httpx
+
+    if not pulsar_broker.admin_url:
+        pytest.skip("needs WHENCE_TEST_PULSAR_ADMIN_URL")
+    transport, topic = pulsar_broker.connect(), fresh_topic()
+    subscription = await transport.subscribe(topic, "g")
+    await transport.publish(topic, b"before")
+    assert await acked(subscription, 1) == [b"before"]
+    path = topic.replace("://", "/", 1)
+
+    async with httpx.AsyncClient(base_url=pulsar_broker.admin_url) as admin:
+        answer = await admin.delete(f"/admin/v2/{path}", params={"force": "true"})
+    answer.raise_for_status()
+    await transport.publish(topic, b"after")
+
+    assert b"after" in await acked(subscription, 1)
+    await transport.aclose()
+
+
+async def test_dead_letters_are_kept(pulsar_broker: TestBroker) -> None:
+    """Dead letters have a group that keeps them from the moment the first one is written."""
+    transport, topic = pulsar_broker.connect(), fresh_topic()
+    subscription = await transport.subscribe(topic, "g", retry=QUICK)
+    await transport.publish(topic, b"bad")
+    delivery = await arrives(subscription.receive())
+    assert await subscription.reject(delivery, reason="no good") is NackOutcome.DEAD_LETTER
+
+    letters = await transport.subscribe(
+        dead_letter_topic(topic), DEAD_LETTER_GROUP, start=Start.LATEST
+    )
+
+    assert (await arrives(letters.receive())).payload == b"bad"
+    await transport.aclose()
+
+
+async def test_retries_wait_on_a_topic_of_the_group(pulsar_broker: TestBroker) -> None:
+    """A retry is a durable message of its own; the original is gone from the topic's backlog."""
+    transport, topic = pulsar_broker.connect(), fresh_topic()
+    subscription = await transport.subscribe(topic, "g")
+    await transport.publish(topic, b"x", headers={"color": "blue"}, key="k")
+    await subscription.nack(await arrives(subscription.receive()), delay_s=0.3)
+    await subscription.aclose()
+
+    waiting = await transport.subscribe(retry_topic(topic, "g"), "g")
+    delivery = await arrives(waiting.receive())
+
+    assert (delivery.payload, delivery.key, delivery.attempt) == (b"x", "k", 2)
+    assert delivery.headers["color"] == "blue"
+    assert not any(name.startswith("_") for name in delivery.headers)
+    await transport.aclose()
+
+
+@pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.KEY_ORDERED, Mode.SHARED, Mode.BROADCAST])
+async def test_delays_hold_in_every_mode(pulsar_broker: TestBroker, mode: Mode) -> None:
+    """A delayed message and a retry wait in every mode, also where the broker knows no delays."""
+    transport, topic = pulsar_broker.connect(), fresh_topic()
+    subscription = await transport.subscribe(topic, "g", mode=mode, prefetch=2)
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    await transport.publish(topic, b"later", delay_s=0.4)
+
+    delivery = await arrives(subscription.receive())
+    assert loop.time() - start >= 0.35
+    nacked = loop.time()
+    assert await subscription.nack(delivery, delay_s=0.4) is NackOutcome.RETRY
+    again = await arrives(subscription.receive())
+
+    assert loop.time() - nacked >= 0.35
+    assert (again.payload, again.attempt) == (b"later", 2)
+    assert await subscription.ack(again)
+    await transport.aclose()
+
+
+async def test_keys_keep_to_one_member(pulsar_broker: TestBroker) -> None:
+    """Over two members, no key is ever in two hands and each key stays in order."""
+    clients = [pulsar_broker.connect() for _ in range(2)]
+    topic = fresh_topic()
+    members = [
+        await client.subscribe(topic, "g", mode=Mode.KEY_ORDERED, prefetch=8) for client in clients
+    ]
+    hands: Counter[str] = Counter()
+    seen: dict[str, list[int]] = {}
+    for number in range(80):
+        await clients[0].publish(topic, str(number).encode(), key=f"key{number % 7}")
+
+    async def consume(index: int) -> None:
+        while True:
+            delivery = await members[index].receive()
+            key = delivery.key or ""
+            hands[key] += 1
+            assert hands[key] == 1
+            await asyncio.sleep(0.005)
+            seen.setdefault(key, []).append(int(delivery.payload))
+            hands[key] -= 1
+            await members[index].ack(delivery)
+
+    tasks = [asyncio.create_task(consume(i)) for i in range(2) for _ in range(4)]
+    await eventually(lambda: sum(map(len, seen.values())) == 80 or any(t.done() for t in tasks))
+    for task in tasks:
+        task.cancel()
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for client in clients:
+        await client.aclose()
+
+    assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+    assert seen == {f"key{k}": [n for n in range(80) if n % 7 == k] for k in range(7)}
+
+
+async def test_too_many_pending_is_overloaded(pulsar_broker: TestBroker) -> None:
+    """Publishers wait for room among messages without a receipt, then are told; the loop goes on."""
+    options = PulsarOptions(max_pending=1, full_wait_s=0.0)
+    transport, topic = PulsarTransport(pulsar_broker.url, options=options), fresh_topic()
+    await transport.publish(topic, b"first")
+
+    results = await asyncio.gather(
+        *(transport.publish(topic, b"x") for _ in range(20)), return_exceptions=True
+    )
+    await transport.aclose()
+
+    refused = [result for result in results if isinstance(result, Overloaded)]
+    assert refused
+    assert all(isinstance(result, str | Overloaded) for result in results)
+    assert all(error.retry_after_s is not None for error in refused)
+
+
+async def test_cancelled_publish_frees_its_place(pulsar_broker: TestBroker) -> None:
+    """Publishers that give up leave room for others."""
+    options = PulsarOptions(max_pending=2)
+    transport, topic = PulsarTransport(pulsar_broker.url, options=options), fresh_topic()
+    for _ in range(5):
+        task = asyncio.create_task(transport.publish(topic, b"given up"))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    assert await arrives(transport.publish(topic, b"x"))
+    await transport.aclose()
+
+
+async def test_largest_body_and_headers_pass(pulsar_broker: TestBroker) -> None:
+    """A body of the largest size passes with ordinary headers; with huge ones it is refused first."""
+    transport, topic = pulsar_broker.connect(), fresh_topic()
+    subscription = await transport.subscribe(topic, "g")
+    body = bytes(transport.max_payload_bytes)
+
+    await transport.publish(topic, body, headers={"title": "x" * 4_000})
+    with pytest.raises(BadInput, match="headers"):
+        await transport.publish(topic, body, headers={"title": "x" * 20_000})
+
+    assert len((await arrives(subscription.receive())).payload) == len(body)
+    await transport.aclose()
+
+
+async def test_topics_live_in_the_chosen_namespace(pulsar_broker: TestBroker) -> None:
+    """With a namespace of its own a client names topics as ever; a missing one is told with a remedy."""
+    options = PulsarOptions(namespace="public/absent")
+    transport = PulsarTransport(pulsar_broker.url, options=options)
+
+    with pytest.raises(Unavailable, match="TopicNotFound") as told:
+        await transport.publish(fresh_topic(), b"x")
+    await transport.aclose()
+
+    assert "WHENCE_PULSAR_NAMESPACE" in told.value.hint
+
+
+def test_a_client_that_is_not_closed_does_not_crash(pulsar_broker: TestBroker) -> None:
+    """A program that ends without closing its client, a receive pending, ends with status 0."""
+    for _ in range(5):
+        command = [sys.executable, "-c", _FORGETFUL, pulsar_broker.url, fresh_topic()]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+        assert result.returncode == 0, result.stderr
+
+
+async def test_nobody_there_is_told_in_time() -> None:
+    """Without a broker a client says within its patience where it looked."""
+    options = PulsarOptions(operation_timeout_s=1)
+    transport = PulsarTransport("pulsar://127.0.0.1:1", options=options)
+
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
+        await transport.health()
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
+        await transport.subscribe(fresh_topic(), "g")
+    await transport.aclose()
+
+
+async def test_a_paused_member_leaves_messages_to_others(pulsar_broker: TestBroker) -> None:
+    """What a member does not hold when it pauses is for the others; what it holds waits for it."""
+    transport, topic = pulsar_broker.connect(), fresh_topic()
+    pausing = await transport.subscribe(topic, "g")
+    other = await transport.subscribe(topic, "g", prefetch=1)
+    await publish_all(transport, topic, 10)
+    (held,) = await received(pausing, 1)
+    pausing.pause()
+
+    others = await acked(other, 9)
+
+    assert len({held.payload, *others}) == 10
+    await transport.aclose()
