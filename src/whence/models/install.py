@@ -30,10 +30,15 @@ from whence.models.manifest import file_sha256, shipped_graph, write_manifest
 from whence.models.sources import HUB_URL, Progress, fetch_published
 from whence.models.status import MODELS, is_current
 from whence.models.weights import (
+    DIMENSION,
     EMBEDDER_NAME,
+    HEADS,
+    INTERMEDIATE,
+    LAYERS,
     POSITIONS,
     SAFETENSORS_SHA256,
     TOKENIZER_SHA256,
+    VOCABULARY,
     W8_SHA256,
     write_w8,
 )
@@ -44,9 +49,22 @@ __all__ = ("InstallReport", "install_models")
 _STAGING: Final = ".staging-"
 _LOCK: Final = ".lock"
 
-#: What flashrank, and tools that read such folders, want to know of the tokenizer.
+#: What flashrank, and other tools that read such folders, want to know of model and tokenizer.
 _TOKENIZER_FILES: Final[dict[str, dict[str, Any]]] = {
-    "config.json": {"model_type": "bert", "pad_token_id": 0, "max_position_embeddings": POSITIONS},
+    "config.json": {
+        "architectures": ["BertModel"],
+        "hidden_act": "gelu",
+        "hidden_size": DIMENSION,
+        "intermediate_size": INTERMEDIATE,
+        "layer_norm_eps": 1e-12,
+        "max_position_embeddings": POSITIONS,
+        "model_type": "bert",
+        "num_attention_heads": HEADS,
+        "num_hidden_layers": LAYERS,
+        "pad_token_id": 0,
+        "type_vocab_size": 2,
+        "vocab_size": VOCABULARY,
+    },
     "special_tokens_map.json": {
         "cls_token": "[CLS]",
         "mask_token": "[MASK]",
