@@ -112,8 +112,8 @@ def test_a_trace_of_hidden_documents_does_not_exist_for_others(cli: Any, handboo
     assert cli("explain", answer["answer_id"], "--acl", "finance").code == 0
 
 
-# rdflib reads with a name of its own that it has deprecated.
-@pytest.mark.filterwarnings("ignore:Dataset.default_context:DeprecationWarning")
+# rdflib reads with names of its own that it has deprecated.
+@pytest.mark.filterwarnings("ignore:.* is deprecated, use Dataset:DeprecationWarning")
 @pytest.mark.parametrize(
     ("form", "parser"), [("nquads", "nquads"), ("trig", "trig"), ("jsonld", "json-ld")]
 )
