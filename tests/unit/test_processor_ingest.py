@@ -253,6 +253,30 @@ async def test_an_embedding_service_in_trouble_fails_the_whole_request(error: Ex
     assert kinds(response) == [("a", "added", 1, 1)]
 
 
+async def test_trouble_is_not_blamed_on_a_document_that_is_tried_alone() -> None:
+    """A service that breaks while documents are tried one by one fails the request."""
+    bench = Bench()
+    answers = iter([InternalError("choked"), ConfigError("no key")])
+
+    def breaking(_: EmbeddingRequest) -> EmbeddingResponse:
+        raise next(answers)
+
+    context = StubContext({"embedding": breaking})
+    with pytest.raises(ConfigError):
+        await bench.processor.handle(
+            IngestRequest(collection="books", documents=(draft("a", "one"),)), context
+        )
+
+
+async def test_a_request_is_bounded_by_bytes_and_a_large_text_goes_alone() -> None:
+    """Bytes count, not characters."""
+    bench = Bench(batch_bytes=1024)
+    half, large = "\u00e9" * 256, "\u00e9" * 600
+    await bench.ingest(draft("a", half, half, half, large, half))
+
+    assert bench.embeddings.requests == [(half, half), (half,), (large,), (half,)]
+
+
 async def test_a_collection_of_another_model_is_left_alone() -> None:
     """The mismatch is noticed at the first vectors, before anything is stored."""
     bench = Bench(batch_texts=1)

@@ -91,12 +91,12 @@ async def test_pieces_are_sent_when_asked_for_and_the_whole_always() -> None:
 async def test_a_result_says_who_wrote_it_and_from_which_template() -> None:
     """What the writer leaves out is filled in; what it says is kept."""
     (reply,) = await replies(ListWriter(PIECES, language_model=False), request())
-    named = [WritePiece(result=PromptResult(text="x", model="gpt", language_model=True))]
+    named = [WritePiece(result=PromptResult(text="x", model="gpt", language_model=False))]
     (other,) = await replies(ListWriter(named), request())
 
     assert (reply.result.model, reply.result.language_model) == ("stub", False)
     assert reply.result.template == "document-prompt@1"
-    assert (other.result.model, other.result.language_model) == ("gpt", True)
+    assert (other.result.model, other.result.language_model) == ("gpt", False)
 
 
 async def test_without_a_language_model_the_question_is_the_only_concept() -> None:
