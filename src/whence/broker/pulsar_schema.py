@@ -22,8 +22,16 @@ from whence.schema.message import Message
 __all__ = ("MessageSchema", "avro_record")
 
 _NAME = re.compile(r"[^A-Za-z0-9_]")
-#: What JSON can hold where the type says nothing; Avro has no word for it.
-_ANYTHING = ["null", "boolean", "long", "double", "string"]
+_SCALARS: list[Any] = ["null", "boolean", "long", "double", "string"]
+
+
+def _containing(kinds: list[Any]) -> list[Any]:
+    return [*_SCALARS, {"type": "array", "items": kinds}, {"type": "map", "values": kinds}]
+
+
+#: What JSON can hold where the type says nothing, two levels deep: Avro has no word for "and so on", and the
+#: broker compares types, not messages.
+_ANYTHING = _containing(_containing(_SCALARS))
 
 
 class MessageSchema(Schema):

@@ -1,0 +1,253 @@
+"""What can be said about the Pulsar transport without a broker: settings, errors, schemas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import _pulsar
+import msgspec
+import pytest
+from pulsar.asyncio import PulsarException
+
+from whence.broker.pulsar import PulsarOptions, PulsarTransport
+from whence.broker.pulsar_admin import _add_up
+from whence.broker.pulsar_errors import is_gone, translate
+from whence.broker.pulsar_options import checked_url
+from whence.broker.pulsar_schema import MessageSchema, avro_record
+from whence.schema import EmbeddingRequest, SearchRequest, encode, message_types
+from whence.schema.errors import BadInput, ConfigError, Overloaded, Unavailable, WhenceError
+from whence.testing.samples import sample
+
+
+def fits(value: Any, kind: Any, names: dict[str, Any]) -> bool:
+    """Tell whether a JSON value is what an Avro type describes, fields left out having defaults."""
+    if isinstance(kind, list):
+        return any(fits(value, branch, names) for branch in kind)
+    if isinstance(kind, str) and kind in names:
+        return fits(value, names[kind], names)
+    if isinstance(kind, str):
+        plain = {"null": type(None), "boolean": bool, "string": str, "long": int}
+        return type(value) is plain[kind] if kind in plain else type(value) in (int, float)
+    if kind["type"] == "array":
+        return isinstance(value, list) and all(fits(item, kind["items"], names) for item in value)
+    if kind["type"] == "map":
+        values = value.values() if isinstance(value, dict) else (value,)
+        return isinstance(value, dict) and all(fits(v, kind["values"], names) for v in values)
+    names[kind["name"]] = kind
+    return isinstance(value, dict) and all(
+        fits(value[field["name"]], field["type"], names)
+        if field["name"] in value
+        else "default" in field
+        for field in kind["fields"]
+    )
+
+
+@pytest.mark.parametrize("name", message_types())
+def test_every_message_fits_its_broker_schema(name: str) -> None:
+    """The schema that the broker keeps describes what the codec writes, full and with defaults left out."""
+    cls = message_types()[name]
+    record = avro_record(cls)
+
+    assert fits(json.loads(encode(sample(cls))), record, {})
+    assert {field["name"] for field in record["fields"]} == set(cls.__struct_encode_fields__)
+    required = {item.encode_name for item in msgspec.structs.fields(cls) if item.required}
+    assert {field["name"] for field in record["fields"] if "default" not in field} == required
+
+
+@pytest.mark.parametrize("name", message_types())
+def test_defaults_are_of_the_first_branch(name: str) -> None:
+    """Avro takes a default for the first branch of a union: it must fit that one."""
+    seen: dict[str, Any] = {}
+    pending: list[Any] = [avro_record(message_types()[name])]
+    checked = 0
+    while pending:
+        kind = pending.pop()
+        if isinstance(kind, list):
+            pending.extend(kind)
+        elif isinstance(kind, dict):
+            pending.extend(kind[part] for part in ("items", "values") if part in kind)
+            for field in kind.get("fields", ()):
+                seen.setdefault(kind["name"], kind)
+                pending.append(field["type"])
+                if "default" in field:
+                    first = field["type"][0] if isinstance(field["type"], list) else field["type"]
+                    assert fits(field["default"], first, seen), field
+                    checked += 1
+
+    assert checked or all("default" not in f for f in avro_record(message_types()[name])["fields"])
+
+
+def test_schema_leaves_bodies_alone() -> None:
+    """Registering a type changes no byte of a body."""
+    schema = MessageSchema(SearchRequest)
+
+    assert schema.decode(schema.encode(b'{"a":1}')) == b'{"a":1}'
+
+
+def test_a_field_the_broker_cannot_describe_is_told() -> None:
+    """A type without words in Avro is refused when it is registered, not when it is sent."""
+
+    class Odd(msgspec.Struct):
+        raw: msgspec.Raw
+
+    with pytest.raises(ConfigError, match="RawType"):
+        avro_record(Odd)
+
+
+def test_a_topic_has_one_type() -> None:
+    """Stating a second type for a topic is refused; stating the first again is not."""
+    transport = PulsarTransport("pulsar://127.0.0.1:6650")
+    transport.register_topic("embedding.request", EmbeddingRequest)
+    transport.register_topic("embedding.request", EmbeddingRequest)
+
+    with pytest.raises(ConfigError, match="embedding-request"):
+        transport.register_topic("embedding.request", SearchRequest)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "pulsar://",
+        "pulsar://host",
+        "http://host:8080",
+        "pulsar://user:secret@host:6650",
+        "pulsar://host:6650/path",
+        "pulsar://host:6650?token=secret",
+        "host:6650",
+    ],
+)
+def test_bad_addresses_are_refused_without_their_secrets(url: str) -> None:
+    """An address that is not a broker's is refused, and a password in it is not repeated."""
+    with pytest.raises(ConfigError) as told:
+        PulsarTransport(url)
+
+    assert "user:secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("url", ["pulsar://a:1", "pulsar+ssl://a:1", "pulsar://a:1,b:2"])
+def test_good_addresses_pass(url: str) -> None:
+    """One or several brokers, with or without TLS, are an address."""
+    assert checked_url(url) == checked_url(url + "/") == PulsarTransport(url).url == url
+
+
+def test_options_come_from_the_environment() -> None:
+    """Every option has a variable, numbers are numbers, and what is not ours is left alone."""
+    given = {
+        "WHENCE_PULSAR_TOKEN": "secret",
+        "WHENCE_PULSAR_MAX_PENDING": "7",
+        "WHENCE_PULSAR_SEND_TIMEOUT_S": "2.5",
+        "WHENCE_PULSAR_NAMESPACE": "acme/search",
+        "WHENCE_PULSAR_ADMIN_URL": "",
+        "PATH": "/bin",
+    }
+
+    options = PulsarOptions.from_environment(given)
+
+    expected = PulsarOptions(
+        token="secret", max_pending=7, send_timeout_s=2.5, namespace="acme/search"
+    )
+    assert options == expected
+    assert "secret" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"token": "t", "token_file": "f"}, "token and token_file"),
+        ({"oauth2_issuer_url": "https://issuer"}, "oauth2_private_key"),
+        ({"tls_key": "k"}, "tls_certificate"),
+        ({"namespace": "public"}, "public"),
+        ({"max_pending": 0}, "max_pending"),
+        ({"send_timeout_s": float("nan")}, "send_timeout_s"),
+    ],
+)
+def test_bad_options_are_named(values: dict[str, Any], told: str) -> None:
+    """Two ways to authenticate, half of a pair and values out of range are refused by name."""
+    with pytest.raises(ConfigError, match=told):
+        PulsarOptions(**values)
+
+
+def test_a_number_that_is_none_is_named() -> None:
+    """A variable that should hold a number says which one it is."""
+    with pytest.raises(ConfigError, match="WHENCE_PULSAR_MAX_PENDING"):
+        PulsarOptions.from_environment({"WHENCE_PULSAR_MAX_PENDING": "many"})
+
+
+def test_token_file_is_read_each_time(tmp_path: Path) -> None:
+    """A token that is renewed in its file is used from then on; a missing file is told."""
+    file = tmp_path / "token"
+    file.write_text("one\n", encoding="utf-8")
+    options = PulsarOptions(token_file=str(file))
+
+    assert options.bearer() == "one"
+    file.write_text("two", encoding="utf-8")
+    assert options.bearer() == "two"
+    file.unlink()
+    with pytest.raises(ConfigError, match="token file"):
+        options.authentication()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"token": "t"},
+        {"oauth2_issuer_url": "https://issuer", "oauth2_private_key": "/key"},
+        {"tls_certificate": "/cert", "tls_key": "/key"},
+    ],
+)
+def test_each_way_of_authentication_is_built(values: dict[str, str]) -> None:
+    """The client library gets the authentication that the options describe, or none."""
+    assert (PulsarOptions(**values).authentication() is not None) is bool(values)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        (_pulsar.Result.ProducerQueueIsFull, Overloaded),
+        (_pulsar.Result.MemoryBufferIsFull, Overloaded),
+        (_pulsar.Result.MessageTooBig, BadInput),
+        (_pulsar.Result.IncompatibleSchema, BadInput),
+        (_pulsar.Result.AuthenticationError, ConfigError),
+        (_pulsar.Result.InvalidTopicName, ConfigError),
+        (_pulsar.Result.ConsumerBusy, Unavailable),
+        (_pulsar.Result.Timeout, Unavailable),
+        (_pulsar.Result.ConnectError, Unavailable),
+    ],
+)
+def test_results_become_errors_of_ours(result: Any, kind: type[WhenceError]) -> None:
+    """Each result code has an error class, and its text says what, where and the broker's words."""
+    error = translate(PulsarException(result, "because"), "publish to t", "pulsar://a:1")
+
+    assert type(error) is kind
+    for part in ("publish to t", "pulsar://a:1", result.name, "because"):
+        assert part in error.message
+    assert error.hint
+
+
+def test_only_what_is_closed_is_gone() -> None:
+    """A closed producer is replaced; one that timed out is not, for its message may be stored."""
+    assert is_gone(PulsarException(_pulsar.Result.AlreadyClosed))
+    assert not is_gone(PulsarException(_pulsar.Result.Timeout))
+
+
+def test_statistics_tell_waiting_from_held() -> None:
+    """Backlog leaves out what is held; members of this process say themselves what they hold."""
+    told = {
+        "msgBacklog": 10,
+        "earliestMsgPublishTimeInBacklog": 1_000,
+        "consumers": [
+            {"consumerName": "mine", "unackedMessages": 5},
+            {"consumerName": "other", "unackedMessages": 2},
+        ],
+    }
+    retries = {"msgBacklog": 3, "consumers": []}
+    found = {"t": {"subscriptions": {"g": told}}, "r": {"subscriptions": {"g": retries}}, "x": {}}
+
+    stats = _add_up(found, "g", {("t", "mine"): 1})
+
+    assert (stats.backlog, stats.in_flight) == (10, 3)
+    assert stats.oldest_age_s > 1_000_000
+    assert _add_up(found, "nobody", {}) == (0, 0, 0.0)
