@@ -132,6 +132,45 @@ class ChunkStore(Protocol):
         """
         ...
 
+    async def search_lexical(
+        self, collection: str, query_text: str, *, limit: int, access: Access
+    ) -> list[Candidate]:
+        """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
+
+        `score` and `sparse_score` are the lexical share: BM25 over its own bound, see `store.bm25`. Chunks
+        without any word of the query are left out. The list is exact. Cost grows with the visible
+        postings of the query's terms, not with the collection.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        ...
+
+    async def lexical_scores(
+        self, collection: str, query_text: str, chunk_ids: Sequence[str], access: Access
+    ) -> dict[str, float]:
+        """Give the lexical share of those chunks that exist and are visible; 0 without a shared word.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        ...
+
+    async def dense_scores(
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        chunk_ids: Sequence[str],
+        access: Access,
+    ) -> dict[str, float]:
+        """Give the exact cosine of those chunks that exist and are visible.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: The vector's length is not the collection's dimension.
+        """
+        ...
+
     async def chunk_texts(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> list[ChunkText]:

@@ -1,0 +1,159 @@
+"""From text to terms: the one analyzer that documents and queries share.
+
+Words are folded (compatibility forms, case, accents) and stemmed with Snowball in a language of the
+collection. An identifier is kept whole *and* split: `parseHTTPResponse` gives itself, `parse`, `http` and
+`respons`; `net.core_v2` gives itself, `net`, `core`, `v` and `2`. Scripts without spaces give overlapping
+pairs of characters. Weak terms (stop words, single letters) are indexed, but count neither for a document's
+length nor for a query that has anything else.
+
+Cost: linear in the length of the text; a word is folded and stemmed once while it stays in the cache.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import Stemmer
+
+__all__ = ("ANALYZER_VERSION", "LANGUAGES", "document_terms", "is_weak", "query_terms")
+
+#: Recorded with each collection: terms of another version cannot be matched.
+ANALYZER_VERSION = "1"
+
+#: Languages that Snowball can stem.
+LANGUAGES = frozenset(Stemmer.algorithms())
+
+#: The 33 English words of Lucene's default list; they carry no topic.
+_STOP_WORDS = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "but",
+        "by",
+        "for",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "such",
+        "that",
+        "the",
+        "their",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "to",
+        "was",
+        "will",
+        "with",
+    ]
+)
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+# A run of a script without spaces; a language named C#, F# or C++; or words joined into one identifier.
+_TOKEN = re.compile(
+    rf"(?P<cjk>[{_CJK}]+)"
+    r"|(?P<sharp>\b[A-Za-z](?:\#|\+\+)(?!\w))"
+    rf"|[^\W_{_CJK}]+(?:(?:::|[.:#]|_+)[^\W_{_CJK}]+)*"
+)
+# `HTTP` and `Response` in HTTPResponse; digits apart.
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+# Other alphabets have no classes for case in `re`; their words part only at joints and digits.
+_PLAIN_PART = re.compile(r"[^\W\d_]+|\d+")
+
+
+def document_terms(text: str, language: str = "english") -> list[str]:
+    """Give all terms of a document's text, in order, with repeats.
+
+    Args:
+        text: Any text.
+        language: Snowball's name of the language, one of `LANGUAGES`.
+    """
+    return list(_terms(text, language))
+
+
+def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:
+    """Give the terms of a query in every language of a collection, in order, with repeats.
+
+    A term that only another language gives is added once. Weak terms are left out unless there is nothing
+    else: a query is only empty when it holds no letter and no digit.
+    """
+    terms = list(_terms(text, languages[0]))
+    for language in languages[1:]:
+        terms += dict.fromkeys(term for term in _terms(text, language) if term not in terms)
+    return [term for term in terms if not is_weak(term)] or terms
+
+
+def is_weak(term: str) -> bool:
+    """Tell whether a term says nothing of a topic: a stop word, or a single letter or digit."""
+    return term in _STOP_WORDS or (len(term) == 1 and not _is_cjk(term))
+
+
+def _terms(text: str, language: str) -> Iterator[str]:
+    for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+        token = match.group()
+        if match.lastgroup == "cjk":
+            yield from _pairs(token)
+        elif match.lastgroup == "sharp":
+            yield token.lower()
+        else:
+            yield from _word_terms(token, language)
+
+
+def _pairs(run: str) -> Iterator[str]:
+    """Give the overlapping pairs of characters of a run, or its only character."""
+    if len(run) == 1:
+        yield run
+    for start in range(len(run) - 1):
+        yield run[start : start + 2]
+
+
+@lru_cache(maxsize=1 << 16)
+def _word_terms(token: str, language: str) -> tuple[str, ...]:
+    """Give a word's stem, or an identifier whole and in stemmed parts."""
+    parts = (_PART if token.isascii() else _PLAIN_PART).findall(token)
+    if len(parts) < 2:
+        return (_stem(token, language),)
+    return (_fold(token), *(_stem(part, language) for part in parts))
+
+
+def _stem(word: str, language: str) -> str:
+    # Stop words are compared as they are written; stemming first would turn "this" into "thi".
+    lowered = word.casefold()
+    if lowered in _STOP_WORDS:
+        return lowered
+    return _fold(_stemmer(language).stemWord(lowered))
+
+
+def _fold(word: str) -> str:
+    """Lower the case and take the accents off."""
+    lowered = word.casefold()
+    if lowered.isascii():
+        return lowered
+    decomposed = unicodedata.normalize("NFKD", lowered)
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
+
+
+@lru_cache(maxsize=64)
+def _stemmer(language: str) -> Stemmer.Stemmer:
+    return Stemmer.Stemmer(language)
+
+
+def _is_cjk(char: str) -> bool:
+    return _TOKEN.match(char) is not None and ord(char) >= 0x3040 and not char.isdecimal()
