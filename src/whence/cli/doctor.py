@@ -80,7 +80,7 @@ def _models(settings: Settings) -> Iterator[Check]:
     from whence.models.weights import EMBEDDER_NAME
 
     wanted = settings.embedder.startswith("local")
-    for model in model_status(settings.home):
+    for model in model_status(settings.home, settings.models):
         is_embedder = model.name == EMBEDDER_NAME
         if not (wanted if is_embedder else settings.reranker == "auto"):
             continue

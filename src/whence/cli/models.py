@@ -32,7 +32,7 @@ def install(
 
     with progress("fetching the models") as moved:
         report = install_models(
-            target,
+            target or settings_of(context).models,
             source=source,
             verify=verify,
             progress=lambda _label, done, total: moved(done, total),
@@ -50,7 +50,8 @@ def status(context: typer.Context) -> int:
     """Show which local models are there and whether they are whole; exit 1 when one is not."""
     from whence.models.status import model_status
 
-    models = model_status(settings_of(context).home, rehash=True)
+    settings = settings_of(context)
+    models = model_status(settings.home, settings.models, rehash=True)
     if as_json(context):
         print_json({"models": models})
     else:

@@ -59,7 +59,6 @@ class EmbeddingProcessor(Processor):
             InternalError: The model gave too few or too many vectors, of a wrong length, or not
                 finite.
         """
-        model = self._embedder.model
         if len(message.texts) > self.parameters.max_texts:
             raise BadInput(
                 f"{len(message.texts)} texts in one embedding request;"
@@ -67,8 +66,10 @@ class EmbeddingProcessor(Processor):
                 hint="send several requests, or raise `max_texts` of the embedding processor",
             )
         if not message.texts:
-            return EmbeddingResponse(vectors=b"", model=model)
+            return EmbeddingResponse(vectors=b"", model=self._embedder.model)
         vectors = await self._embedder.embed(message.texts, message.purpose)
+        # Read last: a service tells its dimension with its first vectors.
+        model = self._embedder.model
         return EmbeddingResponse(
             vectors=_checked_bytes(vectors, len(message.texts), model), model=model
         )
