@@ -155,6 +155,27 @@ async def test_a_deleted_topic_is_opened_again(pulsar_broker: TestBroker) -> Non
     await transport.aclose()
 
 
+async def test_partitioned_topics_are_read(pulsar_broker: TestBroker) -> None:
+    """A topic in partitions carries messages like any other, each once, with retries."""
+    import httpx
+
+    if not pulsar_broker.admin_url:
+        pytest.skip("needs WHENCE_TEST_PULSAR_ADMIN_URL")
+    transport, topic = pulsar_broker.connect(), fresh_topic()
+    path = topic.replace("://", "/", 1)
+    async with httpx.AsyncClient(base_url=pulsar_broker.admin_url) as admin:
+        answer = await admin.put(f"/admin/v2/{path}/partitions", json=3)
+    answer.raise_for_status()
+    subscription = await transport.subscribe(topic, "g", prefetch=2, retry=QUICK)
+    bodies = await publish_all(transport, topic, 20)
+
+    await subscription.nack(await arrives(subscription.receive()))
+
+    assert sorted(await acked(subscription, 20)) == bodies
+    assert await is_silent(subscription)
+    await transport.aclose()
+
+
 async def test_dead_letters_are_kept(pulsar_broker: TestBroker) -> None:
     """Dead letters have a group that keeps them from the moment the first one is written."""
     transport, topic = pulsar_broker.connect(), fresh_topic()

@@ -65,8 +65,10 @@ C = TypeVar("C", Consumer, Producer, Reader)
 HEADROOM_BYTES = 16 * 1024
 MAX_PAYLOAD_BYTES = 5 * 1024 * 1024 - HEADROOM_BYTES
 #: Up to this prefetch every message is asked for when there is room for it, so that a slow member keeps
-#: nothing from the others; beyond it the library fetches this many ahead, which hides the way to the broker.
+#: nothing from the others; beyond it the library fetches half the prefetch ahead, which hides the way to the
+#: broker, within these bounds.
 _FETCH = 8
+_MAX_FETCH = 64
 #: A non-persistent topic drops what finds no room here.
 _VOLATILE_FETCH = 1_000
 #: Producers kept open; every client that asks us something has a reply topic of its own.
@@ -363,7 +365,8 @@ class PulsarTransport:
         """Join a group of a topic; at most `prefetch` messages are held by the member.
 
         A broadcast begins with what is published from now on, whatever `start` says. With a prefetch
-        above 8 a paused or busy member has up to 8 more messages fetched ahead by the client library.
+        above 8 the client library fetches half as many again ahead, 8 to 64, also for a member that is
+        busy or paused.
 
         Raises:
             BadInput: `prefetch` is below 1, or the broker keeps another schema for the topic.
@@ -397,7 +400,8 @@ class PulsarTransport:
     ) -> list[tuple[str, int, Callable[[], Awaitable[Consumer | Reader]]]]:
         """Give the topics of a member, its retry topic last, how many to ask for, how to open each."""
         persistent = topic.startswith("persistent://")
-        lanes, fetch = (prefetch, 0) if prefetch <= _FETCH else (1, _FETCH)
+        ahead = min(max(_FETCH, prefetch // 2), _MAX_FETCH)
+        lanes, fetch = (prefetch, 0) if prefetch <= _FETCH else (1, ahead)
         if not persistent:
             lanes, fetch = 1, _VOLATILE_FETCH
 
