@@ -7,7 +7,6 @@ title and a blank text is the text of its title; one with neither is skipped. Ot
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import IO, Any
@@ -18,6 +17,7 @@ from whence.ingest.blocks import ParsedDocument, prose_blocks
 from whence.ingest.decoding import decode_text, refuse_wide_encoding
 from whence.ingest.outcomes import LoadFailure, Skipped
 from whence.ingest.sources import SourceFile
+from whence.ingest.strict_json import parse_object
 from whence.ingest.tags import own_tags
 from whence.ingest.values import checked_id, checked_metadata, one_line, take_source_url
 from whence.schema.errors import BadInput
@@ -60,7 +60,7 @@ def _lines(stream: IO[bytes], limit: int) -> Iterator[bytes | None]:
 def _outcome(file: SourceFile, where: str, line: bytes) -> ParsedDocument | LoadFailure | Skipped:
     document_id = None
     try:
-        record = _record(line)
+        record = parse_object(decode_text(line))
         document_id = _id(record)
         document = _document(file, where, document_id, record)
     except BadInput as error:
@@ -74,35 +74,6 @@ def _id(record: dict[str, Any]) -> str:
     if "_id" not in record:
         raise BadInput("_id is missing")
     return checked_id(record["_id"], "_id")
-
-
-def _record(line: bytes) -> dict[str, Any]:
-    """Parse a line strictly: a key given twice may hide rights, a NaN is no JSON."""
-    text = decode_text(line)
-    try:
-        record = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise BadInput(f"is not JSON: {error.msg} at column {error.colno}") from error
-    except RecursionError as error:
-        raise BadInput("is nested too deeply") from error
-    except ValueError as error:
-        raise error if isinstance(error, BadInput) else BadInput(f"is not JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise BadInput("is JSON, and not an object")
-    return record
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise BadInput(f"has the key {twice!r} twice")
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise BadInput(f"holds {name}, which JSON has not")
 
 
 def _document(

@@ -8,7 +8,14 @@ from typing import Any
 
 from whence.schema.errors import BadInput
 
-__all__ = ("MAX_ID_BYTES", "checked_id", "checked_metadata", "one_line", "take_source_url")
+__all__ = (
+    "MAX_ID_BYTES",
+    "check_text",
+    "checked_id",
+    "checked_metadata",
+    "one_line",
+    "take_source_url",
+)
 
 #: Longest document id in UTF-8. A PostgreSQL index entry holds about 2,700 bytes, the collection included.
 MAX_ID_BYTES = 1024
@@ -33,7 +40,7 @@ def checked_id(value: object, name: str = "id") -> str:
         raise BadInput(f"{name} must be text, not {_kind(value)}")
     if not value.strip():
         raise BadInput(f"{name} is blank")
-    _check_text(value, name)
+    check_text(value, name)
     if len(value.encode()) > MAX_ID_BYTES:
         raise BadInput(f"{name} is longer than {MAX_ID_BYTES:,} bytes")
     return value
@@ -51,7 +58,7 @@ def one_line(value: object, name: str) -> str:
         return str(value)
     if not isinstance(value, str):
         raise BadInput(f"{name} must be text, not {_kind(value)}")
-    _check_text(value, name)
+    check_text(value, name)
     return " ".join(value.split())
 
 
@@ -86,12 +93,12 @@ def _check_json(value: object, name: str, depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise BadInput(f"{name} is nested deeper than {_MAX_DEPTH}")
     if isinstance(value, str):
-        _check_text(value, name)
+        check_text(value, name)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise BadInput(f"{name} has the key {key!r}, which is not text")
-            _check_text(key, name)
+            check_text(key, name)
             _check_json(item, f"{name}.{key}", depth + 1)
     elif isinstance(value, list):
         for item in value:
@@ -113,7 +120,12 @@ def _check_scalar(value: object, name: str) -> None:
         raise BadInput(f"{name} holds {_kind(value)}, which JSON has not")
 
 
-def _check_text(value: str, name: str) -> None:
+def check_text(value: str, name: str) -> None:
+    """Refuse text that PostgreSQL or UTF-8 cannot hold.
+
+    Raises:
+        BadInput: It holds NUL, or half a surrogate pair.
+    """
     if "\0" in value:
         raise BadInput(f"{name} holds a NUL character")
     try:

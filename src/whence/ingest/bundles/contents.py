@@ -1,0 +1,212 @@
+"""The nodes and edges of a bundle, each once and checked, and the account of what was found.
+
+Whoever stores a bundle reads it in one pass:
+
+    contents = BundleContents(bundle)
+    for node in contents.nodes(): ...
+    for edge in contents.edges(): ...
+    report = contents.report()
+
+Any of the three may raise `BadInput`; then nothing of the bundle may be kept. `validate` makes the same pass
+and stores nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from msgspec.structs import replace
+
+from whence.ingest.bundles.archive import open_archive
+from whence.ingest.bundles.bundle import Bundle
+from whence.ingest.bundles.edges import FoundEdge, read_edges
+from whence.ingest.bundles.nodes import FoundNode, read_nodes
+from whence.schema.code import BundleWarning, CodeEdge, CodeNode, ImportReport, KindCounts
+from whence.schema.codec import encode
+from whence.schema.relations import relation_key
+
+__all__ = ("KNOWN_LABELS", "MAX_WARNINGS", "BundleContents", "validate")
+
+#: Labels that are no surprise; others are reported, and protect all the same.
+KNOWN_LABELS = frozenset({"public", "internal", "restricted", "confidential", "secret"})
+#: Warnings kept word for word; the rest is counted.
+MAX_WARNINGS = 1000
+#: Changes when equal bundles would have to be stored anew.
+_VERSION = b"whence bundle 1\n"
+#: Bytes of a digest kept for each node and edge: 16 make an accidental match a matter of 2**64 nodes.
+_DIGEST_BYTES = 16
+
+_Stage = Literal["opened", "reading nodes", "nodes read", "reading edges", "edges read"]
+
+
+class BundleContents:
+    """One pass over a bundle.
+
+    Memory holds one node with its text, and for each of n nodes and m edges an id or two digests of 16
+    bytes; time grows with the bytes of the bundle, and with n log n and m log m for the digest.
+
+    Args:
+        bundle: What to read; its files must not change meanwhile.
+        known_labels: Labels that are not reported as unknown.
+    """
+
+    def __init__(self, bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> None:
+        self._bundle = bundle
+        self._known_labels = frozenset(known_labels)
+        self._unknown_labels: set[str] = set()
+        self._warnings: list[BundleWarning] = []
+        self._warning_count = 0
+        self._empty_texts = 0
+        self._digests: dict[str, bytes] = {}
+        self._edge_digests: set[bytes] = set()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._stage: _Stage = "opened"
+
+    def nodes(self) -> Iterator[CodeNode]:
+        """Yield every node once, in the order of the bundle, C# first.
+
+        Raises:
+            BadInput: A node is malformed, states no ACL, has an id that cannot be read, or has the id of
+                another node and other content; member, line and reason are named.
+        """
+        self._begin("reading nodes", after="opened")
+        bundle = self._bundle
+        with open_archive(bundle.path, bundle.limits) as archive:
+            for found in read_nodes(
+                archive,
+                bundle.layout,
+                bundle.snapshot,
+                legacy_tags=bundle.legacy_tags,
+                warn=self._warn,
+            ):
+                if self._is_new_node(found):
+                    yield found.node
+        self._stage = "nodes read"
+
+    def edges(self) -> Iterator[CodeEdge]:
+        """Yield every edge whose two ends are nodes once, in the order of the bundle; after all nodes.
+
+        Raises:
+            BadInput: An edge is malformed, or an id cannot be read; member, line and reason are named.
+        """
+        self._begin("reading edges", after="nodes read")
+        bundle = self._bundle
+        with open_archive(bundle.path, bundle.limits) as archive:
+            for found in read_edges(archive, bundle.layout, bundle.snapshot, warn=self._warn):
+                if self._is_new_edge(found):
+                    yield found.edge
+        self._stage = "edges read"
+
+    def report(self) -> ImportReport:
+        """Give the account, after all edges."""
+        self._begin("edges read", after="edges read")
+        return ImportReport(
+            snapshot=self._bundle.snapshot,
+            digest=self._digest(),
+            nodes=self._of("node"),
+            edges=self._of("edge"),
+            duplicate_nodes=self._of("duplicate node"),
+            duplicate_edges=self._of("duplicate edge"),
+            dangling_edges=self._of("dangling edge"),
+            empty_texts=self._empty_texts,
+            unknown_labels=tuple(sorted(self._unknown_labels)),
+            warnings=(*self._warnings, *self._not_shown()),
+        )
+
+    def _begin(self, stage: _Stage, *, after: _Stage) -> None:
+        if self._stage != after:
+            raise RuntimeError(f"nodes, edges, report are read in this order; now: {self._stage}")
+        self._stage = stage
+
+    def _is_new_node(self, found: FoundNode) -> bool:
+        place, node = found
+        digest = _short(encode(replace(node, id="")))
+        known = self._digests.get(node.local_id)
+        if known == digest:
+            self._counts["duplicate node", node.kind] += 1
+            return False
+        if known is not None:
+            raise place.error(
+                f"{node.local_id!r} was there before with other content",
+                "an id names one node; keep one of the two",
+            )
+        self._digests[node.local_id] = digest
+        self._counts["node", node.kind] += 1
+        self._empty_texts += not node.text
+        self._look_at_labels(found)
+        return True
+
+    def _look_at_labels(self, found: FoundNode) -> None:
+        place, node = found
+        unknown = set(node.tags.labels) - self._known_labels - self._unknown_labels
+        for label in sorted(unknown):
+            message = f"{place}: the label {label!r} of {node.local_id!r} is not in the vocabulary"
+            self._warn(BundleWarning(code="unknown_label", message=message))
+        self._unknown_labels |= unknown
+
+    def _is_new_edge(self, found: FoundEdge) -> bool:
+        missing = [end for end in (found.from_local, found.to_local) if end not in self._digests]
+        if missing:
+            self._warn_of_dangling(found, missing)
+            return False
+        # Relations are compared without regard to case, so `Calls` and `calls` are one edge.
+        key = (relation_key(found.edge.relation), found.from_local, found.to_local)
+        digest = _short("\0".join(key).encode())
+        if digest in self._edge_digests:
+            self._counts["duplicate edge", found.graph] += 1
+            return False
+        self._edge_digests.add(digest)
+        self._counts["edge", found.graph] += 1
+        return True
+
+    def _warn_of_dangling(self, found: FoundEdge, missing: list[str]) -> None:
+        self._counts["dangling edge", found.graph] += 1
+        relation, absent = found.edge.relation, " and ".join(map(repr, dict.fromkeys(missing)))
+        message = (
+            f"{found.place}: the edge {found.from_local!r} -{relation}-> {found.to_local!r} is left out:"
+            f" no node {absent}"
+        )
+        self._warn(BundleWarning(code="dangling_edge", message=message))
+
+    def _warn(self, warning: BundleWarning) -> None:
+        self._warning_count += 1
+        if len(self._warnings) < MAX_WARNINGS:
+            self._warnings.append(warning)
+
+    def _not_shown(self) -> Iterator[BundleWarning]:
+        rest = self._warning_count - len(self._warnings)
+        if rest:
+            yield BundleWarning(code="not_shown", message=f"{rest:,} more warnings are not shown")
+
+    def _of(self, what: str) -> KindCounts:
+        return KindCounts(cs=self._counts[what, "cs"], sql=self._counts[what, "sql"])
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256(_VERSION)
+        for local_id in sorted(self._digests):
+            digest.update(self._digests[local_id])
+        digest.update(len(self._digests).to_bytes(8))
+        for edge in sorted(self._edge_digests):
+            digest.update(edge)
+        return digest.hexdigest()
+
+
+def validate(bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> ImportReport:
+    """Read a whole bundle once and give its account; nothing is stored.
+
+    Raises:
+        BadInput: The bundle cannot be imported; member, line and reason are named.
+    """
+    contents = BundleContents(bundle, known_labels=known_labels)
+    for _ in contents.nodes():
+        pass
+    for _ in contents.edges():
+        pass
+    return contents.report()
+
+
+def _short(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()

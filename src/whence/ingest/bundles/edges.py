@@ -1,0 +1,108 @@
+"""Edges of a bundle: dependencies of C# nodes, and the graph of the SQL objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from whence.ingest.bundles.archive import Archive
+from whence.ingest.bundles.elements import object_elements
+from whence.ingest.bundles.fields import first_text
+from whence.ingest.bundles.layout import Layout
+from whence.ingest.bundles.places import Place
+from whence.ingest.bundles.rows import csv_rows
+from whence.schema.code import BundleWarning, CodeEdge, SnapshotInfo
+from whence.schema.code_ids import CodeId, CodeKind, checked_local_id, kind_of_local
+from whence.schema.relations import CS_DEPENDENCY, stored_relation
+
+__all__ = ("FoundEdge", "read_edges")
+
+_FROM = ("from_id", "from", "From")
+_TO = ("to_id", "to", "To")
+_RELATION = ("edge_type", "relation", "Relation", "type")
+_NO_RELATION = "edge"
+
+
+class FoundEdge(NamedTuple):
+    """An edge, where it was found, and its ends as written there."""
+
+    place: Place
+    graph: CodeKind
+    """Which of the two graphs lists it."""
+    from_local: str
+    to_local: str
+    edge: CodeEdge
+
+
+def read_edges(
+    archive: Archive,
+    layout: Layout,
+    snapshot: SnapshotInfo,
+    *,
+    warn: Callable[[BundleWarning], None],
+) -> Iterator[FoundEdge]:
+    """Yield all edges in the order of the bundle, C# dependencies first; repeats are yielded again.
+
+    The kind of an end is told by its id, so edges may lead from one language to the other. The column
+    `to_kind` that some bundles have says no more than that and is not read. Whether the ends exist is
+    not looked at here.
+
+    Memory holds the dependencies of one node, or one row.
+
+    Args:
+        archive: The open bundle.
+        layout: Where its parts are.
+        snapshot: Gives the first parts of the ids.
+        warn: Takes rows that lack an end, which are left out.
+
+    Raises:
+        BadInput: Something is malformed, or an id cannot be read.
+    """
+    if layout.dependencies is not None:
+        yield from _cs_edges(archive, layout.dependencies, snapshot)
+    if layout.sql_edges is not None:
+        yield from _sql_edges(archive, layout.sql_edges, snapshot, warn)
+
+
+def _cs_edges(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[FoundEdge]:
+    with archive.open(member) as stream:
+        for place, source, targets in object_elements(stream, archive.limits.max_item_bytes):
+            if not isinstance(targets, list):
+                raise place.error(f"the dependencies of {source!r} must be a list of ids")
+            for target in targets:
+                if not isinstance(target, str):
+                    raise place.error(f"{source!r} depends on {target!r}, which is no id")
+                yield _edge(place, "cs", snapshot, source, target, CS_DEPENDENCY)
+
+
+def _sql_edges(
+    archive: Archive, member: str, snapshot: SnapshotInfo, warn: Callable[[BundleWarning], None]
+) -> Iterator[FoundEdge]:
+    with archive.open(member) as stream:
+        for row in csv_rows(stream, archive.limits.max_item_bytes, needed=(_FROM, _TO)):
+            with row.place.blamed():
+                source, target = first_text(row.cells, *_FROM), first_text(row.cells, *_TO)
+                relation = first_text(row.cells, *_RELATION, default=_NO_RELATION)
+            if not source or not target:
+                message = f"{row.place}: the edge from {source!r} to {target!r} lacks an end"
+                warn(BundleWarning(code="edge_without_end", message=message))
+                continue
+            stored = stored_relation("sql", relation)
+            yield _edge(row.place, "sql", snapshot, source, target, stored)
+
+
+def _edge(
+    place: Place, graph: CodeKind, snapshot: SnapshotInfo, source: str, target: str, relation: str
+) -> FoundEdge:
+    with place.blamed():
+        edge = CodeEdge(
+            from_id=_canonical(snapshot, source),
+            to_id=_canonical(snapshot, target),
+            relation=relation,
+        )
+    return FoundEdge(place, graph, source, target, edge)
+
+
+def _canonical(snapshot: SnapshotInfo, local: str) -> str:
+    kind = kind_of_local(local)
+    return str(CodeId(snapshot.repo, snapshot.snapshot_id, kind, checked_local_id(local, kind)))

@@ -1,0 +1,252 @@
+"""The parts of a large JSON document, one at a time.
+
+A member of a bundle is one JSON array or object of any size. It is cut here into its elements, each of
+which a strict parser then takes; only one element is in memory at a time. A streaming parser was weighed
+and left: ijson 3.6 tells no line, has no bound on one string, and hides a key given twice, which in a
+node may hide its rights. The cutter knows strings and brackets only, so it judges nothing but where an
+element ends.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+from whence.ingest.bundles.places import Place
+from whence.ingest.decoding import refuse_wide_encoding
+from whence.ingest.strict_json import parse_json
+from whence.schema.errors import BadInput
+
+__all__ = ("Element", "array_elements", "decoded", "object_elements")
+
+#: Bytes asked for at a time.
+BLOCK_BYTES = 64 * 1024
+_NO_SPACE = re.compile(rb"[^ \t\r\n]")
+_BRACKET_OR_QUOTE = re.compile(rb'["{}\[\]]')
+_QUOTE_OR_BACKSLASH = re.compile(rb'["\\]')
+_AFTER_SCALAR = re.compile(rb"[,\]}: \t\r\n]")
+_QUOTE = ord('"')
+_OPENING = b"{["
+_CLOSING = b"}]"
+
+
+class ByteStream(Protocol):
+    """Bytes of a member, in order."""
+
+    @property
+    def place(self) -> Place:
+        """The member, for errors."""
+        ...
+
+    def read(self, size: int) -> bytes:
+        """Give up to `size` more bytes, none at the end."""
+        ...
+
+
+class Element(NamedTuple):
+    """One element of an array or object, parsed."""
+
+    place: Place
+    """Its first line and its number among the elements."""
+    key: str
+    """Its key in the object; empty in an array."""
+    value: Any
+    """What it is, in Python's terms."""
+
+
+def array_elements(stream: ByteStream, max_bytes: int) -> Iterator[Element]:
+    """Yield the elements of the array that the stream is.
+
+    Memory holds one element; cost grows with the bytes, in whatever pieces they come.
+
+    Raises:
+        BadInput: It is not UTF-8, not an array, not JSON, or an element is longer than `max_bytes`.
+    """
+    cutter = _Cutter(stream, max_bytes)
+    cutter.expect(b"[", "an array")
+    for number in cutter.numbers(b"]"):
+        place, value = cutter.value(number)
+        yield Element(place, "", value)
+    cutter.expect_end()
+
+
+def object_elements(stream: ByteStream, max_bytes: int) -> Iterator[Element]:
+    """Yield the elements of the object that the stream is; a key may come again.
+
+    Raises:
+        BadInput: As for `array_elements`, or it is not an object.
+    """
+    cutter = _Cutter(stream, max_bytes)
+    cutter.expect(b"{", "an object")
+    for number in cutter.numbers(b"}"):
+        place, key = cutter.value(number)
+        if not isinstance(key, str):
+            raise place.error("is not JSON: a key must be a string")
+        cutter.expect(b":", "a colon after the key")
+        _, value = cutter.value(number)
+        yield Element(place, key, value)
+    cutter.expect_end()
+
+
+def decoded(data: bytes, place: Place) -> str:
+    """Give the text of UTF-8 bytes that begin on the line of `place`.
+
+    Raises:
+        BadInput: They are no UTF-8; the line of the first bad byte is named.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = place.line + data.count(b"\n", 0, error.start)
+        raise place._replace(line=line).error(
+            f"is not UTF-8: byte 0x{data[error.start]:02x}", "save the member as UTF-8"
+        ) from error
+
+
+class _Cutter:
+    """Reads a member in blocks and finds where each of its elements ends."""
+
+    def __init__(self, stream: ByteStream, max_bytes: int) -> None:
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
+        self._at = 0
+        self._line = 1
+        self._skip_mark()
+
+    def numbers(self, closing: bytes) -> Iterator[int]:
+        """Yield 1, 2, ... while there is another element; take the commas and the closing bracket."""
+        number = 0
+        if self._peek() == closing[0]:
+            self._advance(self._at + 1)
+            return
+        while True:
+            number += 1
+            yield number
+            byte = self._peek()
+            if byte == closing[0]:
+                self._advance(self._at + 1)
+                return
+            self.expect(b",", f"a comma or {closing.decode()!r} after item {number}")
+
+    def expect(self, token: bytes, name: str) -> None:
+        """Take one byte.
+
+        Raises:
+            BadInput: Another one stands there, or none.
+        """
+        if self._peek() != token[0]:
+            raise self._place().error(f"is not JSON: {name} is expected here")
+        self._advance(self._at + 1)
+
+    def expect_end(self) -> None:
+        """Check that nothing but space is left, which also reads the archive's checksum.
+
+        Raises:
+            BadInput: Something is left.
+        """
+        if self._peek() is not None:
+            raise self._place().error("is not JSON: something stands after its end")
+
+    def value(self, number: int) -> tuple[Place, Any]:
+        """Take the next value and give it with its place.
+
+        Raises:
+            BadInput: There is none, it is too long, or it is not JSON.
+        """
+        first = self._peek()
+        place = self._place()._replace(item=number)
+        if first is None:
+            raise place.error("is not JSON: it ends in the middle")
+        try:
+            end = self._value_end(first)
+        except BadInput as error:
+            raise place.error(error.message) from error
+        if end - self._at > self._max_bytes:
+            raise place.error(self._too_long())
+        data = bytes(self._buffer[self._at : end])
+        self._advance(end)
+        text = decoded(data, place)
+        with place.blamed():
+            return place, parse_json(text)
+
+    def _too_long(self) -> str:
+        return f"is longer than {self._max_bytes:,} bytes, the limit for one item"
+
+    def _place(self) -> Place:
+        return self._stream.place._replace(line=self._line)
+
+    def _skip_mark(self) -> None:
+        while len(self._buffer) < len(codecs.BOM_UTF32_LE) and self._fill():
+            pass
+        with self._stream.place.blamed():
+            refuse_wide_encoding(bytes(self._buffer[:4]))
+        if self._buffer.startswith(codecs.BOM_UTF8):
+            self._at = len(codecs.BOM_UTF8)
+
+    def _peek(self) -> int | None:
+        """Go to the next byte that is no space and give it; None at the end."""
+        while (found := _NO_SPACE.search(self._buffer, self._at)) is None:
+            self._advance(len(self._buffer))
+            if not self._fill():
+                return None
+        self._advance(found.start())
+        return self._buffer[self._at]
+
+    def _advance(self, to: int) -> None:
+        self._line += self._buffer.count(b"\n", self._at, to)
+        self._at = to
+        if self._at >= BLOCK_BYTES:
+            del self._buffer[: self._at]
+            self._at = 0
+
+    def _fill(self) -> bool:
+        """Read a block; False at the end."""
+        block = self._stream.read(BLOCK_BYTES)
+        self._buffer += block
+        return bool(block)
+
+    def _value_end(self, first: int) -> int:
+        if first == _QUOTE:
+            return self._string_end(self._at + 1)
+        if first in _OPENING:
+            return self._container_end()
+        found = self._search(_AFTER_SCALAR, self._at)
+        return found.start()
+
+    def _container_end(self) -> int:
+        depth, position = 0, self._at
+        while True:
+            position = self._search(_BRACKET_OR_QUOTE, position).end()
+            byte = self._buffer[position - 1]
+            if byte == _QUOTE:
+                position = self._string_end(position)
+            elif byte in _CLOSING:
+                depth -= 1
+            else:
+                depth += 1
+            if depth == 0:
+                return position
+
+    def _string_end(self, position: int) -> int:
+        while True:
+            position = self._search(_QUOTE_OR_BACKSLASH, position).end()
+            if self._buffer[position - 1] == _QUOTE:
+                return position
+            position += 1
+
+    def _search(self, pattern: re.Pattern[bytes], position: int) -> re.Match[bytes]:
+        """Find a byte at or after a position, reading on as far as it takes.
+
+        Every byte is looked at once: the search goes on where the last block ended.
+        """
+        while (found := pattern.search(self._buffer, position)) is None:
+            # A position behind the end is right after a backslash whose partner is not read yet.
+            position = max(position, len(self._buffer))
+            if len(self._buffer) - self._at > self._max_bytes:
+                raise BadInput(self._too_long())
+            if not self._fill():
+                raise BadInput("is not JSON: it ends in the middle")
+        return found

@@ -1,0 +1,226 @@
+"""Nodes of a bundle: C# from `chunks.json`, SQL from `sql_bodies.jsonl` or from `nodes.csv` with body files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from whence.ingest.bundles.archive import Archive
+from whence.ingest.bundles.elements import array_elements, decoded
+from whence.ingest.bundles.fields import first_text, integer, whole_text
+from whence.ingest.bundles.layout import Layout
+from whence.ingest.bundles.places import Place
+from whence.ingest.bundles.rows import Row, csv_rows, text_lines
+from whence.ingest.bundles.tags import ACL_NAMES, LABEL_NAMES, LEVEL_NAMES, read_tags
+from whence.ingest.decoding import refuse_wide_encoding
+from whence.ingest.strict_json import parse_json, parse_object
+from whence.schema.access import DocumentTags
+from whence.schema.code import BundleWarning, CodeNode, SnapshotInfo
+from whence.schema.code_ids import CodeId, CodeKind, checked_local_id
+from whence.schema.errors import BadInput
+
+__all__ = ("FoundNode", "read_nodes")
+
+_KEY = ("key", "Key")
+#: Kinds of SQL objects under the names they have in one bundle or another.
+_SQL_KINDS = {
+    "proc": "Procedure",
+    "procedure": "Procedure",
+    "table": "Table",
+    "view": "View",
+    "func": "Function",
+    "function": "Function",
+}
+
+
+class FoundNode(NamedTuple):
+    """A node and where it was found."""
+
+    place: Place
+    node: CodeNode
+
+
+def read_nodes(
+    archive: Archive,
+    layout: Layout,
+    snapshot: SnapshotInfo,
+    *,
+    legacy_tags: DocumentTags | None,
+    warn: Callable[[BundleWarning], None],
+) -> Iterator[FoundNode]:
+    """Yield all nodes in the order of the bundle, C# first; repeats are yielded again.
+
+    Memory holds one node.
+
+    Args:
+        archive: The open bundle.
+        layout: Where its parts are.
+        snapshot: Gives the first parts of the ids.
+        legacy_tags: Rights of the nodes of a `nodes.csv` that has no column for them. None refuses.
+        warn: Takes what is odd.
+
+    Raises:
+        BadInput: A node is malformed, has no ACL, or its id cannot be read.
+    """
+    yield from _cs_nodes(archive, layout.chunks, snapshot)
+    if layout.sql_bodies is not None:
+        yield from _sql_nodes(archive, layout.sql_bodies, snapshot)
+    if layout.sql_nodes is not None:
+        yield from _TableOfNodes(archive, layout, snapshot, legacy_tags, warn).nodes()
+
+
+def _cs_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[FoundNode]:
+    with archive.open(member) as stream:
+        for place, _, value in array_elements(stream, archive.limits.max_item_bytes):
+            with place.blamed():
+                if not isinstance(value, dict):
+                    raise BadInput("must be an object")
+                node = _cs_node(value, snapshot)
+            yield FoundNode(place, node)
+
+
+def _cs_node(record: Mapping[str, Any], snapshot: SnapshotInfo) -> CodeNode:
+    local = _local_id(record, "Id", "id", kind="cs")
+    file = first_text(record, "File", "source_file")
+    class_name = first_text(record, "Class", "class")
+    member = first_text(record, "Member", "member")
+    return CodeNode(
+        id=str(CodeId(snapshot.repo, snapshot.snapshot_id, "cs", local)),
+        local_id=local,
+        kind="cs",
+        text=whole_text(record, "Text", "text"),
+        tags=read_tags(record),
+        file=file,
+        path=first_text(record, "RepoRelativePath", "repo_relative_path", default=file),
+        name=member or class_name,
+        qualified_name=".".join(filter(None, (class_name, member))),
+        symbol_type=first_text(record, "Type", "type"),
+        metadata=_metadata(
+            project_name=first_text(record, "ProjectName"),
+            class_name=class_name,
+            member_name=member,
+            signature=first_text(record, "Signature", "signature"),
+            chunk_part=integer(record, "ChunkPart"),
+            chunk_total=integer(record, "ChunkTotal"),
+            owner_id=first_text(record, "owner_id"),
+            source_system_id=first_text(record, "source_system_id", default="code"),
+            data_type="regular_code",
+            file_type="cs",
+            domain="code",
+        ),
+    )
+
+
+def _sql_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[FoundNode]:
+    with archive.open(member) as stream:
+        for place, line in text_lines(stream, archive.limits.max_item_bytes):
+            if not line.strip():
+                continue
+            with place.blamed():
+                record = parse_object(line)
+                tags = read_tags(record)
+                text = whole_text(record, "body", "text")
+                node = _sql_node(record, snapshot, tags, text)
+            yield FoundNode(place, node)
+
+
+def _sql_node(
+    record: Mapping[str, Any], snapshot: SnapshotInfo, tags: DocumentTags, text: str
+) -> CodeNode:
+    local = _local_id(record, *_KEY, kind="sql")
+    file = first_text(record, "file")
+    schema = first_text(record, "schema")
+    name = first_text(record, "name")
+    kind = first_text(record, "kind")
+    return CodeNode(
+        id=str(CodeId(snapshot.repo, snapshot.snapshot_id, "sql", local)),
+        local_id=local,
+        kind="sql",
+        text=text,
+        tags=tags,
+        file=file,
+        path=file,
+        name=name,
+        qualified_name=".".join(filter(None, (schema, name))),
+        symbol_type=_SQL_KINDS.get(kind.lower(), kind),
+        metadata=_metadata(
+            sql_schema=schema,
+            owner_id=first_text(record, "owner_id"),
+            source_system_id=first_text(record, "source_system_id", default="code"),
+            data_type=first_text(record, "data_type", default="sql_code"),
+            file_type=first_text(record, "file_type", default="sql"),
+            domain=first_text(record, "domain", default="sql"),
+        ),
+    )
+
+
+class _TableOfNodes:
+    """SQL nodes in their older form: a row each, the text in a file that the row may name."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        layout: Layout,
+        snapshot: SnapshotInfo,
+        legacy_tags: DocumentTags | None,
+        warn: Callable[[BundleWarning], None],
+    ) -> None:
+        self._archive = archive
+        self._layout = layout
+        self._snapshot = snapshot
+        self._legacy_tags = legacy_tags
+        self._warn = warn
+
+    def nodes(self) -> Iterator[FoundNode]:
+        """Yield a node for each row."""
+        member = self._layout.sql_nodes
+        assert member is not None
+        with self._archive.open(member) as stream:
+            for row in csv_rows(stream, self._archive.limits.max_item_bytes, needed=(_KEY,)):
+                with row.place.blamed():
+                    tags = self._tags(row)
+                text = self._text(row)
+                with row.place.blamed():
+                    node = _sql_node(row.cells, self._snapshot, tags, text)
+                yield FoundNode(row.place, node)
+
+    def _tags(self, row: Row) -> DocumentTags:
+        """Read rights from their columns, lists and numbers written as JSON, an empty cell for none."""
+        names = frozenset((*ACL_NAMES, *LABEL_NAMES, *LEVEL_NAMES))
+        record: dict[str, Any] = dict(row.cells)
+        if names.isdisjoint(record) and self._legacy_tags is not None:
+            return self._legacy_tags
+        for name in names & record.keys():
+            cell = row.cells[name].strip()
+            record[name] = parse_json(cell) if cell else None
+        return read_tags(record)
+
+    def _text(self, row: Row) -> str:
+        path = first_text(row.cells, "body_path").replace("\\", "/")
+        if not path:
+            return ""
+        names = self._layout.body_names(path)
+        member = next((name for name in names if name in self._archive.sizes), None)
+        if member is None:
+            message = f"{row.place}: {path!r}, the body of {row.cells.get('key')!r}, is missing"
+            self._warn(BundleWarning(code="missing_body", message=message))
+            return ""
+        return self._body(member)
+
+    def _body(self, member: str) -> str:
+        data = self._archive.read(member)
+        place = self._archive.place(member)
+        with place.blamed():
+            refuse_wide_encoding(data)
+        text = decoded(data, place._replace(line=1)).removeprefix("\ufeff")
+        with place.blamed():
+            return whole_text({"text": text}, "text")
+
+
+def _local_id(record: Mapping[str, Any], *names: str, kind: CodeKind) -> str:
+    value = next((record[name] for name in names if record.get(name) not in (None, "")), "")
+    return checked_local_id(value, kind)
+
+
+def _metadata(**values: str | int | None) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value not in ("", None)}

@@ -1,0 +1,145 @@
+"""Ids of code nodes: `Repo::snapshot::kind::local`, and how a snapshot gets its own.
+
+`Fake::d4578e80-0513-581a-8e08-fcc69a9c50b0::cs::C0005` names one C# node of one snapshot. Within a bundle
+only the last part, the local id, is written; SQL objects are told from C# nodes by its shape.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+import uuid
+from typing import Literal, cast
+
+import msgspec
+
+from whence.schema.errors import BadInput
+
+__all__ = (
+    "CodeId",
+    "CodeKind",
+    "checked_local_id",
+    "checked_repo",
+    "kind_of_local",
+    "snapshot_id_of",
+)
+
+CodeKind = Literal["cs", "sql"]
+
+#: What every local id of an SQL object begins with, and no other.
+SQL_PREFIX = "SQL:"
+#: Longest canonical id in UTF-8; a PostgreSQL index entry holds about 2,700 bytes, other columns included.
+MAX_ID_BYTES = 1024
+_SEPARATOR = "::"
+_KINDS = ("cs", "sql")
+
+
+class CodeId(msgspec.Struct, frozen=True, order=True):
+    """The canonical id of a node, in parts; `str()` gives the id and `parse` takes it back.
+
+    >>> str(CodeId("Fake", "s1", "sql", "SQL:dbo.proc_Pay"))
+    'Fake::s1::sql::SQL:dbo.proc_Pay'
+    >>> CodeId.parse("Fake::s1::cs::C0001").local
+    'C0001'
+
+    Raises:
+        BadInput: A part is not what its field says, or the whole is longer than 1,024 bytes.
+    """
+
+    repo: str
+    """Repository; without `::`, and with no colon at either end."""
+    snapshot: str
+    """Snapshot id; likewise."""
+    kind: CodeKind
+    """`sql` exactly when the local id begins with `SQL:`."""
+    local: str
+    """Id within the bundle; may itself hold `::`."""
+
+    def __post_init__(self) -> None:
+        checked_repo(self.repo)
+        _check_part(self.snapshot, "snapshot")
+        checked_local_id(self.local, self.kind)
+        if len(str(self).encode()) > MAX_ID_BYTES:
+            raise BadInput(f"the id of {self.local[:40]!r} is longer than {MAX_ID_BYTES:,} bytes")
+
+    def __str__(self) -> str:
+        return _SEPARATOR.join((self.repo, self.snapshot, self.kind, self.local))
+
+    @classmethod
+    def parse(cls, text: str) -> CodeId:
+        """Take a canonical id apart; what follows the kind is the local id, whatever it holds.
+
+        Raises:
+            BadInput: The text is no canonical id.
+        """
+        parts = text.split(_SEPARATOR, 3)
+        if len(parts) < 4 or parts[2] not in _KINDS:
+            raise BadInput(
+                f"{text!r} is no id of a code node",
+                hint="write Repo::snapshot::cs::local or Repo::snapshot::sql::local",
+            )
+        repo, snapshot, kind, local = parts
+        return cls(repo, snapshot, cast("CodeKind", kind), local)
+
+
+def kind_of_local(local: str) -> CodeKind:
+    """Tell the kind of a node by the shape of its local id.
+
+    >>> kind_of_local("SQL:dbo.table_Payments"), kind_of_local("C0001")
+    ('sql', 'cs')
+    """
+    return "sql" if local.startswith(SQL_PREFIX) else "cs"
+
+
+def checked_local_id(value: object, kind: CodeKind) -> str:
+    """Give a local id that can stand in a canonical one.
+
+    Raises:
+        BadInput: It is no text, is blank, has space at an end, holds a control character or half a
+            surrogate pair, or has the shape of the other kind.
+    """
+    local = _checked_line(value, "id")
+    if kind == "sql" and (not local.startswith(SQL_PREFIX) or local == SQL_PREFIX):
+        raise BadInput(f"{local!r} is no id of an SQL object, which is SQL:schema.name")
+    if kind == "cs" and local.upper().startswith(SQL_PREFIX):
+        raise BadInput(f"{local!r} is the id of an SQL object, not of a C# node")
+    return local
+
+
+def checked_repo(value: object) -> str:
+    """Give the name of a repository that can stand in an id.
+
+    Raises:
+        BadInput: As for a local id, or it holds `::`, or has a colon at an end.
+    """
+    return _check_part(value, "repository")
+
+
+def snapshot_id_of(repo: str, revision: str) -> str:
+    """Give the id of a snapshot: UUID version 5, in the DNS namespace, of `repo:revision`.
+
+    Args:
+        repo: Name of the repository.
+        revision: Commit hash; the fingerprint of the folder where there is no commit.
+    """
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{repo}:{revision}"))
+
+
+def _check_part(value: object, name: str) -> str:
+    part = _checked_line(value, name)
+    if _SEPARATOR in part or part.startswith(":") or part.endswith(":"):
+        raise BadInput(
+            f"{name} {part!r} holds '::' or has a colon at an end; ids could not be read"
+        )
+    return part
+
+
+def _checked_line(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise BadInput(f"{name} must be text, not {value!r}")
+    if not value.strip():
+        raise BadInput(f"{name} is missing or blank")
+    if value != value.strip():
+        raise BadInput(f"{name} {value!r} has space at an end")
+    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in value):
+        raise BadInput(f"{name} {value!r} holds a character that is no part of a line of text")
+    return value

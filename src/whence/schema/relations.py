@@ -1,0 +1,74 @@
+"""Names of the relations between code nodes, as stored and as asked for.
+
+A dependency of a C# node is stored as `cs_dep`, a row of an SQL graph with relation R as `sql_R`. Whoever
+asks may leave the prefix out and need not mind the case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from whence.schema.code_ids import CodeKind
+
+__all__ = ("CS_DEPENDENCY", "RelationFilter", "plain_relation", "relation_key", "stored_relation")
+
+#: Relation of a dependency between C# nodes.
+CS_DEPENDENCY = "cs_dep"
+_PREFIXES = ("sql_", "cs_")
+_ALL = "*"
+
+
+def stored_relation(source: CodeKind, name: str) -> str:
+    """Give the name under which a relation is stored.
+
+    Args:
+        source: Which of a bundle's two graphs the edge comes from.
+        name: Relation as written there.
+
+    >>> stored_relation("sql", "ReferencedBy(C#)")
+    'sql_ReferencedBy(C#)'
+    """
+    return f"{source}_{name}"
+
+
+def plain_relation(stored: str) -> str:
+    """Give a stored relation without its prefix; at most one is cut.
+
+    >>> plain_relation("sql_ReadsFrom"), plain_relation("cs_dep"), plain_relation("Calls")
+    ('ReadsFrom', 'dep', 'Calls')
+    """
+    for prefix in _PREFIXES:
+        if stored.lower().startswith(prefix):
+            return stored[len(prefix) :]
+    return stored
+
+
+def relation_key(name: str) -> str:
+    """Give the form in which relations are compared."""
+    return name.strip().lower()
+
+
+class RelationFilter:
+    """The relations that a reader follows.
+
+    Args:
+        allowed: Names with or without prefix, in any case. None, an empty list or one with `*` is all.
+
+    >>> RelationFilter(["readsfrom"]).allows("sql_ReadsFrom")
+    True
+    >>> RelationFilter(["cs_dep"]).allows("sql_ReadsFrom")
+    False
+    """
+
+    def __init__(self, allowed: Iterable[str] | None = None) -> None:
+        names = frozenset(map(relation_key, allowed or ()))
+        #: Names in the form of `relation_key`; None when all relations are followed.
+        self.names: frozenset[str] | None = None if not names or _ALL in names else names
+
+    def allows(self, stored: str) -> bool:
+        """Tell whether an edge of this stored relation is followed."""
+        if self.names is None:
+            return True
+        return (
+            relation_key(stored) in self.names or relation_key(plain_relation(stored)) in self.names
+        )
