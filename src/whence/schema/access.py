@@ -52,7 +52,7 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
         """Tell whether a document with these tags is visible."""
         return (
             (not tags.acl or not self.acl_tags.isdisjoint(tags.acl))
-            and self.labels.issuperset(tags.labels)
+            and self.labels >= set(tags.labels)
             and tags.clearance <= self.clearance
         )
 
