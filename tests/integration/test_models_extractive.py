@@ -189,3 +189,23 @@ async def test_words_alone_answer_most(embedder: LocalEmbedder) -> None:
 
     assert all(silent)
     assert answered >= 0.8 * len(ANSWERABLE)
+
+
+async def test_each_question_in_a_question_gets_its_own_sentences(
+    embedder: LocalEmbedder,
+) -> None:
+    """Two things asked in one sentence are answered from the two documents that tell them."""
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="Who approves travel abroad, and how much may a hotel in London cost a night?",
+        documents=(
+            "A hotel room in London may cost at most 210 euros a night.",
+            "Travel abroad is approved by the head of your department.",
+            "The canteen opens at eleven.",
+        ),
+    )
+    pieces = [piece async for piece in ExtractiveWriter(embedder).write(request)]
+    result = pieces[-1].result
+
+    assert result is not None
+    assert {quote.marker for quote in result.quotes} == {1, 2}

@@ -43,6 +43,10 @@ _REDUNDANCY_WEIGHT = 0.45
 #: Two sentences with a cosine, or a share of common words, above this say the same.
 _SAME = 0.9
 _FEWEST_LETTERS = 8
+#: Between two questions in one: a question mark, or "and" before a word that questions begin with.
+_QUESTION_BORDER = re.compile(
+    r"(?<=\?)\s+|,?\s+and\s+(?=(?:who|whom|whose|what|when|where|which|why|how)\b)", re.IGNORECASE
+)
 #: A table's row and a line of code say less by themselves than a sentence.
 _KIND_FACTOR = {"prose": 1.0, "item": 1.0, "table": 0.95, "code": 0.9}
 
@@ -112,30 +116,56 @@ class ExtractiveWriter:
         candidates = [c for n, text in enumerate(documents) for c in _candidates(n, text)]
         if not candidates or not query.strip():
             return []
-        question = _question(query, candidates)
-        lexical = [_lexical(question, candidate) for candidate in candidates]
+        queries = _questions_in(query)
+        whole = _question(query, candidates)
+        lexical = [_lexical(whole, candidate) for candidate in candidates]
         kept = sorted(range(len(candidates)), key=lambda i: (-lexical[i], i))[:_MOST_EMBEDDED]
-        candidates, lexical = (
-            [candidates[i] for i in sorted(kept)],
-            [lexical[i] for i in sorted(kept)],
-        )
-        vectors = await self._vectors(query, candidates)
-        relevance = _relevance(candidates, lexical, vectors)
-        least = _LEAST_OVERLAP if vectors is None else _LEAST_RELEVANCE
-        picked = _picked(candidates, relevance, question, vectors, least)
+        candidates = [candidates[i] for i in sorted(kept)]
+        vectors = await self._vectors(queries, candidates)
+        picked: set[int] = set()
+        for number, one in enumerate(queries):
+            picked |= set(self._answer_to(one, candidates, vectors, number - len(queries)))
         return [candidates[i] for i in sorted(picked)]
 
+    def _answer_to(
+        self,
+        query: str,
+        candidates: Sequence[_Candidate],
+        vectors: NDArray[np.float32] | None,
+        row: int,
+    ) -> list[int]:
+        """Pick the sentences that answer one question; `row` is the row of its vector."""
+        question = _question(query, candidates)
+        lexical = [_lexical(question, candidate) for candidate in candidates]
+        relevance = _relevance(candidates, lexical, vectors, row)
+        least = _LEAST_OVERLAP if vectors is None else _LEAST_RELEVANCE
+        return _picked(candidates, relevance, question, vectors, least)
+
     async def _vectors(
-        self, query: str, candidates: Sequence[_Candidate]
+        self, queries: Sequence[str], candidates: Sequence[_Candidate]
     ) -> NDArray[np.float32] | None:
-        """Embed the sentences and, as the last row, the question; None without an embedder."""
+        """Embed the sentences and, as the last rows, the questions; None without an embedder."""
         if self._embedder is None:
             return None
         texts = [_read_in_context(candidate) for candidate in candidates]
         try:
-            return await self._embedder.embed([*texts, query], "query")
+            return await self._embedder.embed([*texts, *queries], "query")
         except (Unavailable, ModelMissing):
             return None
+
+
+def _questions_in(query: str) -> list[str]:
+    """Give the questions that one question is made of.
+
+    "Who approves it, and how much may it cost?" asks for two things, which often stand in two places.
+
+    >>> _questions_in("Who approves travel, and how much may a hotel cost?")
+    ['Who approves travel', 'how much may a hotel cost?']
+    >>> _questions_in("Who approves travel and hotels?")
+    ['Who approves travel and hotels?']
+    """
+    parts = [part.strip() for part in _QUESTION_BORDER.split(query)]
+    return [part for part in parts if content_terms(part)] or [query]
 
 
 def _read_in_context(candidate: _Candidate) -> str:
@@ -197,13 +227,16 @@ def _lexical(question: _Question, candidate: _Candidate) -> float:
 
 
 def _relevance(
-    candidates: Sequence[_Candidate], lexical: Sequence[float], vectors: NDArray[np.float32] | None
+    candidates: Sequence[_Candidate],
+    lexical: Sequence[float],
+    vectors: NDArray[np.float32] | None,
+    row: int,
 ) -> list[float]:
     """Give relevance, 0 to 1, per candidate."""
     factors = [_KIND_FACTOR[candidate.part.kind] for candidate in candidates]
     if vectors is None:
         return [factor * share for factor, share in zip(factors, lexical, strict=True)]
-    cosines = (vectors[:-1] @ vectors[-1]).tolist()
+    cosines = (vectors[: len(candidates)] @ vectors[row]).tolist()
     return [
         factor * (_COSINE_SHARE * max(0.0, cosine) + (1 - _COSINE_SHARE) * share)
         for factor, cosine, share in zip(factors, cosines, lexical, strict=True)
