@@ -61,6 +61,7 @@ def ask(
             timeout_s=timeout,
             chunk_callback=show if live else None,
         ),
+        warm_up=mode != "bm25",
     )
     if as_json(context):
         print_json(answer_document(answer))

@@ -48,6 +48,7 @@ def search(
             access=access,
             collection=settings.collection,
         ),
+        warm_up=mode != "bm25",
     )
     latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}
     message = f"{len(report.results)} results" if report.results else "no results found"
