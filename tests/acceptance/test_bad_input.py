@@ -104,7 +104,7 @@ def test_errors_are_json_too(cli: Any, handbook: Path) -> None:
 
 def test_missing_models_are_named(cli: Any, handbook: Path, tmp_path: Path) -> None:
     """Without weights the command says which, where it looked, and how to get them."""
-    result = cli("search", "holidays", env={"WHENCE_MODELS": str(tmp_path)})
+    result = cli("search", "holidays", "--mode", "dense", env={"WHENCE_MODELS": str(tmp_path)})
 
     assert_told(result, 4)
     assert "whence models install" in result.err
