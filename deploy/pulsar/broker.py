@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +37,7 @@ MEMORY = "-Xms256m -Xmx768m -XX:MaxDirectMemorySize=768m"
 """Heap and buffers; 350 to 440 MB are resident in use."""
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 15.0
+HEALTH_TIMEOUT_S = 10.0
 
 
 class BrokerError(Exception):
@@ -116,13 +116,19 @@ class Broker:
         return pid if isinstance(pid, int) and _is_broker(pid) else None
 
     def is_serving(self) -> bool:
-        """Tell whether the broker accepts topics."""
+        """Tell whether the broker has its namespaces and can store a message and read it back."""
         try:
-            address = f"{self.admin_url}/admin/v2/namespaces/public"
-            with urllib.request.urlopen(address, timeout=2) as answer:
-                return "public/default" in json.load(answer)
-        except (KeyError, ValueError, OSError, urllib.error.URLError):
+            has_namespace = "public/default" in json.loads(self._ask("namespaces/public", 2.0))
+            return has_namespace and self._ask("brokers/health", HEALTH_TIMEOUT_S) == b"ok"
+        except (KeyError, ValueError, OSError):
             return False
+
+    def _ask(self, path: str, timeout_s: float) -> bytes:
+        with urllib.request.urlopen(
+            f"{self.admin_url}/admin/v2/{path}", timeout=timeout_s
+        ) as answer:
+            body: bytes = answer.read()
+            return body
 
     def start(self, *, port: int = 0, http_port: int = 0, keep_data: bool = False) -> str:
         """Start the broker, wait until it serves and give its address.
