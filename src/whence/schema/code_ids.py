@@ -6,7 +6,7 @@ only the last part, the local id, is written; SQL objects are told from C# nodes
 
 from __future__ import annotations
 
-import unicodedata
+import re
 import uuid
 from typing import Literal, cast
 
@@ -31,6 +31,8 @@ SQL_PREFIX = "SQL:"
 MAX_ID_BYTES = 1024
 _SEPARATOR = "::"
 _KINDS = ("cs", "sql")
+#: Unicode's categories Cc (control), Cs (half a pair), Zl and Zp (ends of lines and paragraphs).
+_NOT_OF_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
 class CodeId(msgspec.Struct, frozen=True, order=True):
@@ -140,6 +142,6 @@ def _checked_line(value: object, name: str) -> str:
         raise BadInput(f"{name} is missing or blank")
     if value != value.strip():
         raise BadInput(f"{name} {value!r} has space at an end")
-    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in value):
+    if _NOT_OF_A_LINE.search(value):
         raise BadInput(f"{name} {value!r} holds a character that is no part of a line of text")
     return value

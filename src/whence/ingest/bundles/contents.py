@@ -25,6 +25,7 @@ from whence.ingest.bundles.bundle import Bundle
 from whence.ingest.bundles.edges import FoundEdge, read_edges
 from whence.ingest.bundles.nodes import FoundNode, read_nodes
 from whence.schema.code import BundleWarning, CodeEdge, CodeNode, ImportReport, KindCounts
+from whence.schema.code_ids import checked_local_id, kind_of_local
 from whence.schema.codec import encode
 from whence.schema.relations import relation_key
 
@@ -95,9 +96,13 @@ class BundleContents:
         self._begin("reading edges", after="nodes read")
         bundle = self._bundle
         with open_archive(bundle.path, bundle.limits) as archive:
-            for found in read_edges(archive, bundle.layout, bundle.snapshot, warn=self._warn):
+            for found in read_edges(archive, bundle.layout, warn=self._warn):
                 if self._is_new_edge(found):
-                    yield found.edge
+                    yield CodeEdge(
+                        from_id=self._canonical(found.from_local),
+                        to_id=self._canonical(found.to_local),
+                        relation=found.relation,
+                    )
         self._stage = "edges read"
 
     def report(self) -> ImportReport:
@@ -153,7 +158,7 @@ class BundleContents:
             self._warn_of_dangling(found, missing)
             return False
         # Relations are compared without regard to case, so `Calls` and `calls` are one edge.
-        key = (relation_key(found.edge.relation), found.from_local, found.to_local)
+        key = (relation_key(found.relation), found.from_local, found.to_local)
         digest = _short("\0".join(key).encode())
         if digest in self._edge_digests:
             self._counts["duplicate edge", found.graph] += 1
@@ -162,12 +167,20 @@ class BundleContents:
         self._counts["edge", found.graph] += 1
         return True
 
+    def _canonical(self, local: str) -> str:
+        """Give the id of a node that was read; its parts were checked then."""
+        snapshot = self._bundle.snapshot
+        return "::".join((snapshot.repo, snapshot.snapshot_id, kind_of_local(local), local))
+
     def _warn_of_dangling(self, found: FoundEdge, missing: list[str]) -> None:
         self._counts["dangling edge", found.graph] += 1
-        relation, absent = found.edge.relation, " and ".join(map(repr, dict.fromkeys(missing)))
+        with found.place.blamed():
+            for local in missing:
+                checked_local_id(local, kind_of_local(local))
+        absent = " and ".join(map(repr, dict.fromkeys(missing)))
         message = (
-            f"{found.place}: the edge {found.from_local!r} -{relation}-> {found.to_local!r} is left out:"
-            f" no node {absent}"
+            f"{found.place}: the edge {found.from_local!r} -{found.relation}-> {found.to_local!r}"
+            f" is left out: no node {absent}"
         )
         self._warn(BundleWarning(code="dangling_edge", message=message))
 

@@ -11,8 +11,8 @@ from whence.ingest.bundles.fields import first_text
 from whence.ingest.bundles.layout import Layout
 from whence.ingest.bundles.places import Place
 from whence.ingest.bundles.rows import csv_rows
-from whence.schema.code import BundleWarning, CodeEdge, SnapshotInfo
-from whence.schema.code_ids import CodeId, CodeKind, checked_local_id, kind_of_local
+from whence.schema.code import BundleWarning
+from whence.schema.code_ids import CodeKind
 from whence.schema.relations import CS_DEPENDENCY, stored_relation
 
 __all__ = ("FoundEdge", "read_edges")
@@ -24,47 +24,45 @@ _NO_RELATION = "edge"
 
 
 class FoundEdge(NamedTuple):
-    """An edge, where it was found, and its ends as written there."""
+    """An edge as it stands in a bundle, and where."""
 
     place: Place
     graph: CodeKind
     """Which of the two graphs lists it."""
     from_local: str
     to_local: str
-    edge: CodeEdge
+    relation: str
+    """Stored relation."""
 
 
 def read_edges(
     archive: Archive,
     layout: Layout,
-    snapshot: SnapshotInfo,
     *,
     warn: Callable[[BundleWarning], None],
 ) -> Iterator[FoundEdge]:
     """Yield all edges in the order of the bundle, C# dependencies first; repeats are yielded again.
 
-    The kind of an end is told by its id, so edges may lead from one language to the other. The column
-    `to_kind` that some bundles have says no more than that and is not read. Whether the ends exist is
-    not looked at here.
+    Whether the ends are ids, and of nodes, is not looked at here. The column `to_kind` that some bundles
+    have is not read: an id tells its kind itself.
 
     Memory holds the dependencies of one node, or one row.
 
     Args:
         archive: The open bundle.
         layout: Where its parts are.
-        snapshot: Gives the first parts of the ids.
         warn: Takes rows that lack an end, which are left out.
 
     Raises:
-        BadInput: Something is malformed, or an id cannot be read.
+        BadInput: Something is malformed.
     """
     if layout.dependencies is not None:
-        yield from _cs_edges(archive, layout.dependencies, snapshot)
+        yield from _cs_edges(archive, layout.dependencies)
     if layout.sql_edges is not None:
-        yield from _sql_edges(archive, layout.sql_edges, snapshot, warn)
+        yield from _sql_edges(archive, layout.sql_edges, warn)
 
 
-def _cs_edges(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[FoundEdge]:
+def _cs_edges(archive: Archive, member: str) -> Iterator[FoundEdge]:
     with archive.open(member) as stream:
         for place, source, targets in object_elements(stream, archive.limits.max_item_bytes):
             if not isinstance(targets, list):
@@ -72,11 +70,11 @@ def _cs_edges(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator
             for target in targets:
                 if not isinstance(target, str):
                     raise place.error(f"{source!r} depends on {target!r}, which is no id")
-                yield _edge(place, "cs", snapshot, source, target, CS_DEPENDENCY)
+                yield FoundEdge(place, "cs", source, target, CS_DEPENDENCY)
 
 
 def _sql_edges(
-    archive: Archive, member: str, snapshot: SnapshotInfo, warn: Callable[[BundleWarning], None]
+    archive: Archive, member: str, warn: Callable[[BundleWarning], None]
 ) -> Iterator[FoundEdge]:
     with archive.open(member) as stream:
         for row in csv_rows(stream, archive.limits.max_item_bytes, needed=(_FROM, _TO)):
@@ -88,21 +86,4 @@ def _sql_edges(
                 warn(BundleWarning(code="edge_without_end", message=message))
                 continue
             stored = stored_relation("sql", relation)
-            yield _edge(row.place, "sql", snapshot, source, target, stored)
-
-
-def _edge(
-    place: Place, graph: CodeKind, snapshot: SnapshotInfo, source: str, target: str, relation: str
-) -> FoundEdge:
-    with place.blamed():
-        edge = CodeEdge(
-            from_id=_canonical(snapshot, source),
-            to_id=_canonical(snapshot, target),
-            relation=relation,
-        )
-    return FoundEdge(place, graph, source, target, edge)
-
-
-def _canonical(snapshot: SnapshotInfo, local: str) -> str:
-    kind = kind_of_local(local)
-    return str(CodeId(snapshot.repo, snapshot.snapshot_id, kind, checked_local_id(local, kind)))
+            yield FoundEdge(row.place, "sql", source, target, stored)

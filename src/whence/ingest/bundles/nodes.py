@@ -30,6 +30,8 @@ _SQL_KINDS = {
     "view": "View",
     "func": "Function",
     "function": "Function",
+    "trigger": "Trigger",
+    "synonym": "Synonym",
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from whence.schema.access import DocumentTags
@@ -39,7 +40,7 @@ def read_tags(record: Mapping[str, Any]) -> DocumentTags:
             values; or a name is almost that of a right.
     """
     for name in record:
-        if name not in _KNOWN and _SEPARATORS.sub("", name).lower() in _LOOK_ALIKE:
+        if _only_looks_like_a_right(name):
             raise BadInput(
                 f"{name!r} is no name of a right that is known",
                 hint=f"write {ACL_NAMES[0]}, {LABEL_NAMES[0]} or {LEVEL_NAMES[0]}",
@@ -52,6 +53,12 @@ def read_tags(record: Mapping[str, Any]) -> DocumentTags:
     labels = _agreed(record, LABEL_NAMES, _tag_list)
     level = _agreed(record, LEVEL_NAMES, _level)
     return DocumentTags(acl or (), labels or (), level or 0)
+
+
+@lru_cache(maxsize=256)
+def _only_looks_like_a_right(name: str) -> bool:
+    """Tell for a field's name; all nodes of a bundle have the same few."""
+    return name not in _KNOWN and _SEPARATORS.sub("", name).lower() in _LOOK_ALIKE
 
 
 def _agreed(record: Mapping[str, Any], names: Sequence[str], read: Any) -> Any:

@@ -1,0 +1,344 @@
+"""Laws of bundles: ids go round, pieces of a stream do not matter, and damage never escapes as a crash."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from whence.ingest.bundles.archive import MemberStream
+from whence.ingest.bundles.bundle import open_bundle
+from whence.ingest.bundles.contents import validate
+from whence.ingest.bundles.elements import Element, array_elements, object_elements
+from whence.ingest.bundles.places import Place
+from whence.ingest.bundles.rows import csv_rows, text_lines
+from whence.ingest.bundles.tags import ACL_NAMES, LABEL_NAMES, LEVEL_NAMES, read_tags
+from whence.schema.access import Access, DocumentTags
+from whence.schema.code_ids import CodeId, CodeKind, checked_local_id, kind_of_local, snapshot_id_of
+from whence.schema.errors import BadInput, WhenceError
+from whence.schema.relations import RelationFilter, plain_relation, stored_relation
+from whence.testing.fake_bundles import bundle_files, write_folder, write_zip
+from whence.testing.fake_enterprise import fake_release
+
+PLACE = Place("bundle", "member")
+LIMIT = 1_000_000
+#: Few letters and many colons, so that separators meet in all ways.
+COLONS = st.text(alphabet="a:Б ", min_size=1, max_size=9)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")) | st.text(alphabet='\\"[]{},:\n é', max_size=8),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=5), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+class Pieces:
+    """Bytes that come in pieces of given sizes, whatever was asked for."""
+
+    place = PLACE
+
+    def __init__(self, data: bytes, sizes: Iterator[int]) -> None:
+        self._stream = io.BytesIO(data)
+        self._sizes = sizes
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read(min(size, next(self._sizes)))
+
+
+def sizes(draw_list: list[int]) -> Iterator[int]:
+    yield from draw_list
+    while True:
+        yield draw_list[-1]
+
+
+def whole(data: bytes) -> Pieces:
+    return Pieces(data, sizes([LIMIT]))
+
+
+def stream(data: bytes) -> MemberStream:
+    return MemberStream(io.BytesIO(data), PLACE)
+
+
+def outcome(read: Callable[..., Iterator[Element]], source: Pieces, limit: int = LIMIT) -> Any:
+    """Give the elements, or the message of the refusal after those before it."""
+    found: list[Any] = []
+    try:
+        found.extend(read(source, limit))
+    except BadInput as error:
+        found.append(error.message)
+    return found
+
+
+def is_named(place: str, action: Callable[[], object]) -> bool:
+    """Tell whether an action, if it refuses, says so with an error of ours that begins with the place."""
+    try:
+        action()
+    except WhenceError as error:
+        return error.message.startswith(place)
+    return True
+
+
+@given(COLONS, COLONS, st.sampled_from(["cs", "sql"]), COLONS)
+def test_an_id_goes_round(repo: str, snapshot: str, kind: CodeKind, local: str) -> None:
+    """Whatever parts can be joined to an id come out of it again, and their kind is the local id's."""
+    local = f"SQL:{local}" if kind == "sql" else local
+    try:
+        parts = CodeId(repo, snapshot, kind, local)
+    except BadInput:
+        return
+
+    assert CodeId.parse(str(parts)) == parts
+    assert kind_of_local(parts.local) == kind
+
+
+@given(st.text(alphabet="ab:csql ", max_size=20) | st.text())
+@example("Fake::s::sql::SQL:dbo.a::b")
+def test_a_parsed_id_is_the_text(text: str) -> None:
+    """What parses is written the same way; what does not is bad input."""
+    try:
+        parts = CodeId.parse(text)
+    except BadInput:
+        return
+
+    assert str(parts) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "C0001", "a::b::C0001", "a::b::cs::", "a::b::java::C1", "::b::cs::C1", "a::::cs::C1",
+     "a::b::sql::C1", "a::b::cs::SQL:x", "a::b::CS::C1", "a::b::cs::C\n", ":a::b::cs::C1"],
+)  # fmt: skip
+def test_what_is_no_id_is_refused(text: str) -> None:
+    """A part that is missing, blank or of the wrong shape is told."""
+    with pytest.raises(BadInput):
+        CodeId.parse(text)
+
+
+def test_a_local_id_may_hold_the_separator() -> None:
+    """All that follows the kind is the local id."""
+    assert CodeId.parse("R::s::sql::SQL:dbo.a::b").local == "SQL:dbo.a::b"
+
+
+def test_a_snapshot_id_is_a_uuid_of_its_names() -> None:
+    """The id of a snapshot is that of the documented formula, for ever."""
+    sha = "fdb0d25c05c0b1647d4954a0f1850aff13570970"
+
+    assert snapshot_id_of("Fake", sha) == "d4578e80-0513-581a-8e08-fcc69a9c50b0"
+
+
+@pytest.mark.parametrize("value", [None, 5, "", " ", "a ", "\x07", "a\u2028b"])
+def test_a_local_id_is_a_line_of_text(value: object) -> None:
+    """Ids are printed and compared, so nothing invisible may be in one."""
+    with pytest.raises(BadInput):
+        checked_local_id(value, "cs")
+
+
+@given(st.sampled_from(["ReadsFrom", "Calls", "FK", "ReferencedBy(C#)", "dep"]), st.booleans(), st.booleans())  # fmt: skip
+def test_a_relation_is_found_by_either_name(name: str, prefixed: bool, upper: bool) -> None:
+    """With or without its prefix, in any case, a relation is followed; another one is not."""
+    stored = stored_relation("sql", name)
+    asked = stored if prefixed else name
+
+    allowed = RelationFilter([asked.upper() if upper else asked.lower()])
+    assert allowed.allows(stored)
+    assert not allowed.allows("sql_Other")
+    assert plain_relation(stored) == name
+
+
+@pytest.mark.parametrize("allowed", [None, [], ["*"], ["FK", "*"]])
+def test_no_list_of_relations_is_all(allowed: list[str] | None) -> None:
+    """Nothing given, nothing in it, or a star in it: every relation is followed."""
+    assert RelationFilter(allowed).allows("sql_Anything")
+
+
+@given(
+    st.lists(JSON, max_size=6),
+    st.lists(st.integers(1, 9), min_size=1),
+    st.sampled_from([None, 0, 2]),
+)
+def test_pieces_of_an_array_do_not_matter(
+    values: list[Any], pieces: list[int], indent: int | None
+) -> None:
+    """Elements and their lines are the same however the bytes come, and are what the array holds."""
+    data = json.dumps(values, indent=indent, ensure_ascii=len(pieces) % 2 == 0).encode()
+
+    found = outcome(array_elements, Pieces(data, sizes(pieces)))
+    assert found == outcome(array_elements, whole(data))
+    assert [element.value for element in found] == values
+    assert [element.place.item for element in found] == list(range(1, len(values) + 1))
+
+
+@given(st.dictionaries(st.text(st.characters(codec="utf-8")), JSON, max_size=5), st.lists(st.integers(1, 9), min_size=1))  # fmt: skip
+def test_pieces_of_an_object_do_not_matter(values: dict[str, Any], pieces: list[int]) -> None:
+    """Keys and values are the same however the bytes come, and are what the object holds."""
+    data = json.dumps(values, indent=1).encode()
+
+    found = outcome(object_elements, Pieces(data, sizes(pieces)))
+    assert found == outcome(object_elements, whole(data))
+    assert {element.key: element.value for element in found} == values
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(0, 255),
+    st.lists(st.integers(1, 9), min_size=1),
+    st.integers(1, 60),
+)
+def test_pieces_do_not_matter_for_faults(
+    position: int, byte: int, pieces: list[int], limit: int
+) -> None:
+    """A damaged array gives the same elements and the same refusal however its bytes come."""
+    data = bytearray(b'[{"a": "x\\"y", "b": [1, 2]},\n "c", true,\n{}]')
+    data[position] = byte
+
+    assert outcome(array_elements, Pieces(bytes(data), sizes(pieces)), limit) == outcome(
+        array_elements, whole(bytes(data)), limit
+    )
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=8))
+def test_every_element_is_placed_on_its_line(gaps: list[int]) -> None:
+    """The line of an element is one more than the line ends before it."""
+    data = b"[" + b",".join(b"\n" * gap + b"{}" for gap in gaps) + b"\n]\n"
+
+    places = [element.place.line for element in array_elements(whole(data), LIMIT)]
+    assert places == [1 + sum(gaps[: number + 1]) for number in range(len(gaps))]
+
+
+@given(st.binary(max_size=200) | st.text(alphabet='[]{}",:\\1tn \n').map(str.encode))
+def test_an_array_is_what_the_parser_says(data: bytes) -> None:
+    """Cutting first and parsing after accepts exactly the arrays that a parser of the whole accepts."""
+    found = outcome(array_elements, whole(data))
+    try:
+        value = json.loads(
+            data.decode(), object_pairs_hook=_no_repeats, parse_constant=_no_constant
+        )
+    except (ValueError, RecursionError):
+        value = None
+
+    accepted = [element.value for element in found if isinstance(element, Element)]
+    is_refused = len(accepted) < len(found)
+    assert (None if is_refused else accepted) == (value if isinstance(value, list) else None)
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _drain(read: Callable[..., Iterator[Any]], data: bytes) -> None:
+    for _ in read(stream(data), 100):
+        pass
+
+
+@given(st.binary(max_size=300))
+def test_only_errors_of_ours_leave_the_readers_of_lines(data: bytes) -> None:
+    """Any bytes are lines and rows, or bad input."""
+    for read in (text_lines, lambda *given: csv_rows(*given, needed=())):
+        assert is_named("bundle: member", partial(_drain, read, data))
+
+
+ANY_TAGS = st.none() | st.lists(st.sampled_from(["hr", "finance", ""]) | st.integers(), max_size=3)
+ANY_LEVEL = st.none() | st.integers(-1, 30) | st.booleans() | st.text(max_size=2)
+
+
+@given(
+    st.dictionaries(st.sampled_from(ACL_NAMES + LABEL_NAMES), ANY_TAGS | st.text(max_size=2)),
+    st.dictionaries(st.sampled_from(LEVEL_NAMES), ANY_LEVEL),
+)
+def test_no_right_is_ever_lost(lists: dict[str, Any], levels: dict[str, Any]) -> None:
+    """Every right a node states under any name is in its tags, or the node is refused."""
+    try:
+        tags = read_tags(lists | levels)
+    except BadInput:
+        return
+
+    assert any(name in lists for name in ACL_NAMES)
+    for name, value in lists.items():
+        assert set(value or ()) == set(tags.acl if name in ACL_NAMES else tags.labels)
+    assert all((value or 0) == tags.clearance for value in levels.values())
+
+
+@pytest.mark.parametrize("name", ["Acl_Allow", "acl-tags-any", "aclTags", "ACL", "Clearance", "doc level", "Classification"])  # fmt: skip
+def test_a_name_that_looks_like_a_right_is_refused(name: str) -> None:
+    """A right that would be passed over in silence would leave the node open."""
+    with pytest.raises(BadInput, match="no name of a right"):
+        read_tags({"acl_allow": [], name: ["hr"]})
+
+
+def test_an_empty_acl_is_public() -> None:
+    """An empty list or null says so outright; then everybody sees the node."""
+    assert Access.public().allows(read_tags({"acl_allow": [], "AclTags": []}))
+    assert Access.public().allows(read_tags({"acl_allow": None, "AclTags": []}))
+    assert read_tags({"AclTags": ["a"]}) == DocumentTags(("a",))
+
+
+@pytest.fixture(scope="module")
+def archive_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("fuzz") / "good.zip"
+    files = bundle_files(fake_release("1.0"))
+    small = {name: data if len(data) < 30_000 else b"[]" for name, data in files.items()}
+    write_zip(small, path, compression=zipfile.ZIP_DEFLATED)
+    return path.read_bytes()
+
+
+@given(data=st.data())
+@settings(
+    max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+def test_only_errors_of_ours_leave_a_damaged_archive(
+    archive_bytes: bytes, tmp_path: Path, data: st.DataObject
+) -> None:
+    """Flipped, lost and doubled bytes of an archive are bad input, or were never needed."""
+    damaged = bytearray(archive_bytes)
+    # The directory at the end is small and decides most, so half of the damage is done there.
+    starts = st.integers(0, len(damaged) - 1) | st.integers(len(damaged) - 900, len(damaged) - 1)
+    for start in data.draw(st.lists(starts, min_size=1, max_size=4)):
+        damaged[start : start + 1] = data.draw(st.binary(max_size=2))
+        damaged += damaged[-1:] * 8
+    (tmp_path / "damaged.zip").write_bytes(damaged)
+
+    assert is_named("damaged.zip", lambda: validate(open_bundle(tmp_path / "damaged.zip")))
+
+
+@given(data=st.data())
+@settings(
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+def test_only_errors_of_ours_leave_a_damaged_folder(tmp_path: Path, data: st.DataObject) -> None:
+    """Damage inside any member is bad input that names the bundle, or leaves a bundle that is still good."""
+    files = bundle_files(fake_release("1.0"))
+    name = data.draw(st.sampled_from(sorted(files)))
+    damaged = bytearray(files[name][:4000])
+    for start in data.draw(st.lists(st.integers(0, len(damaged) - 1), max_size=3)):
+        damaged[start : start + 1] = data.draw(st.binary(max_size=3))
+    write_folder(files | {name: bytes(damaged)}, tmp_path / "damaged")
+
+    assert is_named("damaged: ", lambda: validate(open_bundle(tmp_path / "damaged")))
+
+
+def test_a_disk_that_fails_is_told() -> None:
+    """A fault of reading names the member like any other."""
+    broken = MemberStream(_Broken(), PLACE)
+
+    with pytest.raises(BadInput, match="bundle: member: is damaged or cannot be read"):
+        list(array_elements(broken, LIMIT))
+
+
+class _Broken(io.BytesIO):
+    def read(self, size: int | None = -1) -> bytes:
+        raise OSError("input/output error")
