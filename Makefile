@@ -47,6 +47,9 @@ format: dev ## Put the code in order
 bench: dev ## Measure the claims of the README; prints ratios
 	$(BIN)/python -m benchmarks
 
+integration-retrieval: dev ## Check code retrieval on the generated bundles
+	$(BIN)/python -m pytest tests/unit/test_fake_bundles.py
+
 lock: ## Pin all dependencies anew, with hashes and without addresses
 	@test -x $(BIN)/uv || $(PIP) install --quiet uv
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/lock.py
