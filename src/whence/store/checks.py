@@ -36,8 +36,10 @@ __all__ = (
     "check_trace",
     "chunk_metadata",
     "content_digest",
+    "cosine",
     "is_text",
     "json_text",
+    "lexical_candidate",
     "missing_collection",
     "model_words",
 )
@@ -268,15 +270,27 @@ def content_digest(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def candidate(chunk_id: str, document_id: str, cosine: float, rank: int) -> Candidate:
-    """Give a candidate of the dense leg; rounding of float32 is cut off at both ends of the scale."""
-    cosine = min(1.0, max(-1.0, cosine))
+def cosine(inner: float) -> float:
+    """Give the cosine of an inner product of unit vectors; float32's rounding at both ends is cut off."""
+    return min(1.0, max(-1.0, inner))
+
+
+def candidate(chunk_id: str, document_id: str, inner: float, rank: int) -> Candidate:
+    """Give a candidate of the dense leg."""
+    value = cosine(inner)
     return Candidate(
         chunk_id=chunk_id,
         document_id=document_id,
-        score=max(0.0, cosine),
+        score=max(0.0, value),
         rank=rank,
-        dense_score=cosine,
+        dense_score=value,
+    )
+
+
+def lexical_candidate(chunk_id: str, document_id: str, share: float, rank: int) -> Candidate:
+    """Give a candidate of the lexical leg."""
+    return Candidate(
+        chunk_id=chunk_id, document_id=document_id, score=share, rank=rank, sparse_score=share
     )
 
 

@@ -5,6 +5,7 @@ Writers of one collection take turns: each holds the row of the collection while
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
+from whence.store import postings
 from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument
 from whence.store.checks import (
     check_documents,
@@ -27,6 +29,7 @@ from whence.store.checks import (
 from whence.store.classes import intern_classes
 from whence.store.driver import Connection
 from whence.store.keys import chunk_key
+from whence.store.words import Words, chunk_words
 
 __all__ = (
     "document_ids",
@@ -34,6 +37,7 @@ __all__ = (
     "ensure_collection",
     "find_collection",
     "list_collections",
+    "maintain",
     "remove_documents",
     "replace_documents",
     "retag_documents",
@@ -177,14 +181,25 @@ async def replace_documents(
     if not documents:
         return
     classes = await intern_classes(connection, {one.draft.tags for one in documents})
+    languages = await postings.languages_of(connection, collection)
+    words = await asyncio.to_thread(_words, documents, languages[0])
     async with connection.transaction():
         locked = await _lock(connection, collection, timeout_s)
         # Checked again: the collection may have been made anew for another model meanwhile.
         if locked.info.model != info.model:
             check_documents(locked.info, documents)
         ids = [one.draft.document_id for one in documents]
+        await postings.open_lexicon(connection, locked.id)
+        former = await postings.remove_words(connection, locked.id, ids)
         await _delete(connection, locked.id, ids)
-        await _insert(connection, locked.id, collection, documents, classes)
+        ords = await _insert(connection, locked.id, collection, documents, classes)
+        await postings.add_words(connection, locked.id, ords, words)
+        await postings.drop_terms(connection, former)
+        await postings.settle(connection, locked.id)
+
+
+def _words(documents: Sequence[EmbeddedDocument], language: str) -> list[Words]:
+    return [one for document in documents for one in chunk_words(document.draft.chunks, language)]
 
 
 async def _existing(connection: Connection, name: str) -> CollectionInfo:
@@ -235,7 +250,8 @@ async def _insert(
     collection: str,
     documents: Sequence[EmbeddedDocument],
     classes: Mapping[DocumentTags, int],
-) -> None:
+) -> list[int]:
+    """Write documents, chunks and vectors; gives the numbers of the chunks, in order."""
     numbers = await _reserve(connection, "document", "id", len(documents))
     chunks = sum(len(one.draft.chunks) for one in documents)
     ords = await _reserve(connection, "chunk", "ord", chunks)
@@ -255,6 +271,7 @@ async def _insert(
         columns=_VECTOR_COLUMNS,
         records=_vector_rows(documents, iter(ords), collection_id, classes),
     )
+    return ords
 
 
 _Numbered = Sequence[tuple[int, EmbeddedDocument]]
@@ -333,18 +350,22 @@ async def retag_documents(
     ids = list(tags)
     async with connection.transaction():
         locked = await _lock(connection, collection, timeout_s)
-        await connection.execute(
+        await postings.open_lexicon(connection, locked.id)
+        moved = await connection.fetch(
             "WITH wanted AS (SELECT * FROM unnest($2::text[], $3::int[]) w(document_id, class_id)),"
             " changed AS (UPDATE document d SET class_id = w.class_id FROM wanted w"
             "   WHERE d.collection_id = $1 AND d.document_id = w.document_id"
             "   AND d.class_id <> w.class_id RETURNING d.id, d.class_id),"
             " moved AS (UPDATE chunk c SET class_id = d.class_id FROM changed d"
             "   WHERE c.document = d.id RETURNING c.ord, c.class_id)"
-            " UPDATE chunk_vec v SET class_id = m.class_id FROM moved m WHERE v.ord = m.ord",
+            " UPDATE chunk_vec v SET class_id = m.class_id FROM moved m WHERE v.ord = m.ord"
+            " RETURNING v.ord",
             locked.id,
             ids,
             [classes[tags[document_id]] for document_id in ids],
         )
+        await postings.move_words(connection, locked.id, [row["ord"] for row in moved])
+        await postings.settle(connection, locked.id)
 
 
 async def remove_documents(
@@ -355,4 +376,21 @@ async def remove_documents(
         return 0
     async with connection.transaction():
         locked = await _lock(connection, collection, timeout_s)
-        return await _delete(connection, locked.id, ids)
+        await postings.open_lexicon(connection, locked.id)
+        former = await postings.remove_words(connection, locked.id, ids)
+        removed = await _delete(connection, locked.id, ids)
+        await postings.drop_terms(connection, former)
+        await postings.settle(connection, locked.id)
+        return removed
+
+
+async def maintain(connection: Connection, collection: str, timeout_s: float) -> None:
+    """Index words that are not, or by another analyzer, and do the merges that are due; writers wait.
+
+    Raises:
+        NotFound: There is no such collection.
+    """
+    async with connection.transaction():
+        locked = await _lock(connection, collection, timeout_s)
+        await postings.open_lexicon(connection, locked.id)
+        await postings.settle(connection, locked.id, everything=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
 from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument, StoredTrace
+from whence.store.bm25 import LexicalStatistics, impact, mean_length, share, weights
 from whence.store.checks import (
     candidate,
     check_documents,
@@ -28,11 +30,14 @@ from whence.store.checks import (
     check_trace,
     chunk_metadata,
     content_digest,
+    cosine,
     json_text,
+    lexical_candidate,
     missing_collection,
     model_words,
 )
 from whence.store.keys import chunk_key, parse_chunk_key
+from whence.store.words import DEFAULT_LANGUAGES, Words, chunk_words, query_counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +52,8 @@ class _Collection:
         self.name = name
         self.model = model
         self.documents: dict[str, EmbeddedDocument] = {}
+        self.words: dict[str, list[Words]] = {}
+        """Of each chunk of a document, by its id."""
 
     def info(self) -> CollectionInfo:
         drafts = [document.draft for document in self.documents.values()]
@@ -60,6 +67,36 @@ class _Collection:
     def visible(self, access: Access) -> Iterator[EmbeddedDocument]:
         """Yield the documents that a reader may see."""
         return (one for one in self.documents.values() if access.allows(one.draft.tags))
+
+    def all_words(self) -> Iterator[Words]:
+        """Yield the words of each chunk."""
+        return (one for document_id in self.documents for one in self.words[document_id])
+
+    def statistics(self) -> LexicalStatistics:
+        """Give what lexical scores depend on beside the words."""
+        lengths = [one.length for one in self.all_words()]
+        mean = mean_length(sum(lengths), len(lengths))
+        return LexicalStatistics(chunks=len(lengths), mean_length=mean)
+
+    def shares(self, query_text: str, access: Access) -> Iterator[tuple[str, str, float | None]]:
+        """Yield id, document and lexical share of each visible chunk; None without a shared word."""
+        statistics = self.statistics()
+        df = Counter(term for one in self.all_words() for term in one.counts)
+        counts = query_counts(query_text, DEFAULT_LANGUAGES)
+        parts = weights(counts, df, statistics.chunks)
+        for document in self.visible(access):
+            document_id = document.draft.document_id
+            for index, words in enumerate(self.words[document_id]):
+                found = _share(words, parts, statistics.mean_length)
+                yield chunk_key(self.name, document_id, index), document_id, found
+
+
+def _share(words: Words, parts: Mapping[str, float], mean: float) -> float | None:
+    shared = parts.keys() & words.counts.keys()
+    if not shared:
+        return None
+    length = float(words.length)
+    return share((parts[term], impact(float(words.counts[term]), length, mean)) for term in shared)
 
 
 class MemoryStore:
@@ -144,6 +181,9 @@ class MemoryStore:
                 draft=_copied(document.draft),
                 vectors=np.array(document.vectors, dtype=np.float32),
             )
+            found.words[document.draft.document_id] = chunk_words(
+                document.draft.chunks, DEFAULT_LANGUAGES[0]
+            )
 
     async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
         """Change the tags of documents; documents that do not exist are left out.
@@ -165,6 +205,7 @@ class MemoryStore:
         gone = set() if found is None else set(document_ids) & found.documents.keys()
         for one in gone:
             self._collections[collection].documents.pop(one)
+            self._collections[collection].words.pop(one)
         return len(gone)
 
     async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
@@ -192,16 +233,82 @@ class MemoryStore:
         found = self._existing(collection)
         query = check_query(found.info(), vector, limit, threshold)
         scored = [
-            (-cosine, chunk_key(collection, document.draft.document_id, index), document)
+            (-inner, chunk_key(collection, document.draft.document_id, index), document)
             for document in found.visible(access)
-            for index, cosine in enumerate(_cosines(document.vectors, query))
-            if threshold <= 0 or cosine >= threshold
+            for index, inner in enumerate(_cosines(document.vectors, query))
+            if threshold <= 0 or inner >= threshold
         ]
         scored.sort(key=lambda one: one[:2])
         return [
             candidate(key, document.draft.document_id, -distance, rank)
             for rank, (distance, key, document) in enumerate(scored[:limit], 1)
         ]
+
+    async def search_lexical(
+        self, collection: str, query_text: str, *, limit: int, access: Access
+    ) -> list[Candidate]:
+        """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
+
+        Raises:
+            NotFound: There is no such collection.
+            BadInput: The limit is below 1.
+        """
+        found = self._existing(collection)
+        check_limit(limit)
+        scored = [
+            (-score, key, document_id)
+            for key, document_id, score in found.shares(query_text, access)
+            if score is not None
+        ]
+        scored.sort()
+        return [
+            lexical_candidate(key, document_id, -negative, rank)
+            for rank, (negative, key, document_id) in enumerate(scored[:limit], 1)
+        ]
+
+    async def lexical_scores(
+        self, collection: str, query_text: str, chunk_ids: Sequence[str], access: Access
+    ) -> dict[str, float]:
+        """Give the lexical share of those chunks that exist and are visible; 0 without a shared word.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        wanted = frozenset(chunk_ids)
+        shares = self._existing(collection).shares(query_text, access)
+        return {key: score or 0.0 for key, _, score in shares if key in wanted}
+
+    async def lexical_statistics(self, collection: str) -> LexicalStatistics:
+        """Give what lexical scores depend on beside the words; for the owner's eyes only.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        return self._existing(collection).statistics()
+
+    async def dense_scores(
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        chunk_ids: Sequence[str],
+        access: Access,
+    ) -> dict[str, float]:
+        """Give the exact cosine of those chunks that exist and are visible.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: The vector's length is not the collection's dimension.
+            BadInput: The vector is no unit vector.
+        """
+        found = self._existing(collection)
+        query = check_query(found.info(), vector, 1, 0.0)
+        wanted = frozenset(chunk_ids)
+        scored = (
+            (chunk_key(collection, document.draft.document_id, index), inner)
+            for document in found.visible(access)
+            for index, inner in enumerate(_cosines(document.vectors, query))
+        )
+        return {key: cosine(inner) for key, inner in scored if key in wanted}
 
     async def chunk_texts(
         self, collection: str, chunk_ids: Sequence[str], access: Access

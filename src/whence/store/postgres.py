@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pgvector.asyncpg import register_vector
 
@@ -19,8 +19,9 @@ from whence.schema.errors import Overloaded, Unavailable, WhenceError
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
 from whence.store import documents as written
-from whence.store import search, traces
+from whence.store import lexical, postings, search, traces
 from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument, StoredTrace
+from whence.store.bm25 import LexicalStatistics
 from whence.store.checks import check_tags, is_text, missing_collection
 from whence.store.driver import Pool, connect, create_pool, errors
 from whence.store.failures import address, check_url, is_lost, translate
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ("PostgresStore",)
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _CONNECT_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 10.0
@@ -67,6 +70,7 @@ class PostgresStore:
         self._server = server
         self._write_timeout_s = write_timeout_s
         self._clock = clock
+        self._maintenance: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -114,7 +118,11 @@ class PostgresStore:
         return cls(pool, where, server=server, write_timeout_s=write_timeout_s, clock=clock)
 
     async def aclose(self) -> None:
-        """Close all connections; work still going on after 10 s is cut off."""
+        """Close all connections; work still going on after 10 s is cut off, maintenance at once."""
+        running = list(self._maintenance.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._pool.close()
@@ -193,6 +201,7 @@ class PostgresStore:
             await written.replace_documents(
                 connection, collection, documents, self._write_timeout_s
             )
+            await self._keep_up(connection, collection)
 
     async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
         """Change the tags of documents in one transaction; documents that do not exist are left out.
@@ -206,14 +215,17 @@ class PostgresStore:
             check_tags(tag, f"document {one[:100]!r}")
         async with self._connection() as connection:
             await written.retag_documents(connection, collection, known, self._write_timeout_s)
+            await self._keep_up(connection, collection)
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents with all that hangs on them; gives how many there were."""
         ids = [one for one in document_ids if is_text(one)]
         async with self._connection() as connection:
-            return await written.remove_documents(
+            removed = await written.remove_documents(
                 connection, collection, ids, self._write_timeout_s
             )
+            await self._keep_up(connection, collection)
+            return removed
 
     async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
         """Give the sorted ids that begin with `prefix`; for the owner's eyes only."""
@@ -221,6 +233,53 @@ class PostgresStore:
             return []
         async with self._connection() as connection:
             return await written.document_ids(connection, collection, prefix)
+
+    # --- maintenance of the words ------------------------------------------------------------------
+
+    async def _keep_up(self, connection: Any, collection: str) -> None:
+        """Start what a write left to do, when it left any."""
+        if is_text(collection) and await postings.settle_due(connection, collection):
+            self._maintain(collection)
+
+    def _maintain(self, collection: str) -> asyncio.Task[None]:
+        """Give the running maintenance of a collection, started when there is none."""
+        if collection not in self._maintenance:
+            task = asyncio.create_task(self._run_maintenance(collection))
+            self._maintenance[collection] = task
+            task.add_done_callback(lambda done: self._end_maintenance(collection, done))
+        return self._maintenance[collection]
+
+    async def _run_maintenance(self, collection: str) -> None:
+        async with self._connection() as connection:
+            await written.maintain(connection, collection, self._write_timeout_s)
+
+    def _end_maintenance(self, collection: str, task: asyncio.Task[None]) -> None:
+        del self._maintenance[collection]
+        # Nothing is lost: it was undone as a whole, and the next write or search starts it again.
+        if not task.cancelled() and task.exception() is not None:
+            logger.warning(
+                "maintenance of the words failed",
+                extra={"action": "maintain", "collection": collection},
+                exc_info=task.exception(),
+            )
+
+    async def _with_words(self, collection: str, read: Callable[[Any], Awaitable[T | None]]) -> T:
+        """Read what needs the words of a collection; a collection of a former version is indexed first.
+
+        Indexing goes on when the caller gives up, so a large collection is ready at the next attempt.
+        """
+        if not is_text(collection):
+            raise missing_collection(collection)
+        for _ in range(2):
+            async with self._connection() as connection:
+                found = await read(connection)
+            if found is not None:
+                return found
+            await asyncio.shield(self._maintain(collection))
+        raise Unavailable(
+            f"the words of collection {collection!r} are being indexed by another version of Whence",
+            hint="use one version of Whence on a database",
+        )
 
     # --- search ------------------------------------------------------------------------------------
 
@@ -246,6 +305,66 @@ class PostgresStore:
             return await search.search_dense(
                 connection, collection, vector, limit=limit, access=access, threshold=threshold
             )
+
+    async def search_lexical(
+        self, collection: str, query_text: str, *, limit: int, access: Access
+    ) -> list[Candidate]:
+        """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
+
+        Raises:
+            NotFound: There is no such collection.
+            BadInput: The limit is below 1.
+        """
+        return await self._with_words(
+            collection,
+            lambda connection: lexical.search_lexical(
+                connection, collection, query_text, limit=limit, access=access
+            ),
+        )
+
+    async def lexical_scores(
+        self, collection: str, query_text: str, chunk_ids: Sequence[str], access: Access
+    ) -> dict[str, float]:
+        """Give the lexical share of those chunks that exist and are visible; 0 without a shared word.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        return await self._with_words(
+            collection,
+            lambda connection: lexical.lexical_scores(
+                connection, collection, query_text, chunk_ids, access
+            ),
+        )
+
+    async def lexical_statistics(self, collection: str) -> LexicalStatistics:
+        """Give what lexical scores depend on beside the words; for the owner's eyes only.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        return await self._with_words(
+            collection, lambda connection: lexical.lexical_statistics(connection, collection)
+        )
+
+    async def dense_scores(
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        chunk_ids: Sequence[str],
+        access: Access,
+    ) -> dict[str, float]:
+        """Give the exact cosine of those chunks that exist and are visible.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: The vector's length is not the collection's dimension.
+            BadInput: The vector is no unit vector.
+        """
+        if not is_text(collection):
+            raise missing_collection(collection)
+        async with self._connection() as connection:
+            return await search.dense_scores(connection, collection, vector, chunk_ids, access)
 
     async def chunk_texts(
         self, collection: str, chunk_ids: Sequence[str], access: Access

@@ -13,7 +13,14 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
 from whence.store.base import CollectionInfo
-from whence.store.checks import candidate, check_query, chunk_metadata, is_text, missing_collection
+from whence.store.checks import (
+    candidate,
+    check_query,
+    chunk_metadata,
+    cosine,
+    is_text,
+    missing_collection,
+)
 from whence.store.classes import ALLOWED, access_values
 from whence.store.driver import Connection
 from whence.store.keys import parse_chunk_key
@@ -22,7 +29,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ("chunk_texts", "search_dense", "visible_chunks")
+__all__ = (
+    "LARGEST_LIMIT",
+    "WANTED",
+    "chunk_texts",
+    "dense_scores",
+    "places_of",
+    "search_dense",
+    "visible_chunks",
+)
 
 # The class list is a parameter of its own, not a subquery: a constant array is probed by hash, an array out
 # of a subquery is searched from end to end for each row (2 ms against 17-19 ms at 1600 classes).
@@ -49,9 +64,11 @@ _NEAREST_AND_TIES = (
     f"WITH nearest AS (SELECT v.ord, {_DISTANCE} AS distance FROM chunk_vec v"  # noqa: S608 - only constants
     f" WHERE {_VISIBLE} {_ENOUGH} ORDER BY 2 FETCH FIRST ($4::bigint) ROWS WITH TIES) {_RANKED}"
 )
-_LARGEST_LIMIT = 2**62
+#: Above it, a limit means no limit.
+LARGEST_LIMIT = 2**62
 
-_WANTED = (
+#: Chunks asked for by id that exist and are visible; takes `access_values`, the collection and `places_of`.
+WANTED = (
     " FROM unnest($5::text[], $6::int[]) WITH ORDINALITY w(document_id, index, place)"
     " JOIN collection n ON n.name = $4"
     " JOIN document d ON d.collection_id = n.id AND d.document_id = w.document_id"
@@ -60,9 +77,16 @@ _WANTED = (
 )
 _TEXTS = (
     "SELECT c.chunk_key, d.document_id, c.index, c.content, c.digest, c.heading, c.section_path,"
-    f" d.title, d.source_file, d.source_url, d.metadata{_WANTED} ORDER BY w.place"
+    f" d.title, d.source_file, d.source_url, d.metadata{WANTED} ORDER BY w.place"
 )
-_KEYS = f"SELECT c.chunk_key{_WANTED}"
+_KEYS = f"SELECT c.chunk_key{WANTED}"
+_COSINES = (
+    f"SELECT c.chunk_key, -(v.e <#> $7::vector) AS cosine{WANTED} JOIN chunk_vec v ON v.ord = c.ord"
+)
+_MODEL = (
+    "SELECT name, model_name, model_revision, model_precision, dimension FROM collection"
+    " WHERE name = $1"
+)
 
 
 async def search_dense(
@@ -88,7 +112,7 @@ async def search_dense(
         if row is None:
             raise missing_collection(collection)
         query = check_query(_info(row), vector, limit, threshold)
-        limit = min(limit, _LARGEST_LIMIT)
+        limit = min(limit, LARGEST_LIMIT)
         arguments = (row["id"], row["classes"], query, limit, threshold)
         rows = await connection.fetch(_NEAREST, *arguments)
         if len(rows) > limit and rows[limit - 1]["distance"] == rows[limit]["distance"]:
@@ -111,10 +135,39 @@ def _info(row: Any) -> CollectionInfo:
     )
 
 
-def _places(collection: str, chunk_ids: Sequence[str]) -> tuple[list[str], list[int]]:
+def places_of(collection: str, chunk_ids: Sequence[str]) -> tuple[list[str], list[int]]:
     """Give document ids and indexes of the ids that can be chunks of this collection at all."""
     keys = [key for key in map(parse_chunk_key, chunk_ids) if key and key.collection == collection]
     return [key.document_id for key in keys], [key.index for key in keys]
+
+
+async def dense_scores(
+    connection: Connection,
+    collection: str,
+    vector: NDArray[np.float32],
+    chunk_ids: Sequence[str],
+    access: Access,
+) -> dict[str, float]:
+    """Give the cosine of chunks that exist and are visible. Cost: linear in the chunks asked for.
+
+    Raises:
+        NotFound: There is no such collection.
+        ModelMismatch: The vector's length is not the collection's dimension.
+        BadInput: The vector is no unit vector.
+    """
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        row = await connection.fetchrow(_MODEL, collection)
+        if row is None:
+            raise missing_collection(collection)
+        query = check_query(_info(row), vector, 1, 0.0)
+        rows = await connection.fetch(
+            _COSINES,
+            *access_values(access),
+            collection,
+            *places_of(collection, chunk_ids),
+            query,
+        )
+    return {row["chunk_key"]: cosine(row["cosine"]) for row in rows}
 
 
 async def chunk_texts(
@@ -126,7 +179,7 @@ async def chunk_texts(
     """Give the texts of chunks that exist and are visible, in the order asked; one statement."""
     if not is_text(collection):
         return []
-    places = _places(collection, chunk_ids)
+    places = places_of(collection, chunk_ids)
     rows = await connection.fetch(_TEXTS, *access_values(access), collection, *places)
     return [_text(row) for row in rows]
 
@@ -161,6 +214,6 @@ async def visible_chunks(
     """Tell which of these chunks exist and are visible; one statement."""
     if not is_text(collection):
         return frozenset()
-    places = _places(collection, chunk_ids)
+    places = places_of(collection, chunk_ids)
     rows = await connection.fetch(_KEYS, *access_values(access), collection, *places)
     return frozenset(row["chunk_key"] for row in rows)

@@ -1,0 +1,478 @@
+"""The inverted index in PostgreSQL: a forward index of words, and segments of postings made of it.
+
+Every function runs inside the transaction that writes the chunks, under the lock of the collection's row;
+readers go on with what was committed before. A write appends one segment. Segments are merged when there are
+more than a few, a chunk as often as the logarithm of the collection's size; small merges happen in the write
+itself, larger ones when `settle` is told to do everything. All segments of a collection go by one mean
+length; when the true mean has drifted from it by more than 5 %, all are written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.store.analysis import ANALYZER_VERSION
+from whence.store.bm25 import impact, mean_length
+from whence.store.driver import Connection
+from whence.store.words import DEFAULT_LANGUAGES, Words, count_words
+
+__all__ = (
+    "Segment",
+    "add_words",
+    "drop_terms",
+    "languages_of",
+    "move_words",
+    "open_lexicon",
+    "plan_merges",
+    "remove_words",
+    "settle",
+    "settle_due",
+    "term_key",
+)
+
+#: Postings in one row.
+_BLOCK = 8192
+#: Most chunks in one segment; bounds the memory of a merge to some 200 MB at 60 terms a chunk.
+_LARGEST_SEGMENT = 65_536
+#: Small segments that a query may have to look into.
+_MOST_SEGMENTS = 8
+#: Chunks that a write merges itself; more wait for the background.
+_MERGED_IN_PLACE = 10_000
+#: Relative drift of the mean length at which impacts are computed again.
+_DRIFT = 0.05
+#: Chunks whose words are counted in one go when a collection is indexed anew.
+_REBUILD_BATCH = 2000
+#: Longest term kept as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
+_LONGEST_TERM = 500
+
+_COPIED = ("segment", "term", "block", "max_impact", "slots", "impacts", "classes")
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Postings of the slots `first` to `last`."""
+
+    first: int
+    last: int
+    chunks: int
+    """Chunks it was made of."""
+    dead: int = 0
+    """How many of them are gone."""
+
+    @property
+    def live(self) -> int:
+        """Chunks that are still there."""
+        return self.chunks - self.dead
+
+
+def term_key(term: str) -> str:
+    """Give the form in which a term is stored: itself, or its start and its SHA-256 when it is too long."""
+    if len(term) <= _LONGEST_TERM:
+        return term
+    # No term holds this control character, so no other term has the same form.
+    return f"{term[:64]}\x01{hashlib.sha256(term.encode()).hexdigest()}"
+
+
+# --- the forward index -----------------------------------------------------------------------------
+
+
+async def languages_of(connection: Connection, collection: str) -> tuple[str, ...]:
+    """Give the languages of a collection, the default ones before its first document."""
+    found = await connection.fetchval(
+        "SELECT l.languages FROM lexicon l JOIN collection c ON c.id = l.collection_id"
+        " WHERE c.name = $1",
+        collection,
+    )
+    return tuple(found or DEFAULT_LANGUAGES)
+
+
+async def open_lexicon(connection: Connection, collection_id: int) -> None:
+    """Make sure that the words of all chunks are indexed by this analyzer.
+
+    Cost: one look-up; linear in the texts of the collection when they have to be indexed anew.
+    """
+    row = await connection.fetchrow(
+        "SELECT analyzer, languages FROM lexicon WHERE collection_id = $1", collection_id
+    )
+    if row is not None and row["analyzer"] == ANALYZER_VERSION:
+        return
+    for table in ("chunk_terms", "term", "segment", "lexicon"):
+        await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
+    languages = DEFAULT_LANGUAGES if row is None else tuple(row["languages"])
+    await connection.execute(
+        "INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 1, 0, 0)",
+        collection_id,
+        ANALYZER_VERSION,
+        languages,
+    )
+    await _index_anew(connection, collection_id, languages[0])
+
+
+async def _index_anew(connection: Connection, collection_id: int, language: str) -> None:
+    last = -1
+    while rows := await connection.fetch(
+        "SELECT ord, coalesce(nullif(embed_text, ''), content) AS text FROM chunk"
+        " WHERE collection_id = $1 AND ord > $2 ORDER BY ord LIMIT $3",
+        collection_id,
+        last,
+        _REBUILD_BATCH,
+    ):
+        words = await asyncio.to_thread(_counted, [row["text"] for row in rows], language)
+        await add_words(connection, collection_id, [row["ord"] for row in rows], words)
+        last = rows[-1]["ord"]
+    await settle(connection, collection_id, everything=True)
+
+
+def _counted(texts: Sequence[str], language: str) -> list[Words]:
+    return [count_words(text, language) for text in texts]
+
+
+async def add_words(
+    connection: Connection, collection_id: int, ords: Sequence[int], words: Sequence[Words]
+) -> None:
+    """Add the words of new chunks to the forward index and to all counts. Cost: linear in the words."""
+    if not ords:
+        return
+    df = Counter(term for one in words for term in one.counts)
+    ids = await _count_terms(connection, collection_id, {term_key(t): n for t, n in df.items()})
+    total = sum(one.length for one in words)
+    first = await _take_slots(connection, collection_id, len(ords))
+    await connection.execute(
+        "UPDATE lexicon SET chunks = chunks + $2, total_length = total_length + $3"
+        " WHERE collection_id = $1",
+        collection_id,
+        len(ords),
+        total,
+    )
+    await connection.copy_records_to_table(
+        "chunk_terms",
+        columns=("collection_id", "slot", "ord", "length", "terms", "counts"),
+        records=(
+            (collection_id, first + place, ord_, one.length, *_packed(one, ids))
+            for place, (ord_, one) in enumerate(zip(ords, words, strict=True))
+        ),
+    )
+
+
+async def _count_terms(
+    connection: Connection, collection_id: int, df: dict[str, int]
+) -> dict[str, int]:
+    """Add to the counts of terms, making those that are new; gives the id of each."""
+    rows = await connection.fetch(
+        "UPDATE term t SET df = t.df + w.df FROM unnest($2::text[], $3::int[]) w(term, df)"
+        " WHERE t.collection_id = $1 AND t.term = w.term RETURNING t.term, t.id",
+        collection_id,
+        list(df),
+        list(df.values()),
+    )
+    ids = {row["term"]: row["id"] for row in rows}
+    new = sorted(term for term in df if term not in ids)
+    rows = await connection.fetch(
+        "INSERT INTO term (collection_id, term, df)"
+        " SELECT $1, w.term, w.df FROM unnest($2::text[], $3::int[]) w(term, df)"
+        " RETURNING term, id",
+        collection_id,
+        new,
+        [df[term] for term in new],
+    )
+    return ids | {row["term"]: row["id"] for row in rows}
+
+
+async def _take_slots(connection: Connection, collection_id: int, n: int) -> int:
+    """Take n slots; gives the first."""
+    first: int = await connection.fetchval(
+        "UPDATE lexicon SET next_slot = next_slot + $2 WHERE collection_id = $1"
+        " RETURNING next_slot - $2",
+        collection_id,
+        n,
+    )
+    return first
+
+
+def _packed(words: Words, ids: dict[str, int]) -> tuple[bytes, bytes]:
+    """Give ids of terms and their counts as two columns of bytes, ascending by id."""
+    pairs = np.array(
+        sorted((ids[term_key(term)], count) for term, count in words.counts.items()), dtype="<i4"
+    ).reshape(-1, 2)
+    return pairs[:, 0].tobytes(), pairs[:, 1].tobytes()
+
+
+async def remove_words(
+    connection: Connection, collection_id: int, document_ids: Sequence[str]
+) -> list[int]:
+    """Take the words of documents out of all counts, before their chunks are deleted.
+
+    The rows of the forward index go with the chunks. Gives the ids of the terms, for `drop_terms`.
+    Cost: linear in the words of the documents.
+    """
+    rows = await connection.fetch(
+        "SELECT t.slot, t.length, t.terms FROM document d JOIN chunk c ON c.document = d.id"
+        " JOIN chunk_terms t ON t.ord = c.ord"
+        " WHERE d.collection_id = $1 AND d.document_id = ANY($2::text[])",
+        collection_id,
+        list(document_ids),
+    )
+    if not rows:
+        return []
+    terms, counts = np.unique(_joined(rows, "terms"), return_counts=True)
+    await connection.execute(
+        "UPDATE term t SET df = t.df - w.df FROM unnest($1::int[], $2::int[]) w(id, df)"
+        " WHERE t.id = w.id",
+        terms.tolist(),
+        counts.tolist(),
+    )
+    await connection.execute(
+        "UPDATE lexicon SET chunks = chunks - $2, total_length = total_length - $3"
+        " WHERE collection_id = $1",
+        collection_id,
+        len(rows),
+        sum(row["length"] for row in rows),
+    )
+    await _bury(connection, collection_id, [row["slot"] for row in rows])
+    gone: list[int] = terms.tolist()
+    return gone
+
+
+async def drop_terms(connection: Connection, terms: Sequence[int]) -> None:
+    """Forget those terms that no chunk has any more: what was removed leaves no words behind."""
+    if terms:
+        await connection.execute(
+            "DELETE FROM term WHERE id = ANY($1::int[]) AND df = 0", list(terms)
+        )
+
+
+async def move_words(connection: Connection, collection_id: int, ords: Sequence[int]) -> None:
+    """Give chunks whose rights were changed new slots, so that their postings are written anew."""
+    rows = await connection.fetch(
+        "SELECT ord, slot FROM chunk_terms WHERE ord = ANY($1::int[]) ORDER BY slot", list(ords)
+    )
+    if not rows:
+        return
+    await _bury(connection, collection_id, [row["slot"] for row in rows])
+    first = await _take_slots(connection, collection_id, len(rows))
+    await connection.execute(
+        "UPDATE chunk_terms t SET slot = w.slot FROM unnest($1::int[], $2::int[]) w(ord, slot)"
+        " WHERE t.ord = w.ord",
+        [row["ord"] for row in rows],
+        list(range(first, first + len(rows))),
+    )
+
+
+async def _bury(connection: Connection, collection_id: int, slots: list[int]) -> None:
+    """Count the dead of each segment."""
+    await connection.execute(
+        "UPDATE segment s SET dead = s.dead + g.n FROM (SELECT x.id, count(*) AS n"
+        " FROM unnest($2::int[]) w(slot) JOIN segment x"
+        " ON w.slot BETWEEN x.first_slot AND x.last_slot"
+        " WHERE x.collection_id = $1 GROUP BY x.id) g WHERE s.id = g.id",
+        collection_id,
+        slots,
+    )
+
+
+# --- segments --------------------------------------------------------------------------------------
+
+
+def plan_merges(segments: Sequence[Segment]) -> list[Segment]:
+    """Tell which ranges of slots to write again, as segments that are not there yet.
+
+    A segment that is half dead is written again by itself. When there are too many small ones, the newest are
+    merged: all after the last that is at least twice as large as everything behind it.
+
+    Args:
+        segments: All of a collection, in the order of their slots.
+    """
+    start = _merge_start(segments)
+    ranges = [one for one in segments[:start] if one.dead * 2 >= one.chunks]
+    merged = segments[start:]
+    if merged:
+        live = sum(one.live for one in merged)
+        ranges.append(Segment(merged[0].first, merged[-1].last, live))
+    return ranges
+
+
+def _merge_start(segments: Sequence[Segment]) -> int:
+    """Give the place of the first segment to merge with all behind it; the end when none has to be."""
+    small = [n for n, one in enumerate(segments) if one.live * 2 < _LARGEST_SEGMENT]
+    if len(small) <= _MOST_SEGMENTS:
+        return len(segments)
+    behind = sum(one.live for one in segments)
+    # However the sizes are spread, half of the small ones are merged: the next merge is some writes away.
+    latest = small[_MOST_SEGMENTS // 2]
+    for place, one in enumerate(segments[:latest]):
+        behind -= one.live
+        if one.live * 2 < _LARGEST_SEGMENT and one.live < 2 * behind:
+            return place
+    return latest
+
+
+class _State(msgspec.Struct, frozen=True):
+    """Where the segments of a collection stand."""
+
+    chunks: int
+    mean: float
+    true_mean: float
+    next_slot: int
+    posted: int
+    segments: list[Segment]
+
+    @property
+    def drifted(self) -> bool:
+        return abs(self.true_mean - self.mean) > _DRIFT * self.mean
+
+
+async def _state(connection: Connection, collection_id: int) -> _State | None:
+    row = await connection.fetchrow(
+        "SELECT chunks, total_length, mean_length, next_slot, posted FROM lexicon"
+        " WHERE collection_id = $1",
+        collection_id,
+    )
+    if row is None:
+        return None
+    segments = await connection.fetch(
+        "SELECT first_slot, last_slot, chunks, dead FROM segment WHERE collection_id = $1"
+        " ORDER BY first_slot",
+        collection_id,
+    )
+    return _State(
+        chunks=row["chunks"],
+        mean=row["mean_length"],
+        true_mean=mean_length(row["total_length"], row["chunks"]),
+        next_slot=row["next_slot"],
+        posted=row["posted"],
+        segments=[Segment(*one) for one in segments],
+    )
+
+
+async def settle(connection: Connection, collection_id: int, *, everything: bool = False) -> None:
+    """Write the postings of all new slots, and merge what is due.
+
+    Args:
+        connection: Inside the writing transaction.
+        collection_id: The collection, whose lexicon is open.
+        everything: Also do what is too large for a write: merges, and a new mean, of many chunks.
+    """
+    state = await _state(connection, collection_id)
+    if state is None:
+        return
+    most = state.chunks if everything else _MERGED_IN_PLACE
+    if state.drifted and (not state.posted or state.chunks <= most):
+        await connection.execute(
+            "UPDATE lexicon SET mean_length = $2 WHERE collection_id = $1",
+            collection_id,
+            state.true_mean,
+        )
+        await _write(connection, collection_id, 0, state.next_slot - 1, state.true_mean)
+    else:
+        for one in _due(state, most):
+            await _write(connection, collection_id, one.first, one.last, state.mean)
+    await connection.execute(
+        "UPDATE lexicon SET posted = next_slot WHERE collection_id = $1", collection_id
+    )
+
+
+def _due(state: _State, most: int) -> list[Segment]:
+    """Give the ranges to write: merges of an allowed size, and the new slots."""
+    fresh = Segment(state.posted, state.next_slot - 1, state.next_slot - state.posted)
+    segments = [*state.segments, fresh] if fresh.chunks else state.segments
+    ranges = [one for one in plan_merges(segments) if one.live <= most]
+    if fresh.chunks and not any(one.last == fresh.last for one in ranges):
+        ranges.append(fresh)
+    return ranges
+
+
+async def settle_due(connection: Connection, collection: str) -> bool:
+    """Tell whether a merge waits that was too large for the writes. Cost: linear in the segments."""
+    collection_id = await connection.fetchval(
+        "SELECT id FROM collection WHERE name = $1", collection
+    )
+    state = None if collection_id is None else await _state(connection, collection_id)
+    return state is not None and (state.drifted or bool(plan_merges(state.segments)))
+
+
+async def _write(
+    connection: Connection, collection_id: int, first: int, last: int, mean: float
+) -> None:
+    """Write the segments of a range of slots in place of those that are there, without the dead.
+
+    Cost: linear in the postings of the range; memory in those of one segment.
+    """
+    await connection.execute(
+        "DELETE FROM segment WHERE collection_id = $1 AND first_slot >= $2 AND last_slot <= $3",
+        collection_id,
+        first,
+        last,
+    )
+    while rows := await connection.fetch(
+        "SELECT t.slot, c.class_id, t.length, t.terms, t.counts FROM chunk_terms t"
+        " JOIN chunk c ON c.ord = t.ord WHERE t.collection_id = $1 AND t.slot BETWEEN $2 AND $3"
+        " ORDER BY t.slot LIMIT $4",
+        collection_id,
+        first,
+        last,
+        _LARGEST_SEGMENT,
+    ):
+        segment = await connection.fetchval(
+            "INSERT INTO segment (collection_id, first_slot, last_slot, chunks)"
+            " VALUES ($1, $2, $3, $4) RETURNING id",
+            collection_id,
+            rows[0]["slot"],
+            rows[-1]["slot"],
+            len(rows),
+        )
+        inverted = await asyncio.to_thread(_Inverted, rows, mean)
+        await connection.copy_records_to_table(
+            "posting", columns=_COPIED, records=inverted.blocks(segment)
+        )
+        first = rows[-1]["slot"] + 1
+
+
+class _Inverted:
+    """Postings of some chunks in the order of terms, then slots."""
+
+    def __init__(self, rows: Sequence[Any], mean: float) -> None:
+        terms = _joined(rows, "terms")
+        widths = [len(row["terms"]) // 4 for row in rows]
+        order = np.argsort(terms, kind="stable")
+
+        def spread(column: str) -> NDArray[np.int32]:
+            values = np.array([row[column] for row in rows], dtype=np.int32)
+            return np.repeat(values, widths)[order]
+
+        tf = _joined(rows, "counts")[order].astype(np.float64)
+        self._terms = terms[order]
+        self._slots = spread("slot")
+        self._classes = spread("class_id")
+        # Exact: a multiple of 2**-24 below 1 fits the 24 bits of a float32.
+        self._impacts = impact(tf, spread("length").astype(np.float64), mean).astype(np.float32)
+
+    def blocks(self, segment: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of `posting`."""
+        edges = np.flatnonzero(np.diff(self._terms, prepend=-1, append=-1)).tolist()
+        for start, end in itertools.pairwise(edges):
+            term = int(self._terms[start])
+            for block, at in enumerate(range(start, end, _BLOCK)):
+                part = slice(at, min(at + _BLOCK, end))
+                impacts = self._impacts[part].tolist()
+                yield (
+                    segment,
+                    term,
+                    block,
+                    max(impacts),
+                    self._slots[part].tolist(),
+                    impacts,
+                    self._classes[part].tolist(),
+                )
+
+
+def _joined(rows: Sequence[Any], column: str) -> NDArray[np.int32]:
+    """Give the packed numbers of all rows, one after the other."""
+    return np.frombuffer(b"".join(row[column] for row in rows), dtype="<i4").astype(np.int32)

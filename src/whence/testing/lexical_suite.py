@@ -1,0 +1,408 @@
+"""What the lexical leg of every store must do, as tests: subclass `LexicalSuite` and give it a `store` fixture.
+
+Needs pytest, pytest-asyncio in auto mode and hypothesis.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import BadInput, ModelMismatch, NotFound
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store.analysis import document_terms, is_weak, query_terms
+from whence.store.base import ChunkStore, EmbeddedDocument
+from whence.store.bm25 import FLOOR_TERMS, K1, B, LexicalStatistics, impact, share, weights
+
+__all__ = ("Corpus", "LexicalStore", "LexicalSuite", "text_document")
+
+MODEL = EmbeddingModel(name="words", dimension=2)
+EVERYTHING = Access(frozenset({"a", "b"}), frozenset({"x"}), 9)
+SECRET = DocumentTags(("a",))
+_VECTOR = np.array([1, 0], dtype=np.float32)
+
+
+class LexicalStore(ChunkStore, Protocol):
+    """A store that also tells what its lexical scores depend on."""
+
+    async def lexical_statistics(self, collection: str) -> LexicalStatistics:
+        """Give N and the mean length."""
+        ...
+
+
+def text_document(
+    document_id: str, *texts: str, tags: DocumentTags | None = None, embed_text: str = ""
+) -> EmbeddedDocument:
+    """Give a document with one chunk for each text."""
+    chunks = tuple(ChunkDraft(content=text, embed_text=embed_text) for text in texts)
+    draft = DocumentDraft(document_id=document_id, chunks=chunks, tags=tags or DocumentTags())
+    return EmbeddedDocument(draft=draft, vectors=np.tile(_VECTOR, (len(texts), 1)))
+
+
+class Corpus:
+    """The collection as it should be, and its rankings by brute force."""
+
+    def __init__(self, collection: str) -> None:
+        self.collection = collection
+        self.documents: dict[str, EmbeddedDocument] = {}
+
+    def chunks(self, access: Access | None = None) -> dict[str, Counter[str]]:
+        """Give the counted terms of each chunk that a reader may see, of all without one."""
+        return {
+            f"urn:chunk:{self.collection}:{document_id}:{index}": Counter(
+                document_terms(chunk.embed_text or chunk.content)
+            )
+            for document_id, document in self.documents.items()
+            if access is None or access.allows(document.draft.tags)
+            for index, chunk in enumerate(document.draft.chunks)
+        }
+
+    def true_mean(self) -> float:
+        """Give the mean length, 1 at least."""
+        chunks = self.chunks()
+        total = sum(map(_length, chunks.values()))
+        return max(1.0, total / len(chunks)) if chunks else 1.0
+
+    def shares(self, query: str, access: Access, mean: float) -> dict[str, float | None]:
+        """Give the share of each visible chunk, None without a shared word; checked by the plain formula."""
+        everything = self.chunks()
+        df = Counter(term for words in everything.values() for term in words)
+        counts = Counter(query_terms(query))
+        parts = weights(counts, df, len(everything))
+        found: dict[str, float | None] = {}
+        for key, words in self.chunks(access).items():
+            shared = [
+                (parts[t], impact(float(words[t]), float(_length(words)), mean))
+                for t in parts
+                if t in words
+            ]
+            found[key] = share(shared) if shared else None
+            plain = _plain_share(counts, words, df, len(everything), mean)
+            assert abs((found[key] or 0.0) - plain) < 1e-6
+        return found
+
+    def ranking(self, query: str, access: Access, mean: float) -> list[tuple[str, float]]:
+        """Give ids and scores, best first, ties by id."""
+        scored = [
+            (-score, key)
+            for key, score in self.shares(query, access, mean).items()
+            if score is not None
+        ]
+        return [(key, -negative) for negative, key in sorted(scored)]
+
+
+def _length(words: Counter[str]) -> int:
+    return sum(count for term, count in words.items() if not is_weak(term))
+
+
+def _plain_share(
+    counts: Counter[str], words: Counter[str], df: Counter[str], n: int, mean: float
+) -> float:
+    """Write the formula down once more, without rounding and without sharing code with the store."""
+    idfs = {t: math.log(1 + (n - df[t] + 0.5) / (df[t] + 0.5)) for t in counts}
+    norm = K1 * (1 - B + B * _length(words) / mean)
+    score = sum(
+        count * idfs[t] * words[t] / (words[t] + norm) for t, count in counts.items() if words[t]
+    )
+    whole = sum(count * idfs[t] for t, count in counts.items())
+    return score / max(whole, FLOOR_TERMS * math.log(2 * n + 2))
+
+
+_WORD = st.sampled_from(
+    ["red", "blue", "green", "the", "of", "x", "日本語", "parseHTTPResponse", "naïve", "Ω", "…"]
+)
+_text = st.lists(_WORD, max_size=9).map(" ".join)
+_tags = st.builds(
+    DocumentTags,
+    st.lists(st.sampled_from(["a", "b", "c"]), max_size=2),
+    st.lists(st.sampled_from(["x"]), max_size=1),
+    st.integers(0, 1),
+)
+_accesses = st.builds(
+    Access,
+    st.frozensets(st.sampled_from(["a", "b"])),
+    st.frozensets(st.sampled_from(["x"])),
+    st.integers(0, 1),
+)
+_ids = st.sampled_from([f"d{n}" for n in range(8)])
+_put = st.tuples(
+    st.just("put"),
+    st.dictionaries(_ids, st.tuples(st.lists(_text, max_size=4), _tags), min_size=1, max_size=3),
+)
+_retag = st.tuples(st.just("retag"), st.dictionaries(_ids, _tags, max_size=4))
+_remove = st.tuples(st.just("remove"), st.lists(_ids, max_size=2, unique=True))
+# Two chances of three to write, so that collections grow.
+_writes = st.lists(_put | _put | _put | _put | _retag | _remove, max_size=14)
+
+_on_one_store = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.differing_executors,
+        HealthCheck.too_slow,
+    ],
+)
+_numbers = itertools.count()
+
+
+async def _filled(store: LexicalStore, *documents: EmbeddedDocument) -> str:
+    name = f"words-{next(_numbers)}"
+    await store.ensure_collection(name, MODEL)
+    await store.replace_documents(name, documents)
+    return name
+
+
+async def _found(
+    store: LexicalStore, name: str, query: str, access: Access = EVERYTHING, limit: int = 100
+) -> list[str]:
+    """Give the documents of a ranking."""
+    hits = await store.search_lexical(name, query, limit=limit, access=access)
+    return [hit.document_id for hit in hits]
+
+
+async def _apply(store: LexicalStore, corpus: Corpus, kind: str, what: Any) -> None:
+    """Do the same to the store and to the corpus."""
+    if kind == "put":
+        documents = [text_document(one, *texts, tags=tags) for one, (texts, tags) in what.items()]
+        await store.replace_documents(corpus.collection, documents)
+        corpus.documents |= {one.draft.document_id: one for one in documents}
+    elif kind == "retag":
+        await store.retag_documents(corpus.collection, what)
+        for one in what.keys() & corpus.documents.keys():
+            texts = [chunk.content for chunk in corpus.documents[one].draft.chunks]
+            corpus.documents[one] = text_document(one, *texts, tags=what[one])
+    else:
+        await store.remove_documents(corpus.collection, what)
+        for one in what:
+            corpus.documents.pop(one, None)
+
+
+class LexicalSuite:
+    """Behaviours of the lexical leg; a subclass gives the `store` fixture."""
+
+    async def settled(self, store: Any) -> None:
+        """Wait until the store has nothing left to do in the background."""
+
+    @given(writes=_writes, queries=st.lists(_text, min_size=1, max_size=3), access=_accesses)
+    @_on_one_store
+    async def test_rankings_are_those_of_brute_force(
+        self, store: LexicalStore, writes: Sequence[Any], queries: list[str], access: Access
+    ) -> None:
+        """After any writes, ids, order and scores equal the formula over what is visible, to the last bit."""
+        corpus = Corpus(await _filled(store))
+        name = corpus.collection
+        for kind, what in writes:
+            await _apply(store, corpus, kind, what)
+        for settle in (False, True):
+            if settle:
+                await self.settled(store)
+            for query in queries:
+                before = await store.lexical_statistics(name)
+                hits = await store.search_lexical(name, query, limit=1000, access=access)
+                few = await store.search_lexical(name, query, limit=2, access=access)
+                keys = [*corpus.chunks(), "urn:chunk:nowhere:d0:0", "no id"]
+                scores = await store.lexical_scores(name, query, keys, access)
+                after = await store.lexical_statistics(name)
+                if before != after:
+                    continue
+                expected = corpus.ranking(query, access, after.mean_length)
+                shares = corpus.shares(query, access, after.mean_length)
+                assert [(hit.chunk_id, hit.score) for hit in hits] == expected
+                assert few == hits[:2]
+                assert scores == {key: score or 0.0 for key, score in shares.items()}
+        statistics = await store.lexical_statistics(name)
+        assert statistics.chunks == len(corpus.chunks())
+        assert statistics.mean_length == pytest.approx(corpus.true_mean(), rel=0.0501)
+
+    async def test_candidates_are_complete(self, store: LexicalStore) -> None:
+        """A candidate has document, rank from 1, and its share as score and as sparse score."""
+        name = await _filled(store, text_document("d", "red blue"), text_document("e", "red"))
+        hits = await store.search_lexical(name, "blue red", limit=9, access=EVERYTHING)
+
+        assert [hit.chunk_id for hit in hits] == [f"urn:chunk:{name}:{one}:0" for one in "de"]
+        assert [hit.rank for hit in hits] == [1, 2]
+        assert all(hit.sparse_score == hit.score and hit.dense_score is None for hit in hits)
+        assert all(0 < hit.score < 1 for hit in hits)
+
+    async def test_hidden_words_find_nothing(self, store: LexicalStore) -> None:
+        """A word that only hidden documents have is answered like one that nobody has."""
+        name = await _filled(
+            store, text_document("h", "canary red", tags=SECRET), text_document("v", "red")
+        )
+        key = f"urn:chunk:{name}:h:0"
+
+        assert await _found(store, name, "canary", Access.public()) == []
+        assert await _found(store, name, "canary red", Access.public()) == ["v"]
+        assert await store.lexical_scores(name, "canary", [key], Access.public()) == {}
+        assert await store.dense_scores(name, _VECTOR, [key], Access.public()) == {}
+        assert await _found(store, name, "canary") == ["h"]
+
+    async def test_hidden_documents_take_no_place(self, store: LexicalStore) -> None:
+        """The limit counts what is visible: better hidden chunks push nothing out."""
+        hidden = [text_document(f"h{n}", "red red red", tags=SECRET) for n in range(30)]
+        name = await _filled(store, *hidden, text_document("v", "red and much else besides"))
+        hits = await store.search_lexical(name, "red", limit=1, access=Access.public())
+
+        assert [(hit.document_id, hit.rank) for hit in hits] == [("v", 1)]
+
+    async def test_new_tags_hold_at_once(self, store: LexicalStore) -> None:
+        """What is hidden by new tags is gone from the next search, what is shown is found, back and forth."""
+        name = await _filled(store, *(text_document(one, "red", "red blue") for one in "ab"))
+        for _ in range(6):
+            await store.retag_documents(name, {"a": SECRET})
+            assert await _found(store, name, "red", Access.public()) == ["b", "b"]
+            assert await _found(store, name, "red", EVERYTHING) == ["a", "b", "a", "b"]
+            await store.retag_documents(name, {"a": DocumentTags()})
+            assert await _found(store, name, "red", Access.public()) == ["a", "b", "a", "b"]
+
+    async def test_removed_words_are_gone(self, store: LexicalStore) -> None:
+        """A document that was removed or replaced is not found by its former words, and does not count."""
+        name = await _filled(store, text_document("a", "red"), text_document("b", "red"))
+        await store.replace_documents(name, [text_document("a", "blue")])
+        await store.remove_documents(name, ["b"])
+        fresh = await _filled(store, text_document("a", "blue"))
+        hits = await store.search_lexical(name, "blue", limit=9, access=EVERYTHING)
+        same = await store.search_lexical(fresh, "blue", limit=9, access=EVERYTHING)
+
+        assert await _found(store, name, "red") == []
+        assert [hit.score for hit in hits] == [hit.score for hit in same]
+
+    async def test_ties_go_by_chunk_id(self, store: LexicalStore) -> None:
+        """Equal scores are ordered by the code points of the id, also where the limit cuts."""
+        ids = ["b", "a", "B", "ä", "a2", "a10", "😀", "\ufb01"]
+        name = await _filled(store, *(text_document(one, "red blue", "blue red") for one in ids))
+        everything = await store.search_lexical(name, "red", limit=99, access=EVERYTHING)
+        keys = [hit.chunk_id for hit in everything]
+
+        assert len(keys) == 16
+        assert keys == sorted(keys)
+        for limit in range(1, 18):
+            cut = await store.search_lexical(name, "red", limit=limit, access=EVERYTHING)
+            assert [hit.chunk_id for hit in cut] == keys[:limit]
+
+    async def test_an_unknown_collection_is_not_found(self, store: LexicalStore) -> None:
+        """Scoring in what does not exist says so, whatever the name."""
+        for name in ("nowhere", "a\0", "\ud800"):
+            with pytest.raises(NotFound):
+                await _found(store, name, "red")
+            with pytest.raises(NotFound):
+                await store.lexical_scores(name, "red", [], EVERYTHING)
+            with pytest.raises(NotFound):
+                await store.dense_scores(name, _VECTOR, [], EVERYTHING)
+            with pytest.raises(NotFound):
+                await store.lexical_statistics(name)
+
+    async def test_a_limit_below_one_is_refused(self, store: LexicalStore) -> None:
+        """There is no ranking of no places."""
+        name = await _filled(store)
+        with pytest.raises(BadInput):
+            await _found(store, name, "red", limit=0)
+
+    async def test_an_empty_collection_answers(self, store: LexicalStore) -> None:
+        """Nothing is found where nothing is, nor by a chunk without words."""
+        name = await _filled(store)
+        assert await _found(store, name, "red") == []
+        await store.replace_documents(name, [text_document("d", "…", "?!"), text_document("e")])
+        assert await _found(store, name, "red") == []
+        key = f"urn:chunk:{name}:d:0"
+        assert await store.lexical_scores(name, "red", [key], EVERYTHING) == {key: 0.0}
+
+    async def test_weak_words_alone_find(self, store: LexicalStore) -> None:
+        """A query of stop words finds by them; beside other words they do not count."""
+        name = await _filled(
+            store, text_document("s", "to be or not to be"), text_document("r", "red")
+        )
+
+        assert await _found(store, name, "to be, or not to be?") == ["s"]
+        assert await _found(store, name, "to be red") == ["r"]
+
+    @pytest.mark.parametrize("query", ["", " ", "…?!", "\0", "\ud800", "\n\t"])
+    async def test_a_query_without_words_finds_nothing(
+        self, store: LexicalStore, query: str
+    ) -> None:
+        """No word, no candidate, no error."""
+        name = await _filled(store, text_document("d", "red"))
+        key = f"urn:chunk:{name}:d:0"
+
+        assert await _found(store, name, query) == []
+        assert await store.lexical_scores(name, query, [key], EVERYTHING) == {key: 0.0}
+
+    @pytest.mark.parametrize(
+        ("text", "query"),
+        [
+            ("Ein Größenvergleich", "GRÖSSENVERGLEICH"),
+            ("文件管理系统", "管理"),
+            ("Ελληνικά", "ΕΛΛΗΝΙΚΆ"),
+            ("emoji 😀 between", "between"),
+            ("it's \u202e odd", "odd"),
+            ("w" * 5000, "w" * 5000),
+            ("\u00e9" * 3000, "\u00e9" * 3000),
+            ("red", "red\0"),
+            ("red", "red\ud800"),
+        ],
+    )
+    async def test_any_script_finds(self, store: LexicalStore, text: str, query: str) -> None:
+        """Words of any script and length are found, and only by themselves."""
+        name = await _filled(store, text_document("d", text), text_document("other", "w" * 4999))
+
+        assert await _found(store, name, query) == ["d"]
+
+    async def test_a_query_of_ten_thousand_words(self, store: LexicalStore) -> None:
+        """The first 1024 distinct words count, the rest are left alone."""
+        # Letters only: an identifier with digits would be split into parts.
+        words = ["".join(letters) for letters in itertools.product("bcdfghjkmn", repeat=4)]
+        name = await _filled(store, text_document("d", words[1]), text_document("e", words[-1]))
+
+        assert len(words) == 10_000
+        assert await _found(store, name, " ".join(words)) == ["d"]
+
+    async def test_what_is_embedded_is_searched(self, store: LexicalStore) -> None:
+        """Title and heading in front of a chunk are searched with it."""
+        name = await _filled(store, text_document("d", "red", embed_text="Colours > Warm\n\nred"))
+
+        assert await _found(store, name, "colour") == ["d"]
+
+    async def test_collections_do_not_mix(self, store: LexicalStore) -> None:
+        """Words, counts and ids of another collection change nothing."""
+        name = await _filled(store, text_document("d", "red"))
+        alone = await store.search_lexical(name, "red", limit=9, access=EVERYTHING)
+        other = await _filled(store, *(text_document(f"o{n}", "red blue") for n in range(9)))
+        key = f"urn:chunk:{other}:o1:0"
+
+        assert await store.search_lexical(name, "red", limit=9, access=EVERYTHING) == alone
+        assert await store.lexical_scores(name, "red", [key], EVERYTHING) == {}
+        assert await store.dense_scores(name, _VECTOR, [key], EVERYTHING) == {}
+
+    async def test_cosines_by_id_are_those_of_the_search(self, store: LexicalStore) -> None:
+        """A chunk has one cosine, whether it was searched or asked for."""
+        rng = np.random.default_rng(3)
+        vectors = rng.normal(size=(20, 2)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        draft = text_document("d", *["red"] * 20).draft
+        name = await _filled(store, EmbeddedDocument(draft=draft, vectors=vectors))
+        hits = await store.search_dense(name, _VECTOR, limit=99, access=EVERYTHING)
+        keys = [hit.chunk_id for hit in hits]
+        scores = await store.dense_scores(name, _VECTOR, [*keys, "no id"], EVERYTHING)
+
+        assert scores == {hit.chunk_id: hit.dense_score for hit in hits}
+        assert len(scores) == 20
+
+    async def test_a_query_vector_must_fit(self, store: LexicalStore) -> None:
+        """A vector of another dimension or length has no cosine with anything here."""
+        name = await _filled(store, text_document("d", "red"))
+
+        with pytest.raises(ModelMismatch):
+            await store.dense_scores(name, np.array([1, 0, 0], np.float32), [], EVERYTHING)
+        with pytest.raises(BadInput):
+            await store.dense_scores(name, np.array([2, 0], np.float32), [], EVERYTHING)

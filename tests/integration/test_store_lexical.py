@@ -1,0 +1,313 @@
+"""The lexical leg on PostgreSQL keeps to the rules of every store, whatever its segments look like."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import asyncpg
+import numpy as np
+import pytest
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import Unavailable
+from whence.store import documents, postings
+from whence.store.memory import MemoryStore
+from whence.store.postgres import PostgresStore
+from whence.testing.lexical_suite import LexicalSuite, text_document
+
+pytestmark = pytest.mark.postgres
+
+MODEL = EmbeddingModel(name="words", dimension=2)
+PUBLIC = Access.public()
+
+
+async def _settled(store: PostgresStore) -> None:
+    while store._maintenance:
+        await asyncio.gather(*store._maintenance.values())
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes at which every handful of chunks is merged, cut and maintained in the background."""
+    sizes = {
+        "_BLOCK": 2,
+        "_LARGEST_SEGMENT": 6,
+        "_MOST_SEGMENTS": 2,
+        "_MERGED_IN_PLACE": 4,
+        "_REBUILD_BATCH": 2,
+    }
+    for name, value in sizes.items():
+        monkeypatch.setattr(postings, name, value)
+
+
+class TestPostgresLexical(LexicalSuite):
+    """All behaviours, on PostgreSQL."""
+
+    @pytest.fixture
+    def store(self, postgres_store: PostgresStore) -> PostgresStore:
+        return postgres_store
+
+
+class TestPostgresLexicalTiny(LexicalSuite):
+    """All behaviours, with merges at every turn."""
+
+    @pytest.fixture
+    def store(self, tiny: None, postgres_store: PostgresStore) -> PostgresStore:
+        return postgres_store
+
+    async def settled(self, store: Any) -> None:
+        await _settled(store)
+
+
+async def _filled(store: PostgresStore, name: str, n: int, *, start: int = 0) -> None:
+    """Store n documents, each in a write of its own."""
+    await store.ensure_collection(name, MODEL)
+    for k in range(start, start + n):
+        text = "red " * (k % 3 + 1) + f"word{k % 5} word{k} tail"
+        await store.replace_documents(name, [text_document(f"d{k}", text)])
+
+
+async def _ranking(store: Any, query: str = "red word3 tail") -> list[tuple[str, float]]:
+    hits = await store.search_lexical("c", query, limit=1000, access=PUBLIC)
+    return [(hit.chunk_id, hit.score) for hit in hits]
+
+
+async def _rows(url: str, query: str) -> list[Any]:
+    connection = await asyncpg.connect(url, server_settings={"search_path": "whence, public"})
+    try:
+        return list(await connection.fetch(query))
+    finally:
+        await connection.close()
+
+
+async def test_both_stores_give_the_same_scores(postgres_store: PostgresStore) -> None:
+    """The same words written at once are scored alike, to the last bit, in memory and in PostgreSQL."""
+    rng = np.random.default_rng(11)
+    vocabulary = [f"w{n}" for n in range(300)]
+    corpus = [
+        text_document(f"d{n}", " ".join(rng.choice(vocabulary, rng.integers(1, 60))))
+        for n in range(400)
+    ]
+    memory = MemoryStore()
+    for store in (memory, postgres_store):
+        await store.ensure_collection("c", MODEL)
+        await store.replace_documents("c", corpus)
+
+    for query in ("w1 w2 w3", "w7", "w1 w1 w299 unseen", " ".join(vocabulary)):
+        assert await _ranking(memory, query) == await _ranking(postgres_store, query)
+
+
+@pytest.mark.parametrize("first", ["search", "score", "write", "remove", "retag"])
+@pytest.mark.parametrize("former", ["DELETE FROM lexicon", "UPDATE lexicon SET analyzer = '0'"])
+async def test_a_former_home_is_indexed(
+    postgres_store: PostgresStore, database_url: str, tiny: None, first: str, former: str
+) -> None:
+    """Collections from before there were postings, or of another analyzer, answer as if made today."""
+    await _filled(postgres_store, "c", 9)
+    await _settled(postgres_store)
+    expected = dict(await _ranking(postgres_store))
+    if former.startswith("DELETE"):
+        for table in ("posting", "segment", "chunk_terms", "term"):
+            await _rows(database_url, f"DELETE FROM {table}")
+    await _rows(database_url, former)
+    if first == "score":
+        keys = list(expected)
+        scores = await postgres_store.lexical_scores("c", "red word3 tail", keys, PUBLIC)
+        assert scores == pytest.approx(expected, rel=0.05)
+    elif first == "write":
+        await postgres_store.replace_documents("c", [text_document("d1", "red red word1 tail")])
+    elif first == "remove":
+        await postgres_store.remove_documents("c", ["d8"])
+        expected.pop("urn:chunk:c:d8:0")
+    elif first == "retag":
+        await postgres_store.retag_documents("c", {"d8": DocumentTags(("a",))})
+        expected.pop("urn:chunk:c:d8:0")
+
+    assert {key for key, _ in await _ranking(postgres_store)} == set(expected)
+
+
+async def test_indexing_outlives_the_search_that_began_it(
+    postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that gives up does not undo the work: the next one finds it done."""
+    await _filled(postgres_store, "c", 5)
+    expected = {key for key, _ in await _ranking(postgres_store)}
+    await _rows(database_url, "DELETE FROM lexicon")
+    started = asyncio.Event()
+    maintain = documents.maintain
+
+    async def noted(*args: Any) -> None:
+        started.set()
+        await maintain(*args)
+
+    monkeypatch.setattr(documents, "maintain", noted)
+    search = asyncio.create_task(_ranking(postgres_store))
+    await started.wait()
+    search.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await search
+    await _settled(postgres_store)
+    analyzers = await _rows(database_url, "SELECT analyzer FROM lexicon")
+
+    assert len(analyzers) == 1
+    assert {key for key, _ in await _ranking(postgres_store)} == expected
+
+
+async def test_a_home_shared_with_another_analyzer_says_so(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When indexing does not help, the reader is told and not kept in a loop."""
+    await _filled(postgres_store, "c", 1)
+    monkeypatch.setattr("whence.store.lexical.ANALYZER_VERSION", "other")
+
+    with pytest.raises(Unavailable, match="another version"):
+        await _ranking(postgres_store)
+
+
+async def test_segments_stay_few(
+    postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many writes there were, a query has few segments to look into, and each chunk is in one."""
+    monkeypatch.setattr(postings, "_MOST_SEGMENTS", 4)
+    await _filled(postgres_store, "c", 60)
+    await _settled(postgres_store)
+    (row,) = await _rows(
+        database_url, "SELECT count(*) AS n, sum(chunks - dead) AS live FROM segment"
+    )
+    doubles = await _rows(
+        database_url,
+        "SELECT 1 FROM posting p, unnest(p.slots) s(slot) GROUP BY p.term, s.slot HAVING count(*) > 1",
+    )
+
+    assert row["n"] <= 4
+    assert row["live"] == 60
+    assert doubles == []
+
+
+async def test_nothing_stays_of_what_was_removed(
+    postgres_store: PostgresStore, database_url: str
+) -> None:
+    """Words, counts and postings of removed documents leave the database."""
+    await _filled(postgres_store, "c", 12)
+    await postgres_store.remove_documents("c", [f"d{n}" for n in range(12)])
+    for table in ("term", "chunk_terms", "segment", "posting"):
+        assert await _rows(database_url, f"SELECT 1 FROM {table}") == []
+
+
+async def test_the_chunk_decides_last(postgres_store: PostgresStore, database_url: str) -> None:
+    """Postings that say more than the chunk's own class show nothing."""
+    await _filled(postgres_store, "c", 3)
+    await postgres_store.replace_documents(
+        "c", [text_document("h", "red", tags=DocumentTags(("a",)))]
+    )
+    await _rows(
+        database_url,
+        "UPDATE chunk SET class_id = (SELECT id FROM sec_class WHERE acl <> '{}')"
+        " WHERE chunk_key = 'urn:chunk:c:d0:0'",
+    )
+
+    assert "urn:chunk:c:d0:0" not in dict(await _ranking(postgres_store))
+
+
+async def test_a_failed_write_leaves_the_words_alone(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks and postings are one transaction: both or neither."""
+    await _filled(postgres_store, "c", 4)
+    before = await _ranking(postgres_store)
+
+    async def fail(*args: Any, **options: Any) -> None:
+        raise OSError("disk on fire")
+
+    monkeypatch.setattr(postings, "_write", fail)
+    with pytest.raises(Unavailable):
+        await postgres_store.replace_documents("c", [text_document("d1", "blue")])
+
+    assert await _ranking(postgres_store) == before
+    assert (await postgres_store.lexical_statistics("c")).chunks == 4
+
+
+async def test_readers_and_maintenance_do_not_meet(
+    postgres_store: PostgresStore, tiny: None
+) -> None:
+    """While writes and merges go on, every reader sees whole rankings without doubles or holes."""
+    await _filled(postgres_store, "c", 10)
+    stop = asyncio.Event()
+
+    async def read() -> int:
+        rounds = 0
+        while not stop.is_set():
+            keys = [key for key, _ in await _ranking(postgres_store)]
+            assert len(keys) == len(set(keys))
+            assert {f"urn:chunk:c:d{n}:0" for n in range(10)} <= set(keys)
+            rounds += 1
+        return rounds
+
+    readers = [asyncio.create_task(read()) for _ in range(2)]
+    await _filled(postgres_store, "c", 15, start=10)
+    await _settled(postgres_store)
+    stop.set()
+
+    assert all(rounds > 0 for rounds in await asyncio.gather(*readers))
+
+
+async def test_writers_at_once_count_right(postgres_store: PostgresStore, tiny: None) -> None:
+    """Writers of one collection, with merges between them, lose no count."""
+    await postgres_store.ensure_collection("c", MODEL)
+    await asyncio.gather(
+        *(
+            postgres_store.replace_documents("c", [text_document(f"d{n}", f"red word{n}")])
+            for n in range(20)
+        )
+    )
+    await _settled(postgres_store)
+    memory = MemoryStore()
+    await memory.ensure_collection("c", MODEL)
+    await memory.replace_documents("c", [text_document(f"d{n}", f"red word{n}") for n in range(20)])
+
+    assert await _ranking(postgres_store) == await _ranking(memory)
+
+
+async def test_closing_ends_maintenance(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is closed leaves no task and no half a merge behind."""
+    store = await PostgresStore.connect(database_url, pool_size=2)
+    await _filled(store, "c", 3)
+    expected = await _ranking(store)
+    started = asyncio.Event()
+
+    async def sleep_on(*args: Any) -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(postings, "open_lexicon", sleep_on)
+    task = store._maintain("c")
+    await started.wait()
+    await store.aclose()
+    monkeypatch.undo()
+
+    assert task.cancelled()
+    async with PostgresStore.open(database_url, pool_size=2) as store:
+        assert await _ranking(store) == expected
+
+
+async def test_failed_maintenance_is_told_and_tried_again(
+    postgres_store: PostgresStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maintenance that fails harms no write; it is logged once and starts again when it is due."""
+    await _filled(postgres_store, "c", 2)
+
+    async def fail(*args: Any) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("whence.store.documents.maintain", fail)
+        with pytest.raises(Unavailable):
+            await postgres_store._maintain("c")
+        await asyncio.sleep(0)
+    await postgres_store._maintain("c")
+
+    assert [record.getMessage() for record in caplog.records] == ["maintenance of the words failed"]
+    assert postgres_store._maintenance == {}

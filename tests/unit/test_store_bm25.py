@@ -1,0 +1,194 @@
+"""The formula of the lexical leg, and when its segments are merged."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.store import postings
+from whence.store.bm25 import FLOOR_TERMS, K1, B, bound, idf, impact, mean_length, share, weights
+from whence.store.postings import Segment, plan_merges, term_key
+from whence.store.words import MAX_QUERY_TERMS, count_words, query_counts
+
+_chunks = st.integers(0, 10**8)
+_tf = st.integers(1, 10**5)
+_length = st.integers(0, 10**5)
+_mean = st.floats(1.0, 1e4)
+
+
+@st.composite
+def _queries(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, int], int]:
+    chunks = draw(st.integers(1, 10**7))
+    counts = draw(st.dictionaries(st.text(max_size=3), st.integers(1, 1000), max_size=40))
+    df = {term: draw(st.integers(0, chunks)) for term in counts if draw(st.booleans())}
+    return counts, df, chunks
+
+
+@given(_chunks, st.data())
+def test_idf_is_positive_and_falls(chunks: int, data: st.DataObject) -> None:
+    """A rarer term weighs more, and none weighs nothing or less."""
+    df = data.draw(st.integers(0, chunks))
+
+    assert idf(chunks, df) > 0
+    assert idf(chunks, 0) == pytest.approx(math.log(2 * chunks + 2))
+    assert idf(chunks, df) <= idf(chunks, 0)
+    assert df == 0 or idf(chunks, df) < idf(chunks, df - 1)
+
+
+@given(_tf, _length, _mean)
+def test_impact_is_the_formula_rounded_down(tf: int, length: int, mean: float) -> None:
+    """Rounding takes less than a step of 2**-24, and the result fits a float32 exactly."""
+    value = impact(float(tf), float(length), mean)
+    plain = tf / (tf + K1 * (1 - B + B * length / mean))
+
+    assert 0 <= plain - value < 2**-24
+    assert 0 <= value < 1
+    assert float(np.float32(value)) == value
+
+
+@given(_tf, _length, _mean)
+def test_impact_grows_with_tf_and_falls_with_length(tf: int, length: int, mean: float) -> None:
+    """More of a word is never less, and the same in more text is never more."""
+    value = impact(float(tf), float(length), mean)
+
+    assert impact(float(tf + 1), float(length), mean) >= value
+    assert impact(float(tf), float(length + 1), mean) <= value
+
+
+@given(st.lists(st.tuples(_tf, _length), max_size=30), _mean)
+def test_arrays_and_numbers_give_the_same_bits(pairs: list[tuple[int, int]], mean: float) -> None:
+    """A posting written from an array equals the one computed for a single chunk."""
+    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+
+    assert impact(table[:, 0], table[:, 1], mean).tolist() == [
+        impact(float(tf), float(length), mean) for tf, length in pairs
+    ]
+
+
+@given(_queries(), st.data())
+def test_the_share_stays_below_one(
+    query: tuple[dict[str, int], dict[str, int], int], data: st.DataObject
+) -> None:
+    """Whatever the query and however good the match, S stays below its bound; order changes no bit."""
+    counts, df, chunks = query
+    parts = list(weights(counts, df, chunks).values())
+    impacts = [data.draw(st.integers(0, 2**24 - 1)) / 2**24 for _ in parts]
+    pairs = list(zip(parts, impacts, strict=True))
+
+    assert sum(parts) <= 1
+    assert 0 <= share(pairs) < 1
+    assert share(pairs) == share(reversed(pairs)) == math.fsum(w * i for w, i in pairs)
+
+
+@given(_queries())
+def test_the_bound_counts_repeats_and_unseen_words(
+    query: tuple[dict[str, int], dict[str, int], int],
+) -> None:
+    """B adds idf as often as a word stands in the query, unseen ones at i0, and is worth six i0 at least."""
+    counts, df, chunks = query
+    every = [idf(chunks, df.get(term, 0)) for term, n in counts.items() for _ in range(n)]
+
+    assert bound(counts, df, chunks) == pytest.approx(
+        max(math.fsum(every), FLOOR_TERMS * math.log(2 * chunks + 2))
+    )
+    assert weights(counts, df, chunks).keys() == {t for t in counts if df.get(t, 0) > 0}
+
+
+def test_a_known_score() -> None:
+    """Three chunks, two words: the numbers by hand."""
+    # N = 3, df(red) = 1: ln(1 + 2.5 / 1.5); i0 = ln 8; the chunk of mean length has norm 1.2.
+    parts = weights({"red": 1, "unseen": 1}, {"red": 1}, 3)
+    value = share([(parts["red"], impact(2.0, 5.0, 5.0))])
+
+    assert value == pytest.approx(math.log(8 / 3) * 2 / 3.2 / (6 * math.log(8)), abs=1e-7)
+
+
+def test_a_mean_length_is_one_at_least() -> None:
+    """Chunks of weak words, or none at all, leave a length to divide by."""
+    assert (mean_length(0, 0), mean_length(0, 5), mean_length(10, 4)) == (1.0, 1.0, 2.5)
+
+
+def test_weak_words_count_but_have_no_length() -> None:
+    """Stop words are found, and make no chunk longer."""
+    words = count_words("the red and the blue", "english")
+
+    assert words.counts == {"the": 2, "red": 1, "and": 1, "blue": 1}
+    assert words.length == 2
+
+
+def test_a_query_is_cut_after_enough_distinct_words() -> None:
+    """The first 1024 distinct words count with all their repeats, later ones not at all."""
+    text = " ".join(f"word{n}" for n in range(5000)) + " word0 word4999"
+    counts = query_counts(text, ("english",))
+
+    assert len(counts) == MAX_QUERY_TERMS
+    assert counts["word0"] == 2
+    assert "word4999" not in counts
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0\x01"), max_size=2000))
+def test_stored_terms_fit_an_index(term: str) -> None:
+    """However long a word is, its key fits a row of a B-tree, and only equal words share one."""
+    key = term_key(term)
+
+    assert len(key.encode()) <= 2000
+    assert term_key(term + "x") != key
+    assert len(term) > 500 or key == term
+
+
+# --- segments --------------------------------------------------------------------------------------
+
+
+def _laid_out(sizes: list[tuple[int, int]]) -> list[Segment]:
+    segments, first = [], 0
+    for chunks, dead in sizes:
+        segments.append(Segment(first, first + chunks - 1, chunks, min(dead, chunks)))
+        first += chunks + 3
+    return segments
+
+
+_sizes = st.lists(st.tuples(st.integers(1, 200_000), st.integers(0, 200_000)), max_size=30)
+
+
+@given(_sizes)
+def test_planned_ranges_are_whole_segments(sizes: list[tuple[int, int]]) -> None:
+    """Ranges do not overlap, cover whole segments, and leave no half-dead one out."""
+    segments = _laid_out(sizes)
+    ranges = plan_merges(segments)
+    covered = [s for s in segments if any(r.first <= s.first and s.last <= r.last for r in ranges)]
+
+    assert all(a.last < b.first for a, b in itertools.pairwise(ranges))
+    assert {r.first for r in ranges} <= {s.first for s in segments}
+    assert {r.last for r in ranges} <= {s.last for s in segments}
+    assert [s for s in segments if s.dead * 2 >= s.chunks and s not in covered] == []
+    assert sum(r.live for r in ranges) == sum(s.live for s in covered)
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=200))
+def test_appends_keep_segments_few_and_rewrites_rare(batches: list[int]) -> None:
+    """After every write there are few small segments, and a chunk was written a logarithm of times."""
+    segments: list[Segment] = []
+    written = end = 0
+    for batch in batches:
+        segments.append(Segment(end, end + batch - 1, batch))
+        end += batch
+        written += batch
+        for one in plan_merges(segments):
+            kept = [s for s in segments if s.last < one.first]
+            segments = [*kept, Segment(one.first, one.last, one.live)]
+            written += one.live
+        assert len(segments) <= postings._MOST_SEGMENTS
+
+    assert written <= end * (3 + 2 * math.log2(len(batches) + 1))
+
+
+def test_a_settled_collection_is_left_alone() -> None:
+    """Nothing is written again without a reason."""
+    assert plan_merges([]) == []
+    assert plan_merges(_laid_out([(1000, 0)] * 8)) == []
+    assert plan_merges(_laid_out([(65_536, 30_000)] * 50)) == []
