@@ -1,0 +1,119 @@
+"""A test collection in BEIR's layout: `corpus.jsonl`, `queries.jsonl` and judgements.
+
+Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models", 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whence.evaluation.files import read_text
+from whence.evaluation.qrels import Qrels, read_qrels
+from whence.ingest.strict_json import parse_object
+from whence.schema.errors import BadInput
+
+__all__ = ("BeirDataset", "LeftOut", "load_beir")
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a collection takes no part, so that nothing shrinks unnoticed."""
+
+    queries_not_judged: int = 0
+    """Queries without any positive judgement."""
+    judged_queries_missing: int = 0
+    """Query ids of the judgements that `queries.jsonl` has not."""
+    relevant_documents_missing: int = 0
+    """Relevant documents that `corpus.jsonl` has not; they still count as not found."""
+
+
+class BeirDataset(msgspec.Struct, frozen=True, kw_only=True):
+    """A test collection; texts of documents stay in the file."""
+
+    name: str
+    """Name of the folder."""
+    corpus: Path
+    documents: int
+    """Records in the corpus."""
+    queries: dict[str, str]
+    """Text of every query with a positive judgement, by id, in order of the file."""
+    qrels: Qrels
+    """Judgements of these queries, all grades kept."""
+    left_out: LeftOut
+
+
+def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
+    """Read a collection and check it as a whole.
+
+    Cost: linear in the files; memory holds the ids of the corpus, the queries and the judgements.
+
+    Args:
+        folder: Where `corpus.jsonl` and `queries.jsonl` lie.
+        qrels: Judgements; `qrels/test.tsv` in the folder when None.
+
+    Raises:
+        BadInput: A file is missing or cannot be read, a line (named `file:N`) is malformed, an id occurs
+            twice, or no query of the collection is judged.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"{folder} is no folder", hint="give a folder in BEIR's layout")
+    corpus = folder / "corpus.jsonl"
+    document_ids = {record["_id"] for record in _records(corpus)}
+    queries = {record["_id"]: record["text"] for record in _records(folder / "queries.jsonl")}
+    judged = read_qrels(qrels or folder / "qrels" / "test.tsv")
+    wanted = {
+        query: text
+        for query, text in queries.items()
+        if any(grade > 0 for grade in judged.get(query, {}).values())
+    }
+    if not wanted:
+        raise BadInput(
+            f"no query of {folder} has a relevant document",
+            hint="do the ids in the judgements and in queries.jsonl belong together?",
+        )
+    kept = {query: judged[query] for query in wanted}
+    missing = {
+        document
+        for grades in kept.values()
+        for document, grade in grades.items()
+        if grade > 0 and document not in document_ids
+    }
+    return BeirDataset(
+        name=folder.resolve().name,
+        corpus=corpus,
+        documents=len(document_ids),
+        queries=wanted,
+        qrels=kept,
+        left_out=LeftOut(
+            queries_not_judged=len(queries) - len(wanted),
+            judged_queries_missing=len(judged.keys() - queries.keys()),
+            relevant_documents_missing=len(missing),
+        ),
+    )
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a JSON Lines file, each with an `_id` of its own and a text."""
+    seen: set[str] = set()
+    # Not splitlines(): inside JSON, U+2028 and its like are characters of a text.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            record = parse_object(line)
+        except BadInput as error:
+            raise BadInput(f"{where}: {error.message}") from error
+        # Indexing takes an integer as its digits; the judgements know digits only.
+        if isinstance(record.get("_id"), int) and not isinstance(record["_id"], bool):
+            record["_id"] = str(record["_id"])
+        for key in ("_id", "text"):
+            if not isinstance(record.get(key), str):
+                raise BadInput(f"{where}: {key} is missing or not a string")
+        if not record["_id"] or record["_id"] in seen:
+            raise BadInput(f"{where}: the _id {record['_id']!r} is empty or occurs twice")
+        seen.add(record["_id"])
+        yield record

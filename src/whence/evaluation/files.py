@@ -1,0 +1,43 @@
+"""Reading and writing whole text files, with errors for people."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from whence.schema.errors import BadInput
+
+__all__ = ("read_text", "write_text")
+
+
+def read_text(path: Path) -> str:
+    """Read a file as UTF-8; a byte order mark is left out.
+
+    Raises:
+        BadInput: It cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise BadInput(
+            f"cannot read {path}: {error.strerror}", hint="check the path and its permissions"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not UTF-8 text", hint="save it in UTF-8") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as UTF-8; another reader sees the old file or the whole new one.
+
+    Raises:
+        BadInput: It cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        draft.write_text(text, encoding="utf-8", newline="\n")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise BadInput(
+            f"cannot write {path}: {error.strerror}", hint="check the folder and its permissions"
+        ) from error

@@ -1,0 +1,124 @@
+"""Relevance judgements and runs in the formats of TREC and BEIR, read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from whence.evaluation.files import read_text, write_text
+from whence.schema.errors import BadInput
+
+__all__ = ("Qrels", "RunRow", "read_qrels", "write_qrels", "write_run")
+
+#: Grade of each judged document, by query; 0 and below are judged not relevant.
+Qrels = dict[str, dict[str, int]]
+
+#: First words of a header line, as BEIR and its converters write them.
+_HEADERS = frozenset({"query-id", "query_id", "queryid", "qid", "query", "topic"})
+
+
+class RunRow(NamedTuple):
+    """One line of a run."""
+
+    query_id: str
+    document_id: str
+    rank: int
+    """From 1."""
+    score: float
+    tag: str
+    """Name of the system, without white space."""
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Read judgements of three columns (query, document, grade) or four (query, iteration, document, grade).
+
+    Columns are parted by tabs where the line has one, else by white space. Blank lines and lines that begin
+    with `#` are left out, and so is a header in the first line. The same judgement twice is one judgement.
+
+    Cost: linear in the file.
+
+    Raises:
+        BadInput: The file cannot be read, or a line (named `file:N`) has another number of columns, an
+            empty id, a grade that is no integer, or contradicts an earlier one.
+    """
+    qrels: Qrels = {}
+    first = True
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        columns = _columns(line)
+        header, first = first and _is_header(columns), False
+        if header:
+            continue
+        query, document, grade = _judgement(f"{path}:{number}", columns)
+        if qrels.setdefault(query, {}).setdefault(document, grade) != grade:
+            raise BadInput(
+                f"{path}:{number}: document {document!r} was judged otherwise for query {query!r} before",
+                hint="keep one grade for each pair of query and document",
+            )
+    return qrels
+
+
+def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
+    """Write judgements as trec_eval reads them: four columns, graded, no header, sorted.
+
+    Raises:
+        BadInput: An id has white space or is empty, or the file cannot be written.
+    """
+    rows = [
+        (query, "0", document, str(grade))
+        for query, judged in sorted(qrels.items())
+        for document, grade in sorted(judged.items())
+    ]
+    write_text(path, "".join(_lines(rows)))
+
+
+def write_run(path: Path, rows: Iterable[RunRow]) -> None:
+    """Write a run as trec_eval reads it: query, `Q0`, document, rank, score, tag.
+
+    Scores are written with all their digits, so that sorting by score gives the ranks back.
+
+    Raises:
+        BadInput: As for `write_qrels`.
+    """
+    lines = _lines(
+        (row.query_id, "Q0", row.document_id, str(row.rank), repr(row.score), row.tag)
+        for row in rows
+    )
+    write_text(path, "".join(lines))
+
+
+def _columns(line: str) -> list[str]:
+    return [part.strip() for part in line.split("\t")] if "\t" in line else line.split()
+
+
+def _is_header(columns: Sequence[str]) -> bool:
+    return columns[0].casefold() in _HEADERS and not _is_grade(columns[-1])
+
+
+def _is_grade(text: str) -> bool:
+    return text.isascii() and text.removeprefix("-").isdecimal()
+
+
+def _judgement(where: str, columns: Sequence[str]) -> tuple[str, str, int]:
+    hint = "write `query document grade` or `query iteration document grade`"
+    if len(columns) not in (3, 4):
+        raise BadInput(f"{where}: {len(columns)} columns, expected 3 or 4", hint=hint)
+    query, document, grade = columns[0], columns[-2], columns[-1]
+    if not query or not document:
+        raise BadInput(f"{where}: an id is empty", hint=hint)
+    if not _is_grade(grade) or len(grade) > 9:
+        raise BadInput(f"{where}: the grade {grade!r} is no integer", hint=hint)
+    return query, document, int(grade)
+
+
+def _lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    for row in rows:
+        for word in row:
+            if len(word.split()) != 1 or word.strip() != word:
+                raise BadInput(
+                    f"the id {word!r} cannot be written in TREC's format",
+                    hint="columns are parted by white space; use ids without it",
+                )
+        yield " ".join(row) + "\n"
