@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -44,6 +44,17 @@ class Connection(Protocol):
         self, table_name: str, *, records: Iterable[Sequence[Any]], columns: Sequence[str]
     ) -> str:
         """Write rows by binary COPY."""
+        ...
+
+    async def copy_to_table(
+        self,
+        table_name: str,
+        *,
+        source: AsyncIterable[bytes],
+        columns: Sequence[str],
+        format: str,  # noqa: A002 - the driver's name
+    ) -> str:
+        """Write what is in the format of COPY already."""
         ...
 
     def transaction(
