@@ -15,14 +15,16 @@ from whence.testing.stub_context import StubContext
 
 MODEL = EmbeddingModel(name="m", revision="r1", dimension=2)
 HIT = Candidate(chunk_id="urn:c", document_id="d", score=0.9, rank=1, dense_score=0.9)
+WORD_HIT = Candidate(chunk_id="urn:w", document_id="e", score=0.4, rank=1, sparse_score=0.4069)
 VECTOR = np.array([0.6, 0.8], "<f4").tobytes()
 
 
 class FixedStore:
     """A store with one collection and one hit."""
 
-    def __init__(self, model: EmbeddingModel = MODEL) -> None:
+    def __init__(self, model: EmbeddingModel = MODEL, fault: str = "") -> None:
         self.model = model
+        self.fault = fault.split()
         self.looked_up = 0
         self.searches: list[dict[str, Any]] = []
 
@@ -31,8 +33,23 @@ class FixedStore:
         return CollectionInfo(name=name, model=self.model) if name == "books" else None
 
     async def search_dense(self, collection: str, vector: Any, **options: Any) -> list[Candidate]:
+        self._fail("search_dense")
         self.searches.append({"collection": collection, "vector": vector.tolist(), **options})
         return [HIT]
+
+    async def search_lexical(self, collection: str, text: str, **_: Any) -> list[Candidate]:
+        self._fail("search_lexical")
+        return [WORD_HIT]
+
+    async def lexical_scores(self, *_: Any) -> dict[str, float]:
+        return {"urn:c": 0.1}
+
+    async def dense_scores(self, *_: Any) -> dict[str, float]:
+        return {"urn:w": 0.5}
+
+    def _fail(self, name: str) -> None:
+        if name in self.fault:
+            raise Unavailable(f"{name} does not answer")
 
 
 def request(**fields: Any) -> SearchRequest:
@@ -58,23 +75,60 @@ async def test_a_search_carries_rights_limit_and_threshold_to_the_store() -> Non
     )
 
 
-@pytest.mark.parametrize("mode", ["bm25", "hybrid"])
-async def test_a_missing_lexical_leg_degrades_to_dense(mode: Any) -> None:
-    """With a vector the dense leg answers and the reply says that it answered alone."""
-    reply = await SearchProcessor(store=FixedStore()).handle(
-        request(mode=mode, query_text="x"), StubContext()
+async def test_words_alone_rank_on_the_same_scale() -> None:
+    """`bm25` needs no vector; the score is the curve over the lexical share, the threshold applies."""
+    processor = SearchProcessor(store=FixedStore())
+    reply = await processor.handle(request(mode="bm25", vector=None, query_text="x"), StubContext())
+    none = await processor.handle(
+        request(mode="bm25", vector=None, query_text="x", threshold=0.9), StubContext()
     )
 
-    assert reply.candidates == (HIT,)
-    assert [(d.stage, d.code) for d in reply.degraded] == [("search", "lexical_leg_missing")]
+    assert [(c.chunk_id, round(c.score, 3), c.sparse_score) for c in reply.candidates] == [
+        ("urn:w", 0.667, 0.4069)
+    ]
+    assert none.candidates == ()
 
 
-@pytest.mark.parametrize("mode", ["bm25", "hybrid"])
-async def test_without_a_vector_there_is_nothing_to_fall_back_to(mode: Any) -> None:
+async def test_a_hybrid_search_gives_every_chunk_both_true_scores() -> None:
+    """What one leg found is scored by the other too; the order is the fused score's."""
+    reply = await SearchProcessor(store=FixedStore()).handle(
+        request(mode="hybrid", query_text="x"), StubContext()
+    )
+
+    assert [(c.chunk_id, c.dense_score, c.sparse_score) for c in reply.candidates] == [
+        ("urn:w", 0.5, 0.4069),
+        ("urn:c", 0.9, 0.1),
+    ]
+    assert reply.degraded == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "vector", "left", "code"),
+    [
+        ("search_lexical", VECTOR, "urn:c", "lexical_leg_missing"),
+        ("search_dense", VECTOR, "urn:w", "dense_leg_missing"),
+        ("", None, "urn:w", "dense_leg_missing"),
+    ],
+)
+async def test_a_leg_that_fails_degrades_visibly(
+    fault: str, vector: bytes | None, left: str, code: str
+) -> None:
+    """The other leg answers alone, with true scores, and the reply says so."""
+    store = FixedStore(fault=fault)
+    reply = await SearchProcessor(store=store).handle(
+        request(mode="hybrid", query_text="x", vector=vector), StubContext()
+    )
+
+    assert [one.chunk_id for one in reply.candidates] == [left]
+    assert [one.code for one in reply.degraded] == [code]
+
+
+async def test_a_hybrid_search_without_any_leg_fails() -> None:
     """Nothing can rank: the search says so and does not pretend to have found nothing."""
-    with pytest.raises(Unavailable, match="lexical leg"):
-        await SearchProcessor(store=FixedStore()).handle(
-            request(mode=mode, vector=None, query_text="x"), StubContext()
+    store = FixedStore(fault="search_dense search_lexical")
+    with pytest.raises(Unavailable):
+        await SearchProcessor(store=store).handle(
+            request(mode="hybrid", query_text="x"), StubContext()
         )
 
 

@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.store import postings
-from whence.store.bm25 import FLOOR_TERMS, K1, B, bound, idf, impact, mean_length, share, weights
+from whence.store.bm25 import (
+    FLOOR_TERMS,
+    K1,
+    B,
+    bound,
+    coverage_per_share,
+    idf,
+    impact,
+    mean_length,
+    share,
+    weights,
+)
 from whence.store.postings import Segment, plan_merges, term_key
 from whence.store.words import MAX_QUERY_TERMS, count_words, query_counts
 
@@ -192,3 +203,15 @@ def test_a_settled_collection_is_left_alone() -> None:
     assert plan_merges([]) == []
     assert plan_merges(_laid_out([(1000, 0)] * 8)) == []
     assert plan_merges(_laid_out([(65_536, 30_000)] * 50)) == []
+
+
+@given(_queries())
+def test_coverage_never_exceeds_the_query(
+    query: tuple[dict[str, int], dict[str, int], int],
+) -> None:
+    """Share times factor is S / B: at most 1 even when every impact were 1, and never below the share."""
+    factor = coverage_per_share(*query)
+    most = share((weight, 1.0) for weight in weights(*query).values())
+
+    assert factor >= 1.0
+    assert most * factor <= 1.0 + 1e-6

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 from whence.engine.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
-from whence.schema.errors import BadInput
-from whence.schema.search import Candidate, SearchMode, SearchRequest, SearchResponse
+from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Unavailable
+from whence.schema.search import (
+    Candidate,
+    Degradation,
+    SearchMode,
+    SearchRequest,
+    SearchResponse,
+)
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
 
 if TYPE_CHECKING:
@@ -88,9 +94,7 @@ async def search(
     """
     check_query(query, top_k, threshold)
     marks = [time.perf_counter()]
-    embedded = await client.call(
-        "embedding", EmbeddingRequest(texts=(query,), purpose="query"), EmbeddingResponse
-    )
+    embedded, degraded = await _embed(client, query, mode)
     marks.append(time.perf_counter())
     found = await client.call(
         "search",
@@ -98,8 +102,8 @@ async def search(
             access=access,
             collection=collection,
             limit=top_k,
-            vector=embedded.vectors,
-            model=embedded.model,
+            vector=embedded.vectors if embedded else None,
+            model=embedded.model if embedded else None,
             query_text=query,
             mode=mode,
             threshold=threshold,
@@ -111,9 +115,25 @@ async def search(
     marks.append(time.perf_counter())
     return SearchReport(
         results=_results(found.candidates, texts),
-        degraded=found.degraded,
+        degraded=degraded or found.degraded,
         latency_ms=_latencies(marks),
     )
+
+
+async def _embed(
+    client: FlowClient, query: str, mode: SearchMode
+) -> tuple[EmbeddingResponse | None, tuple[Degradation, ...]]:
+    """Give the query's vector; None when the mode needs none, or can do without one that is not to be had."""
+    if mode == "bm25":
+        return None, ()
+    request = EmbeddingRequest(texts=(query,), purpose="query")
+    try:
+        return await client.call("embedding", request, EmbeddingResponse), ()
+    except (Unavailable, ModelMissing, DeadlineExceeded) as error:
+        if mode == "dense":
+            raise
+        reason = f"words alone ranked, the query could not be embedded: {error.message}"
+        return None, (Degradation(stage="embedding", code="query_not_embedded", reason=reason),)
 
 
 async def _texts(

@@ -157,6 +157,10 @@ class DocEmbeddingsClient:
         self._mode = mode
         self._port = port
 
+    def words_only(self, text: str) -> QueryVector | None:
+        """Give a query that words alone can answer; None when the mode has no use for words."""
+        return None if self._mode == "dense" else QueryVector(b"", None, text)
+
     async def query(
         self,
         vector: QueryVector | Sequence[float],
@@ -172,7 +176,7 @@ class DocEmbeddingsClient:
             access=self._access,
             collection=self._collection,
             limit=limit,
-            vector=vector.data,
+            vector=vector.data or None,
             model=vector.model,
             query_text=query_text or vector.text,
             mode=self._mode,

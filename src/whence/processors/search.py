@@ -1,21 +1,32 @@
-"""The search service: a query vector in, the nearest visible chunks out.
+"""The search service: a query in, the best visible chunks out.
 
-A leg that cannot take part is named in `degraded`; what the reader may not see is never in a reply.
+Three ways to rank: by vectors (`dense`), by words (`bm25`), by both (`hybrid`). In a hybrid search every chunk
+that either leg found gets the true score of both. A leg that cannot take part is named in `degraded`; what
+the reader may not see is never in a reply.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from whence.processors.base import Context, Processor
+from whence.processors.fusion import Fusion, Scores, fuse, lexical_score, union
 from whence.processors.services import SEARCH
 from whence.schema.embedding import EmbeddingModel
-from whence.schema.errors import BadInput, ModelMismatch, NotFound, Unavailable
-from whence.schema.search import Degradation, SearchRequest, SearchResponse
+from whence.schema.errors import (
+    BadInput,
+    DeadlineExceeded,
+    ModelMismatch,
+    NotFound,
+    Unavailable,
+    WhenceError,
+)
+from whence.schema.search import Candidate, Degradation, SearchRequest, SearchResponse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +35,12 @@ if TYPE_CHECKING:
     from whence.store.base import ChunkStore
 
 __all__ = ("SearchParameters", "SearchProcessor")
+
+#: Candidates that each leg of a hybrid search gives at least: what one leg ranks low the other may lift.
+_LEG_DEPTH = 100
+_Leg = list[Candidate] | WhenceError
+#: Errors that leave the other leg standing; all else is wrong with the request itself.
+_LEG_ERRORS = (Unavailable, DeadlineExceeded)
 
 
 class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,6 +51,9 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     model_memory_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 2.0
     """Seconds for which the model of a collection is remembered. A collection that is removed and made
     again with another model of the same dimension is noticed after that time."""
+    fusion: Fusion = "absolute"
+    """How a hybrid search joins its legs. Only with `absolute` does a threshold mean the same for every
+    query."""
 
 
 class SearchProcessor(Processor):
@@ -72,20 +92,79 @@ class SearchProcessor(Processor):
             BadInput: Limit, threshold or vector is out of range, or a filter is given.
             NotFound: There is no such collection.
             ModelMismatch: The vector comes from another model than the collection's.
-            Unavailable: The mode asks for the lexical leg alone and there is no vector to fall back to.
+            Unavailable: The store does not answer, or no leg of a hybrid search can take part.
         """
         self._check(message)
-        degraded = _missing_leg(message)
-        vector = _vector(message)
         await self._check_model(message.collection, message.model)
-        candidates = await self._store.search_dense(
+        if message.mode == "dense":
+            return SearchResponse(candidates=tuple(await self._dense(message, message.limit)))
+        if message.mode == "bm25":
+            found = await self._lexical(message, message.limit)
+            return SearchResponse(candidates=_by_words(found, message))
+        return await self._hybrid(message)
+
+    async def _dense(self, message: SearchRequest, limit: int) -> list[Candidate]:
+        return await self._store.search_dense(
             message.collection,
-            vector,
-            limit=message.limit,
+            _vector(message),
+            limit=limit,
             access=message.access,
+            threshold=message.threshold if message.mode == "dense" else 0.0,
+        )
+
+    async def _lexical(self, message: SearchRequest, limit: int) -> list[Candidate]:
+        return await self._store.search_lexical(
+            message.collection, message.query_text, limit=limit, access=message.access
+        )
+
+    async def _hybrid(self, message: SearchRequest) -> SearchResponse:
+        """Ask both legs at once, then each for the scores of what only the other found; join."""
+        depth = max(message.limit, _LEG_DEPTH)
+        lexical, dense = await asyncio.gather(
+            _leg(self._lexical(message, depth)), _leg(self._dense(message, depth))
+        )
+        if isinstance(lexical, WhenceError) and isinstance(dense, WhenceError):
+            raise dense if message.vector else lexical
+        degraded = (*_left_out("lexical", lexical), *_left_out("dense", dense))
+        if isinstance(dense, WhenceError) and not isinstance(lexical, WhenceError):
+            return SearchResponse(candidates=_by_words(lexical, message), degraded=degraded)
+        found = [leg for leg in (lexical, dense) if not isinstance(leg, WhenceError)]
+        documents = union(*found)
+        scores = await self._scores(message, lexical, dense, list(documents))
+        candidates = fuse(
+            documents,
+            scores,
+            method=self.parameters.fusion,
+            limit=message.limit,
             threshold=message.threshold,
         )
-        return SearchResponse(candidates=tuple(candidates), degraded=degraded)
+        return SearchResponse(candidates=candidates, degraded=degraded)
+
+    async def _scores(
+        self, message: SearchRequest, lexical: _Leg, dense: _Leg, chunk_ids: list[str]
+    ) -> dict[str, Scores]:
+        """Give both true scores of every chunk; None of the leg that does not take part.
+
+        A chunk that was removed or hidden between the two questions counts 0 there: it falls behind, and
+        its text is not given out any more.
+        """
+        shares = _known(lexical, "sparse_score")
+        cosines = _known(dense, "dense_score")
+        collection, access = message.collection, message.access
+        if shares is not None and (missing := [key for key in chunk_ids if key not in shares]):
+            shares |= dict.fromkeys(missing, 0.0) | await self._store.lexical_scores(
+                collection, message.query_text, missing, access
+            )
+        if cosines is not None and (missing := [key for key in chunk_ids if key not in cosines]):
+            cosines |= dict.fromkeys(missing, 0.0) | await self._store.dense_scores(
+                collection, _vector(message), missing, access
+            )
+        return {
+            key: Scores(
+                None if cosines is None else cosines[key], None if shares is None else shares[key]
+            )
+            for key in chunk_ids
+        }
 
     def _check(self, message: SearchRequest) -> None:
         if not 1 <= message.limit <= self.parameters.max_limit:
@@ -125,23 +204,32 @@ class SearchProcessor(Processor):
         return info.model
 
 
-def _missing_leg(message: SearchRequest) -> tuple[Degradation, ...]:
-    """Say that the lexical leg does not take part, when it was asked for."""
-    if message.mode == "dense":
+def _by_words(found: list[Candidate], message: SearchRequest) -> tuple[Candidate, ...]:
+    """Score a lexical ranking on the scale of words alone; limit and threshold are the request's."""
+    scored = (msgspec.structs.replace(one, score=lexical_score(one.score)) for one in found)
+    return tuple(one for one in scored if one.score >= message.threshold)[: message.limit]
+
+
+async def _leg(ranking: Awaitable[list[Candidate]]) -> _Leg:
+    """Give a leg's ranking, or the error that keeps it from taking part."""
+    try:
+        return await ranking
+    except _LEG_ERRORS as error:
+        return error
+
+
+def _left_out(name: str, leg: _Leg) -> tuple[Degradation, ...]:
+    if not isinstance(leg, WhenceError):
         return ()
-    if message.vector is None:
-        raise Unavailable(
-            f"mode {message.mode} needs the lexical leg, which does not exist yet,"
-            " and the request has no vector to search with instead",
-            hint="search with mode dense",
-        )
-    return (
-        Degradation(
-            stage="search",
-            code="lexical_leg_missing",
-            reason=f"mode {message.mode}: the lexical leg does not exist yet, dense alone ranked",
-        ),
-    )
+    reason = f"the {name} leg took no part: {leg.message}"
+    return (Degradation(stage="search", code=f"{name}_leg_missing", reason=reason),)
+
+
+def _known(leg: _Leg, field: str) -> dict[str, float] | None:
+    """Give the scores of a leg by chunk id; None when it does not take part."""
+    if isinstance(leg, WhenceError):
+        return None
+    return {one.chunk_id: getattr(one, field) or 0.0 for one in leg}
 
 
 def _vector(message: SearchRequest) -> NDArray[np.float32]:
@@ -149,6 +237,8 @@ def _vector(message: SearchRequest) -> NDArray[np.float32]:
     import numpy as np
 
     if not message.vector:
+        if message.mode == "hybrid":
+            raise Unavailable("the query could not be embedded")
         raise BadInput(f"mode {message.mode} needs a query vector")
     if len(message.vector) % 4:
         raise BadInput(f"a vector of {len(message.vector)} bytes is no list of float32")

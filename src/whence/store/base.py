@@ -137,8 +137,9 @@ class ChunkStore(Protocol):
     ) -> list[Candidate]:
         """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
 
-        `score` and `sparse_score` are the lexical share: BM25 over its own bound, see `store.bm25`. Chunks
-        without any word of the query are left out. The list is exact. Cost grows with the visible
+        `sparse_score` is the lexical share, BM25 over its bound with a floor, and `score` the share of the
+        query alone that is covered, see `store.bm25`; both give one order. Chunks without any word of the
+        query are left out. The list is exact. Cost grows with the visible
         postings of the query's terms, not with the collection.
 
         Raises:

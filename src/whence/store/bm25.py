@@ -34,6 +34,7 @@ __all__ = (
     "B",
     "LexicalStatistics",
     "bound",
+    "coverage_per_share",
     "idf",
     "impact",
     "mean_length",
@@ -103,6 +104,16 @@ def bound(counts: Mapping[str, int], df: Mapping[str, int], chunks: int) -> floa
     """
     most = math.fsum(count * idf(chunks, df.get(term, 0)) for term, count in counts.items())
     return max(most, FLOOR_TERMS * idf(chunks, 0))
+
+
+def coverage_per_share(counts: Mapping[str, int], df: Mapping[str, int], chunks: int) -> float:
+    """Give the factor from L to S / B: how much of the query itself a chunk covers, without the floor.
+
+    Fit for a ranking by words alone, where a short query is all there is. 1 or more; arguments as for
+    `bound`.
+    """
+    most = math.fsum(count * idf(chunks, df.get(term, 0)) for term, count in counts.items())
+    return bound(counts, df, chunks) / most if most > 0 else 1.0
 
 
 def weights(counts: Mapping[str, int], df: Mapping[str, int], chunks: int) -> dict[str, float]:

@@ -287,10 +287,16 @@ def candidate(chunk_id: str, document_id: str, inner: float, rank: int) -> Candi
     )
 
 
-def lexical_candidate(chunk_id: str, document_id: str, share: float, rank: int) -> Candidate:
-    """Give a candidate of the lexical leg."""
+def lexical_candidate(
+    chunk_id: str, document_id: str, share: float, per_share: float, rank: int
+) -> Candidate:
+    """Give a candidate of the lexical leg; `per_share` is the query's `bm25.coverage_per_share`."""
     return Candidate(
-        chunk_id=chunk_id, document_id=document_id, score=share, rank=rank, sparse_score=share
+        chunk_id=chunk_id,
+        document_id=document_id,
+        score=min(1.0, share * per_share),
+        rank=rank,
+        sparse_score=share,
     )
 
 

@@ -11,7 +11,13 @@ import numpy as np
 from whence.schema.access import Access
 from whence.schema.search import Candidate
 from whence.store.analysis import ANALYZER_VERSION
-from whence.store.bm25 import LexicalStatistics, impact, share, weights
+from whence.store.bm25 import (
+    LexicalStatistics,
+    coverage_per_share,
+    impact,
+    share,
+    weights,
+)
 from whence.store.checks import check_limit, lexical_candidate, missing_collection
 from whence.store.classes import ALLOWED, access_values
 from whence.store.driver import Connection
@@ -58,6 +64,8 @@ class _Query(msgspec.Struct, frozen=True):
     mean: float
     weights: dict[int, float]
     """Part of the bound by id of the term, for terms that the collection has."""
+    per_share: float
+    """From the lexical share to the share of the query alone that is covered."""
 
 
 async def _query(
@@ -73,12 +81,14 @@ async def _query(
     found = await connection.fetch(_TERMS, row["id"], [term_key(term) for term in counts])
     ids = {one["term"]: one["id"] for one in found}
     df = {one["term"]: one["df"] for one in found}
-    parts = weights({term_key(term): n for term, n in counts.items()}, df, row["chunks"])
+    keys = {term_key(term): n for term, n in counts.items()}
+    parts = weights(keys, df, row["chunks"])
     return _Query(
         collection_id=row["id"],
         classes=row["classes"],
         mean=row["mean_length"],
         weights={ids[term]: part for term, part in parts.items()},
+        per_share=coverage_per_share(keys, df, row["chunks"]),
     )
 
 
@@ -111,7 +121,7 @@ async def search_lexical(
         )
     rows.sort(key=lambda row: (-row["score"], row["chunk_key"]))
     return [
-        lexical_candidate(row["chunk_key"], row["document_id"], row["score"], rank)
+        lexical_candidate(row["chunk_key"], row["document_id"], row["score"], query.per_share, rank)
         for rank, row in enumerate(rows[:limit], 1)
     ]
 

@@ -18,7 +18,14 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
 from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument, StoredTrace
-from whence.store.bm25 import LexicalStatistics, impact, mean_length, share, weights
+from whence.store.bm25 import (
+    LexicalStatistics,
+    coverage_per_share,
+    impact,
+    mean_length,
+    share,
+    weights,
+)
 from whence.store.checks import (
     candidate,
     check_documents,
@@ -77,6 +84,12 @@ class _Collection:
         lengths = [one.length for one in self.all_words()]
         mean = mean_length(sum(lengths), len(lengths))
         return LexicalStatistics(chunks=len(lengths), mean_length=mean)
+
+    def per_share(self, query_text: str) -> float:
+        """Give the factor from the lexical share to the share of the query alone that is covered."""
+        df = Counter(term for one in self.all_words() for term in one.counts)
+        counts = query_counts(query_text, DEFAULT_LANGUAGES)
+        return coverage_per_share(counts, df, self.statistics().chunks)
 
     def shares(self, query_text: str, access: Access) -> Iterator[tuple[str, str, float | None]]:
         """Yield id, document and lexical share of each visible chunk; None without a shared word."""
@@ -261,8 +274,9 @@ class MemoryStore:
             if score is not None
         ]
         scored.sort()
+        per_share = found.per_share(query_text)
         return [
-            lexical_candidate(key, document_id, -negative, rank)
+            lexical_candidate(key, document_id, -negative, per_share, rank)
             for rank, (negative, key, document_id) in enumerate(scored[:limit], 1)
         ]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from whence.processors.clients import Matches
+from whence.processors.clients import DocEmbeddingsClient, Matches, QueryVector
 from whence.processors.question.candidate_pool import Leg, pool_candidates
 from whence.processors.question.citations import Passage
 from whence.processors.question.deadline import Deadline
@@ -70,7 +70,12 @@ async def _searches(question: Question, grounding: Grounding) -> list[_Search]:
     own = grounding.own_vector
     concepts = [concept for concept in grounding.concepts if concept != query]
     vectors = await embed(question, "concepts", concepts) if concepts else ()
-    if isinstance(own, WhenceError):
+    words = _words_only(question) if isinstance(own, WhenceError) else None
+    if isinstance(own, WhenceError) and words is not None:
+        reason = f"words alone find candidates, the question could not be embedded: {own.message}"
+        question.trail.degrade("embedding", "question_not_embedded", reason)
+        searches = [_Search(query, words, pool)]
+    elif isinstance(own, WhenceError):
         if isinstance(vectors, WhenceError) or not concepts:
             raise own
         question.trail.degrade(
@@ -92,6 +97,14 @@ async def _searches(question: Question, grounding: Grounding) -> list[_Search]:
     return searches + [
         _Search(concept, vector, share) for concept, vector in zip(concepts, vectors, strict=True)
     ]
+
+
+def _words_only(question: Question) -> QueryVector | None:
+    """Give the question as a search for words, when the search service takes part in that."""
+    client = question.clients.doc_embeddings
+    return (
+        client.words_only(question.ask.query) if isinstance(client, DocEmbeddingsClient) else None
+    )
 
 
 async def _search(question: Question, searches: Sequence[_Search]) -> list[Leg]:

@@ -1,0 +1,96 @@
+"""Fusion: one scale for every query, and the order is the score's order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.processors.fusion import FUSIONS, Scores, absolute_score, fuse, lexical_score, union
+from whence.schema import Candidate
+
+cosines = st.none() | st.floats(-1, 1)
+shares = st.none() | st.floats(0, 1)
+both = st.builds(Scores, cosines, shares)
+found = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), both, max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("cosine", "share", "score"),
+    [
+        (0.0, 0.0, 0.0),
+        (1.0, 1.0, 1.0),
+        (0.65, 0.0, 0.4990),
+        (0.65, None, 0.4990),
+        (-0.5, 0.3, 0.4503),
+    ],
+)
+def test_the_absolute_score_is_the_formula(
+    cosine: float, share: float | None, score: float
+) -> None:
+    """Values worked out by hand: 1.42 s / (s + 0.42) with s = 0.35 cosine + 0.65 share."""
+    assert absolute_score(Scores(cosine, share)) == pytest.approx(score, abs=1e-4)
+
+
+@given(both, st.floats(0, 1), st.floats(0, 1))
+def test_more_of_either_leg_is_never_less(one: Scores, more: float, share: float) -> None:
+    """The score grows with both legs and stays within 0 and 1."""
+    better = Scores(max(one.dense or 0.0, more), max(one.sparse or 0.0, share))
+
+    assert 0.0 <= absolute_score(one) <= absolute_score(better) <= 1.0
+
+
+@given(both)
+def test_a_missing_leg_can_only_lower_a_score(one: Scores) -> None:
+    """Degraded results never look better than whole ones."""
+    assert absolute_score(Scores(one.dense, None)) <= absolute_score(one)
+    assert absolute_score(Scores(None, one.sparse)) <= absolute_score(one)
+
+
+@given(found, found)
+def test_the_absolute_score_does_not_depend_on_the_company(
+    some: dict[str, Scores], others: dict[str, Scores]
+) -> None:
+    """A chunk's score is the same whatever else was found."""
+    together = {**others, **some}
+    alone = FUSIONS["absolute"](some)
+
+    assert all(FUSIONS["absolute"](together)[key] == alone[key] for key in some)
+
+
+@pytest.mark.parametrize("method", sorted(FUSIONS))
+@given(scores=found, limit=st.integers(1, 15), threshold=st.floats(0, 1))
+def test_a_fused_ranking_keeps_its_promises(
+    method: str, scores: dict[str, Scores], limit: int, threshold: float
+) -> None:
+    """Sorted, within 0 and 1, thresholded, limited, ranked from 1, ties by id, independent of input order."""
+    documents = {key: f"document of {key}" for key in scores}
+    options = {"method": method, "limit": limit, "threshold": threshold}
+    ranking = fuse(documents, scores, **options)  # type: ignore[arg-type]
+    turned = fuse(dict(reversed(documents.items())), dict(reversed(scores.items())), **options)  # type: ignore[arg-type]
+
+    assert ranking == turned
+    assert len(ranking) <= limit
+    assert [one.rank for one in ranking] == list(range(1, len(ranking) + 1))
+    keys = [(-one.score, one.chunk_id) for one in ranking]
+    assert keys == sorted(keys)
+    assert all(threshold <= one.score <= 1.0 + 1e-9 for one in ranking)
+    assert all(scores[one.chunk_id] == Scores(one.dense_score, one.sparse_score) for one in ranking)
+    best = FUSIONS[method](scores)  # type: ignore[index]
+    passed = sum(score >= threshold for score in best.values())
+    assert len(ranking) == min(limit, passed)
+
+
+@given(st.floats(0, 1))
+def test_words_alone_have_the_same_scale(share: float) -> None:
+    """The lexical score is within 0 and 1 and grows with the share."""
+    assert 0.0 <= lexical_score(share) <= 1.0
+    assert lexical_score(share) >= lexical_score(share / 2)
+
+
+def test_the_union_names_every_chunk_once() -> None:
+    """A chunk of both legs is one chunk."""
+    one = Candidate(chunk_id="a", document_id="x", score=0.1, rank=1)
+    two = Candidate(chunk_id="b", document_id="y", score=0.1, rank=1)
+
+    assert union([one, two], [one]) == {"a": "x", "b": "y"}
