@@ -197,6 +197,33 @@ async def test_nothing_stays_of_what_was_removed(
         assert await _rows(database_url, f"SELECT 1 FROM {table}") == []
 
 
+async def test_what_new_tags_show_is_found(postgres_store: PostgresStore) -> None:
+    """Postings follow their chunk to its new class, in a segment where nothing else moved."""
+    hidden = [text_document(f"d{n}", f"red word{n}", tags=DocumentTags(("a",))) for n in range(4)]
+    await postgres_store.ensure_collection("c", MODEL)
+    await postgres_store.replace_documents("c", hidden)
+    await postgres_store.retag_documents("c", {"d2": DocumentTags()})
+
+    assert [key for key, _ in await _ranking(postgres_store, "red")] == ["urn:chunk:c:d2:0"]
+
+
+async def test_a_segment_half_dead_is_written_again(
+    postgres_store: PostgresStore, database_url: str
+) -> None:
+    """Postings of the dead are counted, and gone when they are half of a segment."""
+    await postgres_store.ensure_collection("c", MODEL)
+    same = [text_document(f"d{n}", "red blue") for n in range(10)]
+    await postgres_store.replace_documents("c", same)
+    sizes, posted = [], []
+    for gone in (4, 5):
+        await postgres_store.remove_documents("c", [f"d{n}" for n in range(gone)])
+        sizes += await _rows(database_url, "SELECT chunks, dead FROM segment")
+        posted += await _rows(database_url, "SELECT DISTINCT cardinality(slots) FROM posting")
+
+    assert [tuple(size) for size in sizes] == [(10, 4), (5, 0)]
+    assert [tuple(size) for size in posted] == [(10,), (5,)]
+
+
 async def test_the_chunk_decides_last(postgres_store: PostgresStore, database_url: str) -> None:
     """Postings that say more than the chunk's own class show nothing."""
     await _filled(postgres_store, "c", 3)
