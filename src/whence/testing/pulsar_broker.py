@@ -91,10 +91,14 @@ class TestBroker:
 
 
 @contextmanager
-def running_broker() -> Iterator[TestBroker]:
-    """Give a broker for a session of tests, or skip with the reason; stops what it started."""
+def running_broker(*, own: bool = False) -> Iterator[TestBroker]:
+    """Give a broker for a session of tests, or skip with the reason; stops what it started.
+
+    Args:
+        own: Start one even when a running one is named, to be killed for example.
+    """
     url = os.environ.get("WHENCE_TEST_PULSAR_URL")
-    if url:
+    if url and not own:
         yield TestBroker(url, os.environ.get("WHENCE_TEST_PULSAR_ADMIN_URL", ""))
         return
     script = _script()
@@ -185,6 +189,6 @@ class PulsarFactory(TransportFactory):
         cut_connections(self.url)
 
     async def restart(self) -> None:
-        """Kill the broker and start it again on its data."""
-        await asyncio.to_thread(self._broker.kill)
+        """Stop the broker and start it again on its data."""
+        await asyncio.to_thread(self._broker.stop)
         await asyncio.to_thread(self._broker.start_again)
