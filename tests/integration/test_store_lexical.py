@@ -72,7 +72,7 @@ async def _filled(store: PostgresStore, name: str, n: int, *, start: int = 0) ->
 
 async def _ranking(store: Any, query: str = "red word3 tail") -> list[tuple[str, float]]:
     hits = await store.search_lexical("c", query, limit=1000, access=PUBLIC)
-    return [(hit.chunk_id, hit.score) for hit in hits]
+    return [(hit.chunk_id, hit.sparse_score or 0.0) for hit in hits]
 
 
 async def _rows(url: str, query: str) -> list[Any]:
