@@ -31,8 +31,8 @@ dev: setup $(VENV)/.dev ## The same, and the tools of development
 demo: setup ## Index the example handbook and ask it four questions
 	@$(BIN)/whence --home $(HOME_OF_DEMO) demo
 
-test: dev ## Run all tests
-	$(BIN)/python -m pytest
+test: dev ## Run all tests, on as many cores as there are, up to four
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
 
 check: dev ## Format, lint, types and import rules
 	$(BIN)/ruff format --check .

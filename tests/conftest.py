@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep all tests that need a broker in one process: it starts one broker, not each its own."""
+    for item in items:
+        if item.get_closest_marker("pulsar"):
+            item.add_marker(pytest.mark.xdist_group("pulsar"))
+
+
 @asynccontextmanager
 async def _admin(server: EmbeddedServer) -> AsyncIterator[Any]:
     """Connect to the server's own database, where others are made and dropped."""
