@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from whence.cli import ask, demo, doctor, explain, index, models, run, search
+from whence.cli import ask, demo, doctor, evaluate, explain, index, models, run, search
 from whence.cli.options import with_common_options
 from whence.cli.output import fail, say
 from whence.schema.errors import WhenceError
@@ -39,6 +39,10 @@ models_app = typer.Typer(no_args_is_help=True, help="The local models: install a
 models_app.command("install")(with_common_options(models.install))
 models_app.command("status")(with_common_options(models.status))
 app.add_typer(models_app, name="models")
+
+eval_app = typer.Typer(no_args_is_help=True, help="How good retrieval is, and if it got worse.")
+eval_app.command("beir")(with_common_options(evaluate.beir))
+app.add_typer(eval_app, name="eval")
 
 
 def _root(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from whence.schema.errors import BadInput
 
-__all__ = ("read_text", "write_text")
+__all__ = ("check_folder", "read_text", "write_text")
 
 
 def read_text(path: Path) -> str:
@@ -41,3 +41,13 @@ def write_text(path: Path, text: str) -> None:
         raise BadInput(
             f"cannot write {path}: {error.strerror}", hint="check the folder and its permissions"
         ) from error
+
+
+def check_folder(path: Path | None) -> None:
+    """Refuse a file that is to be written later into a folder that is not there; None is no file.
+
+    Raises:
+        BadInput: The folder does not exist, or the path is a folder itself.
+    """
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise BadInput(f"cannot write {path}", hint="make the folder first, and name a file in it")

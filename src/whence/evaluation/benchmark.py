@@ -1,0 +1,117 @@
+"""One way of ranking, measured on a test collection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from whence.evaluation import metrics
+from whence.evaluation.beir import BeirDataset
+from whence.evaluation.documents import DocumentRanking, RankDocuments
+from whence.evaluation.qrels import RunRow
+from whence.evaluation.searcher import Hit
+from whence.schema.errors import BadInput
+
+__all__ = (
+    "MODES",
+    "LatencyPercentiles",
+    "ModeScores",
+    "Run",
+    "run_queries",
+    "run_rows",
+    "scores_of",
+)
+
+#: Ways of ranking, in the order in which they are measured.
+MODES = ("bm25", "dense", "hybrid", "rerank")
+
+
+class LatencyPercentiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds a query took, by nearest rank."""
+
+    p50: float
+    p95: float
+
+
+class ModeScores(msgspec.Struct, frozen=True, kw_only=True):
+    """Means over all judged queries; a query that found nothing counts with 0."""
+
+    ndcg_at_10: float = msgspec.field(name="ndcg@10")
+    recall_at_100: float = msgspec.field(name="recall@100")
+    mrr_at_10: float = msgspec.field(name="mrr@10")
+    latency_ms: LatencyPercentiles
+    queries_refused: int = 0
+    """Queries that cannot be searched for, such as those of fewer than three characters."""
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """What one way of ranking gave."""
+
+    rankings: dict[str, list[Hit]]
+    """Documents of each query, best first; empty for a query that was refused."""
+    latencies_ms: list[float]
+    refused: int = 0
+
+
+async def run_queries(
+    rank: RankDocuments,
+    queries: Mapping[str, str],
+    progress: Callable[[int, int | None], None] = lambda _done, _total: None,
+) -> Run:
+    """Rank documents for every query, one after the other.
+
+    The first query is asked once before, untimed: what is loaded on first use is no property of a query.
+
+    Raises:
+        WhenceError: Something needed does not answer; a refused query is only counted.
+    """
+    run = Run(rankings={}, latencies_ms=[])
+    for text in list(queries.values())[:1]:
+        await _ranking(rank, text)
+    for done, (query, text) in enumerate(queries.items(), 1):
+        ranking = await _ranking(rank, text)
+        run.rankings[query] = ranking.documents if ranking else []
+        if ranking is None:
+            run.refused += 1
+        else:
+            run.latencies_ms.append(ranking.latency_ms)
+        progress(done, len(queries))
+    return run
+
+
+async def _ranking(rank: RankDocuments, text: str) -> DocumentRanking | None:
+    try:
+        return await rank(text)
+    except BadInput:
+        return None
+
+
+def scores_of(run: Run, dataset: BeirDataset) -> ModeScores:
+    """Measure a run. Cost: linear in the run and the judgements."""
+    ndcg, recall, mrr = [], [], []
+    for query, documents in run.rankings.items():
+        judged = dataset.qrels[query]
+        gains = [judged.get(hit.document_id, 0) for hit in documents]
+        relevant = sum(grade > 0 for grade in judged.values())
+        ndcg.append(metrics.ndcg(gains, judged.values(), 10))
+        recall.append(metrics.recall(gains, relevant, 100))
+        mrr.append(metrics.reciprocal_rank(gains, 10))
+    return ModeScores(
+        ndcg_at_10=round(metrics.mean(ndcg), 6),
+        recall_at_100=round(metrics.mean(recall), 6),
+        mrr_at_10=round(metrics.mean(mrr), 6),
+        latency_ms=LatencyPercentiles(
+            p50=round(metrics.percentile(run.latencies_ms, 50), 3),
+            p95=round(metrics.percentile(run.latencies_ms, 95), 3),
+        ),
+        queries_refused=run.refused,
+    )
+
+
+def run_rows(runs: Mapping[str, Run]) -> Iterator[RunRow]:
+    """Give the lines of runs for TREC's format, those of mode `bm25` tagged `whence-bm25`."""
+    for mode, run in runs.items():
+        for query, documents in run.rankings.items():
+            for rank, hit in enumerate(documents, 1):
+                yield RunRow(query, hit.document_id, rank, hit.score, f"whence-{mode}")

@@ -1,0 +1,119 @@
+"""Rankings of documents from searches that find passages.
+
+Judgements are about documents. A document takes the place and the score of its best passage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from whence.evaluation.searcher import Hit, Searcher
+
+if TYPE_CHECKING:
+    from whence.models.base import Reranker
+
+__all__ = ("DocumentRanker", "DocumentRanking", "RankDocuments", "RerankedRanker", "best_passages")
+
+
+class DocumentRanking(NamedTuple):
+    """Documents for one query, each once."""
+
+    documents: list[Hit]
+    """The best passage of each document, best first; scores never rise on the way down."""
+    latency_ms: float
+    """Milliseconds that the ranking took."""
+
+
+class RankDocuments(Protocol):
+    """Ranks documents for a query."""
+
+    async def __call__(self, query: str) -> DocumentRanking:
+        """Give the best documents.
+
+        Raises:
+            WhenceError: The query cannot be searched for, or something needed does not answer.
+        """
+        ...
+
+
+def best_passages(hits: Sequence[Hit], limit: int) -> list[Hit]:
+    """Give the first hit of each document, at most `limit` of them."""
+    best: dict[str, Hit] = {}
+    for hit in hits:
+        best.setdefault(hit.document_id, hit)
+    return list(best.values())[:limit]
+
+
+class DocumentRanker:
+    """Searches until there are enough different documents, or no more passages.
+
+    The number of passages asked for is kept for the queries that follow, so that a collection of long documents
+    costs a second search once, not with every query. Only the search that sufficed is timed.
+
+    Args:
+        search: Finds passages.
+        mode: `bm25`, `dense` or `hybrid`.
+        depth: Most documents, 1 or more.
+    """
+
+    def __init__(self, search: Searcher, mode: str, depth: int) -> None:
+        self._search = search
+        self._mode = mode
+        self._depth = depth
+        self._passages = depth
+
+    async def __call__(self, query: str) -> DocumentRanking:
+        """Give the best documents of a query."""
+        while True:
+            found = await self._search(query, mode=self._mode, limit=self._passages)
+            documents = best_passages(found.hits, self._depth)
+            if len(documents) == self._depth or len(found.hits) < self._passages:
+                return DocumentRanking(documents, found.latency_ms)
+            self._passages *= 2
+
+
+class RerankedRanker:
+    """Orders the first documents of another ranking anew; those behind them keep their order.
+
+    Args:
+        ranker: Gives the candidates.
+        reranker: Scores the passage of each together with the query, 0 to 1.
+        candidates: How many of the first are scored.
+        clock: Gives seconds.
+    """
+
+    def __init__(
+        self,
+        ranker: RankDocuments,
+        reranker: Reranker,
+        candidates: int = 20,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._ranker = ranker
+        self._reranker = reranker
+        self._candidates = candidates
+        self._clock = clock
+
+    async def __call__(self, query: str) -> DocumentRanking:
+        """Give the best documents of a query.
+
+        Scores of what was reranked are raised by 1, above all scores of what was not.
+        """
+        ranking = await self._ranker(query)
+        head, tail = (
+            ranking.documents[: self._candidates],
+            ranking.documents[self._candidates :],
+        )
+        started = self._clock()
+        scores = await self._reranker.score(query, [hit.content for hit in head]) if head else []
+        scored = [
+            Hit(document_id=hit.document_id, score=1.0 + score, path=hit.path, content=hit.content)
+            for hit, score in zip(head, scores, strict=True)
+        ]
+        # Python's sort is stable: ties keep the order of the candidates.
+        scored.sort(key=lambda hit: -hit.score)
+        took_ms = (self._clock() - started) * 1e3
+        return DocumentRanking([*scored, *tail], ranking.latency_ms + took_ms)
