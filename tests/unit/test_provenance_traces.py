@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from typing import Any
@@ -132,6 +133,8 @@ def stories(draw: st.DrawFn) -> Story:
     codes = [code for code, meaning in DROP_REASONS.items() if reranks or meaning.stage != "focus"]
     digests = st.sampled_from(["", "d1", "d2"])
     candidates: list[CandidateAccount] = []
+    # A reranker ranks what it was given, and no others: its ranks have no gaps.
+    reranked = itertools.count(1)
     for place, chunk_id in enumerate(draw(st.lists(ids, max_size=7, unique=True)), 1):
         account = CandidateAccount(
             chunk_id=chunk_id,
@@ -147,7 +150,7 @@ def stories(draw: st.DrawFn) -> Story:
             reason_code=draw(st.sampled_from(["", "", *codes])),
         )
         if reranks and not at(account, "exploration"):
-            account = REPLACE(account, rerank_rank=place, rerank_score=draw(scores))
+            account = REPLACE(account, rerank_rank=next(reranked), rerank_score=draw(scores))
         candidates.append(account)
     in_focus = [c for c in candidates if not c.reason_code or at(c, "synthesis")]
     kept = tuple(Selection(c.chunk_id, draw(st.floats(0, 1))) for c in in_focus)
