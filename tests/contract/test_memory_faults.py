@@ -287,6 +287,79 @@ async def test_delayed_message_waits_for_a_member() -> None:
     assert (await subscription.receive()).payload == b"x"
 
 
+async def test_waiting_members_take_turns() -> None:
+    """When all members wait, messages go round."""
+    transport = MemoryTransport()
+    members = [await transport.subscribe(TOPIC, "g", prefetch=9) for _ in range(3)]
+    counts = [0, 0, 0]
+
+    async def take(place: int) -> None:
+        while True:
+            await members[place].ack(await members[place].receive())
+            counts[place] += 1
+
+    tasks = [asyncio.create_task(take(place)) for place in range(3)]
+    for _ in range(30):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await transport.publish(TOPIC, b"x")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert counts == [10, 10, 10]
+
+
+async def test_close_in_the_moment_of_delivery() -> None:
+    """A receiver that was served but has not run when its subscription closes gets no stale message."""
+    transport = MemoryTransport()
+    subscription = await transport.subscribe(TOPIC, "g")
+    waiting = asyncio.create_task(subscription.receive())
+    await asyncio.sleep(0)
+    await transport.publish(TOPIC, b"x")
+    await subscription.aclose()
+
+    with pytest.raises(Unavailable):
+        await waiting
+    other = await transport.subscribe(TOPIC, "g")
+    assert (await other.receive()).payload == b"x"
+
+
+async def test_cut_while_the_dead_letter_waits_for_room() -> None:
+    """A message that returns to its group while its dead letter waits is doubled, not lost, and no error."""
+    transport = MemoryTransport(max_backlog=1)
+    subscription = await transport.subscribe(TOPIC, "g")
+    letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli")
+    await transport.publish(dead_letter_topic(TOPIC), b"fills the queue")
+    await transport.publish(TOPIC, b"x")
+    rejecting = asyncio.create_task(subscription.reject(await subscription.receive(), reason="r"))
+    await asyncio.sleep(0)
+    transport.drop_connection()
+    await letters.ack(await letters.receive())
+
+    assert await rejecting is NackOutcome.DEAD_LETTER
+    assert (await letters.receive()).payload == b"x"
+    assert await subscription.ack(await subscription.receive()) is True
+
+
+async def test_publisher_that_leaves_lets_the_next_one_in() -> None:
+    """A publisher that is cancelled when its turn comes passes its turn on."""
+    transport = MemoryTransport(max_backlog=1, full_wait_s=3600.0)
+    subscription = await transport.subscribe(TOPIC, "g")
+    await transport.publish(TOPIC, b"0")
+    leaving = asyncio.create_task(transport.publish(TOPIC, b"1"))
+    staying = asyncio.create_task(transport.publish(TOPIC, b"2"))
+    await asyncio.sleep(0.01)
+    await subscription.ack(await subscription.receive())
+    leaving.cancel()
+
+    await asyncio.wait_for(staying, 30)
+    assert leaving.cancelled()
+    assert (await subscription.receive()).payload == b"2"
+
+
 def test_one_loop_after_the_other() -> None:
     """A broker outlives a closed event loop; what the dead loop's members held comes again."""
     broker = MemoryBroker()

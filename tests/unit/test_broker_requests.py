@@ -77,6 +77,29 @@ async def test_counters_tell_what_was_dropped() -> None:
     await transport.aclose()
 
 
+async def test_doubled_replies_are_counted() -> None:
+    """A reply whose place was taken, read or not, is dropped and counted."""
+    transport = MemoryTransport()
+    subscription = await transport.subscribe(TOPIC, "g")
+    stream = transport.stream(TOPIC, b"?")
+    first = asyncio.ensure_future(anext(stream))
+    asked = await subscription.receive()
+    for place in (0, 0, 2, 2):
+        headers = {
+            Headers.CORRELATION_ID: asked.headers[Headers.CORRELATION_ID],
+            Headers.SEQUENCE: str(place),
+        }
+        await transport.publish(asked.headers[Headers.REPLY_TO], b"", headers=headers)
+    await first
+    counters = transport.requester.counters
+    while counters.replies + counters.duplicate < 4:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0)
+    await stream.aclose()  # type: ignore[attr-defined]
+    await transport.aclose()
+
+    assert (counters.replies, counters.duplicate) == (2, 2)
+
+
 async def test_reply_topic_is_exclusive_and_named_after_the_client() -> None:
     """A client's replies come on a non-persistent topic that nobody else can read with it."""
     transport = MemoryTransport(instance="abc")

@@ -259,7 +259,7 @@ class MemoryTransport:
         broker = self.broker
         broker.bind()
         self._check(topic, payload, headers, delay_s)
-        own = broker.copy_headers(headers)
+        own = dict(headers) if headers else {}
         message_id = own.get(Headers.MESSAGE_ID)
         if not message_id:
             message_id = f"{self._instance}-{next(self._numbers)}"

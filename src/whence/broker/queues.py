@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Mapping
 from itertools import count
 
 from whence.broker.clock import Clock, SystemClock, Timer
@@ -612,9 +611,3 @@ class MemoryBroker:
             for member in group.members
             if member.client is client
         ]
-
-    def copy_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
-        """Give a copy without the attempt: a message that is published begins anew."""
-        copy = dict(headers) if headers else {}
-        copy.pop(_ATTEMPT, None)
-        return copy
