@@ -227,7 +227,9 @@ async def measure_flow(runs: int, *, full: bool, explain: bool) -> float:
         "reranker": Reranker(),
         "writer": Writer(),
     }
-    request = DocumentRagRequest(access=Access.public(), question=QUESTION, explain=explain)
+    request = DocumentRagRequest(
+        access=Access.public(), question=QUESTION, explain=explain, mode="dense"
+    )
     transport = MemoryTransport()
     with tempfile.TemporaryDirectory() as home:
         resources = Resources(Settings({"home": home}), objects)
