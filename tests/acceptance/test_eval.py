@@ -64,3 +64,80 @@ def test_beir_refuses_a_reranker_that_is_switched_off(cli: Any, tiny: Path) -> N
 
     assert result.code == 4
     assert "WHENCE_RERANKER" in result.err
+
+
+def _policy(path: Path) -> Path:
+    shares = ("recall_at_k", "mrr", "ndcg_at_k")
+    caps = ("zero_result_rate", "clustering_ratio", "degraded_query_rate")
+    policy = {
+        "version": "retrieval-gate-policy-v1",
+        "quality": {f"min_{name}": 0.1 for name in shares} | {f"max_{name}": 1 for name in caps},
+        "latency": {"max_p50_latency_ms": 60000, "max_p95_latency_ms": 60000},
+        "tolerance": dict.fromkeys((*shares, *caps), 0.01)
+        | {"p50_latency_ms": 60000, "p95_latency_ms": 60000},
+    }
+    path.write_text(json.dumps(policy))
+    return path
+
+
+@pytest.fixture
+def gated(cli: Any, tiny: Path, tmp_path: Path) -> list[Any]:
+    """Give the words of a gate whose baseline was recorded just now."""
+    cli("index", tiny / "corpus.jsonl", "--collection", "gated", "--json")
+    suite, baseline = tmp_path / "suite.json", tmp_path / "baseline.json"
+    queries = [
+        {"id": "1", "query": "how is a ship steered", "intent": "natural_language"},
+        {"id": "2", "query": "why does dough rise", "intent": "symbol"},
+    ]
+    for query, hint in zip(queries, ("ships", "bread"), strict=True):
+        query["expected_targets"] = [{"hint": hint}]  # type: ignore[assignment]
+    suite.write_text(json.dumps({"version": "v1", "queries": queries}))
+    words = ["--suite", suite, "--collection", "gated", "--json"]
+    made = cli("eval", "baseline", *words, "--out", baseline, env={"CI": ""})
+    assert made.code == 0, made.err
+    policy = _policy(tmp_path / "policy.json")
+    return ["eval", "gate", *words, "--baseline", baseline, "--policy", policy]
+
+
+def test_the_gate_passes_what_did_not_change(cli: Any, gated: list[Any], tmp_path: Path) -> None:
+    """Exit 0, and the report file is the printed document."""
+    report = tmp_path / "report.json"
+    result = cli(*gated, "--report", report)
+
+    assert result.code == 0, result.out
+    assert result.json["gate"]["verdict"] == "pass"
+    assert report.read_text() == result.out
+
+
+def test_the_gate_fails_when_a_document_is_lost(
+    cli: Any, gated: list[Any], tiny: Path, tmp_path: Path
+) -> None:
+    """Exit 1 with `recall_drop` alone, and 0 with --dry-run; the changed collection is reported."""
+    fewer = tmp_path / "corpus.jsonl"
+    lines = (tiny / "corpus.jsonl").read_text().splitlines(keepends=True)
+    fewer.write_text("".join(line for line in lines if "ships" not in line))
+    cli("index", fewer, "--collection", "gated", "--prune", "--json")
+    result, dry = cli(*gated), cli(*gated, "--dry-run")
+
+    assert (result.code, dry.code) == (1, 0)
+    assert result.json["gate"]["taxonomy"] == ["recall_drop"]
+    assert result.json["report"]["collection_changed"] is True
+    assert dry.json["gate"]["verdict"] == "fail"
+
+
+def test_no_baseline_is_recorded_in_ci(cli: Any, gated: list[Any], tmp_path: Path) -> None:
+    """Exit 2 and nothing written."""
+    out = tmp_path / "new.json"
+    result = cli("eval", "baseline", "--suite", gated[3], "--out", out, env={"CI": "true"})
+
+    assert (result.code, out.exists()) == (2, False)
+
+
+def test_files_are_checked_before_the_collection(cli: Any, gated: list[Any]) -> None:
+    """A broken suite is exit 2 even where there is no collection; a good one is exit 3 there."""
+    nowhere = ["nowhere" if word == "gated" else word for word in gated]
+
+    assert cli(*nowhere).code == 3
+    assert cli(*gated, "--k", "9").code == 2
+    gated[3].write_text('{"version": "v1", "queries": []}')
+    assert cli(*nowhere).code == 2

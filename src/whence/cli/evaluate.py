@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.output import console, note, print_json, progress
-from whence.cli.session import as_json, run_with_engine
+from whence.cli.options import Acl, Clearance, Label
+from whence.cli.output import console, json_text, note, print_json, progress
+from whence.cli.session import access_of, as_json, run_with_engine
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing
 
@@ -19,13 +21,16 @@ if TYPE_CHECKING:
     from whence.evaluation.beir import BeirDataset
     from whence.evaluation.benchmark import Run
     from whence.evaluation.documents import RankDocuments
+    from whence.evaluation.gate.files import Suite
+    from whence.evaluation.gate.running import SuiteRun
     from whence.evaluation.searcher import Found, Hit
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
     from whence.models.base import Reranker
 
-__all__ = ("EngineSearcher", "beir")
+__all__ = ("EngineSearcher", "baseline", "beir", "gate")
 
+_SUITE_MODES = ("bm25", "dense", "hybrid")
 _BEIR_MODES = ("all", "bm25", "dense", "semantic", "hybrid", "rerank")
 
 
@@ -235,3 +240,131 @@ def _tell_beir(document: dict[str, Any]) -> None:
         times = (scores.latency_ms.p50, scores.latency_ms.p95)
         table.add_row(mode, *(f"{x:.4f}" for x in shares), *(f"{x:.1f}" for x in times))
     out.print(table)
+
+
+SuiteFile = Annotated[Path, typer.Option("--suite", help="Queries and what they should find.")]
+K = Annotated[int, typer.Option("--k", help="Results of each query that count.")]
+
+
+def gate(
+    context: typer.Context,
+    suite: SuiteFile,
+    baseline: Annotated[Path, typer.Option(help="What a run gave before.")],
+    policy: Annotated[Path, typer.Option(help="What a run must reach.")],
+    report: Annotated[Path | None, typer.Option(help="Write the report into this file.")] = None,
+    k: K = 10,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell the verdict and leave with 0 all the same.")
+    ] = False,
+    acl: Acl = None,
+    label: Label = None,
+    clearance: Clearance = 0,
+) -> int:
+    """Run a suite and fail when retrieval got worse than the baseline allows."""
+    from whence.evaluation.files import check_folder, write_text
+    from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
+    from whence.evaluation.gate.report import check_comparable, gate_document
+
+    cases, before, limits = load_suite(suite), load_baseline(baseline), load_policy(policy)
+    _check_k(k)
+    check_comparable(before, cases, k)
+    check_folder(report)
+    access = access_of(acl, label, clearance)
+
+    async def work(engine: Engine, settings: Settings) -> dict[str, Any]:
+        run, digest = await _run_suite(engine, settings, cases, before.mode, k, access)
+        return gate_document(
+            *(run, cases, before, limits),
+            collection=settings.collection,
+            digest=digest,
+            dry_run=dry_run,
+        )
+
+    document = run_with_engine(context, work)
+    if report is not None:
+        write_text(report, json_text(document))
+    print_json(document) if as_json(context) else _tell_gate(document)
+    return 0 if dry_run or document["gate"].verdict == "pass" else 1
+
+
+def baseline(
+    context: typer.Context,
+    suite: SuiteFile,
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    mode: Annotated[str, typer.Option(help="hybrid, dense or bm25.")] = "hybrid",
+    k: K = 10,
+    acl: Acl = None,
+    label: Label = None,
+    clearance: Clearance = 0,
+) -> int:
+    """Record what a suite gives now, as the baseline of later gates. Not for CI."""
+    from importlib.metadata import version
+
+    from whence.evaluation.files import check_folder, write_text
+    from whence.evaluation.gate.files import load_suite
+    from whence.evaluation.gate.report import record
+
+    if os.environ.get("CI", "").casefold() in ("true", "1", "yes"):
+        raise BadInput(
+            "a baseline is not recorded in CI",
+            hint="record it where you can look at it (CI unset), and commit the file",
+        )
+    if mode not in _SUITE_MODES:
+        raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_SUITE_MODES)}")
+    cases = load_suite(suite)
+    _check_k(k)
+    check_folder(out)
+    access = access_of(acl, label, clearance)
+
+    async def work(engine: Engine, settings: Settings) -> Any:
+        run, digest = await _run_suite(engine, settings, cases, mode, k, access)
+        where = {"collection": settings.collection, "digest": digest}
+        return record(run, cases, k=k, mode=mode, version=version("whence"), **where)
+
+    recorded = run_with_engine(context, work)
+    write_text(out, json_text(recorded))
+    if as_json(context):
+        print_json(recorded)
+    else:
+        note(f"wrote {out}: recall@{k} {recorded.metrics.recall_at_k:.3f}, look at it")
+    return 0
+
+
+def _check_k(k: int) -> None:
+    if k < 1:
+        raise BadInput(f"k must be positive, not {k}")
+
+
+async def _run_suite(
+    engine: Engine, settings: Settings, suite: Suite, mode: str, k: int, access: Access
+) -> tuple[SuiteRun, str]:
+    """Give a run of the suite, and the digest of the collection."""
+    from whence.evaluation.gate.report import collection_digest
+    from whence.evaluation.gate.running import run_suite
+    from whence.flow.resources import Resources
+
+    async with Resources(settings) as resources:
+        digest = await collection_digest(await resources.get("store"), settings.collection)
+    search = EngineSearcher(engine, settings.collection, access)
+    with progress("suite") as moved:
+        run = await run_suite(
+            search, suite, mode=mode, k=k, clock=time.perf_counter, progress=moved
+        )
+    return run, digest
+
+
+def _tell_gate(document: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    verdict = document["gate"]
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("check", "current", "baseline", "threshold", ""):
+        table.add_column(name)
+    for check in verdict.checks:
+        before = "-" if check.baseline is None else f"{check.baseline:.4g}"
+        limit = f"{'≥' if check.direction == 'min' else '≤'} {check.threshold:.4g}"
+        passed = "ok" if check.passed else "[red]fail[/]"
+        table.add_row(check.metric, f"{check.current:.4g}", before, limit, passed)
+    out = console()
+    out.print(table)
+    out.print(f"verdict [bold]{verdict.verdict}[/] {' '.join(verdict.taxonomy)}")

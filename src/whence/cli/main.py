@@ -42,6 +42,8 @@ app.add_typer(models_app, name="models")
 
 eval_app = typer.Typer(no_args_is_help=True, help="How good retrieval is, and if it got worse.")
 eval_app.command("beir")(with_common_options(evaluate.beir))
+eval_app.command("gate")(with_common_options(evaluate.gate))
+eval_app.command("baseline")(with_common_options(evaluate.baseline))
 app.add_typer(eval_app, name="eval")
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ("console", "fail", "note", "one_line", "print_json", "progress", "say")
+__all__ = ("console", "fail", "json_text", "note", "one_line", "print_json", "progress", "say")
 
 
 def say(text: str) -> None:
@@ -29,8 +29,13 @@ def note(text: str) -> None:
 
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout; bytes that are no text are escaped."""
+    sys.stdout.write(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    """Give the text of a JSON document as `print_json` prints it."""
     wire = msgspec.json.encode(document, order="deterministic")
-    sys.stdout.write(msgspec.json.format(wire, indent=2).decode("utf-8", "replace") + "\n")
+    return msgspec.json.format(wire, indent=2).decode("utf-8", "replace") + "\n"
 
 
 def one_line(text: str) -> str:

@@ -1,0 +1,207 @@
+"""One suite run against a collection, and what it measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from whence.evaluation import metrics
+from whence.evaluation.gate.files import (
+    INTENTS,
+    Intent,
+    IntentLatency,
+    Metrics,
+    Suite,
+    SuiteQuery,
+)
+from whence.evaluation.gate.matching import assign, matches
+from whence.evaluation.searcher import Found, Hit, Searcher
+from whence.schema.errors import DeadlineExceeded, ModelMissing, Overloaded, Unavailable
+
+__all__ = (
+    "QueryReport",
+    "SuiteRun",
+    "TopResult",
+    "intents_of",
+    "latency_by_intent",
+    "measure",
+    "run_suite",
+)
+
+
+class TopResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A result as the report shows it."""
+
+    doc_id: str
+    rank: int
+    score: float
+
+
+class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one query gave."""
+
+    id: str
+    intent: Intent
+    latency_ms: float
+    """The shorter of the two runs: what else the machine did only adds to it."""
+    reciprocal_rank: float
+    recall_at_k: float
+    ndcg_at_k: float
+    hit_rank: int | None
+    """Rank of the first expected target; None when none is within k."""
+    zero_results: bool
+    cluster_ratio: float | None
+    """None for fewer than two results."""
+    semantic_degraded: bool
+    """True when either run was."""
+    semantic_budget_exhausted: bool
+    negative_hits: int
+    """Results within k that match a negative target."""
+    found_hints: list[str]
+    unmatched_hints: list[str]
+    """Expected targets that no result of this query matched."""
+    degraded_reasons: list[str]
+    replayed_equal: bool
+    """False when the second run gave another order although neither was degraded."""
+    top_results: list[TopResult]
+
+
+class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A suite run twice, in order of the queries' ids."""
+
+    queries: list[QueryReport]
+
+
+class _Try(msgspec.Struct, frozen=True, kw_only=True):
+    """One search and how it ended."""
+
+    found: Found
+    exhausted: bool = False
+
+
+async def run_suite(
+    search: Searcher,
+    suite: Suite,
+    *,
+    mode: str,
+    k: int,
+    clock: Callable[[], float],
+    progress: Callable[[int, int | None], None] = lambda _done, _total: None,
+) -> SuiteRun:
+    """Run every query twice, after one search that is not counted. Results are those of the first run.
+
+    Args:
+        search: What is measured.
+        suite: Its queries, in order.
+        mode: `bm25`, `dense` or `hybrid`.
+        k: Results of each query, 1 or more.
+        clock: Gives seconds, for a search that fails.
+        progress: Called with the number of searches done and their number.
+
+    Raises:
+        NotFound: There is no such collection. A service that does not answer degrades its query only.
+    """
+    await _try(search, suite.queries[0], mode, k, clock)
+    runs: list[list[_Try]] = []
+    for number in range(2):
+        tries: list[_Try] = []
+        for query in suite.queries:
+            tries.append(await _try(search, query, mode, k, clock))
+            progress(number * len(suite.queries) + len(tries), 2 * len(suite.queries))
+        runs.append(tries)
+    return SuiteRun(
+        queries=[
+            _report(query, first, second, k)
+            for query, first, second in zip(suite.queries, *runs, strict=True)
+        ]
+    )
+
+
+async def _try(
+    search: Searcher, query: SuiteQuery, mode: str, k: int, clock: Callable[[], float]
+) -> _Try:
+    started = clock()
+    try:
+        return _Try(found=await search(query.query, mode=mode, limit=k))
+    except (Unavailable, ModelMissing, DeadlineExceeded, Overloaded) as error:
+        took_ms = (clock() - started) * 1e3
+        found = Found(hits=[], latency_ms=took_ms, degraded=(error.message,))
+        return _Try(found=found, exhausted=isinstance(error, DeadlineExceeded))
+
+
+def _report(query: SuiteQuery, first: _Try, second: _Try, k: int) -> QueryReport:
+    hits = first.found.hits[:k]
+    hints = [target.hint for target in query.expected_targets]
+    assigned = assign(hints, hits)
+    gains = [float(place in assigned) for place in range(len(hits))]
+    found = {assigned[place] for place in assigned}
+    degraded = [*first.found.degraded, *second.found.degraded]
+    return QueryReport(
+        id=query.id,
+        intent=query.intent,
+        latency_ms=round(min(first.found.latency_ms, second.found.latency_ms), 3),
+        reciprocal_rank=metrics.reciprocal_rank(gains, k),
+        recall_at_k=metrics.recall(gains, len(hints), k),
+        ndcg_at_k=metrics.ndcg(gains, [1.0] * len(hints), k),
+        hit_rank=min(assigned) + 1 if assigned else None,
+        zero_results=not hits,
+        cluster_ratio=metrics.clustering_ratio([hit.path or hit.document_id for hit in hits]),
+        semantic_degraded=bool(degraded),
+        semantic_budget_exhausted=first.exhausted or second.exhausted,
+        negative_hits=sum(
+            any(matches(target.hint, hit) for target in query.negative_targets) for hit in hits
+        ),
+        found_hints=[hint for number, hint in enumerate(hints) if number in found],
+        unmatched_hints=[hint for hint in hints if not any(matches(hint, hit) for hit in hits)],
+        degraded_reasons=sorted(set(degraded)),
+        replayed_equal=bool(degraded) or _order(hits) == _order(second.found.hits[:k]),
+        top_results=[
+            TopResult(doc_id=hit.document_id, rank=rank, score=hit.score)
+            for rank, hit in enumerate(hits, 1)
+        ],
+    )
+
+
+def _order(hits: Sequence[Hit]) -> list[tuple[str, str]]:
+    return [(hit.document_id, hit.content) for hit in hits]
+
+
+def measure(queries: Sequence[QueryReport]) -> Metrics:
+    """Give the means over queries; clustering over those with two results or more."""
+    latencies = [query.latency_ms for query in queries]
+    return Metrics(
+        recall_at_k=metrics.mean(query.recall_at_k for query in queries),
+        mrr=metrics.mean(query.reciprocal_rank for query in queries),
+        ndcg_at_k=metrics.mean(query.ndcg_at_k for query in queries),
+        zero_result_rate=metrics.mean(query.zero_results for query in queries),
+        clustering_ratio=metrics.mean(
+            query.cluster_ratio for query in queries if query.cluster_ratio is not None
+        ),
+        degraded_query_rate=metrics.mean(query.semantic_degraded for query in queries),
+        semantic_budget_exhaustion_rate=metrics.mean(
+            query.semantic_budget_exhausted for query in queries
+        ),
+        latency_p50_ms=metrics.percentile(latencies, 50),
+        latency_p95_ms=metrics.percentile(latencies, 95),
+        latency_mean_ms=round(metrics.mean(latencies), 3),
+    )
+
+
+def intents_of(queries: Sequence[QueryReport]) -> list[Intent]:
+    """Give the intents that occur, in their fixed order."""
+    return [intent for intent in INTENTS if any(query.intent == intent for query in queries)]
+
+
+def latency_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, IntentLatency]:
+    """Give the latency of each intent that occurs."""
+    found: dict[Intent, IntentLatency] = {}
+    for intent in intents_of(queries):
+        latencies = [query.latency_ms for query in queries if query.intent == intent]
+        found[intent] = IntentLatency(
+            sample_count=len(latencies),
+            p50_ms=metrics.percentile(latencies, 50),
+            p95_ms=metrics.percentile(latencies, 95),
+            mean_ms=round(metrics.mean(latencies), 3),
+        )
+    return found

@@ -1,0 +1,361 @@
+"""The gate: strict files, honest matching, and one category for each kind of regression."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.evaluation.gate.files import Baseline, Policy, Suite, load_policy, load_suite
+from whence.evaluation.gate.matching import assign, matches
+from whence.evaluation.gate.report import check_comparable, gate_document, record
+from whence.evaluation.gate.running import run_suite
+from whence.evaluation.gate.verdict import Gate
+from whence.evaluation.searcher import Found, Hit
+from whence.schema.errors import BadInput, ConfigError, Unavailable
+
+SUITE: dict[str, Any] = {
+    "version": "retrieval-eval-suite-v1",
+    "queries": [
+        {
+            "id": f"q{number}",
+            "query": f"query {number}",
+            "intent": intent,
+            "expected_targets": [{"hint": f"doc{number}.md"}],
+        }
+        for number, intent in enumerate(("symbol", "path", "error", "natural_language"))
+    ],
+}
+POLICY: dict[str, Any] = {
+    "version": "retrieval-gate-policy-v1",
+    "quality": {
+        "min_recall_at_k": 0.1,
+        "min_mrr": 0.1,
+        "min_ndcg_at_k": 0.1,
+        "max_zero_result_rate": 0.9,
+        "max_clustering_ratio": 1.0,
+        "max_degraded_query_rate": 0.9,
+    },
+    "latency": {"max_p95_latency_ms": 1000.0},
+    "tolerance": {
+        "recall_at_k": 0.01,
+        "mrr": 0.01,
+        "ndcg_at_k": 0.01,
+        "zero_result_rate": 0.05,
+        "clustering_ratio": 0.05,
+        "degraded_query_rate": 0.05,
+        "p95_latency_ms": 40,
+    },
+}
+ANSWERS = {
+    f"query {number}": [f"docs/doc{number}.md", f"docs/a{number}.md", "docs/b.md"]
+    for number in range(4)
+}
+
+
+class Scripted:
+    """Gives prepared answers; a query among `down` fails."""
+
+    def __init__(
+        self, answers: dict[str, list[str]], *, latency_ms: float = 10.0, down: str = ""
+    ) -> None:
+        self.answers = answers
+        self.latency_ms = latency_ms
+        self.down = down
+        self.calls = 0
+
+    async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+        self.calls += 1
+        hits = [
+            Hit(document_id=path, score=1 - rank / 10, path=path)
+            for rank, path in enumerate(self.answers[query])
+        ]
+        reasons = ("words alone ranked",) if query == self.down else ()
+        return Found(hits=hits[:limit], latency_ms=self.latency_ms, degraded=reasons)
+
+
+async def run(search: Any) -> Any:
+    """Run the suite."""
+    suite = msgspec.convert(SUITE, Suite)
+    return await run_suite(search, suite, mode="hybrid", k=3, clock=lambda: 0.0)
+
+
+async def judged(
+    search: Any, *, policy: dict[str, Any] = POLICY, per_query: bool = True
+) -> tuple[Gate, dict[str, Any]]:
+    """Compare a search with the baseline of the undisturbed one."""
+    suite = msgspec.convert(SUITE, Suite)
+    before = record(
+        await run(Scripted(ANSWERS)),
+        suite,
+        k=3,
+        mode="hybrid",
+        collection="c",
+        digest="d",
+        version="1",
+    )
+    if not per_query:
+        before = msgspec.structs.replace(before, per_query=[])
+    document = gate_document(
+        await run(search),
+        suite,
+        before,
+        msgspec.convert(policy, Policy),
+        collection="c",
+        digest="d",
+        dry_run=False,
+    )
+    return document["gate"], document["report"]
+
+
+def changed(**answers: list[str]) -> dict[str, list[str]]:
+    """Give the answers with some replaced, `q0=[...]` for query 0."""
+    return ANSWERS | {f"query {name[1:]}": found for name, found in answers.items()}
+
+
+async def test_an_equal_run_passes() -> None:
+    """The same answers again: pass, every check passed, nothing moved; latency checks for every intent."""
+    gate, report = await judged(Scripted(ANSWERS))
+    names = {check.metric for check in gate.checks}
+
+    assert (gate.verdict, gate.taxonomy, report["movers"]) == ("pass", [], [])
+    assert all(check.passed for check in gate.checks)
+    for intent in ("symbol", "path", "error", "natural_language"):
+        assert {f"latency_p50_ms.{intent}", f"latency_p95_ms.{intent}"} <= names
+
+
+@pytest.mark.parametrize("per_query", [True, False])
+async def test_a_lost_target_is_a_recall_drop_alone(*, per_query: bool) -> None:
+    """MRR and nDCG fall with it, and the name is still one; metric and delta are told."""
+    # Which queries crowd into one file because they lost a target, only their record can tell.
+    third = "docs/b.md" if per_query else "docs/c.md"
+    search = Scripted(changed(q0=["docs/a0.md", "docs/b.md", third]))
+    gate, report = await judged(search, per_query=per_query)
+    recall = next(check for check in gate.checks if check.metric == "recall_at_k")
+
+    assert (gate.verdict, gate.taxonomy) == ("fail", ["recall_drop"])
+    assert (recall.passed, recall.baseline, recall.current, recall.delta) == (False, 1, 0.75, -0.25)
+    assert not next(check for check in gate.checks if check.metric == "mrr").passed
+    assert [mover.lost_hints for mover in report["movers"]] == [["doc0.md"]] * per_query
+    assert report["unmatched_hints"] == [{"id": "q0", "hint": "doc0.md"}]
+
+
+async def test_a_target_that_moves_down_is_a_ranking_shift() -> None:
+    """Still found, but later."""
+    gate, report = await judged(Scripted(changed(q1=["docs/a1.md", "docs/b.md", "docs/doc1.md"])))
+
+    assert (gate.verdict, gate.taxonomy) == ("fail", ["ranking_shift"])
+    assert (report["movers"][0].hit_rank_before, report["movers"][0].hit_rank) == (1, 3)
+
+
+async def test_a_loss_does_not_hide_a_ranking_shift() -> None:
+    """One query loses its target while another's moves down: both are named."""
+    gate, _ = await judged(
+        Scripted(changed(q0=["docs/a.md"], q1=["docs/a1.md", "docs/b.md", "docs/doc1.md"]))
+    )
+
+    assert gate.taxonomy == ["ranking_shift", "recall_drop"]
+
+
+async def test_slow_answers_are_a_latency_regression() -> None:
+    """Beyond the tolerance it fails for every intent, within it passes."""
+    slow, _ = await judged(Scripted(ANSWERS, latency_ms=60))
+    noisy, _ = await judged(Scripted(ANSWERS, latency_ms=30))
+
+    assert (slow.verdict, slow.taxonomy) == ("fail", ["latency_regression"])
+    assert "latency_p95_ms.path" in {check.metric for check in slow.checks if not check.passed}
+    assert noisy.verdict == "pass"
+
+
+async def test_results_from_one_file_are_a_diversity_collapse() -> None:
+    """The target stays first, all else comes from its file too."""
+    crowded = {query: [found[0]] * 3 for query, found in ANSWERS.items()}
+    gate, _ = await judged(Scripted(crowded))
+
+    assert (gate.verdict, gate.taxonomy) == ("fail", ["diversity_collapse"])
+
+
+async def test_a_degraded_query_is_a_spike_and_ends_nothing() -> None:
+    """The rest of the suite runs; a policy that only watches passes and says so."""
+    gate, report = await judged(Scripted(ANSWERS, down="query 2"))
+    watching = copy.deepcopy(POLICY)
+    watching["quality"]["enforce_degraded_query_rate"] = False
+    watched, _ = await judged(Scripted(ANSWERS, down="query 2"), policy=watching)
+
+    assert (gate.verdict, gate.taxonomy) == ("fail", ["semantic_degraded_spike"])
+    assert report["metrics"].degraded_query_rate == 0.25
+    assert (watched.verdict, watched.taxonomy) == ("pass", [])
+    assert watched.observed == ["degraded_query_rate"]
+
+
+async def test_a_service_that_is_down_degrades_its_query() -> None:
+    """An error of a service is no end of the run."""
+
+    class Down(Scripted):
+        async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+            if query == "query 3":
+                raise Unavailable("the model does not answer")
+            return await super().__call__(query, mode=mode, limit=limit)
+
+    done = await run(Down(ANSWERS))
+
+    assert [query.semantic_degraded for query in done.queries] == [False, False, False, True]
+    assert done.queries[3].degraded_reasons == ["the model does not answer"]
+
+
+async def test_an_order_that_changes_between_runs_fails() -> None:
+    """A suite that is not repeatable proves nothing."""
+
+    class Wavering(Scripted):
+        async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+            found = await super().__call__(query, mode=mode, limit=limit)
+            hits = found.hits if self.calls <= 5 else [found.hits[0], *found.hits[:0:-1]]
+            return msgspec.structs.replace(found, hits=hits)
+
+    gate, _ = await judged(Wavering(ANSWERS))
+
+    assert [check.metric for check in gate.checks if not check.passed] == ["replay_differences"]
+    assert gate.taxonomy == ["ranking_shift"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "path", "expected"),
+    [
+        ("a.rs", "src/data.rs", False),
+        ("data.rs", "src/data.rs", True),
+        ("SRC/Data.rs", "src/data.rs", True),
+        ("rs", "src/data.rs", False),
+        ("src/data.rs", "src/data.rs", True),
+        (" data.rs ", "src/data.rs", True),
+    ],
+)
+def test_a_path_matches_by_whole_segments(hint: str, path: str, *, expected: bool) -> None:
+    """A part of a word is no match, case is none of its business."""
+    assert matches(hint, Hit(document_id="x", score=1, path=path)) is expected
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        ("Total", True),
+        ("Orders.Total", True),
+        ("rders.Total", False),
+        ("Shop::Orders", False),
+        ("cs::Shop.Orders.Total", True),
+    ],
+)
+def test_code_matches_by_id_and_qualified_name(hint: str, *, expected: bool) -> None:
+    """Segments of a name are parted by `::`, `.` and `#`."""
+    hit = Hit(
+        document_id="Shop::s1::cs::Shop.Orders.Total",
+        score=1,
+        name="Total",
+        qualified_name="Shop.Orders.Total",
+    )
+
+    assert matches(hint, hit) is expected
+
+
+def test_one_document_satisfies_one_target() -> None:
+    """Several passages of a file do not count twice, and the assignment is the largest possible."""
+    hits = [Hit(document_id=path, score=1, path=path) for path in ("x/a.md", "x/a.md", "y/a.md")]
+
+    assert assign(["a.md", "x/a.md"], hits[:2]) == {0: 0}
+    assert assign(["a.md", "x/a.md"], hits) == {0: 1, 2: 0}
+
+
+@given(st.lists(st.sampled_from(["a", "b", "x/a", "x/b"]), unique=True), st.data())
+def test_an_assignment_is_one_to_one(hints: list[str], data: st.DataObject) -> None:
+    """No target and no document is used twice, and all pairs fit."""
+    paths = data.draw(st.lists(st.sampled_from(["a", "b", "x/a", "x/b", "y/a"]), max_size=8))
+    hits = [Hit(document_id=path, score=1, path=path) for path in paths]
+    found = assign(hints, hits)
+
+    assert len(set(found.values())) == len(found)
+    assert len({paths[place] for place in found}) == len(found)
+    assert all(matches(hints[number], hits[place]) for place, number in found.items())
+
+
+def _put(keys: list[Any], value: Any) -> Callable[[Any], None]:
+    def edit(document: Any) -> None:
+        for key in keys[:-1]:
+            document = document[key]
+        document[keys[-1]] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda s: s["queries"][0].pop("query"), "query"),
+        (lambda s: s["queries"][0].pop("intent"), "intent"),
+        (lambda s: s["queries"][0].pop("expected_targets"), "expected_targets"),
+        (lambda s: s.pop("version"), "version"),
+        (_put(["queries"], []), "queries"),
+        (_put(["queries", 0, "expected_targets"], []), "expected_targets"),
+        (_put(["queries", 0, "expected_targets", 0, "hint"], "  "), "hint is blank"),
+        (_put(["queries", 0, "query"], "   "), "query"),
+        (_put(["queries", 0, "intent"], "guess"), "intent|guess"),
+        (_put(["queries", 0, "extra"], 1), "extra"),
+        (_put(["queries", 1, "id"], "q0"), "'q0' occurs twice"),
+        (_put(["queries", 0, "negative_targets"], [{"hint": "DOC0.md"}]), "occurs twice"),
+    ],
+)
+def test_a_suite_is_strict(tmp_path: Path, edit: Callable[[Any], Any], words: str) -> None:
+    """What is missing, unknown, blank or double is refused, with the file and the key named."""
+    suite = copy.deepcopy(SUITE)
+    edit(suite)
+    path = tmp_path / "suite.json"
+    path.write_text(json.dumps(suite))
+
+    with pytest.raises(ConfigError, match=words) as first:
+        load_suite(path)
+    with pytest.raises(ConfigError) as again:
+        load_suite(path)
+    assert first.value.message == again.value.message
+    assert str(path) in first.value.message
+
+
+@pytest.mark.parametrize(
+    "value", ["NaN", "-0.1", "1.5", "1e999", "true", '"0.5"', "Infinity", "null"]
+)
+def test_a_policy_takes_shares_only(tmp_path: Path, value: str) -> None:
+    """A threshold that is no number from 0 to 1 is refused."""
+    path = tmp_path / "policy.json"
+    text = json.dumps(POLICY)
+    path.write_text(text)
+    load_policy(path)
+    path.write_text(text.replace('"min_mrr": 0.1', f'"min_mrr": {value}'))
+
+    with pytest.raises(ConfigError):
+        load_policy(path)
+
+
+async def test_a_baseline_belongs_to_its_suite() -> None:
+    """Another k, suite version or suite content is refused, however small the change."""
+    suite = msgspec.convert(SUITE, Suite)
+    before: Baseline = record(
+        await run(Scripted(ANSWERS)),
+        suite,
+        k=3,
+        mode="hybrid",
+        collection="c",
+        digest="d",
+        version="1",
+    )
+    check_comparable(before, suite, 3)
+
+    with pytest.raises(BadInput, match="k is 3"):
+        check_comparable(before, suite, 10)
+    with pytest.raises(BadInput, match="suite_version"):
+        check_comparable(before, msgspec.structs.replace(suite, version="v2"), 3)
+    with pytest.raises(BadInput, match="suite_digest"):
+        check_comparable(before, msgspec.structs.replace(suite, queries=suite.queries[1:]), 3)
