@@ -3,6 +3,7 @@
 `launcher.py ORDER`, where ORDER is a JSON object:
 
 - `command`: program and arguments.
+- `parent`: process that gave the order; nothing is done for one that died meanwhile.
 - `alive`: lock file that the program and all its children hold while they live.
 - `log`: file that receives what it says.
 - `user`: `[uid, gid]` to run as, or null for oneself. PostgreSQL refuses to run as root.
@@ -11,7 +12,7 @@
   shutdown) as soon as nobody holds that lock any more. So a server outlives no user, even one that was
   killed without a chance to say good-bye.
 
-Exit status 75 means that the `alive` lock was held.
+Exit status 75 means that the `alive` lock was held, or that the parent is gone.
 
 As root the program keeps one capability, CAP_DAC_OVERRIDE: it may pass folders that only root may pass, as
 `/root` is, without any change to their permissions. Where the capability is not to be had, the program
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        return ALIVE_ELSEWHERE
+    if os.getppid() != order["parent"]:
         return ALIVE_ELSEWHERE
     os.set_inheritable(alive, True)
     _redirect(order["log"])

@@ -37,7 +37,7 @@ from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, Unavailable,
 from whence.store import launcher
 from whence.store.binaries import MAJOR_VERSION, program
 from whence.store.home import Home, default_home
-from whence.store.locks import FileLock
+from whence.store.locks import FileLock, open_owned
 from whence.store.tuning import memory_bytes, server_arguments
 
 __all__ = ("EmbeddedServer",)
@@ -48,6 +48,7 @@ _PORT = 5432
 _USER = "postgres"
 _PROBE_TIMEOUT_S = 5.0
 _INIT_TIMEOUT_S = 300.0
+_LAUNCH_TIMEOUT_S = 60.0
 #: A stop that takes longer has a checkpoint to write; nothing is lost when it is cut short.
 _STOP_TIMEOUT_S = 60.0
 _KILL_TIMEOUT_S = 10.0
@@ -56,6 +57,7 @@ _NO_SOCKET_S = 10.0
 _REPORT_EVERY_S = 5.0
 #: What a probe is told that came too early; never the cause of anything.
 _STARTING_UP = "the database system is"
+_FULL_DISK = ("No space left on device", "Check free disk space", "Disk quota exceeded")
 _LONGEST_LOG_BYTES = 10 * 1024 * 1024
 
 
@@ -204,17 +206,26 @@ class EmbeddedServer:
                 with self._home.faults():
                     await self._users.acquire(self._lock_timeout_s, shared=True)
             self._socket_dir = self._home.socket_dir()
-            if await self._probe() is _State.READY or await self._previous_answers():
+            if await self._probe() is _State.READY:
                 return
-            with self._home.faults():
-                self._home.remove_unfinished()
-                await self._make_data()
-                self._check_data_version()
-                self._prepare_socket_dir()
-                (self._home.data / "postmaster.pid").unlink(missing_ok=True)
-                said = self._trim_log()
-            await self._launch()
-            await self._wait_until_ready(said)
+            # A launcher whose user was just killed may come in between; then it is looked at again.
+            while not (await self._previous_answers() or await self._started_anew()):
+                pass
+
+    async def _started_anew(self) -> bool:
+        """Start a server where none is alive; False when another one came to life meanwhile."""
+        with self._home.faults():
+            self._home.remove_unfinished()
+            if not await self._make_data():
+                return False
+            self._check_data_version()
+            self._prepare_socket_dir()
+            (self._home.data / "postmaster.pid").unlink(missing_ok=True)
+            said = self._trim_log()
+            if await self._launch() == launcher.ALIVE_ELSEWHERE:
+                return False
+        await self._wait_until_ready(said)
+        return True
 
     async def _probe(self) -> _State:
         """Ask the server for a 1; nothing else shows that it works."""
@@ -269,10 +280,13 @@ class EmbeddedServer:
         lock.release()
         return False
 
-    async def _make_data(self) -> None:
-        """Make the data directory under another name and move it into place when it is whole."""
+    async def _make_data(self) -> bool:
+        """Make the data directory under another name and move it into place when it is whole.
+
+        False when a program of another start is still alive.
+        """
         if self._home.data.exists():
-            return
+            return True
         fresh = self._home.new_data_dir()
         try:
             self._give(fresh)
@@ -286,9 +300,11 @@ class EmbeddedServer:
             status = await asyncio.to_thread(self._run_launcher, command, None, _INIT_TIMEOUT_S)
             if not status:
                 fresh.rename(self._home.data)
-                return
+                return True
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
+        if status == launcher.ALIVE_ELSEWHERE:
+            return False
         raise self._failure("the database could not be made", said)
 
     def _check_data_version(self) -> None:
@@ -307,34 +323,49 @@ class EmbeddedServer:
             leftover.unlink(missing_ok=True)
         self._give(self._socket_dir)
 
-    async def _launch(self) -> None:
+    async def _launch(self) -> int:
         assert self._socket_dir is not None
         disk = shutil.disk_usage(self._home.path).free
         command = [
             str(program("postgres")), "-D", str(self._home.data), "-k", str(self._socket_dir),
             "-h", "", "-p", str(_PORT), *server_arguments(memory_bytes(), disk),
         ]  # fmt: skip
-        await asyncio.to_thread(self._run_launcher, command, self._home.users_lock, 60.0)
+        return await asyncio.to_thread(
+            self._run_launcher, command, self._home.users_lock, _LAUNCH_TIMEOUT_S
+        )
 
     def _run_launcher(self, command: list[str], users: Path | None, timeout_s: float) -> int:
         order = {
             "command": command,
+            "parent": os.getpid(),
             "alive": str(self._home.alive_lock),
             "log": str(self._home.log),
             "user": self._server_user(),
             "users": None if users is None else str(users),
         }
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", launcher.__file__, msgspec.json.encode(order).decode()],
-            # Variables such as PGDATA or PGPORT of whoever calls are not for this server.
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=timeout_s,
-            start_new_session=True,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    launcher.__file__,
+                    msgspec.json.encode(order).decode(),
+                ],
+                # Variables such as PGDATA or PGPORT of whoever calls are not for this server.
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=timeout_s,
+                start_new_session=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Unavailable(
+                f"{Path(command[0]).name} did not finish within {timeout_s:g} s",
+                hint=f"see {self._home.log}, then try again",
+            ) from error
         return done.returncode
 
     async def _wait_until_ready(self, said: int) -> None:
@@ -371,14 +402,13 @@ class EmbeddedServer:
     def _signal(self, number: signal.Signals) -> None:
         """Send a signal to the postmaster of our data directory, and to no other process."""
         try:
-            first = (self._home.data / "postmaster.pid").read_text(encoding="ascii").split("\n")[0]
-            process = int(first)
+            process = int((self._home.data / "postmaster.pid").read_bytes().split(b"\n")[0])
             # A server works in its data directory; the number alone proves nothing.
             cannot_tell = not Path("/proc/self/cwd").exists()
             if cannot_tell or Path(f"/proc/{process}/cwd").samefile(self._home.data):
                 os.kill(process, number)
         except (OSError, ValueError):
-            logger.debug("no postmaster to signal", extra={"action": "signal"})
+            logger.warning("found no postmaster to signal", extra={"action": "signal"})
 
     # --- the account, the log ------------------------------------------------------------------
 
@@ -399,14 +429,15 @@ class EmbeddedServer:
 
     def _trim_log(self) -> int:
         """Give the length of the log in bytes, after emptying one that has grown too long."""
+        descriptor = open_owned(self._home.log, os.O_WRONLY)
         try:
-            size = self._home.log.stat().st_size
-        except FileNotFoundError:
+            size = os.fstat(descriptor).st_size
+            if size <= _LONGEST_LOG_BYTES:
+                return size
+            os.ftruncate(descriptor, 0)
             return 0
-        if size <= _LONGEST_LOG_BYTES:
-            return size
-        os.truncate(self._home.log, 0)
-        return 0
+        finally:
+            os.close(descriptor)
 
     def _failure(self, what: str, said: int) -> WhenceError:
         """Name the cause that the log gives, from byte `said` on."""
@@ -418,7 +449,7 @@ class EmbeddedServer:
             lines = []
         reason = _cause(lines)
         text = f"{what}: {reason}" if reason else what
-        if any("No space left on device" in line for line in lines):
+        if any(mark in line for line in lines for mark in _FULL_DISK):
             return DiskFull(text)
         return Unavailable(text, hint=f"see {self._home.log}")
 

@@ -32,6 +32,8 @@ CREATE TABLE document (
     title text NOT NULL,
     source_file text NOT NULL,
     source_url text NOT NULL,
+    -- `jsonb`, so that conditions on it can be indexed. It keeps numbers as decimals: a whole float beyond 2**53
+    -- comes back as the integer it is written as.
     metadata jsonb NOT NULL,
     stored_at timestamptz NOT NULL DEFAULT now(),
     UNIQUE (collection_id, document_id)

@@ -1,0 +1,364 @@
+"""The store on PostgreSQL keeps to the rules of every store, and to those of its own."""
+
+
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import asyncpg
+import numpy as np
+import pytest
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.document_rag import TraceRecord
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    HomeTooNew,
+    Overloaded,
+    Unavailable,
+    WhenceError,
+)
+from whence.store.memory import MemoryStore
+from whence.store.migrate import Migration, migrate, migrations
+from whence.store.postgres import PostgresStore
+from whence.store.server import EmbeddedServer
+from whence.testing.store_suite import StoreSuite, ids_of, make_document, unit
+
+pytestmark = pytest.mark.postgres
+
+MODEL = EmbeddingModel(name="test", dimension=4)
+QUERY = unit(1, 0, 0, 0)
+
+
+class TestPostgresStore(StoreSuite):
+    """All behaviours, on PostgreSQL."""
+
+    @pytest.fixture
+    def store(self, postgres_store: PostgresStore) -> PostgresStore:
+        return postgres_store
+
+
+async def _plan(url: str, query: str) -> str:
+    connection = await asyncpg.connect(url)
+    try:
+        return "\n".join(row[0] for row in await connection.fetch(query))
+    finally:
+        await connection.close()
+
+
+async def test_both_stores_rank_alike(postgres_store: PostgresStore) -> None:
+    """Random vectors come in the same order from memory and from PostgreSQL."""
+    rng = np.random.default_rng(7)
+    model = EmbeddingModel(name="random", dimension=32)
+    memory = MemoryStore()
+    vectors = rng.normal(size=(300, 32))
+    documents = [
+        make_document(f"d{n:03}", [unit(*row)], DocumentTags(("a", "b")[n % 2 :]))
+        for n, row in enumerate(vectors)
+    ]
+    for store in (memory, postgres_store):
+        await store.ensure_collection("r", model)
+        await store.replace_documents("r", documents)
+    query = unit(*rng.normal(size=32))
+    rankings = [
+        await store.search_dense("r", query, limit=200, access=Access({"b"}))
+        for store in (memory, postgres_store)
+    ]
+
+    assert ids_of(rankings[0]) == ids_of(rankings[1])
+    assert [hit.dense_score for hit in rankings[0]] == pytest.approx(
+        [hit.dense_score for hit in rankings[1]], abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("dimension", [1, 1024, 2000, 3072, 16000])
+async def test_every_dimension_can_be_stored(postgres_store: PostgresStore, dimension: int) -> None:
+    """Vectors longer than a page of the database are stored and found like others."""
+    model = EmbeddingModel(name="wide", dimension=dimension)
+    vector = unit(*np.random.default_rng(1).normal(size=dimension))
+    await postgres_store.ensure_collection("wide", model)
+    await postgres_store.replace_documents("wide", [make_document("d", [vector, -vector])])
+    hits = await postgres_store.search_dense("wide", vector, limit=2, access=Access.public())
+
+    assert [hit.score for hit in hits] == pytest.approx([1.0, 0.0], abs=1e-5)
+
+
+async def test_vectors_stay_in_their_page(postgres_store: PostgresStore, database_url: str) -> None:
+    """Vectors of common models are not moved out of line, which would make scans twice as slow."""
+    model = EmbeddingModel(name="m", dimension=1536)
+    rng = np.random.default_rng(2)
+    await postgres_store.ensure_collection("m", model)
+    await postgres_store.replace_documents(
+        "m", [make_document("d", [unit(*rng.normal(size=1536)) for _ in range(20)])]
+    )
+    outside = await _plan(
+        database_url,
+        "SELECT pg_relation_size(reltoastrelid)::text FROM pg_class WHERE oid = 'whence.chunk_vec'::regclass",
+    )
+
+    assert outside == "0"
+
+
+async def test_settings_outlive_the_first_use(database_url: str) -> None:
+    """Settings of a connection hold after it was given back, on which asyncpg resets everything."""
+    async with PostgresStore.open(database_url, pool_size=1, statement_timeout_s=7) as store:
+        for _ in range(2):
+            async with store._connection() as connection:
+                found = {
+                    name: await connection.fetchval(f"SHOW {name}")
+                    for name in ("plan_cache_mode", "jit", "statement_timeout", "application_name")
+                }
+
+    assert found == {
+        "plan_cache_mode": "force_custom_plan",
+        "jit": "off",
+        "statement_timeout": "7s",
+        "application_name": "whence",
+    }
+
+
+async def test_a_read_sees_one_state(postgres_store: PostgresStore) -> None:
+    """While tags flip between two classes that a reader sees, the document never disappears."""
+    await postgres_store.ensure_collection("flip", MODEL)
+    await postgres_store.replace_documents("flip", [make_document("d")])
+    done = asyncio.Event()
+
+    async def flip() -> None:
+        for number in range(60):
+            tags = DocumentTags(("a", f"only-{number}"))
+            await postgres_store.retag_documents("flip", {"d": tags})
+        done.set()
+
+    async def read() -> list[int]:
+        counts = []
+        await postgres_store.retag_documents("flip", {"d": DocumentTags(("a",))})
+        while not done.is_set():
+            hits = await postgres_store.search_dense("flip", QUERY, limit=5, access=Access({"a"}))
+            counts.append(len(hits))
+        return counts
+
+    _, *counts = await asyncio.gather(flip(), read(), read())
+
+    assert {count for some in counts for count in some} == {1}
+
+
+async def test_a_failed_write_changes_nothing(
+    postgres_store: PostgresStore, database_url: str
+) -> None:
+    """When storing breaks in the middle, the former documents are still there."""
+    await postgres_store.ensure_collection("c", MODEL)
+    await postgres_store.replace_documents("c", [make_document("d", digest="old")])
+    await _plan(database_url, "ALTER TABLE whence.chunk_vec ADD CHECK (ord < 2) NOT VALID")
+
+    with pytest.raises(WhenceError):
+        await postgres_store.replace_documents(
+            "c", [make_document("d", [QUERY] * 3, digest="new"), make_document("e")]
+        )
+    states = await postgres_store.document_states("c", ["d", "e"])
+    assert {one: state.digest for one, state in states.items()} == {"d": "old"}
+
+
+async def test_the_clock_is_injectable(database_url: str) -> None:
+    """The time a trace is recorded comes from the clock given, in UTC."""
+    moment = datetime(2024, 2, 29, 12, 30, 0, 123456, tzinfo=UTC)
+    record = TraceRecord(
+        answer_id="a", collection="c", question="q", access=Access.public(), events=()
+    )
+    async with PostgresStore.open(database_url, clock=lambda: moment) as store:
+        await store.record_trace(record)
+        stored = await store.trace("a")
+
+    assert stored is not None
+    assert stored.recorded_at == "2024-02-29T12:30:00.123456+00:00"
+
+
+# --- migrations ------------------------------------------------------------------------------------
+
+
+async def test_migrations_are_applied_once(postgres_server: EmbeddedServer) -> None:
+    """Many processes that open a new database at once migrate it once."""
+    admin = await asyncpg.connect(postgres_server.url())
+    await admin.execute("CREATE DATABASE fresh")
+    try:
+        url = postgres_server.url("fresh")
+        connections = [await asyncpg.connect(url) for _ in range(5)]
+        applied = await asyncio.gather(*(migrate(one, migrations()) for one in connections))
+        for connection in connections:
+            await connection.close()
+    finally:
+        await admin.execute("DROP DATABASE fresh WITH (FORCE)")
+        await admin.close()
+
+    assert sorted(applied) == [0, 0, 0, 0, len(migrations())]
+
+
+async def test_migrations_are_numbered_without_gaps() -> None:
+    """The n-th migration has the number n."""
+    assert [migration.version for migration in migrations()] == [*range(1, len(migrations()) + 1)]
+
+
+async def test_a_newer_database_is_refused(database_url: str) -> None:
+    """A database that a newer version has migrated is left alone."""
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(
+        "INSERT INTO whence.migration (version, name, checksum) VALUES (9999, 'future', '')"
+    )
+    await connection.close()
+
+    with pytest.raises(HomeTooNew, match="schema 9999"):
+        await PostgresStore.connect(database_url)
+
+
+async def test_a_changed_migration_is_refused(database_url: str) -> None:
+    """A file that is not the one that was applied means that nobody knows the schema."""
+    first, *rest = migrations()
+    changed = (Migration(first.version, first.name, first.sql + "-- changed"), *rest)
+    connection = await asyncpg.connect(database_url)
+    try:
+        with pytest.raises(ConfigError, match="0001"):
+            await migrate(connection, changed)
+    finally:
+        await connection.close()
+
+
+async def test_a_broken_migration_leaves_the_former_state(database_url: str) -> None:
+    """A migration that fails is undone as a whole and can be tried again."""
+    number = len(migrations()) + 1
+    broken = Migration(number, "broken", "CREATE TABLE half (x int); SELECT 1/0;")
+    repaired = Migration(number, "broken", "CREATE TABLE half (x int);")
+    connection = await asyncpg.connect(database_url)
+    try:
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            await migrate(connection, (*migrations(), broken))
+        applied = await migrate(connection, (*migrations(), repaired))
+    finally:
+        await connection.close()
+
+    assert applied == 1
+
+
+async def test_an_ordinary_user_is_told_what_to_ask_for(postgres_server: EmbeddedServer) -> None:
+    """Where pgvector may not be installed by us, the error says who can."""
+    admin = await asyncpg.connect(postgres_server.url())
+    await admin.execute("CREATE ROLE plain LOGIN")
+    await admin.execute("CREATE DATABASE plain OWNER plain")
+    try:
+        url = postgres_server.url("plain").replace("//postgres@", "//plain@")
+        with pytest.raises(ConfigError, match="install pgvector") as caught:
+            await PostgresStore.connect(url)
+        owner = await asyncpg.connect(postgres_server.url("plain"))
+        await owner.execute("CREATE SCHEMA extra; CREATE EXTENSION vector SCHEMA extra")
+        await owner.execute("GRANT USAGE ON SCHEMA extra TO plain")
+        await owner.close()
+        async with PostgresStore.open(url) as store:
+            await store.ensure_collection("c", MODEL)
+            await store.replace_documents("c", [make_document("d")])
+            hits = await store.search_dense("c", QUERY, limit=1, access=Access.public())
+    finally:
+        await admin.execute("DROP DATABASE plain WITH (FORCE)")
+        await admin.execute("DROP ROLE plain")
+        await admin.close()
+
+    assert "CREATE EXTENSION vector" in caught.value.hint
+    assert ids_of(hits) == ["d"]
+
+
+# --- faults ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("postgresql://me:secret@127.0.0.1:1/db", Unavailable),
+        ("postgresql://me:secret@no-such-host.invalid/db", Unavailable),
+        ("postgresql:///db?host=/nonexistent", Unavailable),
+        ("mysql://me:secret@127.0.0.1/db", ConfigError),
+        ("secret", ConfigError),
+        ("postgresql://me:secret@127.0.0.1:port/db", ConfigError),
+        ("postgresql://me:secret@127.0.0.1/db?sslmode=nonsense", ConfigError),
+    ],
+)
+async def test_no_connection(url: str, error: type[WhenceError]) -> None:
+    """An address that leads nowhere is named without its password."""
+    with pytest.raises(error) as caught:
+        await PostgresStore.connect(url)
+
+    assert "secret" not in f"{caught.value.message} {caught.value.hint}"
+    assert caught.value.hint
+
+
+async def test_a_missing_database_is_a_wrong_setting(postgres_server: EmbeddedServer) -> None:
+    """A database that does not exist cannot be waited for."""
+    with pytest.raises(ConfigError, match="nowhere"):
+        await PostgresStore.connect(postgres_server.url("nowhere"))
+
+
+async def test_a_slow_statement_is_stopped(database_url: str) -> None:
+    """A read that takes too long ends as a deadline exceeded, and the connection goes on."""
+    async with PostgresStore.open(database_url, pool_size=1, statement_timeout_s=0.05) as store:
+        with pytest.raises(DeadlineExceeded):
+            async with store._connection() as connection:
+                await connection.fetch("SELECT pg_sleep(5)")
+        assert await store.collections() == []
+
+
+async def test_a_cut_connection_is_replaced(database_url: str) -> None:
+    """A connection that the server ends in the middle is `Unavailable`; the next call has a new one."""
+    async with PostgresStore.open(database_url, pool_size=1) as store:
+        with pytest.raises(Unavailable):
+            async with store._connection() as connection:
+                await connection.fetch("SELECT pg_terminate_backend(pg_backend_pid())")
+        assert await store.collections() == []
+
+
+async def test_a_full_pool_is_overload(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When all connections stay in use, waiting ends with a clear error."""
+    monkeypatch.setattr("whence.store.postgres._ACQUIRE_TIMEOUT_S", 0.05)
+    async with PostgresStore.open(database_url, pool_size=1) as store, store._connection():
+        with pytest.raises(Overloaded, match="1 connections"):
+            await store.collections()
+
+
+async def test_a_cancelled_call_gives_its_connection_back(database_url: str) -> None:
+    """Cancelling ends the statement on the server and frees the connection."""
+    async with PostgresStore.open(database_url, pool_size=1) as store:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), store._connection() as connection:
+                await connection.fetch("SELECT pg_sleep(30)")
+        assert await store.collections() == []
+
+
+async def test_the_store_survives_a_killed_server(tmp_path: Path) -> None:
+    """SIGKILL in the middle of a query is `Unavailable`; the next call runs on a server started anew."""
+    async with (
+        EmbeddedServer(tmp_path / "home") as server,
+        PostgresStore.open(server, pool_size=2) as store,
+    ):
+        await store.ensure_collection("c", MODEL)
+        await store.replace_documents("c", [make_document("d")])
+        postmaster = int((tmp_path / "home/postgres/postmaster.pid").read_text().split()[0])
+
+        async def sleep_on() -> None:
+            async with store._connection() as connection:
+                await connection.fetch("SELECT pg_sleep(60)")
+
+        running = asyncio.ensure_future(sleep_on())
+        await asyncio.sleep(0.2)
+        backends = subprocess.run(
+            ["pgrep", "-P", str(postmaster)], capture_output=True, text=True, check=False
+        ).stdout.split()
+        for process in (postmaster, *map(int, backends)):
+            os.kill(process, signal.SIGKILL)
+        with pytest.raises(Unavailable):
+            await running
+        hits = await store.search_dense("c", QUERY, limit=1, access=Access.public())
+
+    assert ids_of(hits) == ["d"]
