@@ -1,7 +1,5 @@
 """The life cycle of the embedded server, with processes that really die."""
 
-
-
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """The store on PostgreSQL keeps to the rules of every store, and to those of its own."""
 
-
-
 from __future__ import annotations
 
 import asyncio
