@@ -185,7 +185,7 @@ async def test_a_worker_survives_all_faults_at_once() -> None:
             await asyncio.sleep(0.001)
             transport.drop_connection()
     async with asyncio.timeout(30):
-        while worker.counters.handled < len(bodies):  # noqa: ASYNC110 - nothing tells of it
+        while worker.counters.handled < len(bodies):
             await asyncio.sleep(0.01)
     transport.drop_connection()
     await asyncio.sleep(0.05)
@@ -358,6 +358,23 @@ async def test_publisher_that_leaves_lets_the_next_one_in() -> None:
     await asyncio.wait_for(staying, 30)
     assert leaving.cancelled()
     assert (await subscription.receive()).payload == b"2"
+
+
+async def test_members_share_in_one_mode() -> None:
+    """A group with members refuses another mode; without members it changes and loses nothing."""
+    transport = MemoryTransport()
+    ordered = await transport.subscribe(TOPIC, "g", mode=Mode.KEY_ORDERED, prefetch=9)
+    for body in (b"0", b"1", b"2"):
+        await transport.publish(TOPIC, body, key="k")
+    await ordered.receive()
+    assert await receive_now(ordered) is None
+
+    with pytest.raises(Unavailable, match="key_ordered"):
+        await transport.subscribe(TOPIC, "g", mode=Mode.SHARED)
+    await ordered.aclose()
+    shared = await transport.subscribe(TOPIC, "g", mode=Mode.SHARED, prefetch=9)
+
+    assert [(await shared.receive()).payload for _ in range(3)] == [b"0", b"1", b"2"]
 
 
 def test_one_loop_after_the_other() -> None:

@@ -68,7 +68,7 @@ async def test_counters_tell_what_was_dropped() -> None:
     )
     await transport.publish(reply_to, b"", headers={Headers.CORRELATION_ID: correlation})
     await transport.publish(reply_to, b"")
-    while transport.requester.counters.odd == 0:  # noqa: ASYNC110 - nothing tells of it
+    while transport.requester.counters.odd == 0:
         await asyncio.sleep(0)
 
     counters = transport.requester.counters
@@ -92,7 +92,7 @@ async def test_doubled_replies_are_counted() -> None:
         await transport.publish(asked.headers[Headers.REPLY_TO], b"", headers=headers)
     await first
     counters = transport.requester.counters
-    while counters.replies + counters.duplicate < 4:  # noqa: ASYNC110 - nothing tells of it
+    while counters.replies + counters.duplicate < 4:
         await asyncio.sleep(0)
     await stream.aclose()  # type: ignore[attr-defined]
     await transport.aclose()
@@ -180,7 +180,7 @@ async def test_breaking_out_of_a_stream_leaves_nothing_pending() -> None:
     async for _ in transport.stream(TOPIC, b"?"):
         break
     await serving
-    while transport.requester.pending:  # noqa: ASYNC110 - the loop closes the generator on its own
+    while transport.requester.pending:
         await asyncio.sleep(0)
     await transport.aclose()
 

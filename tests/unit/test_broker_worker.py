@@ -46,7 +46,7 @@ def reply(body: bytes = b"!", *, end: bool = True) -> Outgoing:
 async def until(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
     async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - nothing tells of it
+        while not condition():
             await asyncio.sleep(0.001)
 
 
@@ -451,6 +451,46 @@ async def test_a_handler_that_ignores_the_stop_holds_up_nothing_for_long() -> No
     await until(lambda: len(asyncio.all_tasks()) == 1)
 
     assert not worker.alive
+
+
+async def test_a_handler_that_is_killed_is_not_a_fault() -> None:
+    """A handler that had to be cancelled twice is handed back: no error reply, no dead letter."""
+    transport = MemoryTransport()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await asyncio.sleep(3600)
+        yield reply()
+
+    worker = await started(transport, handle)
+    await transport.publish(TOPIC, b"in")
+    await until(lambda: worker.in_flight == 1)
+    await asyncio.wait_for(worker.aclose(drain_s=0), 60)
+
+    assert worker.counters.failed == 0
+    assert (await transport.stats(TOPIC, "g")).backlog == 1
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_fault_of_the_ledger_does_not_lock_up_a_message() -> None:
+    """When settling fails for no known reason the message comes again instead of holding its place."""
+    transport = MemoryTransport()
+    faults = [RuntimeError("a bug in the ledger")]
+
+    class Broken(MemoryLedger):
+        async def claim(self, group: str, message_id: str, *, lease_s: float) -> Claim:
+            if faults:
+                raise faults.pop()
+            return await super().claim(group, message_id, lease_s=lease_s)
+
+    worker = await started(transport, echo, ledger=Broken())
+    await transport.publish(TOPIC, b"in")
+    await until(lambda: worker.counters.handled == 1)
+    await worker.aclose()
+
+    assert worker.counters.received == 2
 
 
 async def test_fatal_error_stops_the_worker_and_keeps_the_message() -> None:

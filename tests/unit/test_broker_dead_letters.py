@@ -1,0 +1,85 @@
+"""Reading, replaying and dropping what was given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from whence.broker.dead_letters import DeadLetters, replay_headers
+from whence.broker.memory import MemoryTransport
+from whence.broker.transport import Headers
+from whence.schema.errors import Unavailable
+from whence.schema.topics import dead_letter_topic, full_topic
+
+TOPIC = full_topic("given.up")
+
+
+async def given_up(transport: MemoryTransport, *bodies: bytes) -> list[str]:
+    """Make a dead letter of each body; gives their ids."""
+    subscription = await transport.subscribe(TOPIC, "g")
+    ids = []
+    for body in bodies:
+        ids.append(await transport.publish(TOPIC, body, key="k"))
+        delivery = await subscription.receive()
+        await subscription.reject(delivery, reason="because", exception="Boom")
+    await subscription.aclose()
+    return ids
+
+
+def test_replay_begins_anew_and_for_nobody() -> None:
+    """Sent again, a message keeps id, type and trace, and loses failure, attempt and caller."""
+    kept = {Headers.MESSAGE_ID: "m", Headers.TYPE: "t", Headers.TRACEPARENT: "p", "own": "x"}
+    lost = {
+        Headers.REASON: "r",
+        Headers.GROUP: "g",
+        Headers.ORIGIN: TOPIC,
+        Headers.EXCEPTION: "E",
+        Headers.ATTEMPTS: "5",
+        Headers.FIRST_AT: "1",
+        Headers.LAST_AT: "2",
+        Headers.ATTEMPT: "5",
+        Headers.DEADLINE: "1",
+        Headers.REPLY_TO: "nobody",
+        Headers.CORRELATION_ID: "c",
+    }
+
+    assert replay_headers({**kept, **lost}) == kept
+
+
+async def test_listing_takes_nothing_away() -> None:
+    """Listing twice gives the same, oldest first and at most as many as asked for."""
+    transport = MemoryTransport()
+    ids = await given_up(transport, b"0", b"1", b"2")
+    letters = DeadLetters(transport, wait_s=0.1)
+
+    first = await letters.list(TOPIC, limit=2)
+    second = await letters.list(TOPIC)
+
+    assert [letter.id for letter in first] == ids[:2]
+    assert [letter.id for letter in second] == ids
+    assert (first[0].origin, first[0].group, first[0].reason) == (TOPIC, "g", "because")
+    assert (first[0].exception, first[0].attempts) == ("Boom", 1)
+    assert 0 < first[0].first_at <= first[0].last_at
+
+
+async def test_failed_replay_keeps_the_letter() -> None:
+    """A dead letter that cannot be sent stays one."""
+    transport = MemoryTransport()
+    (message_id,) = await given_up(transport, b"0")
+    letters = DeadLetters(transport, wait_s=0.1)
+    transport.faults.fail_publishes = 1
+
+    with pytest.raises(Unavailable):
+        await letters.replay(TOPIC)
+
+    assert [letter.id for letter in await letters.list(TOPIC)] == [message_id]
+
+
+async def test_foreign_letters_are_shown_too() -> None:
+    """What somebody else put on a dead-letter topic is listed with what is known of it."""
+    transport = MemoryTransport()
+    headers = {Headers.ATTEMPTS: "many", Headers.FIRST_AT: "-1"}
+    await transport.publish(dead_letter_topic(TOPIC), b"x", headers=headers)
+
+    (letter,) = await DeadLetters(transport, wait_s=0.1).list(TOPIC)
+
+    assert (letter.attempts, letter.first_at, letter.origin) == (0, 0.0, "")
