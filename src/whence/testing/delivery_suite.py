@@ -338,7 +338,7 @@ class DeliverySuite:
         assert await subscription.ack(new) is True
 
     async def test_oversize_is_refused(self, transport_factory: TransportFactory) -> None:
-        """13: A body above the limit is refused before anything is sent; one at it passes."""
+        """13: A body above the limit is refused before anything is sent."""
         transport, topic = await transport_factory(), fresh_topic()
         subscription = await transport.subscribe(topic, "g")
 
