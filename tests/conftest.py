@@ -78,7 +78,7 @@ async def postgres_store(database_url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture(scope="session")
 def pulsar_broker() -> Iterator[TestBroker]:
-    """Give the Pulsar broker of this session; skips where there can be none."""
+    """Give the Pulsar broker of the test run; skips where there can be none."""
     from whence.testing.pulsar_broker import running_broker
 
     with running_broker() as broker:

@@ -11,10 +11,11 @@ from contextlib import aclosing
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.transport import Headers, Transport
 from whence.broker.worker import Outgoing, Work, Worker
-from whence.flow.context import Caller, FlowContext, closing
+from whence.flow.context import Caller, FlowContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Processor, StreamingProcessor
+from whence.processors.streams import closing
 from whence.schema.codec import decode_as, encode
 from whence.schema.errors import CodecError, ConfigError, InternalError
 from whence.schema.message import Message

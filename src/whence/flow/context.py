@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
 from whence.broker.transport import Headers, Reply, Transport
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Service
+from whence.processors.streams import closing
 from whence.schema.codec import decode_as, encode
 from whence.schema.errors import (
     CodecError,
@@ -26,7 +26,7 @@ from whence.schema.errors import (
 from whence.schema.message import Message
 from whence.schema.topics import short_topic
 
-__all__ = ("DEFAULT_TIMEOUT_S", "Caller", "FlowContext", "closing", "read_reply")
+__all__ = ("DEFAULT_TIMEOUT_S", "Caller", "FlowContext", "read_reply")
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -183,17 +183,6 @@ class FlowContext:
         if topic is None:
             raise InternalError(f"the port {port!r} leads nowhere in this flow")
         return topic
-
-
-@asynccontextmanager
-async def closing(source: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """Close a stream that is left early, when it is of a kind that can be closed."""
-    try:
-        yield source
-    finally:
-        close = getattr(source, "aclose", None)
-        if close is not None:
-            await close()
 
 
 def read_reply(reply: Reply, expected: tuple[type[Message], ...], topic: str) -> Message:
