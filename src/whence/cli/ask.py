@@ -11,7 +11,6 @@ import typer
 from whence.cli.options import Acl, Clearance, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine
-from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from whence.schema.document_rag import Answer
 
 __all__ = ("answer_document", "ask", "tell_answer")
-
-_MODES = ("hybrid", "dense", "semantic", "bm25")
 
 
 def ask(
@@ -39,8 +36,11 @@ def ask(
     clearance: Clearance = 0,
 ) -> int:
     """Answer a question from the documents you may see, with citations."""
-    if mode is not None and mode not in _MODES:
-        raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}")
+    from whence.engine.searching import search_mode
+
+    # Refused before anything starts.
+    if mode is not None:
+        search_mode(mode)
     access = access_of(acl, label, clearance)
     live = stream and not as_json(context)
 

@@ -10,14 +10,11 @@ import typer
 from whence.cli.options import Acl, Clearance, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine
-from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from whence.engine.results import SearchReport
 
 __all__ = ("search",)
-
-_MODES = ("hybrid", "dense", "semantic", "bm25")
 
 
 def search(
@@ -31,8 +28,10 @@ def search(
     clearance: Clearance = 0,
 ) -> int:
     """Find the passages that fit best, among those you may see."""
-    if mode not in _MODES:
-        raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}")
+    from whence.engine.searching import search_mode
+
+    # Refused before anything starts, and before an empty query is let pass.
+    search_mode(mode)
     access = access_of(acl, label, clearance)
     if not query.strip():
         _tell(context, query, mode, None, {}, "the query is empty: give a word or a question")

@@ -38,6 +38,7 @@ __all__ = (
     "find_collection",
     "list_collections",
     "maintain",
+    "model_of",
     "remove_documents",
     "replace_documents",
     "retag_documents",
@@ -66,15 +67,20 @@ class _Locked(msgspec.Struct, frozen=True):
     info: CollectionInfo
 
 
+def model_of(row: Mapping[str, Any]) -> EmbeddingModel:
+    """Give the model that a row of `collection` names."""
+    return EmbeddingModel(
+        name=row["model_name"],
+        revision=row["model_revision"],
+        precision=row["model_precision"],
+        dimension=row["dimension"],
+    )
+
+
 def _info(row: Mapping[str, Any]) -> CollectionInfo:
     return CollectionInfo(
         name=row["name"],
-        model=EmbeddingModel(
-            name=row["model_name"],
-            revision=row["model_revision"],
-            precision=row["model_precision"],
-            dimension=row["dimension"],
-        ),
+        model=model_of(row),
         documents=row["documents"],
         chunks=row["chunks"],
     )

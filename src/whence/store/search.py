@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whence.schema.access import Access
-from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
@@ -22,6 +21,7 @@ from whence.store.checks import (
     missing_collection,
 )
 from whence.store.classes import ALLOWED, access_values
+from whence.store.documents import model_of
 from whence.store.driver import Connection
 from whence.store.keys import parse_chunk_key
 
@@ -111,7 +111,9 @@ async def search_dense(
         row = await connection.fetchrow(_RESOLVE, *access_values(access), collection)
         if row is None:
             raise missing_collection(collection)
-        query = check_query(_info(row), vector, limit, threshold)
+        query = check_query(
+            CollectionInfo(name=row["name"], model=model_of(row)), vector, limit, threshold
+        )
         limit = min(limit, LARGEST_LIMIT)
         arguments = (row["id"], row["classes"], query, limit, threshold)
         rows = await connection.fetch(_NEAREST, *arguments)
@@ -121,18 +123,6 @@ async def search_dense(
         candidate(row["chunk_key"], row["document_id"], -row["distance"], rank)
         for rank, row in enumerate(rows[:limit], 1)
     ]
-
-
-def _info(row: Any) -> CollectionInfo:
-    return CollectionInfo(
-        name=row["name"],
-        model=EmbeddingModel(
-            name=row["model_name"],
-            revision=row["model_revision"],
-            precision=row["model_precision"],
-            dimension=row["dimension"],
-        ),
-    )
 
 
 def places_of(collection: str, chunk_ids: Sequence[str]) -> tuple[list[str], list[int]]:
@@ -159,7 +149,7 @@ async def dense_scores(
         row = await connection.fetchrow(_MODEL, collection)
         if row is None:
             raise missing_collection(collection)
-        query = check_query(_info(row), vector, 1, 0.0)
+        query = check_query(CollectionInfo(name=row["name"], model=model_of(row)), vector, 1, 0.0)
         rows = await connection.fetch(
             _COSINES,
             *access_values(access),
