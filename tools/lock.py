@@ -25,6 +25,7 @@ def main() -> None:
     compile_lock(
         "requirements-dev.lock",
         "--constraint=requirements.lock",
+        "--all-extras",
         "--group=build",
         "--group=dev",
     )
