@@ -100,15 +100,27 @@ class StagedSnapshot(Protocol):
         ...
 
     async def texts(self, limit: int) -> list[NodeText]:
-        """Give some nodes that have no vector, in the order of their ids; empty when all have one.
+        """Give some nodes that have no vector and were not given before; empty when there are no more.
 
-        A node whose text stands in another snapshot of the repository, with a vector of the same model,
-        is given that vector and never returned.
+        The first call gives one: with its vector the model becomes known, and nodes that stand in another
+        snapshot of the repository with the same text and a vector of that model get that vector.
         """
         ...
 
-    async def add_vectors(self, keys: Sequence[int], vectors: NDArray[np.float32]) -> None:
-        """Give nodes their vectors, float32 of shape (len(keys), dimension), rows of length 1."""
+    async def add_vectors(
+        self, keys: Sequence[int], vectors: NDArray[np.float32], model: EmbeddingModel
+    ) -> None:
+        """Give nodes their vectors.
+
+        Args:
+            keys: Of nodes from `texts`.
+            vectors: float32, shape (len(keys), dimension), rows of length 1.
+            model: What made them; the same for all of a snapshot.
+
+        Raises:
+            ModelMismatch: It is another model than that of the first call.
+            BadInput: The vectors cannot be stored.
+        """
         ...
 
 
@@ -116,15 +128,17 @@ class CodeImport(Protocol):
     """One import of one or more bundles: all of them are published, or none."""
 
     async def stage(
-        self, import_id: str, snapshot: SnapshotInfo, model: EmbeddingModel, *, tag: str = ""
+        self, import_id: str, snapshot: SnapshotInfo, *, tags: Sequence[str] = ()
     ) -> StagedSnapshot:
         """Begin to write a snapshot.
 
         Args:
             import_id: Names this run, once and for all.
             snapshot: Which state of which repository.
-            model: What its vectors will be made with.
-            tag: Another name for the snapshot.
+            tags: Other names for the snapshot, beside its branch.
+
+        Raises:
+            BadInput: The same snapshot is in this import already, or a name cannot be stored.
         """
         ...
 
@@ -155,11 +169,15 @@ class CodeStore(Protocol):
         """Give all sets by name; for the owner's eyes only."""
         ...
 
-    async def resolve_snapshot(self, reference: str) -> SnapshotRecord:
+    async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
         """Give the newest active snapshot that has this id, head sha, branch or tag.
 
+        Args:
+            reference: One of these.
+            within: Set that it must be in; any snapshot when empty.
+
         Raises:
-            NotFound: There is none.
+            NotFound: There is none, or no such set that is active.
         """
         ...
 
