@@ -45,6 +45,7 @@ class MemoryStore:
         self.model: EmbeddingModel | None = None
         self.documents: dict[str, EmbeddedDocument] = {}
         self.tags: dict[str, DocumentTags] = {}
+        self.sources: dict[str, str] = {}
         self.transactions: list[list[str]] = []
         self.refuses: dict[str, Exception] = {}
 
@@ -66,6 +67,7 @@ class MemoryStore:
                 digest=self.documents[i].draft.digest,
                 tags=self.tags[i],
                 chunks=len(self.documents[i].draft.chunks),
+                source_digest=self.sources.get(i, ""),
             )
             for i in document_ids
             if i in self.documents
@@ -84,6 +86,9 @@ class MemoryStore:
 
     async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
         self.tags.update(tags)
+
+    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
+        self.sources.update(digests)
 
 
 class Embeddings:
@@ -343,3 +348,18 @@ def test_a_digest_is_of_all_but_the_tags() -> None:
     assert (
         len({draft_digest(d) for d in (one, draft("a", "one"), draft("a", "two", title="T"))}) == 3
     )
+
+
+async def test_a_source_is_noted_when_nothing_is_left_to_do() -> None:
+    """An unchanged or re-tagged document gets the digest of its source without being stored again."""
+    bench = Bench()
+    await bench.ingest(draft("a", "one"), draft("b", "two"), draft("c", "three"))
+    response = await bench.ingest(
+        draft("a", "one", source_digest="s"),
+        draft("b", "two", source_digest="t", tags=DocumentTags(("x",))),
+        draft("c", "three"),
+    )
+
+    assert [o.outcome for o in response.outcomes] == ["unchanged", "updated", "unchanged"]
+    assert bench.store.sources == {"a": "s", "b": "t"}
+    assert len(bench.store.transactions) == 1

@@ -17,12 +17,12 @@ _VERSION = b"whence document 1\n"
 
 
 def document_digest(draft: DocumentDraft) -> str:
-    """Give the SHA-256, in hexadecimal, of all that is stored of a document except its tags.
+    """Give the SHA-256, in hexadecimal, of all that is stored of a document except tags and source digest.
 
     It is taken over the wire form, whose keys are sorted and whose defaults are left out. The chunks
     are part of it: other settings of the chunker are a change where they cut in another place.
     """
-    stored = replace(draft, tags=DocumentTags(), digest="")
+    stored = replace(draft, tags=DocumentTags(), digest="", source_digest="")
     return hashlib.sha256(_VERSION + encode(stored)).hexdigest()
 
 

@@ -38,7 +38,7 @@ def document_fault(draft: DocumentDraft) -> str:
 
 def draft_digest(draft: DocumentDraft) -> str:
     """Give the SHA-256 over all that is stored of a document except its tags, hexadecimal."""
-    bare = msgspec.structs.replace(draft, tags=DocumentTags(), digest="")
+    bare = msgspec.structs.replace(draft, tags=DocumentTags(), digest="", source_digest="")
     return hashlib.sha256(encode(bare)).hexdigest()
 
 

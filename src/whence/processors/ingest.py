@@ -94,6 +94,9 @@ class IngestProcessor(Processor):
         await self._save(message.collection, batch)
         if batch.retagged:
             await self._store.retag_documents(message.collection, batch.retagged)
+        if batch.sources:
+            # Last: a source digest says that nothing is left to be done for the document.
+            await self._store.note_sources(message.collection, batch.sources)
         return IngestResponse(outcomes=batch.outcomes(), model=model)
 
     async def _embed(
@@ -150,6 +153,7 @@ class _Batch:
         self.valid: list[DocumentDraft] = []
         self.changed: list[DocumentDraft] = []
         self.retagged: dict[str, DocumentTags] = {}
+        self.sources: dict[str, str] = {}
         self.vectors: dict[str, NDArray[np.float32]] = {}
         self._check()
         self.changed = list(self.valid)
@@ -175,8 +179,11 @@ class _Batch:
             state = states.get(draft.document_id)
             if state is None or state.digest != draft.digest:
                 self.changed.append(draft)
-            elif state.tags != draft.tags:
+                continue
+            if state.tags != draft.tags:
                 self.retagged[draft.document_id] = draft.tags
+            if draft.source_digest and state.source_digest != draft.source_digest:
+                self.sources[draft.document_id] = draft.source_digest
 
     def fail(self, document_id: str, reason: str) -> None:
         """Give one document up."""

@@ -35,6 +35,8 @@ class ChunkDraft(Message, frozen=True, kw_only=True):
     """Headings from the top, joined by ` > `."""
     embed_text: str = ""
     """What is embedded and searched, when it is more than `content` (title and heading in front)."""
+    page: int = 0
+    """Page it begins on, from 1; 0 when the document has no pages."""
 
 
 class DocumentDraft(Message, frozen=True, kw_only=True):
@@ -56,6 +58,8 @@ class DocumentDraft(Message, frozen=True, kw_only=True):
     """The document's own metadata, JSON types only."""
     digest: str = ""
     """SHA-256 over all that is stored except the tags, hexadecimal."""
+    source_digest: str = ""
+    """Fingerprint of what it was read from and how; empty when unknown. No part of `digest`."""
 
 
 class IngestRequest(Message, frozen=True, kw_only=True):

@@ -46,6 +46,8 @@ class DocumentState(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     tags: DocumentTags
     chunks: int
+    source_digest: str = ""
+    """As in the draft; empty when it is unknown, or when the tags were changed since."""
 
 
 class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +103,14 @@ class ChunkStore(Protocol):
         ...
 
     async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
-        """Change the tags of documents in one transaction; nothing is embedded again."""
+        """Change the tags of documents in one transaction; nothing is embedded again.
+
+        Their source digests are forgotten, since those vouch for the tags too.
+        """
+        ...
+
+    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
+        """Set the source digests of documents that are stored already; unknown ids are left out."""
         ...
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:

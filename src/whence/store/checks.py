@@ -133,11 +133,19 @@ def _check_draft(draft: DocumentDraft) -> None:
     name = f"document {draft.document_id[:100]!r}"
     if len(draft.document_id.encode()) > _LONGEST_ID_BYTES:
         raise BadInput(f"the id of {name} is longer than {_LONGEST_ID_BYTES} bytes")
-    for text in (draft.digest, draft.title, draft.source_file, draft.source_url):
+    for text in (
+        draft.digest,
+        draft.source_digest,
+        draft.title,
+        draft.source_file,
+        draft.source_url,
+    ):
         check_text(text, name)
     check_json(draft.metadata, f"the metadata of {name}")
     check_tags(draft.tags, name)
     for chunk in draft.chunks:
+        if not 0 <= chunk.page < 2**31:
+            raise BadInput(f"{name} has a chunk on page {chunk.page}")
         for text in (chunk.content, chunk.heading, chunk.section_path, chunk.embed_text):
             check_text(text, name)
 
@@ -310,10 +318,12 @@ def chunk_metadata(draft: DocumentDraft, chunk: ChunkDraft, index: int) -> dict[
         if not value and isinstance(draft.metadata.get(name), str):
             sources[name] = draft.metadata[name]
     title = {"title": draft.title} if draft.title else {}
+    page = {"page": chunk.page} if chunk.page else {}
     return {
         **draft.metadata,
         **title,
         **sources,
+        **page,
         "section_path": chunk.section_path,
         "header_path": chunk.section_path,
         "heading": chunk.heading,

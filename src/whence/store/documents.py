@@ -39,6 +39,7 @@ __all__ = (
     "list_collections",
     "maintain",
     "model_of",
+    "note_sources",
     "remove_documents",
     "replace_documents",
     "retag_documents",
@@ -46,16 +47,17 @@ __all__ = (
 
 _COLLECTION = (
     "SELECT c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"
-    " count(d.id) AS documents, coalesce(sum(d.chunks), 0)::bigint AS chunks"
+    " count(d.id) AS documents, coalesce(sum(d.chunks), 0)::bigint AS chunks,"
+    " max(d.stored_at) AS changed_at"
     " FROM collection c LEFT JOIN document d ON d.collection_id = c.id"
 )
 _DOCUMENT_COLUMNS = (
     "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
-    "source_file", "source_url", "metadata",
+    "source_file", "source_url", "metadata", "source_digest",
 )  # fmt: skip
 _CHUNK_COLUMNS = (
     "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
-    "heading", "section_path", "span_start", "span_end", "embed_text",
+    "heading", "section_path", "span_start", "span_end", "embed_text", "page",
 )  # fmt: skip
 _VECTOR_COLUMNS = ("ord", "collection_id", "class_id", "e")
 
@@ -138,7 +140,7 @@ async def document_states(
     if not is_text(collection):
         return {}
     rows = await connection.fetch(
-        "SELECT d.document_id, d.digest, d.chunks, s.acl, s.labels, s.clearance"
+        "SELECT d.document_id, d.digest, d.source_digest, d.chunks, s.acl, s.labels, s.clearance"
         " FROM collection c JOIN document d ON d.collection_id = c.id"
         " JOIN sec_class s ON s.id = d.class_id"
         " WHERE c.name = $1 AND d.document_id = ANY($2::text[])",
@@ -151,6 +153,7 @@ async def document_states(
             digest=row["digest"],
             tags=DocumentTags(tuple(row["acl"]), tuple(row["labels"]), row["clearance"]),
             chunks=row["chunks"],
+            source_digest=row["source_digest"],
         )
         for row in rows
     }
@@ -299,6 +302,7 @@ def _document_rows(
             draft.source_file,
             draft.source_url,
             json_text(draft.metadata),
+            draft.source_digest,
         )
 
 
@@ -326,6 +330,7 @@ def _chunk_rows(
                 chunk.start,
                 chunk.end,
                 chunk.embed_text,
+                chunk.page,
             )
 
 
@@ -359,7 +364,8 @@ async def retag_documents(
         await postings.open_lexicon(connection, locked.id)
         moved = await connection.fetch(
             "WITH wanted AS (SELECT * FROM unnest($2::text[], $3::int[]) w(document_id, class_id)),"
-            " changed AS (UPDATE document d SET class_id = w.class_id FROM wanted w"
+            " changed AS (UPDATE document d SET class_id = w.class_id, source_digest = ''"
+            "   FROM wanted w"
             "   WHERE d.collection_id = $1 AND d.document_id = w.document_id"
             "   AND d.class_id <> w.class_id RETURNING d.id, d.class_id),"
             " moved AS (UPDATE chunk c SET class_id = d.class_id FROM changed d"
@@ -372,6 +378,19 @@ async def retag_documents(
         )
         await postings.move_words(connection, locked.id, [row["ord"] for row in moved])
         await postings.settle(connection, locked.id)
+
+
+async def note_sources(connection: Connection, collection: str, digests: Mapping[str, str]) -> None:
+    """Set the source digests of documents; a row with the right one is not written again."""
+    await connection.execute(
+        "UPDATE document d SET source_digest = w.digest FROM collection c,"
+        " unnest($2::text[], $3::text[]) w(document_id, digest)"
+        " WHERE c.name = $1 AND d.collection_id = c.id AND d.document_id = w.document_id"
+        " AND d.source_digest <> w.digest",
+        collection,
+        list(digests),
+        list(digests.values()),
+    )
 
 
 async def remove_documents(

@@ -172,6 +172,7 @@ class MemoryStore:
                 digest=stored[one].draft.digest,
                 tags=stored[one].draft.tags,
                 chunks=len(stored[one].draft.chunks),
+                source_digest=stored[one].draft.source_digest,
             )
             for one in document_ids
             if one in stored
@@ -209,7 +210,17 @@ class MemoryStore:
             check_tags(tag, f"document {one[:100]!r}")
         stored = self._existing(collection).documents
         for one in stored.keys() & tags.keys():
-            draft = msgspec.structs.replace(stored[one].draft, tags=tags[one])
+            if stored[one].draft.tags == tags[one]:
+                continue
+            draft = msgspec.structs.replace(stored[one].draft, tags=tags[one], source_digest="")
+            stored[one] = msgspec.structs.replace(stored[one], draft=draft)
+
+    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
+        """Set the source digests of documents that are stored already; unknown ids are left out."""
+        found = self._collections.get(collection)
+        stored = {} if found is None else found.documents
+        for one in stored.keys() & digests.keys():
+            draft = msgspec.structs.replace(stored[one].draft, source_digest=digests[one])
             stored[one] = msgspec.structs.replace(stored[one], draft=draft)
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:

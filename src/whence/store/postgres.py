@@ -217,6 +217,14 @@ class PostgresStore:
             await written.retag_documents(connection, collection, known, self._write_timeout_s)
             await self._keep_up(connection, collection)
 
+    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
+        """Set the source digests of documents that are stored already; unknown ids are left out."""
+        known = {one: digest for one, digest in digests.items() if is_text(one) and is_text(digest)}
+        if not known or not is_text(collection):
+            return
+        async with self._connection() as connection:
+            await written.note_sources(connection, collection, known)
+
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents with all that hangs on them; gives how many there were."""
         ids = [one for one in document_ids if is_text(one)]

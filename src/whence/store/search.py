@@ -76,7 +76,7 @@ WANTED = (
     f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}"
 )
 _TEXTS = (
-    "SELECT c.chunk_key, d.document_id, c.index, c.content, c.digest, c.heading, c.section_path,"
+    "SELECT c.chunk_key, d.document_id, c.index, c.content, c.digest, c.heading, c.section_path, c.page,"
     f" d.title, d.source_file, d.source_url, d.metadata{WANTED} ORDER BY w.place"
 )
 _KEYS = f"SELECT c.chunk_key{WANTED}"
@@ -184,7 +184,10 @@ def _text(row: Any) -> ChunkText:
         metadata=msgspec.json.decode(row["metadata"]),
     )
     chunk = ChunkDraft(
-        content=row["content"], heading=row["heading"], section_path=row["section_path"]
+        content=row["content"],
+        heading=row["heading"],
+        section_path=row["section_path"],
+        page=row["page"],
     )
     return ChunkText(
         chunk_id=row["chunk_key"],

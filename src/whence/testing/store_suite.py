@@ -590,6 +590,38 @@ class StoreSuite:
         assert list(states) == ["d"]
         assert (states["d"].digest, states["d"].tags) == ("same", tags)
 
+    async def test_a_source_digest_is_noted_and_forgotten_with_the_tags(
+        self, store: AnyStore
+    ) -> None:
+        """It is kept as it was given or noted later; it vouches for the tags, so new ones forget it."""
+        name = await _filled(store, make_document("d", source_digest="one"), make_document("e"))
+        await store.note_sources(name, {"e": "two", "unknown": "x", "\0": "x"})
+        await store.note_sources("nowhere", {"d": "x"})
+        noted = await store.document_states(name, ["d", "e"])
+        await store.retag_documents(name, {"d": DocumentTags(("b",)), "e": noted["e"].tags})
+        states = await store.document_states(name, ["d", "e"])
+
+        assert {one: state.source_digest for one, state in noted.items()} == {
+            "d": "one",
+            "e": "two",
+        }
+        assert {one: state.source_digest for one, state in states.items()} == {"d": "", "e": "two"}
+
+    async def test_a_page_is_told_with_the_text(self, store: AnyStore) -> None:
+        """A chunk of a document with pages carries its own; others carry none."""
+        chunks = tuple(ChunkDraft(content=f"text {page}", page=page) for page in (7, 0))
+        name = await _filled(
+            store,
+            EmbeddedDocument(
+                draft=DocumentDraft(document_id="d", chunks=chunks),
+                vectors=np.array([QUERY] * 2, np.float32),
+            ),
+        )
+        keys = [f"urn:chunk:{name}:d:{index}" for index in (0, 1)]
+        texts = await store.chunk_texts(name, keys, Access.public())
+
+        assert [text.metadata.get("page") for text in texts] == [7, None]
+
     async def test_removing_takes_everything(self, store: AnyStore) -> None:
         """A removed document is in no read; removing it again counts nothing."""
         name = await _filled(store, make_document("d", [QUERY] * 3), make_document("e"))
