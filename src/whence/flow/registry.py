@@ -23,6 +23,7 @@ GROUP = "whence.processors"
 BUILT_IN: Mapping[str, str] = {
     "document-rag": "whence.processors.document_rag:DocumentRagProcessor",
     "embedding": "whence.processors.embedding:EmbeddingProcessor",
+    "graph-expander": "whence.processors.graph_expander:GraphExpanderProcessor",
     "ingest": "whence.processors.ingest:IngestProcessor",
     "prompt": "whence.processors.prompt:PromptProcessor",
     "recorder": "whence.processors.recorder:RecorderProcessor",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from whence.processors.base import Service
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
+from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.ingest import IngestRequest, IngestResponse
 from whence.schema.message import Message
 from whence.schema.prompt import PromptRequest, PromptResponse
@@ -15,7 +16,7 @@ from whence.schema.rerank import RerankRequest, RerankResponse
 from whence.schema.search import SearchRequest, SearchResponse
 from whence.schema.texts import TextRequest, TextResponse
 
-__all__ = ("DOCUMENT_RAG", "EMBEDDING", "INGEST", "PROMPT", "RERANK", "SEARCH", "TEXTS")
+__all__ = ("DOCUMENT_RAG", "EMBEDDING", "EXPAND", "INGEST", "PROMPT", "RERANK", "SEARCH", "TEXTS")
 
 
 def _has_result(message: Message) -> bool:
@@ -28,6 +29,7 @@ def _is_answer(message: Message) -> bool:
 
 EMBEDDING = Service(EmbeddingRequest, (EmbeddingResponse,))
 SEARCH = Service(SearchRequest, (SearchResponse,))
+EXPAND = Service(ExpandRequest, (ExpandResponse,))
 TEXTS = Service(TextRequest, (TextResponse,))
 RERANK = Service(RerankRequest, (RerankResponse,))
 PROMPT = Service(PromptRequest, (PromptResponse,), _has_result)

@@ -13,6 +13,7 @@ from whence.schema.document_rag import (
 )
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import ErrorReply, WhenceError
+from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
 from whence.schema.ingest import (
     ChunkDraft,
     DocumentDraft,
@@ -25,7 +26,15 @@ from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult, Qu
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import Candidate, Degradation, SearchRequest, SearchResponse
 from whence.schema.terms import Term, Triple, iri, literal
-from whence.schema.texts import ChunkText, TextRequest, TextResponse
+from whence.schema.texts import (
+    ChunkText,
+    PlannedText,
+    TextBudget,
+    TextDecision,
+    TextPlan,
+    TextRequest,
+    TextResponse,
+)
 
 __all__ = (
     "Access",
@@ -44,10 +53,15 @@ __all__ = (
     "EmbeddingRequest",
     "EmbeddingResponse",
     "ErrorReply",
+    "ExpandRequest",
+    "ExpandResponse",
     "ExplainEvent",
+    "GraphEdge",
+    "GraphNode",
     "IngestRequest",
     "IngestResponse",
     "Message",
+    "PlannedText",
     "PromptRequest",
     "PromptResponse",
     "PromptResult",
@@ -60,6 +74,9 @@ __all__ = (
     "SearchResponse",
     "StageReport",
     "Term",
+    "TextBudget",
+    "TextDecision",
+    "TextPlan",
     "TextRequest",
     "TextResponse",
     "TraceRecord",

@@ -1,13 +1,28 @@
-"""Messages of the text fetcher: chunk ids in, texts out, in one batched read."""
+"""Messages of the text fetcher: chunk ids in, texts out, in one batched read; within a budget when asked."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from whence.schema.access import Access
 from whence.schema.message import Message
 
-__all__ = ("ChunkText", "TextRequest", "TextResponse")
+__all__ = (
+    "BudgetKind",
+    "ChunkText",
+    "PlannedText",
+    "Prioritize",
+    "TextBudget",
+    "TextDecision",
+    "TextPlan",
+    "TextRequest",
+    "TextResponse",
+)
+
+BudgetKind = Literal["chars", "tokens"]
+"""What is counted: characters of the text, or tokens of the configured embedding model."""
+Prioritize = Literal["seed_first", "graph_first", "balanced", "clustered"]
+"""Who is offered a place first; `clustered` is each seed followed by the nodes reached from it."""
 
 
 class ChunkText(Message, frozen=True, kw_only=True):
@@ -24,6 +39,53 @@ class ChunkText(Message, frozen=True, kw_only=True):
     document's own metadata."""
     digest: str = ""
     """SHA-256 of `content` in UTF-8, hexadecimal."""
+    tokens: int | None = None
+    """Tokens of `content` by the configured embedding model; for a plan only, None when not counted."""
+
+
+class PlannedText(Message, frozen=True, kw_only=True):
+    """A text that is wanted for its place in a graph."""
+
+    id: str
+    """Chunk id."""
+    depth: int = 1
+    """Steps from the nearest seed; 1 when the graph is not known."""
+    parent_id: str | None = None
+    """Chunk id of the node from which it was reached, when known."""
+
+
+class TextBudget(Message, frozen=True, kw_only=True):
+    """What the texts of one reply may add up to."""
+
+    kind: BudgetKind
+    """What is counted."""
+    limit: int
+    """Most of it, 1 or more."""
+
+
+class TextPlan(Message, frozen=True, kw_only=True):
+    """Which of several texts go first, and how much may be given out in all."""
+
+    seeds: tuple[str, ...] = ()
+    """Chunk ids in order of rank."""
+    graph: tuple[PlannedText, ...] = ()
+    """Texts around them; one that is a seed too counts as a seed."""
+    prioritize: Prioritize = "balanced"
+    """The order in which texts are offered a place."""
+    budget: TextBudget
+    """The bound."""
+
+
+class TextDecision(Message, frozen=True, kw_only=True):
+    """Whether one text was given out, and why."""
+
+    id: str
+    """Chunk id."""
+    action: Literal["include", "skip"]
+    """A text is included whole or skipped."""
+    reason: str
+    """`fits`; `over_char_budget`, `over_token_budget`; `not_found` for one that does not exist or is
+    hidden."""
 
 
 class TextRequest(Message, frozen=True, kw_only=True):
@@ -35,8 +97,10 @@ class TextRequest(Message, frozen=True, kw_only=True):
     """Rights of the reader; a hidden chunk is answered like a missing one."""
     collection: str
     """Name of the collection."""
-    chunk_ids: tuple[str, ...]
+    chunk_ids: tuple[str, ...] = ()
     """Ids wanted, each once."""
+    plan: TextPlan | None = None
+    """Texts wanted within a budget, in the place of `chunk_ids`."""
 
 
 class TextResponse(Message, frozen=True, kw_only=True):
@@ -48,3 +112,6 @@ class TextResponse(Message, frozen=True, kw_only=True):
     """One entry for every chunk found."""
     missing: tuple[str, ...] = ()
     """Ids not found or not visible, in the order asked."""
+    decisions: tuple[TextDecision, ...] = ()
+    """With a plan: one for every text of it, in the order in which they were offered a place; `texts` are
+    those included, in this order."""

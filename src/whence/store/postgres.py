@@ -16,10 +16,11 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Overloaded, Unavailable, WhenceError
+from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
+from whence.store import code_graph, lexical, postings, search, traces
 from whence.store import documents as written
-from whence.store import lexical, postings, search, traces
 from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument, StoredTrace
 from whence.store.bm25 import LexicalStatistics
 from whence.store.checks import check_tags, is_text, missing_collection
@@ -387,6 +388,19 @@ class PostgresStore:
         """Tell which of these chunks exist and are visible."""
         async with self._connection() as connection:
             return await search.visible_chunks(connection, collection, chunk_ids, access)
+
+    # --- graphs of code ----------------------------------------------------------------------------
+
+    async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
+        """Walk the graph of a snapshot from some nodes, breadth first, as far as a reader may see it.
+
+        Raises:
+            BadInput: A limit is out of range, there are more seeds than `max_nodes`, or a seed is of
+                another snapshot.
+            NotFound: There is no such snapshot, or a seed does not exist or is hidden.
+        """
+        async with self._connection() as connection:
+            return await code_graph.expand(connection, request, travel=travel)
 
     # --- traces ------------------------------------------------------------------------------------
 

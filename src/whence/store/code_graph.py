@@ -1,0 +1,340 @@
+"""Walking the graph of a snapshot in PostgreSQL: one statement a level, rights decided in each of them.
+
+A walk reads one state of the database: a snapshot that is replaced meanwhile is seen as it was, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from whence.schema.code_ids import CodeId, CodeKind, kind_of_local
+from whence.schema.errors import BadInput, NotFound
+from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
+from whence.schema.relations import RelationFilter, plain_relation
+from whence.store.checks import is_text
+from whence.store.classes import ALLOWED, access_values
+from whence.store.driver import Connection
+from whence.store.keys import chunk_key
+
+__all__ = ("check_expand", "expand", "missing_node", "missing_snapshot")
+
+#: Why an expansion was cut.
+CUT = "max_nodes"
+
+# An id goes before a commit, which goes before a name; of several the newest.
+_SNAPSHOT = (
+    "SELECT s.snapshot_id, s.repo, c.id, c.name,"  # noqa: S608 - only constants
+    f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes"
+    " FROM code_snapshot s JOIN collection c ON c.id = s.collection_id"
+    " WHERE s.active AND (s.snapshot_id = $4 OR s.head_sha = $4"
+    " OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $4))"
+    " ORDER BY s.snapshot_id = $4 DESC, s.head_sha = $4 DESC, s.published DESC LIMIT 1"
+)
+_RELATIONS = "SELECT id, name FROM code_relation ORDER BY name"
+_SEEDS = (
+    "SELECT local_id, node FROM code_node WHERE collection_id = $1 AND local_id = ANY($2::text[])"
+    " AND class_id = ANY($3::int[])"
+)
+_NAMES = "SELECT node, local_id FROM code_node WHERE collection_id = $1 AND node = ANY($2::int[])"
+
+# From the nodes of a level to all that an edge leads to. $1 collection, $2 nodes of the level, $3 relations in
+# their order, $4 classes of the reader.
+_OUT = (
+    "SELECT e.from_node AS origin, e.to_node AS target, e.relation, false AS back, {visible}"
+    " FROM code_edge e JOIN code_node n ON n.collection_id = $1 AND n.node = e.to_node"
+    " WHERE e.collection_id = $1 AND e.from_node = ANY($2::int[]) AND e.relation = ANY($3::int2[]){only}"
+)
+_IN = (
+    "SELECT e.to_node AS origin, e.from_node AS target, e.relation, true AS back, {visible}"
+    " FROM code_edge e JOIN code_node n ON n.collection_id = $1 AND n.node = e.from_node"
+    " WHERE e.collection_id = $1 AND e.to_node = ANY($2::int[]) AND e.relation = ANY($3::int2[]){only}"
+)
+_VISIBLE = {"visible": "true AS visible", "only": " AND n.class_id = ANY($4::int[])"}
+_ANY = {"visible": "n.class_id = ANY($4::int[]) AS visible", "only": ""}
+# Only the first new nodes that there is room for leave the database, and one more to tell that there are more:
+# a node with very many edges costs no more than reading them there. $5 nodes known, $6 room.
+_WITHIN = (
+    "WITH walked AS MATERIALIZED ({walked}), fresh AS MATERIALIZED ("
+    " SELECT w.target FROM walked w WHERE w.target <> ALL($5::int[])"
+    " GROUP BY w.target ORDER BY min(array_position($3::int2[], w.relation)), w.target"
+    " LIMIT $6::int + 1)"
+    " SELECT w.* FROM walked w"
+    " WHERE w.target = ANY($5::int[]) OR w.target IN (SELECT f.target FROM fresh f)"
+)
+_DIRECTIONS = {"out": (_OUT,), "in": (_IN,), "both": (_OUT, _IN)}
+
+
+class _Edge(NamedTuple):
+    """A stored edge by numbers."""
+
+    from_node: int
+    to_node: int
+    relation: int
+
+
+class _Step(NamedTuple):
+    """One edge walked from a node of a level."""
+
+    origin: int
+    target: int
+    relation: int
+    back: bool
+    """True when the stored edge leads the other way."""
+    visible: bool
+    """Whether the reader may see the target."""
+
+    @property
+    def edge(self) -> _Edge:
+        """Give the stored edge."""
+        ends = (self.target, self.origin) if self.back else (self.origin, self.target)
+        return _Edge(*ends, self.relation)
+
+
+async def expand(
+    connection: Connection, request: ExpandRequest, *, travel: bool = False
+) -> ExpandResponse:
+    """Walk as `GraphStore.expand` says.
+
+    Raises:
+        BadInput: As for `GraphStore.expand`.
+        NotFound: As for `GraphStore.expand`.
+    """
+    check_expand(request)
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        if not is_text(request.snapshot):
+            raise missing_snapshot(request.snapshot)
+        row = await connection.fetchrow(_SNAPSHOT, *access_values(request.access), request.snapshot)
+        if row is None:
+            raise missing_snapshot(request.snapshot)
+        seeds = await _seeds(connection, row, request)
+        relations = await _relations(connection, request.relations)
+        walk = _Walk(connection, row, request, relations, travel=travel)
+        await walk.run(list(seeds))
+        names = await connection.fetch(_NAMES, row["id"], list(walk.places))
+        return _response(row, seeds, walk, {r["node"]: r["local_id"] for r in names})
+
+
+def check_expand(request: ExpandRequest) -> None:
+    """Refuse limits that cannot be.
+
+    Raises:
+        BadInput: A limit is below 1, or there is no seed, or there are more of them than `max_nodes`.
+    """
+    for name, value in (("max_depth", request.max_depth), ("max_nodes", request.max_nodes)):
+        if value < 1:
+            raise BadInput(f"{name} must be at least 1, not {value}")
+    count = len(dict.fromkeys(request.seeds))
+    if not count:
+        raise BadInput("there is no node to start from", hint="give one id or more")
+    if count > request.max_nodes:
+        raise BadInput(
+            f"{count} nodes to start from are more than max_nodes, which is {request.max_nodes}",
+            hint="raise max_nodes, or start from fewer nodes",
+        )
+
+
+def missing_snapshot(name: str) -> NotFound:
+    """Give the error for a snapshot that does not exist."""
+    return NotFound(f"there is no snapshot {name!r}", hint="`whence snapshots` lists them")
+
+
+def missing_node(node: str) -> NotFound:
+    """Give the error for a node that does not exist or is hidden; the words tell nothing of which."""
+    return NotFound(
+        f"there is no node {node!r} in this snapshot",
+        hint="check the id, and the access options you give",
+    )
+
+
+def local_of(node: str, repo: str, snapshot_id: str) -> str | None:
+    """Give the local id of a node named in either way; None when no node of the repository has that name.
+
+    Raises:
+        BadInput: It is the id of a node of another snapshot.
+    """
+    parts = node.split("::", 3)
+    if len(parts) < 4 or parts[2] not in ("cs", "sql"):
+        return node if is_text(node) else None
+    its_repo, its_snapshot, kind, local = parts
+    if its_snapshot != snapshot_id:
+        raise BadInput(
+            f"{node!r} is of another snapshot than {snapshot_id}",
+            hint="ask about one snapshot at a time",
+        )
+    right = its_repo == repo and kind == kind_of_local(local) and is_text(local)
+    return local if right else None
+
+
+async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> dict[int, str]:
+    """Give the seeds by number, in the order asked.
+
+    Raises:
+        BadInput: One is of another snapshot.
+        NotFound: One does not exist or is hidden.
+    """
+    asked = [
+        (node, local_of(node, row["repo"], row["snapshot_id"]))
+        for node in dict.fromkeys(request.seeds)
+    ]
+    wanted = [local for _, local in asked if local is not None]
+    rows = await connection.fetch(_SEEDS, row["id"], wanted, row["classes"])
+    numbers = {found["local_id"]: found["node"] for found in rows}
+    seeds: dict[int, str] = {}
+    for node, local in asked:
+        if local is None or local not in numbers:
+            raise missing_node(node)
+        seeds[numbers[local]] = local
+    return seeds
+
+
+async def _relations(connection: Connection, wanted: Iterable[str]) -> dict[int, str]:
+    """Give the relations to follow by number, in order of their names."""
+    allowed = RelationFilter(wanted)
+    rows = await connection.fetch(_RELATIONS)
+    return {row["id"]: row["name"] for row in rows if allowed.allows(row["name"])}
+
+
+class _Walk:
+    """One walk.
+
+    Args:
+        connection: In a transaction that sees one state.
+        row: The snapshot, its collection and the reader's classes.
+        request: Limits and direction.
+        relations: Those to follow, by number, in order.
+        travel: Whether hidden nodes are walked through.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        row: Any,
+        request: ExpandRequest,
+        relations: dict[int, str],
+        *,
+        travel: bool,
+    ) -> None:
+        self._connection = connection
+        self._row = row
+        self._request = request
+        self._travel = travel
+        self.relations = relations
+        self._rank = {relation: rank for rank, relation in enumerate(relations)}
+        self._statement = _statement(request.direction, travel=travel)
+        self._hidden: set[int] = set()
+        #: Depth and parent of each visible node, in the order of the answer.
+        self.places: dict[int, tuple[int, int | None]] = {}
+        self.edges: set[_Edge] = set()
+        self.truncated = False
+
+    async def run(self, seeds: Sequence[int]) -> None:
+        """Walk level by level until nothing is new or the limits are reached."""
+        self.places = dict.fromkeys(sorted(seeds), (0, None))
+        frontier = list(self.places)
+        last = 1 if self._request.seed_only else self._request.max_depth
+        for depth in range(1, last + 1):
+            if not frontier or not self.relations:
+                return
+            steps = await self._steps(frontier)
+            frontier = self._take(steps, depth)
+            self.edges.update(
+                step.edge
+                for step in steps
+                if step.target in self.places and step.origin in self.places
+            )
+
+    async def _steps(self, frontier: Sequence[int]) -> list[_Step]:
+        arguments: list[Any] = [
+            self._row["id"],
+            frontier,
+            list(self.relations),
+            self._row["classes"],
+        ]
+        if not self._travel:
+            arguments += [list(self.places), self._room]
+        rows = await self._connection.fetch(self._statement, *arguments)
+        return [_Step(*row) for row in rows]
+
+    @property
+    def _room(self) -> int:
+        return self._request.max_nodes - len(self.places)
+
+    def _take(self, steps: Sequence[_Step], depth: int) -> list[int]:
+        """Take up the new nodes of a level as far as there is room; gives those to go on from."""
+        reached: dict[int, tuple[int, int]] = {}
+        hidden = set()
+        for step in steps:
+            if step.target in self.places or step.target in self._hidden:
+                continue
+            if not step.visible:
+                hidden.add(step.target)
+                continue
+            # A hidden origin gives no parent and no relation; any visible one goes before it.
+            seen = step.origin in self.places
+            way = (self._rank[step.relation], step.origin) if seen else _NO_WAY
+            reached[step.target] = min(way, reached.get(step.target, way))
+        new = sorted(reached, key=lambda node: (reached[node][0], node))
+        taken = new[: self._room]
+        self.truncated = self.truncated or len(new) > len(taken)
+        for node in taken:
+            way = reached[node]
+            self.places[node] = (depth, None if way == _NO_WAY else way[1])
+        self._hidden |= hidden
+        return taken + sorted(hidden)
+
+
+#: Rank and origin of a node that was reached through hidden nodes alone: after all relations.
+_NO_WAY = (2**31, -1)
+
+
+def _statement(direction: str, *, travel: bool) -> str:
+    parts = _DIRECTIONS[direction]
+    walked = " UNION ALL ".join(part.format(**(_ANY if travel else _VISIBLE)) for part in parts)
+    return walked if travel else _WITHIN.format(walked=walked)
+
+
+def _response(
+    row: Any,
+    seeds: dict[int, str],
+    walk: _Walk,
+    names: dict[int, str],
+) -> ExpandResponse:
+    repo, snapshot_id = row["repo"], row["snapshot_id"]
+
+    def canonical(node: int) -> str:
+        local = names[node]
+        kind: CodeKind = kind_of_local(local)
+        return str(CodeId(repo, snapshot_id, kind, local))
+
+    ids = {node: canonical(node) for node in walk.places}
+    nodes = tuple(
+        GraphNode(
+            id=ids[node],
+            local_id=names[node],
+            depth=depth,
+            parent_id=None if parent is None else ids[parent],
+            chunk_id=chunk_key(row["name"], ids[node], 0),
+        )
+        for node, (depth, parent) in walk.places.items()
+    )
+    stored = walk.relations
+    ordered = sorted(walk.edges, key=lambda e: (e.from_node, e.to_node, stored[e.relation]))
+    edges = tuple(
+        GraphEdge(
+            from_id=ids[edge.from_node],
+            to_id=ids[edge.to_node],
+            relation=plain_relation(stored[edge.relation]),
+            stored_relation=stored[edge.relation],
+        )
+        for edge in ordered
+    )
+    return ExpandResponse(
+        snapshot_id=snapshot_id,
+        seeds=tuple(ids[node] for node in seeds),
+        nodes=nodes,
+        edges=edges,
+        truncated=walk.truncated,
+        reason=CUT if walk.truncated else None,
+        collection=row["name"],
+    )
