@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from whence.schema.code import CodeNode, SnapshotInfo
-from whence.schema.errors import BadInput, NotFound
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.checks import check_text, content_digest, is_text
+from whence.store.checks import (
+    NORM_TOLERANCE,
+    check_model,
+    content_digest,
+    is_text,
+    model_words,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = (
     "UNKNOWN_BRANCH",
-    "check_references",
+    "check_relation",
     "check_set_name",
+    "check_vectors",
     "different_content",
     "internal_name",
     "is_internal",
@@ -78,39 +91,71 @@ def node_document(node: CodeNode) -> DocumentDraft:
     )
 
 
-def refs_of(snapshot: SnapshotInfo, tags: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the names beside id and head sha that a snapshot is found by, sorted."""
-    branch = () if snapshot.branch == UNKNOWN_BRANCH else (snapshot.branch,)
-    return tuple(sorted({*branch, *tags}))
-
-
-def check_references(names: tuple[str, ...]) -> None:
-    """Refuse names that a snapshot cannot be found by.
+def refs_of(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...]:
+    """Give the names beside id and head sha that a snapshot is found by, sorted.
 
     Raises:
-        BadInput: One is blank, holds NUL or half of a surrogate pair, or is longer than 200 characters.
+        BadInput: One cannot be a name.
     """
-    for name in names:
-        check_text(name, "the name of a snapshot")
-        if not name.strip() or len(name) > _LONGEST_NAME:
-            raise BadInput(
-                f"{name[:40]!r} is no name for a snapshot",
-                hint=f"use 1 to {_LONGEST_NAME} characters",
-            )
+    for name in (snapshot.repo, snapshot.branch, snapshot.head_sha, *tags):
+        _check_name(name, "a snapshot")
+    branch = () if snapshot.branch == UNKNOWN_BRANCH else (snapshot.branch,)
+    return tuple(sorted({*branch, *tags}))
 
 
 def check_set_name(name: str) -> None:
     """Refuse what cannot be the name of a set.
 
     Raises:
-        BadInput: As for `check_references`, or it holds a character that does not show.
+        BadInput: It is blank, longer than 200 characters, or holds a character that does not show.
     """
+    _check_name(name, "a set")
+
+
+def _check_name(name: str, what: str) -> None:
+    """Half of a surrogate pair and NUL do not show either."""
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= _LONGEST_NAME:
         raise BadInput(
-            f"{name[:40]!r} is no name for a set",
-            hint=f"use 1 to {_LONGEST_NAME} characters without space at an end",
+            f"{name[:40]!r} is no name for {what}",
+            hint=f"use 1 to {_LONGEST_NAME} characters that show, without space at an end",
         )
-    check_text(name, "the name of a set")
+
+
+def check_relation(name: str) -> None:
+    """Refuse what cannot be the name of a relation.
+
+    Raises:
+        BadInput: As for `check_set_name`.
+    """
+    _check_name(name, "a relation")
+
+
+def check_vectors(
+    vectors: NDArray[np.float32], n: int, model: EmbeddingModel, former: EmbeddingModel | None
+) -> None:
+    """Refuse vectors that a snapshot cannot have.
+
+    Args:
+        vectors: float32, shape (n, model.dimension), rows of length 1.
+        n: How many there must be.
+        model: What made them.
+        former: What made those before; None for the first.
+
+    Raises:
+        ModelMismatch: The models differ.
+        BadInput: The shape or a length is wrong.
+    """
+    if former is None:
+        check_model(model)
+    elif model != former:
+        raise ModelMismatch(
+            f"the vectors of one snapshot come from {model_words(former)} and {model_words(model)}"
+        )
+    if vectors.shape != (n, model.dimension):
+        raise BadInput(f"{n} nodes were given vectors of shape {vectors.shape}")
+    norms = np.linalg.norm(vectors.astype(np.float64, copy=False), axis=1)
+    if not (np.abs(norms - 1.0) <= NORM_TOLERANCE).all():
+        raise BadInput("a node was given a vector whose length is not 1")
 
 
 def missing_snapshot(reference: str) -> NotFound:
