@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = (
+    "NORM_TOLERANCE",
     "candidate",
     "check_documents",
     "check_json",
@@ -48,7 +49,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 #: A row of a B-tree holds 2704 bytes; an id shares it with the collection.
 _LONGEST_ID_BYTES = 2000
 #: Vectors come from float32 arithmetic; an encoder of reduced precision stays far inside this.
-_NORM_TOLERANCE = 1e-3
+NORM_TOLERANCE = 1e-3
 _LARGEST_DIMENSION = 16_000
 
 
@@ -179,7 +180,7 @@ def _check_vectors(collection: CollectionInfo, document: EmbeddedDocument) -> No
         return
     _check_dimension(collection, vectors.shape[1], f"the vectors of {name}")
     norms = np.linalg.norm(vectors.astype(np.float64, copy=False), axis=1)
-    if not (np.abs(norms - 1.0) <= _NORM_TOLERANCE).all():
+    if not (np.abs(norms - 1.0) <= NORM_TOLERANCE).all():
         raise BadInput(f"{name} has a vector whose length is not 1")
 
 
@@ -217,7 +218,7 @@ def check_query(
         raise BadInput(f"a query is one vector, not an array of shape {vector.shape}")
     _check_dimension(collection, vector.shape[0], "the query's vector")
     norm = float(np.linalg.norm(vector.astype(np.float64, copy=False)))
-    if not abs(norm - 1.0) <= _NORM_TOLERANCE:
+    if not abs(norm - 1.0) <= NORM_TOLERANCE:
         raise BadInput(f"the query's vector has length {norm:g}, not 1")
     return np.ascontiguousarray(vector, dtype=np.float32)
 

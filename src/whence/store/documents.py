@@ -27,6 +27,7 @@ from whence.store.checks import (
     model_words,
 )
 from whence.store.classes import intern_classes
+from whence.store.code_documents import is_internal
 from whence.store.driver import Connection
 from whence.store.keys import chunk_key
 from whence.store.words import Words, chunk_words
@@ -95,8 +96,10 @@ async def find_collection(connection: Connection, name: str) -> CollectionInfo |
 
 
 async def list_collections(connection: Connection) -> list[CollectionInfo]:
-    """Give all collections by name. Cost: linear in all documents."""
-    rows = await connection.fetch(f"{_COLLECTION} GROUP BY c.id ORDER BY c.name")
+    """Give all collections by name, without those that hold snapshots of code. Cost: linear in all documents."""
+    rows = await connection.fetch(
+        f"{_COLLECTION} WHERE NOT c.internal GROUP BY c.id ORDER BY c.name"
+    )
     return [_info(row) for row in rows]
 
 
@@ -212,7 +215,9 @@ def _words(documents: Sequence[EmbeddedDocument], language: str) -> list[Words]:
 
 
 async def _existing(connection: Connection, name: str) -> CollectionInfo:
-    info = await find_collection(connection, name) if is_text(name) else None
+    # What an import of code wrote is changed by no one else.
+    is_open = is_text(name) and not is_internal(name)
+    info = await find_collection(connection, name) if is_open else None
     if info is None:
         raise missing_collection(name)
     return info
@@ -397,7 +402,9 @@ async def remove_documents(
     connection: Connection, collection: str, ids: Sequence[str], timeout_s: float
 ) -> int:
     """Remove documents; gives how many there were, 0 for a collection that does not exist."""
-    if not is_text(collection) or await find_collection(connection, collection) is None:
+    if not is_text(collection) or is_internal(collection):
+        return 0
+    if await find_collection(connection, collection) is None:
         return 0
     async with connection.transaction():
         locked = await _lock(connection, collection, timeout_s)
