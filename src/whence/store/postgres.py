@@ -27,6 +27,7 @@ from whence.store.checks import check_tags, is_text, missing_collection
 from whence.store.driver import Pool, connect, create_pool, errors
 from whence.store.failures import address, check_url, is_lost, translate
 from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
+from whence.store.postgres_code import PostgresCode
 from whence.store.server import EmbeddedServer
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class PostgresStore:
-    """Chunks and traces in PostgreSQL; implements `ChunkStore` and `TraceStore`.
+class PostgresStore(PostgresCode):
+    """Chunks, traces and code in PostgreSQL; implements `ChunkStore`, `TraceStore` and `CodeStore`.
 
     Open it with `async with PostgresStore.open(...)`.
     """
