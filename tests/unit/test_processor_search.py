@@ -144,7 +144,7 @@ async def test_a_hybrid_search_without_any_leg_fails() -> None:
         {"vector": b""},
         {"vector": VECTOR[:-1]},
         {"vector": np.array([np.nan, 0], "<f4").tobytes()},
-        {"filters": {"lang": "en"}},
+        {"filters": {"lang": {"near": "en"}}},
     ],
     ids=str,
 )

@@ -26,6 +26,7 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
+from whence.schema.filters import parse_filters
 from whence.schema.search import Candidate, Degradation, SearchRequest, SearchResponse
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class SearchProcessor(Processor):
         """Search once.
 
         Raises:
-            BadInput: Limit, threshold or vector is out of range, or a filter is given.
+            BadInput: Limit, threshold or vector is out of range, or a filter is none, or on a key that no
+                visible document has.
             NotFound: There is no such collection.
             ModelMismatch: The vector comes from another model than the collection's.
             Unavailable: The store does not answer, or no leg of a hybrid search can take part.
@@ -110,11 +112,16 @@ class SearchProcessor(Processor):
             limit=limit,
             access=message.access,
             threshold=message.threshold if message.mode == "dense" else 0.0,
+            filters=parse_filters(message.filters),
         )
 
     async def _lexical(self, message: SearchRequest, limit: int) -> list[Candidate]:
         return await self._store.search_lexical(
-            message.collection, message.query_text, limit=limit, access=message.access
+            message.collection,
+            message.query_text,
+            limit=limit,
+            access=message.access,
+            filters=parse_filters(message.filters),
         )
 
     async def _hybrid(self, message: SearchRequest) -> SearchResponse:
@@ -171,13 +178,8 @@ class SearchProcessor(Processor):
             raise BadInput(f"limit must be 1 to {self.parameters.max_limit}, not {message.limit}")
         if not 0.0 <= message.threshold <= 1.0:
             raise BadInput(f"threshold must be 0 to 1, not {message.threshold}")
-        if message.filters:
-            # Answering without a condition that was asked for would show too much.
-            names = ", ".join(sorted(message.filters))
-            raise BadInput(
-                f"cannot filter by {names}: this search has no filters on metadata",
-                hint="leave the filter out",
-            )
+        # Refused before a leg could fail for another reason, and the other answer without it.
+        parse_filters(message.filters)
 
     async def _check_model(self, collection: str, model: EmbeddingModel | None) -> None:
         if model is None:

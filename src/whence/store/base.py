@@ -10,6 +10,7 @@ import msgspec
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
+from whence.schema.filters import Filters
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
@@ -129,30 +130,39 @@ class ChunkStore(Protocol):
         limit: int,
         access: Access,
         threshold: float = 0.0,
+        filters: Filters = (),
     ) -> list[Candidate]:
         """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
 
-        `score` is max(0, cosine), `dense_score` the cosine; both are exact. Cost grows with the
+        `filters` narrow before anything is ranked. `score` is max(0, cosine), `dense_score` the cosine; both are exact. Cost grows with the
         visible rows of the collection (exact scan).
 
         Raises:
             NotFound: There is no such collection.
             ModelMismatch: The vector's length is not the collection's dimension.
+            BadInput: No visible document has a key of the filters.
         """
         ...
 
     async def search_lexical(
-        self, collection: str, query_text: str, *, limit: int, access: Access
+        self,
+        collection: str,
+        query_text: str,
+        *,
+        limit: int,
+        access: Access,
+        filters: Filters = (),
     ) -> list[Candidate]:
         """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
 
         `sparse_score` is the lexical share, BM25 over its bound with a floor, and `score` the share of the
         query alone that is covered, see `store.bm25`; both give one order. Chunks without any word of the
-        query are left out. The list is exact. Cost grows with the visible
+        query are left out, and those that `filters` do not keep. The list is exact. Cost grows with the visible
         postings of the query's terms, not with the collection.
 
         Raises:
             NotFound: There is no such collection.
+            BadInput: No visible document has a key of the filters.
         """
         ...
 

@@ -14,7 +14,7 @@ import msgspec
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
-from whence.store import postings
+from whence.store import facts, postings
 from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument
 from whence.store.checks import (
     check_documents,
@@ -201,6 +201,7 @@ async def replace_documents(
         if locked.info.model != info.model:
             check_documents(locked.info, documents)
         ids = [one.draft.document_id for one in documents]
+        await facts.open_facts(connection, locked.id)
         await postings.open_lexicon(connection, locked.id)
         former = await postings.remove_words(connection, locked.id, ids)
         await _delete(connection, locked.id, ids)
@@ -275,6 +276,8 @@ async def _insert(
         columns=_DOCUMENT_COLUMNS,
         records=_document_rows(numbered, collection_id, classes),
     )
+    drafts = ((number, document.draft) for number, document in numbered)
+    await facts.add_facts(connection, collection_id, drafts)
     await connection.copy_records_to_table(
         "chunk",
         columns=_CHUNK_COLUMNS,
@@ -417,12 +420,13 @@ async def remove_documents(
 
 
 async def maintain(connection: Connection, collection: str, timeout_s: float) -> None:
-    """Index words that are not, or by another analyzer, and do the merges that are due; writers wait.
+    """Index words and facts that are not, or by other code, and do the merges that are due; writers wait.
 
     Raises:
         NotFound: There is no such collection.
     """
     async with connection.transaction():
         locked = await _lock(connection, collection, timeout_s)
+        await facts.open_facts(connection, locked.id)
         await postings.open_lexicon(connection, locked.id)
         await postings.settle(connection, locked.id, everything=True)

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from whence.schema.access import Access
+from whence.schema.filters import Filters
 from whence.schema.search import Candidate
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.bm25 import (
@@ -21,6 +22,7 @@ from whence.store.bm25 import (
 from whence.store.checks import check_limit, lexical_candidate, missing_collection
 from whence.store.classes import ALLOWED, access_values
 from whence.store.driver import Connection
+from whence.store.facts import facts_are_kept, matching
 from whence.store.postings import term_key
 from whence.store.search import LARGEST_LIMIT, WANTED, places_of
 from whence.store.words import query_counts
@@ -45,6 +47,7 @@ _RANKED = (
     "  WHERE p.segment = s.id AND p.term = q.term OFFSET 0) b,"
     " LATERAL unnest(b.slots, b.impacts, b.classes) u(slot, impact, class_id)"
     " WHERE s.collection_id = $1 AND u.class_id = ANY($2::int[])"
+    " AND ($6::int[] IS NULL OR u.slot = ANY($6::int[]))"
     " GROUP BY u.slot ORDER BY score DESC) a,"
     " LATERAL (SELECT c.chunk_key, d.document_id FROM chunk_terms t JOIN chunk c ON c.ord = t.ord"
     "  JOIN document d ON d.id = c.document"
@@ -93,22 +96,33 @@ async def _query(
 
 
 async def search_lexical(
-    connection: Connection, collection: str, query_text: str, *, limit: int, access: Access
+    connection: Connection,
+    collection: str,
+    query_text: str,
+    *,
+    limit: int,
+    access: Access,
+    filters: Filters = (),
 ) -> list[Candidate] | None:
-    """Rank the visible chunks by the words of a query; None when the words are not indexed yet.
+    """Rank the visible chunks by the words of a query; None when words or facts are not indexed yet.
 
-    Rights, statistics and postings are read from one snapshot of the database. Cost: linear in the postings of
-    the query's terms, hidden ones included; those are skipped, not added up.
+    Rights, filter, statistics and postings are read from one snapshot of the database. Cost: linear in the
+    postings of the query's terms, hidden ones included; those are skipped, not added up.
 
     Raises:
         NotFound: There is no such collection.
-        BadInput: The limit is below 1.
+        BadInput: The limit is below 1, or no visible document has a key of the filter.
     """
     check_limit(limit)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         query = await _query(connection, collection, query_text, access)
         if query is None:
             return None
+        kept = None
+        if filters:
+            if not await facts_are_kept(connection, query.collection_id):
+                return None
+            kept = await matching(connection, query.collection_id, query.classes, filters, "slot")
         if not query.weights:
             return []
         rows = await connection.fetch(
@@ -118,6 +132,7 @@ async def search_lexical(
             list(query.weights),
             list(query.weights.values()),
             min(limit, LARGEST_LIMIT),
+            kept,
         )
     rows.sort(key=lambda row: (-row["score"], row["chunk_key"]))
     return [

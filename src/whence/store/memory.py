@@ -14,6 +14,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
+from whence.schema.filters import CHUNK_KEYS, DOCUMENT_KEYS, Filters, fact_of, holds, unknown_key
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
@@ -38,6 +39,7 @@ from whence.store.checks import (
     chunk_metadata,
     content_digest,
     cosine,
+    draft_facts,
     json_text,
     lexical_candidate,
     missing_collection,
@@ -75,6 +77,26 @@ class _Collection:
         """Yield the documents that a reader may see."""
         return (one for one in self.documents.values() if access.allows(one.draft.tags))
 
+    def kept(self, access: Access, filters: Filters) -> frozenset[str] | None:
+        """Give the keys of the visible chunks that a filter keeps; None without a filter.
+
+        Raises:
+            BadInput: No visible document has a key of the filter.
+        """
+        if not filters:
+            return None
+        kept = frozenset(
+            chunk_key(self.name, document.draft.document_id, index)
+            for document in self.visible(access)
+            for index in _kept_chunks(document.draft, filters)
+        )
+        if not kept:
+            stated = {key for one in self.visible(access) for key in one.draft.metadata}
+            for one in filters:
+                if one.key not in stated.union(DOCUMENT_KEYS, CHUNK_KEYS):
+                    raise unknown_key(one.key, sorted(stated))
+        return kept
+
     def all_words(self) -> Iterator[Words]:
         """Yield the words of each chunk."""
         return (one for document_id in self.documents for one in self.words[document_id])
@@ -110,6 +132,16 @@ def _share(words: Words, parts: Mapping[str, float], mean: float) -> float | Non
         return None
     length = float(words.length)
     return share((parts[term], impact(float(words.counts[term]), length, mean)) for term in shared)
+
+
+def _kept_chunks(draft: DocumentDraft, filters: Filters) -> Iterator[int]:
+    """Yield the places of those chunks of a document for which all conditions hold."""
+    facts = draft_facts(draft)
+    for index, chunk in enumerate(draft.chunks):
+        shown = chunk_metadata(draft, chunk, index)
+        own = [(key, fact) for key in CHUNK_KEYS if (fact := fact_of(shown[key]))]
+        if all(holds(one, (f for key, f in (*facts, *own) if key == one.key)) for one in filters):
+            yield index
 
 
 class MemoryStore:
@@ -246,22 +278,27 @@ class MemoryStore:
         limit: int,
         access: Access,
         threshold: float = 0.0,
+        filters: Filters = (),
     ) -> list[Candidate]:
         """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
 
         Raises:
             NotFound: There is no such collection.
             ModelMismatch: The vector's length is not the collection's dimension.
-            BadInput: Limit, threshold or vector is out of range.
+            BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the
+                filters.
         """
         found = self._existing(collection)
         query = check_query(found.info(), vector, limit, threshold)
+        kept = found.kept(access, filters)
         scored = [
             (-inner, chunk_key(collection, document.draft.document_id, index), document)
             for document in found.visible(access)
             for index, inner in enumerate(_cosines(document.vectors, query))
             if threshold <= 0 or inner >= threshold
         ]
+        if kept is not None:
+            scored = [one for one in scored if one[1] in kept]
         scored.sort(key=lambda one: one[:2])
         return [
             candidate(key, document.draft.document_id, -distance, rank)
@@ -269,20 +306,27 @@ class MemoryStore:
         ]
 
     async def search_lexical(
-        self, collection: str, query_text: str, *, limit: int, access: Access
+        self,
+        collection: str,
+        query_text: str,
+        *,
+        limit: int,
+        access: Access,
+        filters: Filters = (),
     ) -> list[Candidate]:
         """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
 
         Raises:
             NotFound: There is no such collection.
-            BadInput: The limit is below 1.
+            BadInput: The limit is below 1, or no visible document has a key of the filters.
         """
         found = self._existing(collection)
         check_limit(limit)
+        kept = found.kept(access, filters)
         scored = [
             (-score, key, document_id)
             for key, document_id, score in found.shares(query_text, access)
-            if score is not None
+            if score is not None and (kept is None or key in kept)
         ]
         scored.sort()
         per_share = found.per_share(query_text)

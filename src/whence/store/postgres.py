@@ -16,6 +16,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Overloaded, Unavailable, WhenceError
+from whence.schema.filters import Filters
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
@@ -274,7 +275,7 @@ class PostgresStore(PostgresCode):
             )
 
     async def _with_words(self, collection: str, read: Callable[[Any], Awaitable[T | None]]) -> T:
-        """Read what needs the words of a collection; a collection of a former version is indexed first.
+        """Read what needs the words or facts of a collection; one of a former version is indexed first.
 
         Indexing goes on when the caller gives up, so a large collection is ready at the next attempt.
         """
@@ -301,34 +302,48 @@ class PostgresStore(PostgresCode):
         limit: int,
         access: Access,
         threshold: float = 0.0,
+        filters: Filters = (),
     ) -> list[Candidate]:
         """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
 
         Raises:
             NotFound: There is no such collection.
             ModelMismatch: The vector's length is not the collection's dimension.
-            BadInput: Limit, threshold or vector is out of range.
+            BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the
+                filters.
         """
-        if not is_text(collection):
-            raise missing_collection(collection)
-        async with self._connection() as connection:
-            return await search.search_dense(
-                connection, collection, vector, limit=limit, access=access, threshold=threshold
-            )
+        return await self._with_words(
+            collection,
+            lambda connection: search.search_dense(
+                connection,
+                collection,
+                vector,
+                limit=limit,
+                access=access,
+                threshold=threshold,
+                filters=filters,
+            ),
+        )
 
     async def search_lexical(
-        self, collection: str, query_text: str, *, limit: int, access: Access
+        self,
+        collection: str,
+        query_text: str,
+        *,
+        limit: int,
+        access: Access,
+        filters: Filters = (),
     ) -> list[Candidate]:
         """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
 
         Raises:
             NotFound: There is no such collection.
-            BadInput: The limit is below 1.
+            BadInput: The limit is below 1, or no visible document has a key of the filters.
         """
         return await self._with_words(
             collection,
             lambda connection: lexical.search_lexical(
-                connection, collection, query_text, limit=limit, access=access
+                connection, collection, query_text, limit=limit, access=access, filters=filters
             ),
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whence.schema.access import Access
+from whence.schema.filters import Filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
@@ -23,6 +24,7 @@ from whence.store.checks import (
 from whence.store.classes import ALLOWED, access_values
 from whence.store.documents import model_of
 from whence.store.driver import Connection
+from whence.store.facts import facts_are_kept, matching
 from whence.store.keys import parse_chunk_key
 
 if TYPE_CHECKING:
@@ -46,7 +48,11 @@ _RESOLVE = (
     f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes"
     " FROM collection c WHERE c.name = $4"
 )
-_VISIBLE = "v.collection_id = $1 AND v.class_id = ANY($2::int[])"
+#: `$6` are the chunks that a filter keeps, NULL without one; plans are made for the values at hand.
+_VISIBLE = (
+    "v.collection_id = $1 AND v.class_id = ANY($2::int[])"
+    " AND ($6::int[] IS NULL OR v.ord = ANY($6::int[]))"
+)
 #: `<#>` is the negative inner product, of unit vectors the negative cosine.
 _DISTANCE = "v.e <#> $3::vector"
 _ENOUGH = "AND ($5::float8 <= 0 OR -(v.e <#> $3::vector) >= $5::float8)"
@@ -97,15 +103,17 @@ async def search_dense(
     limit: int,
     access: Access,
     threshold: float,
-) -> list[Candidate]:
-    """Rank the visible chunks by cosine. Cost: linear in the visible rows of the collection.
+    filters: Filters = (),
+) -> list[Candidate] | None:
+    """Rank the visible chunks by cosine. Cost: linear in the visible rows that a filter keeps.
 
-    Rights and ranking are read from one snapshot of the database.
+    Rights, filter and ranking are read from one snapshot of the database. None when there is a filter and the
+    collection's facts are not kept yet.
 
     Raises:
         NotFound: There is no such collection.
         ModelMismatch: The vector's length is not the collection's dimension.
-        BadInput: Limit, threshold or vector is out of range.
+        BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the filter.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         row = await connection.fetchrow(_RESOLVE, *access_values(access), collection)
@@ -115,7 +123,12 @@ async def search_dense(
             CollectionInfo(name=row["name"], model=model_of(row)), vector, limit, threshold
         )
         limit = min(limit, LARGEST_LIMIT)
-        arguments = (row["id"], row["classes"], query, limit, threshold)
+        kept = None
+        if filters:
+            if not await facts_are_kept(connection, row["id"]):
+                return None
+            kept = await matching(connection, row["id"], row["classes"], filters, "ord")
+        arguments = (row["id"], row["classes"], query, limit, threshold, kept)
         rows = await connection.fetch(_NEAREST, *arguments)
         if len(rows) > limit and rows[limit - 1]["distance"] == rows[limit]["distance"]:
             rows = await connection.fetch(_NEAREST_AND_TIES, *arguments)

@@ -1,0 +1,247 @@
+"""Filters in PostgreSQL: what documents state, and which visible chunks a filter keeps.
+
+A filter is resolved to the numbers of the chunks it keeps before anything is ranked; both legs of a search
+then look at those alone. Only documents that the reader may see take part, also in the answer to whether a
+key exists at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from whence.schema.filters import (
+    CHUNK_KEYS,
+    DOCUMENT_KEYS,
+    LONGEST_PREFIX,
+    Bound,
+    Condition,
+    Fact,
+    Filters,
+    unknown_key,
+)
+from whence.schema.ingest import DocumentDraft
+from whence.store.checks import draft_facts
+from whence.store.driver import Connection
+
+__all__ = ("add_facts", "facts_are_kept", "matching", "open_facts")
+
+#: Changes when `schema.filters` makes other facts of the same metadata.
+_VERSION = 1
+_REBUILD_BATCH = 2000
+#: Keys named in an error, and documents looked at for them.
+_NAMED_KEYS = 40
+_SAMPLE = 10_000
+_KIND = {"text": "t", "number": "n", "flag": "f"}
+_COLUMNS = ("collection_id", "document", "key", "kind", "text", "number")
+#: A column of chunks in the form of `Fact.text`.
+_KEPT = (
+    f"CASE WHEN length({{0}}) <= {LONGEST_PREFIX} THEN {{0}} ELSE left({{0}}, {LONGEST_PREFIX}) || chr(1)"
+    " || encode(sha256(convert_to({0}, 'UTF8')), 'hex') END"
+)
+_CHUNK_TEXT = {
+    "section_path": _KEPT.format("c.section_path"),
+    "header_path": _KEPT.format("c.section_path"),
+    "heading": _KEPT.format("c.heading"),
+}
+_VISIBLE = "d.collection_id = $1 AND d.class_id = ANY($2::int[])"
+_UNKNOWN = (
+    "SELECT k FROM unnest($3::text[]) WITH ORDINALITY w(k, place) WHERE NOT EXISTS"  # noqa: S608 - only constants
+    f" (SELECT FROM document d WHERE {_VISIBLE} AND d.metadata ? w.k) ORDER BY w.place LIMIT 1"
+)
+_KNOWN = (
+    "SELECT DISTINCT k FROM (SELECT d.metadata FROM document d"  # noqa: S608 - only constants
+    f" WHERE {_VISIBLE} LIMIT {_SAMPLE}) m, jsonb_object_keys(m.metadata) k ORDER BY k LIMIT {_NAMED_KEYS}"
+)
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+async def add_facts(
+    connection: Connection, collection_id: int, numbered: Iterable[tuple[int, DocumentDraft]]
+) -> None:
+    """Keep what new documents state. Cost: linear in their metadata.
+
+    Args:
+        connection: Inside the writing transaction.
+        collection_id: The collection.
+        numbered: Row ids of documents, and the documents.
+    """
+    rows = list(_rows(collection_id, numbered))
+    if rows:
+        await connection.copy_records_to_table("document_fact", columns=_COLUMNS, records=rows)
+
+
+def _rows(
+    collection_id: int, numbered: Iterable[tuple[int, DocumentDraft]]
+) -> Iterator[tuple[Any, ...]]:
+    for number, draft in numbered:
+        for key, fact in draft_facts(draft):
+            kind = _KIND[fact.kind].encode()
+            yield collection_id, number, key, kind, fact.text, fact.number
+
+
+async def open_facts(connection: Connection, collection_id: int) -> None:
+    """Make sure that the facts of all documents are kept; inside a writing transaction.
+
+    Cost: one look-up; linear in the documents of the collection when another version left them.
+    """
+    if await facts_are_kept(connection, collection_id):
+        return
+    await connection.execute("DELETE FROM document_fact WHERE collection_id = $1", collection_id)
+    last = -1
+    while rows := await connection.fetch(
+        "SELECT id, document_id, title, source_file, source_url, metadata FROM document"
+        " WHERE collection_id = $1 AND id > $2 ORDER BY id LIMIT $3",
+        collection_id,
+        last,
+        _REBUILD_BATCH,
+    ):
+        await add_facts(connection, collection_id, ((row["id"], _draft(row)) for row in rows))
+        last = rows[-1]["id"]
+    await connection.execute(
+        "UPDATE collection SET facts_version = $2 WHERE id = $1", collection_id, _VERSION
+    )
+
+
+async def facts_are_kept(connection: Connection, collection_id: int) -> bool:
+    """Tell whether the facts of a collection were made by this version."""
+    version = await connection.fetchval(
+        "SELECT facts_version FROM collection WHERE id = $1", collection_id
+    )
+    return bool(version == _VERSION)
+
+
+def _draft(row: Any) -> DocumentDraft:
+    return DocumentDraft(
+        document_id=row["document_id"],
+        chunks=(),
+        title=row["title"],
+        source_file=row["source_file"],
+        source_url=row["source_url"],
+        metadata=msgspec.json.decode(row["metadata"]),
+    )
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+class _Arguments:
+    """Values of a statement; gives the placeholder of each."""
+
+    def __init__(self, *first: Any) -> None:
+        self.values = list(first)
+
+    def add(self, value: Any, of: str) -> str:
+        self.values.append(value)
+        return f"${len(self.values)}::{of}"
+
+
+async def matching(
+    connection: Connection,
+    collection_id: int,
+    classes: Sequence[int],
+    filters: Filters,
+    what: Literal["ord", "slot"],
+) -> list[int]:
+    """Give the numbers of the visible chunks that a filter keeps, in no order.
+
+    Cost: linear in the visible documents that hold for the most selective condition, and their chunks; a
+    condition on a key of chunks reads the visible chunks.
+
+    Args:
+        connection: Inside the reading transaction.
+        collection_id: The collection.
+        classes: Classes of rights that the reader may see.
+        filters: At least one condition.
+        what: `ord` for the numbers of chunks, `slot` for those that postings name.
+
+    Raises:
+        BadInput: No visible document has one of the keys.
+    """
+    arguments = _Arguments(collection_id, list(classes))
+    wanted = " AND ".join(_sql(condition, arguments) for condition in filters)
+    words = " JOIN chunk_terms t ON t.ord = c.ord" if what == "slot" else ""
+    number = "t.slot" if what == "slot" else "c.ord"
+    packed = await connection.fetchval(
+        f"SELECT string_agg(int4send({number}), '') FROM document d"  # noqa: S608 - conditions hold placeholders only
+        f" JOIN chunk c ON c.document = d.id{words} WHERE {_VISIBLE} AND {wanted}",
+        *arguments.values,
+    )
+    if packed is None:
+        await _check_keys(connection, collection_id, classes, filters)
+        return []
+    numbers: list[int] = np.frombuffer(packed, dtype=">i4").tolist()
+    return numbers
+
+
+async def _check_keys(
+    connection: Connection, collection_id: int, classes: Sequence[int], filters: Filters
+) -> None:
+    """Refuse a key that no visible document has. Cost: linear in the visible documents.
+
+    Hidden documents are not looked at: a key that only they have takes as long as one that nobody has.
+    """
+    keys = [one.key for one in filters if one.key not in (*DOCUMENT_KEYS, *CHUNK_KEYS)]
+    unknown = await connection.fetchval(_UNKNOWN, collection_id, list(classes), keys)
+    if unknown is not None:
+        known = await connection.fetch(_KNOWN, collection_id, list(classes))
+        raise unknown_key(unknown, [row["k"] for row in known])
+
+
+def _sql(condition: Condition, arguments: _Arguments) -> str:
+    if condition.key == "chunk_index":
+        return _of_index(condition, arguments)
+    if condition.key in _CHUNK_TEXT:
+        return _of_text(condition, _CHUNK_TEXT[condition.key], arguments)
+    key = arguments.add(condition.key, "text")
+    return (
+        "d.id IN (SELECT f.document FROM document_fact f WHERE f.collection_id = $1"  # noqa: S608 - only constants
+        f" AND f.key = {key} AND ({_of_fact(condition, arguments)}))"
+    )
+
+
+def _of_fact(condition: Condition, arguments: _Arguments) -> str:
+    if condition.any_of:
+        return " OR ".join(
+            f"(f.kind = '{_KIND[kind]}' AND f.text = ANY({arguments.add(texts, 'text[]')}))"
+            for kind, texts in _by_kind(condition.any_of)
+        )
+    if condition.prefix:
+        prefix = arguments.add(condition.prefix, "text")
+        return f"f.kind = 't' AND f.text ^@ {prefix}"
+    kind = "t" if condition.of_dates else "n"
+    return f"f.kind = '{kind}' AND {_between('f.number', condition, arguments)}"
+
+
+def _by_kind(facts: Sequence[Fact]) -> list[tuple[str, list[str]]]:
+    kinds = dict.fromkeys(fact.kind for fact in facts)
+    return [(kind, [fact.text for fact in facts if fact.kind == kind]) for kind in kinds]
+
+
+def _between(column: str, condition: Condition, arguments: _Arguments) -> str:
+    def end(bound: Bound | None, sign: str) -> list[str]:
+        if bound is None:
+            return []
+        equal = "" if bound.strict else "="
+        return [f"{column} {sign}{equal} {arguments.add(bound.value, 'float8')}"]
+
+    return " AND ".join([*end(condition.low, ">"), *end(condition.high, "<")])
+
+
+def _of_text(condition: Condition, column: str, arguments: _Arguments) -> str:
+    if condition.prefix:
+        return f"{column} ^@ {arguments.add(condition.prefix, 'text')}"
+    texts = [fact.text for fact in condition.any_of if fact.kind == "text"]
+    return f"{column} = ANY({arguments.add(texts, 'text[]')})"
+
+
+def _of_index(condition: Condition, arguments: _Arguments) -> str:
+    if condition.any_of:
+        texts = [fact.text for fact in condition.any_of if fact.kind == "number"]
+        return f"c.index::text = ANY({arguments.add(texts, 'text[]')})"
+    return _between("c.index::float8", condition, arguments)

@@ -1,0 +1,290 @@
+"""What every store must do with filters, as tests: subclass `FilterSuite` and give it a `store` fixture.
+
+Needs pytest, pytest-asyncio in auto mode and hypothesis.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.errors import BadInput
+from whence.schema.filters import parse_filters, read_options
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store.base import ChunkStore, EmbeddedDocument
+from whence.testing.store_suite import MODEL, QUERY
+
+__all__ = ("FilterSuite",)
+
+PUBLIC = Access.public()
+_numbers = itertools.count()
+
+#: What documents state in the examples below, by their ids.
+BOOKS: dict[str, dict[str, Any]] = {
+    "guides/first.md": {"lang": "en", "year": 2019, "day": "2024-05-31", "tag": ["a", "b"]},
+    "guides/second.md": {"lang": "de", "year": 2020.0, "day": "2024-06-01T08:30:00Z", "tag": "b"},
+    "guidesX/third.md": {"lang": "EN", "year": "2020", "day": "31 May", "done": True},
+    "notes/100%_sure.md": {"lang": None, "year": 2021.5, "done": "true", "who": {"name": "x"}},
+    "notes/long.md": {
+        "lang": "x" * 5000,
+        "tag": [],
+        "year": 10**30,
+        "day": "2024-05-30T23:00:00-02:00",
+    },
+}
+
+CASES: dict[str, set[str]] = {
+    "lang=en": {"first"},
+    "lang=en,de": {"first", "second"},
+    'lang="en","EN"': {"first", "third"},
+    "lang=" + "x" * 5000: {"long"},
+    "lang=" + "x" * 4999: set(),
+    "lang^=" + "x" * 200: {"long"},
+    "tag=b": {"first", "second"},
+    "tag=a,b": {"first", "second"},
+    "year=2020": {"second", "third"},
+    "year=2019..2020": {"first", "second"},
+    "year>2019": {"second", "100%_sure", "long"},
+    "year>=2020": {"second", "100%_sure", "long"},
+    "year<2020": {"first"},
+    "year<=2020.0": {"first", "second"},
+    "year=2021.5": {"100%_sure"},
+    "day=2024-05-31..2024-05-31": {"first", "long"},
+    "day>2024-05-31": {"second"},
+    "day>=2024-06-01T08:30:00Z": {"second"},
+    "day<2024-06-01T10:30:00+02:00": {"first", "long"},
+    "day=..2024-05-30": set(),
+    "done=true": {"third", "100%_sure"},
+    "document_id^=guides/": {"first", "second"},
+    "source_file^=guides": {"first", "second", "third"},
+    "document_id^=notes/100%": {"100%_sure"},
+    "document_id^=notes/_": set(),
+    "document_id=guides/first.md": {"first"},
+    "title=The first": {"first"},
+    "heading=Part 1": {"first", "second", "third", "100%_sure", "long"},
+    "heading^=Part 9": set(),
+    "chunk_index=0": {"first", "second", "third", "100%_sure", "long"},
+    "chunk_index>0": {"first", "second", "third", "100%_sure", "long"},
+    "chunk_index>1": set(),
+    "who=x": set(),
+}
+
+UNKNOWN = (
+    "nothing=1",
+    "acl=a",
+    "clearance>=0",
+    "labels=x",
+    "secret_key=1",
+    "lang'; DROP TABLE chunk --=1",
+)
+
+_values = st.sampled_from(
+    [
+        "a",
+        "b",
+        "ab",
+        "1",
+        1,
+        1.0,
+        2,
+        -3.5,
+        True,
+        False,
+        "true",
+        "2024-01-01",
+        "2024-01-01T10:00",
+        None,
+        ["a", 2],
+    ]
+)
+_metadata = st.dictionaries(st.sampled_from(["k", "m"]), _values, max_size=2)
+_tags = st.builds(DocumentTags, st.lists(st.sampled_from(["a", "b"]), max_size=1))
+_corpus = st.lists(st.tuples(_tags, _metadata), max_size=6)
+_conditions = st.one_of(
+    st.sampled_from(["a", "ab", "1", 1, 2, -3.5, True, "true", "2024-01-01"]),
+    st.lists(st.sampled_from(["a", "b", 1, False]), min_size=1, max_size=3),
+    st.fixed_dictionaries({"prefix": st.sampled_from(["a", "ab", "2024-", "1"])}),
+    st.dictionaries(
+        st.sampled_from(["gte", "lt"]), st.sampled_from([-3.5, 1, 1.5, 2]), min_size=1, max_size=2
+    ),
+    st.dictionaries(
+        st.sampled_from(["gt", "lte"]), st.sampled_from(["2024-01-01", "2023-12-31"]), min_size=1
+    ),
+)
+_filters = st.dictionaries(st.sampled_from(["k", "m"]), _conditions, min_size=1, max_size=2)
+
+
+def _document(
+    document_id: str, metadata: dict[str, Any], tags: DocumentTags | None = None
+) -> EmbeddedDocument:
+    import numpy as np
+
+    chunks = tuple(
+        ChunkDraft(
+            content=f"common words of part {n}", heading=f"Part {n}", section_path=f"Book > {n}"
+        )
+        for n in (1, 2)
+    )
+    draft = DocumentDraft(
+        document_id=document_id,
+        chunks=chunks,
+        title=f"The {_short(document_id)}",
+        source_file=document_id,
+        metadata=metadata,
+        tags=tags or DocumentTags(),
+    )
+    return EmbeddedDocument(draft=draft, vectors=np.array([QUERY, QUERY]))
+
+
+def _short(document_id: str) -> str:
+    return document_id.partition("/")[2].removesuffix(".md")
+
+
+async def _both_legs(store: ChunkStore, collection: str, filters: Any, access: Access) -> set[str]:
+    """Give the documents that a filter keeps in the two legs, which must agree, and never starve."""
+    parsed = parse_filters(filters)
+    dense = await store.search_dense(collection, QUERY, limit=100, access=access, filters=parsed)
+    lexical = await store.search_lexical(
+        collection, "common words", limit=100, access=access, filters=parsed
+    )
+    first = await store.search_dense(collection, QUERY, limit=1, access=access, filters=parsed)
+
+    assert {one.chunk_id for one in dense} == {one.chunk_id for one in lexical}
+    assert [one.chunk_id for one in first] == [one.chunk_id for one in dense[:1]]
+    return {one.document_id for one in dense}
+
+
+class FilterSuite:
+    """Behaviours of a store that narrows by metadata."""
+
+    async def _filled(self, store: ChunkStore) -> str:
+        name = f"filters-{next(_numbers)}"
+        await store.ensure_collection(name, MODEL)
+        documents = [_document(one, metadata) for one, metadata in BOOKS.items()]
+        documents.append(
+            _document("guides/hidden.md", {"lang": "en", "secret_key": 1}, DocumentTags(("hr",)))
+        )
+        await store.replace_documents(name, documents)
+        return name
+
+    async def test_each_form_of_a_condition_keeps_what_it_says(self, store: Any) -> None:
+        """Values are typed, lists are any-of, ranges take numbers and dates, prefixes are literal."""
+        name = await self._filled(store)
+        for option, expected in CASES.items():
+            found = await _both_legs(store, name, read_options([option]), PUBLIC)
+
+            assert {_short(one) for one in found} == expected, option
+
+    async def test_all_conditions_hold(self, store: Any) -> None:
+        """Several conditions intersect, on one key too."""
+        name = await self._filled(store)
+        filters = read_options(
+            ["year>=2019", "year<2021", "document_id^=guides/", "tag=b", "tag=a"]
+        )
+
+        assert await _both_legs(store, name, filters, PUBLIC) == {"guides/first.md"}
+
+    @pytest.mark.parametrize("option", UNKNOWN)
+    async def test_a_key_that_no_visible_document_has_is_refused(
+        self, store: Any, option: str
+    ) -> None:
+        """What is allowed is listed; a key that only hidden documents have does not exist."""
+        name = await self._filled(store)
+        with pytest.raises(BadInput, match="no document here has it") as caught:
+            await _both_legs(store, name, read_options([option]), PUBLIC)
+
+        assert "document_id" in caught.value.hint
+        assert "lang" in caught.value.hint
+        assert "secret" not in caught.value.hint
+
+    async def test_rights_and_filter_are_applied_together(self, store: Any) -> None:
+        """A filter only ever takes away; a hidden document stays hidden."""
+        name = await self._filled(store)
+        hr = Access({"hr"})
+
+        assert await _both_legs(store, name, {"lang": "en"}, hr) == {
+            "guides/first.md",
+            "guides/hidden.md",
+        }
+        assert await _both_legs(store, name, {"secret_key": 1}, hr) == {"guides/hidden.md"}
+        await store.retag_documents(name, {"guides/hidden.md": DocumentTags(("ops",))})
+        assert await _both_legs(store, name, {"lang": "en"}, hr) == {"guides/first.md"}
+
+    async def test_facts_follow_the_document(self, store: Any) -> None:
+        """A document that is replaced or removed leaves no facts behind."""
+        name = await self._filled(store)
+        await store.replace_documents(name, [_document("guides/first.md", {"lang": "fr"})])
+        await store.remove_documents(name, ["guides/second.md"])
+
+        assert await _both_legs(store, name, {"lang": "fr"}, PUBLIC) == {"guides/first.md"}
+        assert await _both_legs(store, name, {"lang": ["en", "de"]}, PUBLIC) == set()
+
+    @given(_corpus, _filters, st.sampled_from([PUBLIC, Access({"a"})]))
+    @settings(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.differing_executors,
+        ],
+    )
+    async def test_filters_agree_with_reading_each_document(
+        self, store: Any, corpus: list[Any], filters: dict[str, Any], access: Access
+    ) -> None:
+        """A filter keeps exactly the visible documents for which a plain reading of it holds."""
+        name = f"filters-{next(_numbers)}"
+        await store.ensure_collection(name, MODEL)
+        documents = [
+            _document(f"d{n}", metadata, tags) for n, (tags, metadata) in enumerate(corpus)
+        ]
+        await store.replace_documents(name, documents)
+        visible = [one.draft for one in documents if access.allows(one.draft.tags)]
+        expected = {
+            one.document_id
+            for one in visible
+            if all(_plainly(value, one.metadata.get(key)) for key, value in filters.items())
+        }
+        try:
+            found = await _both_legs(store, name, filters, access)
+        except BadInput:
+            assert any(all(key not in one.metadata for one in visible) for key in filters)
+        else:
+            assert found == expected
+
+
+def _plainly(condition: Any, stated: Any) -> bool:
+    """Read a condition again, in other words than the code under test."""
+    values = stated if isinstance(stated, list) else [stated]
+    if isinstance(condition, dict):
+        return any(all(_end(op, end, one) for op, end in condition.items()) for one in values)
+    wanted = condition if isinstance(condition, list) else [condition]
+    return any(
+        one is not None and _kind(one) == _kind(other) and one == other
+        for one in values
+        for other in wanted
+    )
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "flag"
+    return "text" if isinstance(value, str) else "number"
+
+
+def _end(operator: str, end: Any, one: Any) -> bool:
+    if operator == "prefix":
+        return isinstance(one, str) and one.startswith(end)
+    if isinstance(end, str):
+        # The only dates in these examples are a day and a time on that day.
+        if not isinstance(one, str) or not one.startswith("2024-"):
+            return False
+        day = one[:10]
+        return day > end if operator == "gt" else day <= end
+    if _kind(one) != "number" or one is None:
+        return False
+    return bool(one >= end) if operator == "gte" else bool(one < end)
