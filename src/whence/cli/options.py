@@ -9,7 +9,16 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-__all__ = ("Acl", "Clearance", "Label", "State", "keep_common", "state_of", "with_common_options")
+__all__ = (
+    "Acl",
+    "Clearance",
+    "Filter",
+    "Label",
+    "State",
+    "keep_common",
+    "state_of",
+    "with_common_options",
+)
 
 _PANEL = "Options of every command"
 
@@ -102,5 +111,14 @@ Acl = Annotated[
 Label = Annotated[
     list[str] | None,
     typer.Option("--label", metavar="L", help="Label you may see; repeat for more."),
+]
+Filter = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        metavar="KEY=VALUE",
+        help="Condition on metadata; repeat for more, all must hold. KEY=A,B is any of them, KEY=LOW..HIGH,"
+        " KEY>=LOW or KEY<HIGH a range of numbers or dates, KEY^=PREFIX a beginning (of a path).",
+    ),
 ]
 Clearance = Annotated[int, typer.Option("--clearance", help="Highest level you may see.")]

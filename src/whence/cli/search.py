@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.options import Acl, Clearance, Label
+from whence.cli.options import Acl, Clearance, Filter, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine
 
@@ -23,15 +23,19 @@ def search(
     mode: Annotated[str, typer.Option(help="hybrid, dense (or semantic) or bm25.")] = "hybrid",
     top_k: Annotated[int, typer.Option("--top-k", help="Most hits.")] = 5,
     threshold: Annotated[float, typer.Option(help="Lowest score, 0 to 1.")] = 0.5,
+    filters: Filter = None,
     acl: Acl = None,
     label: Label = None,
     clearance: Clearance = 0,
 ) -> int:
     """Find the passages that fit best, among those you may see."""
     from whence.engine.searching import search_mode
+    from whence.schema.filters import parse_filters, read_options
 
     # Refused before anything starts, and before an empty query is let pass.
     search_mode(mode)
+    conditions = read_options(filters or ())
+    parse_filters(conditions)
     access = access_of(acl, label, clearance)
     if not query.strip():
         _tell(context, query, mode, None, {}, "the query is empty: give a word or a question")
@@ -46,6 +50,7 @@ def search(
             mode=mode,
             access=access,
             collection=settings.collection,
+            filters=conditions,
         ),
         warm_up=mode != "bm25",
     )

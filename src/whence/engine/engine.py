@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.explaining import explain
 from whence.engine.indexing import Indexing, Progress
@@ -192,6 +192,7 @@ class Engine:
         mode: str = "hybrid",
         access: Access = _PUBLIC,
         collection: str = "default",
+        filters: Mapping[str, Any] | None = None,
     ) -> list[RetrievalResult]:
         """Find the passages that fit best among those the reader may see.
 
@@ -202,9 +203,11 @@ class Engine:
             mode: `hybrid`, `dense` (or `semantic`) or `bm25`.
             access: Rights of the reader.
             collection: Collection to search.
+            filters: Conditions on metadata, key to value; see `whence.schema.filters`. All must hold.
 
         Raises:
-            BadInput: An argument is out of range; a `ValueError` too.
+            BadInput: An argument is out of range, or no visible document has a key of the filters; a
+                `ValueError` too.
             NotFound: There is no such collection.
             Unavailable: A service that is needed does not answer.
         """
@@ -215,6 +218,7 @@ class Engine:
             mode=mode,
             access=access,
             collection=collection,
+            filters=filters,
         )
         return report.results
 
@@ -227,6 +231,7 @@ class Engine:
         mode: str = "hybrid",
         access: Access = _PUBLIC,
         collection: str = "default",
+        filters: Mapping[str, Any] | None = None,
     ) -> SearchReport:
         """Search as `search` does, and tell what was left out and how long each part took.
 
@@ -242,6 +247,7 @@ class Engine:
             mode=search_mode(mode),
             top_k=top_k,
             threshold=threshold,
+            filters=filters,
         )
 
     async def ask(

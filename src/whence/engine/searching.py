@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from whence.engine.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Unavailable
+from whence.schema.filters import parse_filters
 from whence.schema.search import (
     Candidate,
     Degradation,
@@ -51,16 +53,22 @@ def check_query(query: str, top_k: int, threshold: float) -> None:
 
     Raises:
         BadInput: The query has fewer than three characters besides spaces or is no valid text, `top_k`
-            is not positive, or the threshold is not in 0 to 1.
+            is no positive integer, or the threshold is not in 0 to 1.
     """
+    if not isinstance(query, str):
+        raise BadInput(f"query_text must be a string, not {type(query).__name__}")
     stripped = query.strip()
     if not stripped:
         raise BadInput("query_text cannot be empty", hint="give a word or a question")
     if len(stripped) < _MIN_QUERY:
         raise BadInput(f"query_text must have at least {_MIN_QUERY} characters")
     check_text("query_text", query)
+    if isinstance(top_k, bool) or not isinstance(top_k, int):
+        raise BadInput(f"top_k must be an integer, not {top_k!r}")
     if top_k < 1:
         raise BadInput(f"top_k must be positive, not {top_k}")
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise BadInput(f"the similarity threshold must be a number, not {threshold!r}")
     if not 0.0 <= threshold <= 1.0:
         raise BadInput(f"the similarity threshold must be 0 to 1, not {threshold}")
 
@@ -84,15 +92,17 @@ async def search(
     mode: SearchMode,
     top_k: int,
     threshold: float,
+    filters: Mapping[str, Any] | None = None,
 ) -> SearchReport:
     """Search once. What is found and hidden or removed before its text is read is left out.
 
     Raises:
-        BadInput: As for `check_query`.
+        BadInput: As for `check_query`, or a filter is none, or on a key that no visible document has.
         NotFound: There is no such collection.
         Unavailable: A service that is needed does not answer.
     """
     check_query(query, top_k, threshold)
+    parse_filters(filters or {})
     marks = [time.perf_counter()]
     embedded, degraded = await _embed(client, query, mode)
     marks.append(time.perf_counter())
@@ -107,6 +117,7 @@ async def search(
             query_text=query,
             mode=mode,
             threshold=threshold,
+            filters=dict(filters or {}),
         ),
         SearchResponse,
     )
