@@ -6,15 +6,20 @@ from typing import Any
 
 import msgspec
 
+from whence.schema.code import BundleWarning
 from whence.schema.search import Degradation
+from whence.store.code import SnapshotRecord, SnapshotSet
 
 __all__ = (
     "DocumentCounts",
+    "ImportResult",
+    "ImportedBundle",
     "IndexReport",
     "PathFailure",
     "RetrievalResult",
     "RetrievedChunk",
     "SearchReport",
+    "SnapshotOverview",
 )
 
 
@@ -54,6 +59,8 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """What did not take part, and why."""
     latency_ms: dict[str, float] = {}
     """`embedding`, `search`, `texts` and `total`, in milliseconds."""
+    snapshot_id: str | None = None
+    """The snapshot of code that was searched, when it was one."""
 
 
 class DocumentCounts(msgspec.Struct, kw_only=True):
@@ -86,3 +93,49 @@ class IndexReport(msgspec.Struct, kw_only=True):
     """Chunks that were embedded; 0 when nothing changed."""
     failures: list[PathFailure]
     seconds: float = 0.0
+
+
+class ImportedBundle(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one bundle."""
+
+    import_id: str
+    repo: str
+    branch: str
+    head_sha: str
+    snapshot_id: str
+    status: str = "completed"
+    """A bundle that fails takes all of its import along, as an error."""
+    unchanged: bool
+    """True when the snapshot was published with the same content before."""
+    nodes: dict[str, int]
+    """`cs` and `sql`."""
+    edges: dict[str, int]
+    """`cs` and `sql`; those with both ends, each once."""
+    duplicates: dict[str, dict[str, int]]
+    """`nodes` and `edges` that were given again, `cs` and `sql` of each."""
+    dangling: dict[str, int]
+    """Edges with an end that is no node, `cs` and `sql`; they are left out."""
+    empty_texts: int
+    unknown_labels: tuple[str, ...]
+    warnings: tuple[BundleWarning, ...]
+    embedded: int
+    """Nodes that were embedded; the others had the vector of an equal text."""
+
+
+class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one `import` did."""
+
+    imports: list[ImportedBundle]
+    """In the order given."""
+    set: SnapshotSet | None
+    """The set that was made."""
+    seconds: float
+
+
+class SnapshotOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """All that can be read of code."""
+
+    snapshots: list[SnapshotRecord]
+    """Newest first."""
+    sets: list[SnapshotSet]
+    """By name."""
