@@ -72,14 +72,15 @@ _KNOWN_VECTORS = (
     "INSERT INTO chunk_vec (ord, collection_id, class_id, e)"
     " SELECT DISTINCT ON (n.ord) n.ord, n.collection_id, n.class_id, v.e"
     " FROM code_node n JOIN chunk c ON c.ord = n.ord"
-    " JOIN code_snapshot s ON s.repo = $2 JOIN collection k ON k.id = s.collection_id"
-    " JOIN code_node o ON o.collection_id = s.collection_id AND o.local_id = n.local_id"
+    " JOIN collection k ON k.id = ANY($2::int[]) OR k.id IN"
+    " (SELECT s.collection_id FROM code_snapshot s WHERE s.repo = $7)"
+    " JOIN code_node o ON o.collection_id = k.id AND o.local_id = n.local_id"
     " JOIN chunk d ON d.ord = o.ord AND d.embed_text = c.embed_text"
     " JOIN chunk_vec v ON v.ord = o.ord"
     " WHERE n.collection_id = $1 AND (k.model_name, k.model_revision, k.model_precision, k.dimension)"
     " = ($3::text, $4::text, $5::text, $6::int)"
     " AND NOT EXISTS (SELECT FROM chunk_vec x WHERE x.ord = n.ord)"
-    " ORDER BY n.ord, s.published DESC"
+    " ORDER BY n.ord, k.id DESC"
 )
 
 
@@ -152,9 +153,21 @@ class PostgresImport:
             )
         refs = refs_of(snapshot, tags)
         number, collection_id = await self._begin(import_id, snapshot, ",".join(tags))
-        staged = _Staged(self._connection, number, collection_id, snapshot, refs, self._timeout_s)
+        staged = _Staged(
+            self._connection,
+            number,
+            collection_id,
+            snapshot,
+            refs,
+            self._timeout_s,
+            self._collections,
+        )
         self._staged.append(staged)
         return staged
+
+    def _collections(self) -> list[int]:
+        """Give the collections of this import."""
+        return [one.collection_id for one in self._staged]
 
     async def _begin(self, import_id: str, snapshot: SnapshotInfo, tag: str) -> tuple[int, int]:
         """Note the run and make its collection; gives both numbers."""
@@ -264,11 +277,13 @@ class _Staged:
         snapshot: SnapshotInfo,
         refs: tuple[str, ...],
         timeout_s: float,
+        siblings: Callable[[], list[int]],
     ) -> None:
         self.number = number
         self.snapshot = snapshot
         self._connection = connection
-        self._collection_id = collection_id
+        self.collection_id = collection_id
+        self._siblings = siblings
         self._refs = refs
         self._timeout_s = timeout_s
         self._lock = asyncio.Lock()
@@ -306,7 +321,7 @@ class _Staged:
                     columns=_CHUNK_COLUMNS,
                     records=self._chunk_rows(drafts, numbers, ords, classes),
                 )
-                await postings.add_words(connection, self._collection_id, ords, words)
+                await postings.add_words(connection, self.collection_id, ords, words)
             for node, ord_, class_id in zip(nodes, ords, classes, strict=True):
                 self._rows[node.id] = (ord_, class_id)
 
@@ -321,7 +336,7 @@ class _Staged:
     ) -> Iterable[tuple[Any, ...]]:
         for number, draft, class_id in zip(numbers, drafts, classes, strict=True):
             yield (
-                number, self._collection_id, draft.document_id, draft.digest, class_id, 1,
+                number, self.collection_id, draft.document_id, draft.digest, class_id, 1,
                 draft.title, draft.source_file, "", json_text(draft.metadata),
             )  # fmt: skip
 
@@ -336,7 +351,7 @@ class _Staged:
         for number, ord_, draft, class_id in zip(numbers, ords, drafts, classes, strict=True):
             chunk = draft.chunks[0]
             yield (
-                ord_, self._collection_id, number, 0, chunk_key(collection, draft.document_id, 0),
+                ord_, self.collection_id, number, 0, chunk_key(collection, draft.document_id, 0),
                 class_id, chunk.content, content_digest(chunk.content), chunk.heading,
                 chunk.section_path, chunk.start, chunk.end, chunk.embed_text,
             )  # fmt: skip
@@ -360,7 +375,7 @@ class _Staged:
                     "code_node",
                     columns=_NODE_COLUMNS,
                     records=(
-                        (self._collection_id, number, *self._rows[one], one.split("::", 3)[3])
+                        (self.collection_id, number, *self._rows[one], one.split("::", 3)[3])
                         for number, one in enumerate(ids)
                     ),
                 )
@@ -373,7 +388,7 @@ class _Staged:
         async with self._lock:
             nodes = await self._number_nodes()
             await self._know_relations({edge.relation for edge in edges})
-            relations, collection_id = self._relations, self._collection_id
+            relations, collection_id = self._relations, self.collection_id
             async with self._writing():
                 await self._connection.copy_records_to_table(
                     "code_edge",
@@ -418,7 +433,7 @@ class _Staged:
                 return False
             nodes = await self._number_nodes()
             async with self._writing():
-                await postings.settle(self._connection, self._collection_id, everything=True)
+                await postings.settle(self._connection, self.collection_id, everything=True)
                 if len(nodes) >= _ANALYZE_FROM:
                     await self._connection.execute("ANALYZE document, chunk, code_node, code_edge")
             return True
@@ -448,7 +463,7 @@ class _Staged:
                 " WHERE n.collection_id = $1 AND n.node > $2"
                 " AND NOT EXISTS (SELECT FROM chunk_vec v WHERE v.ord = n.ord)"
                 " ORDER BY n.node LIMIT $3",
-                self._collection_id,
+                self.collection_id,
                 self._given,
                 limit if self._model else 1,
             )
@@ -481,7 +496,7 @@ class _Staged:
                     "chunk_vec",
                     columns=("ord", "collection_id", "class_id", "e"),
                     records=(
-                        (key, self._collection_id, classes[key], vector)
+                        (key, self.collection_id, classes[key], vector)
                         for key, vector in zip(keys, vectors, strict=True)
                     ),
                 )
@@ -493,7 +508,7 @@ class _Staged:
         await self._connection.execute(
             "UPDATE collection SET model_name = $2, model_revision = $3, model_precision = $4,"
             " dimension = $5 WHERE id = $1",
-            self._collection_id,
+            self.collection_id,
             model.name,
             model.revision,
             model.precision,
@@ -501,15 +516,16 @@ class _Staged:
         )
 
     async def _reuse_vectors(self, model: EmbeddingModel) -> None:
-        """Give nodes the vectors that their texts have in other snapshots of the repository."""
+        """Give nodes the vectors that their texts have in other snapshots of the repository or import."""
         await self._connection.execute(
             _KNOWN_VECTORS,
-            self._collection_id,
-            self.snapshot.repo,
+            self.collection_id,
+            [one for one in self._siblings() if one != self.collection_id],
             model.name,
             model.revision,
             model.precision,
             model.dimension,
+            self.snapshot.repo,
         )
 
     async def publish(self, former: SnapshotRecord | None, now: datetime) -> int | None:
@@ -524,7 +540,7 @@ class _Staged:
         connection, report = self._connection, self._report
         if report is None:
             raise InternalError("a snapshot is closed before it is published")
-        gone = self._collection_id if self._is_known(former) else None
+        gone = self.collection_id if self._is_known(former) else None
         if gone is None:
             await self._check_complete()
             gone = await self._put(report, now)
@@ -546,7 +562,7 @@ class _Staged:
         bare = await self._connection.fetchval(
             "SELECT count(*) FROM code_node n WHERE n.collection_id = $1"
             " AND NOT EXISTS (SELECT FROM chunk_vec v WHERE v.ord = n.ord)",
-            self._collection_id,
+            self.collection_id,
         )
         if bare:
             raise InternalError(f"{bare} nodes of {self.snapshot.repo} have no vector")
@@ -569,7 +585,7 @@ class _Staged:
             snapshot.branch,
             snapshot.head_sha,
             snapshot.generated_at,
-            self._collection_id,
+            self.collection_id,
             report.digest,
             report.nodes.cs,
             report.nodes.sql,

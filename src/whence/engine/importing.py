@@ -1,0 +1,282 @@
+"""From bundles of code to published snapshots: read, stage, embed, publish all or none."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from whence.engine.passages import Passages
+from whence.engine.results import ImportedBundle, ImportResult
+from whence.ingest.bundles.bundle import Bundle, open_bundle
+from whence.ingest.bundles.contents import BundleContents
+from whence.schema.code import CodeNode, ImportReport, KindCounts
+from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
+from whence.schema.errors import BadInput, WhenceError
+from whence.store.code_documents import UNKNOWN_BRANCH, check_set_name
+
+if TYPE_CHECKING:
+    import os
+
+    from whence.flow.client import FlowClient
+    from whence.models.base import Embedder
+    from whence.store.code import CodeImport, CodeStore, NodeText, StagedSnapshot
+
+__all__ = ("Importing", "open_bundles")
+
+T = TypeVar("T")
+Progress = Callable[[int, int | None], None]
+
+#: Nodes and edges written at once: large enough for COPY, small enough to keep in memory with their texts.
+_NODES_AT_ONCE = 1000
+_EDGES_AT_ONCE = 20_000
+#: Texts and characters of one embedding request; replies stay below a broker's limit of 5 MiB.
+_TEXTS_AT_ONCE = 128
+_CHARACTERS_AT_ONCE = 200_000
+#: Requests on their way at once.
+_IN_FLIGHT = 2
+_EMBEDDING_TIMEOUT_S = 900.0
+
+
+def open_bundles(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    repo: str | None,
+    set_name: str,
+    tags: Sequence[str],
+) -> list[Bundle]:
+    """Look at all bundles before anything is read.
+
+    Raises:
+        BadInput: A bundle is unsafe or lacks a part, none or one is given twice, there is not one tag a
+            bundle, or a set could not hold them all.
+    """
+    bundles = [open_bundle(path, repo=repo) for path in paths]
+    if not bundles:
+        raise BadInput("no bundle is given", hint="name at least one zip archive or folder")
+    if tags and len(tags) != len(bundles):
+        raise BadInput(
+            f"{len(bundles)} bundles and {len(tags)} tags",
+            hint="give --tag once for each bundle, in their order",
+        )
+    if set_name:
+        check_set_name(set_name)
+        repos = {bundle.snapshot.repo for bundle in bundles}
+        if len(repos) > 1:
+            raise BadInput(
+                f"a set holds snapshots of one repository, not of {', '.join(sorted(repos))}",
+                hint="name the repository with --repo, or import without a set",
+            )
+    seen: dict[str, str] = {}
+    for bundle in bundles:
+        other = seen.setdefault(bundle.snapshot.snapshot_id, bundle.name)
+        if other is not bundle.name:
+            raise BadInput(
+                f"{other} and {bundle.name} are both {bundle.snapshot.repo} at"
+                f" {bundle.snapshot.head_sha}",
+                hint="give each state of a repository once",
+            )
+    return bundles
+
+
+class Importing:
+    """One import of some bundles.
+
+    Memory holds a few batches of nodes, and the ids of all nodes of the bundle being read.
+
+    Args:
+        client: Where texts are embedded.
+        store: Where snapshots go.
+        embedder: Counts tokens, so that long texts are cut where the model would cut them.
+        replace: Whether other content at the same commit may be put in the place of what is there.
+        progress: Called with the number of nodes read, then with those embedded, of how many.
+        new_id: Gives the ids of the runs.
+    """
+
+    def __init__(
+        self,
+        client: FlowClient,
+        store: CodeStore,
+        embedder: Embedder,
+        *,
+        replace: bool = False,
+        progress: Progress | None = None,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._embedder = embedder
+        self._replace = replace
+        self._progress = progress or (lambda _done, _total: None)
+        self._new_id = new_id
+        self._nodes_read = 0
+
+    async def run(
+        self, bundles: Sequence[Bundle], *, set_name: str = "", tags: Sequence[str] = ()
+    ) -> ImportResult:
+        """Import all bundles or none.
+
+        Raises:
+            BadInput: A bundle cannot be imported; member, line and reason are named.
+            Unavailable: The store or the embedding service does not answer; nothing was changed.
+        """
+        started = time.monotonic()
+        staged: list[_Read] = []
+        async with self._store.importing() as run:
+            for place, bundle in enumerate(bundles):
+                tag = tags[place] if tags else bundle.name
+                staged.append(await self._stage(run, bundle, tag))
+            # Not before all bundles were read: what is wrong with the last should not cost hours.
+            for one in staged:
+                await self._embed(one)
+            refs = [_ref(bundle, tags[n : n + 1]) for n, bundle in enumerate(bundles)]
+            _, made = await run.publish(set_name=set_name, refs=refs)
+        return ImportResult(
+            imports=[one.outcome() for one in staged],
+            set=made,
+            seconds=round(time.monotonic() - started, 3),
+        )
+
+    async def _stage(self, run: CodeImport, bundle: Bundle, tag: str) -> _Read:
+        import_id = self._new_id()
+        staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
+        contents = BundleContents(bundle)
+
+        async def add_nodes(nodes: list[CodeNode]) -> None:
+            await staged.add_nodes(nodes)
+            self._nodes_read += len(nodes)
+            self._progress(self._nodes_read, None)
+
+        await _pump(contents.nodes(), _NODES_AT_ONCE, add_nodes)
+        await _pump(contents.edges(), _EDGES_AT_ONCE, staged.add_edges)
+        report = await asyncio.to_thread(contents.report)
+        is_new = await staged.close(report, replace=self._replace)
+        return _Read(import_id, staged, report, is_new)
+
+    async def _embed(self, one: _Read) -> None:
+        """Give every node its vector, a few requests at once; the first alone tells the model."""
+        slots = asyncio.Semaphore(_IN_FLIGHT)
+        passages = Passages(self._embedder)
+        try:
+            async with asyncio.TaskGroup() as group:
+                first = True
+                while nodes := await one.staged.texts(_TEXTS_AT_ONCE):
+                    await slots.acquire()
+                    task = group.create_task(self._embed_some(one, nodes, passages, slots))
+                    if first:
+                        await asyncio.wait({task})
+                        first = False
+        except* WhenceError as errors:
+            raise _first(errors) from errors
+
+    async def _embed_some(
+        self,
+        one: _Read,
+        nodes: Sequence[NodeText],
+        passages: Passages,
+        slots: asyncio.Semaphore,
+    ) -> None:
+        try:
+            pieces, owners = await asyncio.to_thread(passages.cut, [node.text for node in nodes])
+            rows = []
+            for start, end in _requests(pieces):
+                request = EmbeddingRequest(texts=tuple(pieces[start:end]), purpose="document")
+                reply = await self._client.call(
+                    "embedding", request, EmbeddingResponse, timeout_s=_EMBEDDING_TIMEOUT_S
+                )
+                rows.append(passages.matrix(reply, end - start))
+            vectors = passages.joined(rows, owners, len(nodes))
+            await one.staged.add_vectors([node.key for node in nodes], vectors, reply.model)
+        finally:
+            slots.release()
+        one.embedded += len(nodes)
+        self._progress(one.embedded, one.report.nodes.total)
+
+
+class _Read:
+    """A bundle that was read to its end, and what became of it."""
+
+    def __init__(
+        self, import_id: str, staged: StagedSnapshot, report: ImportReport, is_new: bool
+    ) -> None:
+        self.import_id = import_id
+        self.staged = staged
+        self.report = report
+        self.is_new = is_new
+        self.embedded = 0
+
+    def outcome(self) -> ImportedBundle:
+        snapshot, report = self.report.snapshot, self.report
+        return ImportedBundle(
+            import_id=self.import_id,
+            repo=snapshot.repo,
+            branch=snapshot.branch,
+            head_sha=snapshot.head_sha,
+            snapshot_id=snapshot.snapshot_id,
+            unchanged=not self.is_new,
+            nodes=_counts(report.nodes),
+            edges=_counts(report.edges),
+            duplicates={
+                "nodes": _counts(report.duplicate_nodes),
+                "edges": _counts(report.duplicate_edges),
+            },
+            dangling=_counts(report.dangling_edges),
+            empty_texts=report.empty_texts,
+            unknown_labels=report.unknown_labels,
+            warnings=report.warnings,
+            embedded=self.embedded,
+        )
+
+
+async def _pump(
+    items: Iterator[T], size: int, write: Callable[[list[T]], Coroutine[Any, Any, None]]
+) -> None:
+    """Read in a thread while the batch before is written.
+
+    Neither is cancelled when the other fails: a COPY cut off in the middle costs the connection.
+    """
+
+    def read() -> list[T]:
+        return list(itertools.islice(items, size))
+
+    batch = await asyncio.to_thread(read)
+    while batch:
+        following, written = await asyncio.gather(
+            asyncio.to_thread(read), write(batch), return_exceptions=True
+        )
+        for outcome in (following, written):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        batch = cast("list[T]", following)
+
+
+def _requests(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Give begin and end of each request, bounded in texts and characters."""
+    start = size = 0
+    for place, text in enumerate(texts):
+        full = place - start >= _TEXTS_AT_ONCE or size + len(text) > _CHARACTERS_AT_ONCE
+        if full and place > start:
+            yield start, place
+            start, size = place, 0
+        size += len(text)
+    yield start, len(texts)
+
+
+def _ref(bundle: Bundle, given: Sequence[str]) -> str:
+    """Give what a set calls its member: the tag it was given, else its branch, else its file."""
+    branch = bundle.snapshot.branch
+    return given[0] if given else bundle.name if branch == UNKNOWN_BRANCH else branch
+
+
+def _counts(counts: KindCounts) -> dict[str, int]:
+    """Give both counts, also where they are 0."""
+    return {"cs": counts.cs, "sql": counts.sql}
+
+
+def _first(group: BaseExceptionGroup[WhenceError]) -> WhenceError:
+    """Give one error for all: the others are of the same cause, or of being cut off."""
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
