@@ -15,10 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from whence.engine.code import CodeEngine
 from whence.engine.explaining import explain
 from whence.engine.indexing import Indexing, Progress
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
 from whence.engine.searching import check_text, search, search_mode
+from whence.engine.snapshots import SnapshotChoice, search_snapshot
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.errors import BadInput, InternalError, WhenceError
@@ -44,7 +46,7 @@ _NO_TAGS = DocumentTags()
 _PUBLIC = Access.public()
 
 
-class Engine:
+class Engine(CodeEngine):
     """Index, search, ask and explain, in this process.
 
     Use it as an asynchronous context manager. Models are loaded when first needed, so that opening costs a
@@ -193,6 +195,9 @@ class Engine:
         access: Access = _PUBLIC,
         collection: str = "default",
         filters: Mapping[str, Any] | None = None,
+        snapshot: str = "",
+        set_name: str = "",
+        snapshot_source: str = "",
     ) -> list[RetrievalResult]:
         """Find the passages that fit best among those the reader may see.
 
@@ -204,6 +209,9 @@ class Engine:
             access: Rights of the reader.
             collection: Collection to search.
             filters: Conditions on metadata, key to value; see `whence.schema.filters`. All must hold.
+            snapshot: Id, head sha, branch or tag of a snapshot of code to search in place of a collection.
+            set_name: Set of snapshots; with `snapshot`, the set it must be in.
+            snapshot_source: `primary` or `secondary` member of the set; primary when empty.
 
         Raises:
             BadInput: An argument is out of range, or no visible document has a key of the filters; a
@@ -219,6 +227,9 @@ class Engine:
             access=access,
             collection=collection,
             filters=filters,
+            snapshot=snapshot,
+            set_name=set_name,
+            snapshot_source=snapshot_source,
         )
         return report.results
 
@@ -232,6 +243,9 @@ class Engine:
         access: Access = _PUBLIC,
         collection: str = "default",
         filters: Mapping[str, Any] | None = None,
+        snapshot: str = "",
+        set_name: str = "",
+        snapshot_source: str = "",
     ) -> SearchReport:
         """Search as `search` does, and tell what was left out and how long each part took.
 
@@ -239,16 +253,23 @@ class Engine:
             WhenceError: As for `search`.
         """
         client, _ = self._opened()
-        return await search(
-            client,
-            query,
-            collection=collection,
-            access=access,
-            mode=search_mode(mode),
-            top_k=top_k,
-            threshold=threshold,
-            filters=filters,
-        )
+
+        async def read(where: str) -> SearchReport:
+            return await search(
+                client,
+                query,
+                collection=where,
+                access=access,
+                mode=search_mode(mode),
+                top_k=top_k,
+                threshold=threshold,
+                filters=filters,
+            )
+
+        if not (snapshot or set_name or snapshot_source):
+            return await read(collection)
+        choice = SnapshotChoice(snapshot=snapshot, set_name=set_name, source=snapshot_source)
+        return await search_snapshot(await self._code_store(), choice, read)
 
     async def ask(
         self,
