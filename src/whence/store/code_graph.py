@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
-from whence.schema.code_ids import CodeId, CodeKind, kind_of_local
+from whence.schema.code_ids import CodeKind, kind_of_local
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
 from whence.schema.relations import RelationFilter, plain_relation
@@ -25,13 +26,14 @@ CUT = "max_nodes"
 # An id goes before a commit, which goes before a name; of several the newest.
 _SNAPSHOT = (
     "SELECT s.snapshot_id, s.repo, c.id, c.name,"  # noqa: S608 - only constants
-    f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes"
+    f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes,"
+    " (SELECT coalesce(array_agg(r.id ORDER BY r.name), '{}') FROM code_relation r) AS relations,"
+    " (SELECT coalesce(array_agg(r.name ORDER BY r.name), '{}') FROM code_relation r) AS relation_names"
     " FROM code_snapshot s JOIN collection c ON c.id = s.collection_id"
     " WHERE s.active AND (s.snapshot_id = $4 OR s.head_sha = $4"
     " OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $4))"
     " ORDER BY s.snapshot_id = $4 DESC, s.head_sha = $4 DESC, s.published DESC LIMIT 1"
 )
-_RELATIONS = "SELECT id, name FROM code_relation ORDER BY name"
 _SEEDS = (
     "SELECT local_id, node FROM code_node WHERE collection_id = $1 AND local_id = ANY($2::text[])"
     " AND class_id = ANY($3::int[])"
@@ -108,7 +110,7 @@ async def expand(
         if row is None:
             raise missing_snapshot(request.snapshot)
         seeds = await _seeds(connection, row, request)
-        relations = await _relations(connection, request.relations)
+        relations = _relations(row, request.relations)
         walk = _Walk(connection, row, request, relations, travel=travel)
         await walk.run(list(seeds))
         names = await connection.fetch(_NAMES, row["id"], list(walk.places))
@@ -188,11 +190,11 @@ async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> di
     return seeds
 
 
-async def _relations(connection: Connection, wanted: Iterable[str]) -> dict[int, str]:
+def _relations(row: Any, wanted: Iterable[str]) -> dict[int, str]:
     """Give the relations to follow by number, in order of their names."""
     allowed = RelationFilter(wanted)
-    rows = await connection.fetch(_RELATIONS)
-    return {row["id"]: row["name"] for row in rows if allowed.allows(row["name"])}
+    known = zip(row["relations"], row["relation_names"], strict=True)
+    return {number: name for number, name in known if allowed.allows(name)}
 
 
 class _Walk:
@@ -295,26 +297,17 @@ def _statement(direction: str, *, travel: bool) -> str:
 
 
 def _response(
-    row: Any,
-    seeds: dict[int, str],
-    walk: _Walk,
-    names: dict[int, str],
+    row: Any, seeds: dict[int, str], walk: _Walk, names: dict[int, str]
 ) -> ExpandResponse:
-    repo, snapshot_id = row["repo"], row["snapshot_id"]
-
-    def canonical(node: int) -> str:
-        local = names[node]
-        kind: CodeKind = kind_of_local(local)
-        return str(CodeId(repo, snapshot_id, kind, local))
-
-    ids = {node: canonical(node) for node in walk.places}
+    name = _Names(row)
+    ids = {node: name.canonical(names[node]) for node in walk.places}
     nodes = tuple(
         GraphNode(
             id=ids[node],
             local_id=names[node],
             depth=depth,
             parent_id=None if parent is None else ids[parent],
-            chunk_id=chunk_key(row["name"], ids[node], 0),
+            chunk_id=name.chunk(names[node]),
         )
         for node, (depth, parent) in walk.places.items()
     )
@@ -330,7 +323,7 @@ def _response(
         for edge in ordered
     )
     return ExpandResponse(
-        snapshot_id=snapshot_id,
+        snapshot_id=row["snapshot_id"],
         seeds=tuple(ids[node] for node in seeds),
         nodes=nodes,
         edges=edges,
@@ -338,3 +331,28 @@ def _response(
         reason=CUT if walk.truncated else None,
         collection=row["name"],
     )
+
+
+class _Names:
+    """Names of the nodes of one snapshot.
+
+    All share their first part, which is made once: checking and escaping it for each of some hundred nodes
+    would take a quarter of a walk.
+    """
+
+    def __init__(self, row: Any) -> None:
+        self._ids: dict[CodeKind, str] = {}
+        self._chunks: dict[CodeKind, str] = {}
+        kinds: tuple[CodeKind, ...] = ("cs", "sql")
+        for kind in kinds:
+            prefix = f"{row['repo']}::{row['snapshot_id']}::{kind}::"
+            self._ids[kind] = prefix
+            self._chunks[kind] = chunk_key(row["name"], prefix, 0).removesuffix(":0")
+
+    def canonical(self, local: str) -> str:
+        """Give the canonical id."""
+        return self._ids[kind_of_local(local)] + local
+
+    def chunk(self, local: str) -> str:
+        """Give the id of the node's one chunk, as `chunk_key` makes it of the canonical id."""
+        return f"{self._chunks[kind_of_local(local)]}{quote(local, safe='/')}:0"
