@@ -12,7 +12,19 @@ from typing import Annotated
 
 import typer
 
-from whence.cli import ask, demo, doctor, evaluate, explain, index, models, run, search
+from whence.cli import (
+    ask,
+    demo,
+    doctor,
+    evaluate,
+    explain,
+    import_bundles,
+    index,
+    models,
+    run,
+    search,
+    snapshots,
+)
 from whence.cli.options import with_common_options
 from whence.cli.output import fail, say
 from whence.schema.errors import WhenceError
@@ -27,6 +39,7 @@ app = typer.Typer(
 for name, function in (
     ("index", index.index),
     ("search", search.search),
+    ("import", import_bundles.import_bundles),
     ("ask", ask.ask),
     ("explain", explain.explain),
     ("run", run.run),
@@ -34,6 +47,18 @@ for name, function in (
     ("demo", demo.demo),
 ):
     app.command(name)(with_common_options(function))
+
+snapshots_app = typer.Typer()
+snapshots_app.callback(invoke_without_command=True)(with_common_options(snapshots.snapshots))
+for name, function in (
+    ("activate", snapshots.activate),
+    ("deactivate", snapshots.deactivate),
+    ("purge", snapshots.purge),
+    ("remove", snapshots.remove),
+    ("set", snapshots.make_set),
+):
+    snapshots_app.command(name)(with_common_options(function))
+app.add_typer(snapshots_app, name="snapshots")
 
 models_app = typer.Typer(no_args_is_help=True, help="The local models: install and look at them.")
 models_app.command("install")(with_common_options(models.install))

@@ -24,6 +24,16 @@ def search(
     top_k: Annotated[int, typer.Option("--top-k", help="Most hits.")] = 5,
     threshold: Annotated[float, typer.Option(help="Lowest score, 0 to 1.")] = 0.5,
     filters: Filter = None,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(metavar="ID|REF", help="Snapshot of code: id, head sha, branch or tag."),
+    ] = None,
+    set_name: Annotated[
+        str | None, typer.Option("--set", metavar="NAME", help="Set of snapshots.")
+    ] = None,
+    snapshot_source: Annotated[
+        str | None, typer.Option(metavar="WHICH", help="primary or secondary of the set.")
+    ] = None,
     acl: Acl = None,
     label: Label = None,
     clearance: Clearance = 0,
@@ -36,6 +46,7 @@ def search(
     search_mode(mode)
     conditions = read_options(filters or ())
     parse_filters(conditions)
+    chosen = _snapshot(snapshot, set_name, snapshot_source)
     access = access_of(acl, label, clearance)
     if not query.strip():
         _tell(context, query, mode, None, {}, "the query is empty: give a word or a question")
@@ -51,6 +62,7 @@ def search(
             access=access,
             collection=settings.collection,
             filters=conditions,
+            **chosen,
         ),
         warm_up=mode != "bm25",
     )
@@ -58,6 +70,28 @@ def search(
     message = f"{len(report.results)} results" if report.results else "no results found"
     _tell(context, query, mode, report, latency, message)
     return 0
+
+
+def _snapshot(
+    snapshot: str | None, set_name: str | None, snapshot_source: str | None
+) -> dict[str, str]:
+    """Give the engine's arguments for a snapshot; none when no such option is given.
+
+    Raises:
+        BadInput: The options do not go together.
+    """
+    if snapshot is None and set_name is None and snapshot_source is None:
+        return {}
+    from whence.engine.snapshots import SnapshotChoice
+
+    choice = SnapshotChoice(
+        snapshot=snapshot or "", set_name=set_name or "", source=snapshot_source or ""
+    )
+    return {
+        "snapshot": choice.snapshot,
+        "set_name": choice.set_name,
+        "snapshot_source": choice.source,
+    }
 
 
 def _tell(
@@ -77,6 +111,8 @@ def _tell(
             "degraded": report.degraded if report else [],
             "latency_ms": latency or {"total": 0.0},
         }
+        if report and report.snapshot_id:
+            document["snapshot_id"] = report.snapshot_id
         print_json(document)
         return
     if report is None or not report.results:
