@@ -14,16 +14,20 @@ import typer
 
 from whence.cli import (
     ask,
+    collections,
     demo,
     doctor,
+    erase,
     evaluate,
     explain,
     import_bundles,
     index,
     models,
+    replay,
     run,
     search,
     snapshots,
+    why_not,
 )
 from whence.cli.options import with_common_options
 from whence.cli.output import fail, say
@@ -42,6 +46,10 @@ for name, function in (
     ("import", import_bundles.import_bundles),
     ("ask", ask.ask),
     ("explain", explain.explain),
+    ("why-not", why_not.why_not),
+    ("replay", replay.replay),
+    ("collections", collections.collections),
+    ("erase", erase.erase),
     ("run", run.run),
     ("doctor", doctor.doctor),
     ("demo", demo.demo),

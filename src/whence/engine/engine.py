@@ -16,8 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.code import CodeEngine
-from whence.engine.explaining import explain
+from whence.engine.erasing import Erasure, erase
+from whence.engine.explaining import explain, why_not
 from whence.engine.indexing import Indexing, Progress
+from whence.engine.replaying import ReplayReport, replay
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
 from whence.engine.searching import check_text, search, search_mode
 from whence.engine.snapshots import SnapshotChoice, search_snapshot
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.models.base import Embedder, Reranker, Writer
     from whence.provenance.trace import Trace
+    from whence.provenance.why_not import WhyNot
+    from whence.store.base import CollectionInfo, Store
 
 __all__ = ("ChunkCallback", "Engine", "ExplainCallback")
 
@@ -338,9 +342,66 @@ class Engine(CodeEngine):
             NotFound: There is no such answer, or the reader may not see what it stands on.
         """
         check_text("the answer's id", answer_id)
-        _, resources = self._opened()
-        store = await resources.get("store")
+        store = await self._store()
         return await explain(store, answer_id, access, fresh=answer_id in self._fresh)
+
+    async def why_not(self, item: str, answer_id: str, access: Access = _PUBLIC) -> WhyNot:
+        """Tell what became of a chunk or a document on the way to an answer: one stage, one reason.
+
+        An item that the reader may not see is answered like one that does not exist.
+
+        Args:
+            item: Id of a chunk or of a document.
+            answer_id: Id of the answer.
+            access: Rights of the reader.
+
+        Raises:
+            NotFound: As for `explain`.
+        """
+        check_text("the item's id", item)
+        check_text("the answer's id", answer_id)
+        store = await self._store()
+        return await why_not(store, item, answer_id, access, fresh=answer_id in self._fresh)
+
+    async def replay(
+        self, answer_id: str, access: Access = _PUBLIC, *, timeout_s: float = 120.0
+    ) -> ReplayReport:
+        """Ask a recorded question again, with the rights it was asked with, and compare all stages.
+
+        No trace of the second run is kept. A reader whose rights do not cover those of the question asks
+        with their own.
+
+        Raises:
+            NotFound: As for `explain`; also when some candidate is hidden from this reader.
+            BadInput: The question had failed, there is nothing to compare with.
+            WhenceError: As for `ask`.
+        """
+        check_text("the answer's id", answer_id)
+        client, _ = self._opened()
+        store = await self._store()
+        return await replay(
+            client, store, answer_id, access, fresh=answer_id in self._fresh, timeout_s=timeout_s
+        )
+
+    async def erase(self, document_id: str, *, collection: str = "default") -> Erasure:
+        """Remove a document for good: chunks, vectors, postings, and its words in traces.
+
+        Traces keep a tombstone: which chunk it was and when it was erased.
+
+        Raises:
+            NotFound: There is no such document, and no trace holds words of it.
+        """
+        check_text("the document's id", document_id)
+        return await erase(await self._store(), collection, document_id)
+
+    async def collections(self) -> list[CollectionInfo]:
+        """Give all collections by name, with counts that include hidden documents."""
+        return await (await self._store()).collections()
+
+    async def _store(self) -> Store:
+        _, resources = self._opened()
+        store: Store = await resources.get("store")
+        return store
 
     def _opened(self) -> tuple[FlowClient, Resources]:
         if self._client is None or self._resources is None:

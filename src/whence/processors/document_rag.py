@@ -214,8 +214,9 @@ class _Job:
             await self._record_failure(error)
             raise
         answer = self._with_degradations(result.answer)
-        record = self._record(answer, result.settings)
-        await self._publish("trace", record, self._parameters.trace_timeout_s)
+        if self._message.record:
+            record = self._record(answer, result.settings)
+            await self._publish("trace", record, self._parameters.trace_timeout_s)
         return self._with_degradations(result.answer)
 
     async def _explain(self, event: ExplainEvent) -> None:
@@ -230,7 +231,8 @@ class _Job:
         Not of one that was refused, and not of one that the worker may try again: a trace is kept once per
         answer, and the answer may still come. Nothing is tried again after the first reply.
         """
-        if self._events and (self._replied or not error.retryable):
+        wanted = self._message.record and bool(self._events)
+        if wanted and (self._replied or not error.retryable):
             await self._publish("trace", self._record(None), self._parameters.trace_timeout_s)
 
     async def _query(self) -> RagResult:

@@ -20,6 +20,7 @@ __all__ = (
     "PROV_ACTIVITY",
     "PROV_AGENT",
     "PROV_ENTITY",
+    "PROV_INVALIDATED_AT_TIME",
     "PROV_STARTED_AT_TIME",
     "PROV_USED",
     "PROV_WAS_ASSOCIATED_WITH",
@@ -176,6 +177,7 @@ PROV_WAS_GENERATED_BY = PROV + "wasGeneratedBy"
 PROV_USED = PROV + "used"
 PROV_WAS_ASSOCIATED_WITH = PROV + "wasAssociatedWith"
 PROV_STARTED_AT_TIME = PROV + "startedAtTime"
+PROV_INVALIDATED_AT_TIME = PROV + "invalidatedAtTime"
 
 DC = "http://purl.org/dc/elements/1.1/"
 DC_TITLE = DC + "title"

@@ -120,6 +120,13 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return next((stage for stage in self.stages if stage.stage == name), None)
 
     @property
+    def documents(self) -> dict[str, str]:
+        """Give the document of each chunk of which the trace tells it."""
+        found = {c.chunk_id: c.document_id for c in self.citations}
+        found |= {c.chunk_id: c.document_id for c in self.candidates if c.document_id}
+        return found
+
+    @property
     def given(self) -> tuple[str, ...]:
         """Chunks whose text the writer got, best first; empty when the question failed."""
         if self.failure is not None:

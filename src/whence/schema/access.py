@@ -56,6 +56,14 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
             and tags.clearance <= self.clearance
         )
 
+    def covers(self, other: Access) -> bool:
+        """Tell whether whatever the other rights see is seen by these too."""
+        return (
+            self.acl_tags >= other.acl_tags
+            and self.labels >= other.labels
+            and self.clearance >= other.clearance
+        )
+
     def narrowed(self, other: Access) -> Access:
         """Give the rights that both have; narrowing can only ever take away.
 

@@ -45,6 +45,8 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """True for pieces of text as they are written."""
     explain: bool = True
     """False leaves explain events out of the replies; the trace is kept all the same."""
+    record: bool = True
+    """False keeps no trace: for a question that is asked again only to compare."""
 
 
 class AnswerPiece(Message, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ __all__ = (
     "CollectionInfo",
     "DocumentState",
     "EmbeddedDocument",
+    "Store",
     "StoredTrace",
     "TraceStore",
 )
@@ -38,6 +39,8 @@ class CollectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Documents in it, hidden ones included; for the owner's eyes only."""
     chunks: int = 0
     """Chunks in it, hidden ones included."""
+    changed_at: str = ""
+    """When a document was stored last, ISO 8601 in UTC; empty when there is none."""
 
 
 class DocumentState(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,3 +224,28 @@ class TraceStore(Protocol):
     ) -> frozenset[str]:
         """Tell which of these chunks exist and are visible."""
         ...
+
+    async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
+        """Tell which of these chunks exist, whoever may see them; for the owner's eyes only."""
+        ...
+
+    async def traces_about(self, collection: str, document_id: str) -> list[str]:
+        """Give the ids of the answers whose traces name a document or its chunks, sorted.
+
+        For the owner's eyes only. Cost: linear in all that is kept of questions.
+        """
+        ...
+
+    async def rewrite_trace(self, record: TraceRecord) -> bool:
+        """Put a trace in the place of the one with its answer id; False when there is none.
+
+        One transaction; the time of its recording stays. Only an erasure has reason to do so.
+
+        Raises:
+            BadInput: It could not be given back as it is.
+        """
+        ...
+
+
+class Store(ChunkStore, TraceStore, Protocol):
+    """Documents and traces in one place."""

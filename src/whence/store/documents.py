@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC
 from typing import Any
 
 import msgspec
@@ -86,6 +87,7 @@ def _info(row: Mapping[str, Any]) -> CollectionInfo:
         model=model_of(row),
         documents=row["documents"],
         chunks=row["chunks"],
+        changed_at=row["changed_at"].astimezone(UTC).isoformat() if row["changed_at"] else "",
     )
 
 
@@ -228,7 +230,7 @@ async def _lock(connection: Connection, name: str, timeout_s: float) -> _Locked:
     """Take the collection's row, and the time that writing may take, until the transaction ends."""
     row = await connection.fetchrow(
         "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"
-        " 0 AS documents, 0 AS chunks, set_config('statement_timeout', $2, true)"
+        " 0 AS documents, 0 AS chunks, NULL::timestamptz AS changed_at, set_config('statement_timeout', $2, true)"
         " FROM collection c WHERE c.name = $1 FOR NO KEY UPDATE",
         name,
         str(int(timeout_s * 1000)),

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-__all__ = ("ChunkKey", "chunk_key", "parse_chunk_key")
+__all__ = ("ChunkKey", "chunk_key", "document_key", "parse_chunk_key")
 
 _PREFIX = "urn:chunk:"
 #: Indexes are PostgreSQL's `integer`.
@@ -27,7 +27,16 @@ def chunk_key(collection: str, document_id: str, index: int) -> str:
     >>> chunk_key("default", "guides/first steps.md", 3)
     'urn:chunk:default:guides/first%20steps.md:3'
     """
-    return f"{_PREFIX}{collection}:{quote(document_id, safe='/')}:{index}"
+    return f"{document_key(collection, document_id)}{index}"
+
+
+def document_key(collection: str, document_id: str) -> str:
+    """Give what the ids of all chunks of a document begin with, and no others.
+
+    >>> document_key("default", "guides/first steps.md")
+    'urn:chunk:default:guides/first%20steps.md:'
+    """
+    return f"{_PREFIX}{collection}:{quote(document_id, safe='/')}:"
 
 
 def parse_chunk_key(key: str) -> ChunkKey | None:

@@ -45,7 +45,7 @@ from whence.store.checks import (
     missing_collection,
     model_words,
 )
-from whence.store.keys import chunk_key, parse_chunk_key
+from whence.store.keys import chunk_key, document_key, parse_chunk_key
 from whence.store.words import DEFAULT_LANGUAGES, Words, chunk_words, query_counts
 
 if TYPE_CHECKING:
@@ -397,12 +397,18 @@ class MemoryStore:
     def _visible_chunk(
         self, collection: str, chunk_id: str, access: Access
     ) -> tuple[DocumentDraft, ChunkDraft, int] | None:
+        found = self._chunk(collection, chunk_id)
+        return found if found is not None and access.allows(found[0].tags) else None
+
+    def _chunk(
+        self, collection: str, chunk_id: str
+    ) -> tuple[DocumentDraft, ChunkDraft, int] | None:
         key = parse_chunk_key(chunk_id)
         found = self._collections.get(collection)
         if key is None or found is None or key.collection != collection:
             return None
         document = found.documents.get(key.document_id)
-        if document is None or not access.allows(document.draft.tags):
+        if document is None:
             return None
         chunks = document.draft.chunks
         return (document.draft, chunks[key.index], key.index) if key.index < len(chunks) else None
@@ -433,6 +439,42 @@ class MemoryStore:
         """
         check_limit(limit)
         return list(self._traces.values())[::-1][:limit]
+
+    async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
+        """Tell which of these chunks exist, whoever may see them."""
+        return frozenset(one for one in chunk_ids if self._chunk(collection, one) is not None)
+
+    async def traces_about(self, collection: str, document_id: str) -> list[str]:
+        """Give the ids of the answers whose traces name a document or its chunks, sorted."""
+        return sorted(
+            answer_id
+            for answer_id, stored in self._traces.items()
+            if stored.record.collection == collection and _names(stored.record, document_id)
+        )
+
+    async def rewrite_trace(self, record: TraceRecord) -> bool:
+        """Put a trace in the place of the one with its answer id; False when there is none.
+
+        Raises:
+            BadInput: It could not be given back as it is.
+        """
+        check_trace(record)
+        former = self._traces.get(record.answer_id)
+        if former is None:
+            return False
+        kept = msgspec.json.decode(msgspec.json.encode(record), type=TraceRecord)
+        self._traces[record.answer_id] = msgspec.structs.replace(former, record=kept)
+        return True
+
+
+def _names(record: TraceRecord, document_id: str) -> bool:
+    """Tell whether a trace names a document or one of its chunks."""
+    prefix = document_key(record.collection, document_id)
+    objects = (triple.o for event in record.events for triple in event.triples)
+    citations = record.answer.citations if record.answer else ()
+    return any(one.iri.startswith(prefix) or one.value == document_id for one in objects) or any(
+        citation.document_id == document_id for citation in citations
+    )
 
 
 def _copied(draft: DocumentDraft) -> DocumentDraft:

@@ -441,6 +441,27 @@ class PostgresStore(PostgresCode):
         async with self._connection() as connection:
             return await traces.latest_traces(connection, limit)
 
+    async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
+        """Tell which of these chunks exist, whoever may see them; for the owner's eyes only."""
+        async with self._connection() as connection:
+            return await search.known_chunks(connection, collection, chunk_ids)
+
+    async def traces_about(self, collection: str, document_id: str) -> list[str]:
+        """Give the ids of the answers whose traces name a document or its chunks, sorted."""
+        if not (is_text(collection) and is_text(document_id)):
+            return []
+        async with self._connection() as connection:
+            return await traces.traces_about(connection, collection, document_id)
+
+    async def rewrite_trace(self, record: TraceRecord) -> bool:
+        """Put a trace in the place of the one with its answer id; False when there is none.
+
+        Raises:
+            BadInput: It could not be given back as it is.
+        """
+        async with self._connection() as connection:
+            return await traces.rewrite_trace(connection, record)
+
 
 @contextlib.contextmanager
 def _translated(where: str) -> Iterator[None]:

@@ -36,6 +36,7 @@ __all__ = (
     "WANTED",
     "chunk_texts",
     "dense_scores",
+    "known_chunks",
     "places_of",
     "search_dense",
     "visible_chunks",
@@ -86,6 +87,12 @@ _TEXTS = (
     f" d.title, d.source_file, d.source_url, d.metadata{WANTED} ORDER BY w.place"
 )
 _KEYS = f"SELECT c.chunk_key{WANTED}"
+_KNOWN = (
+    "SELECT c.chunk_key FROM unnest($2::text[], $3::int[]) w(document_id, index)"
+    " JOIN collection n ON n.name = $1"
+    " JOIN document d ON d.collection_id = n.id AND d.document_id = w.document_id"
+    " JOIN chunk c ON c.document = d.id AND c.index = w.index"
+)
 _COSINES = (
     f"SELECT c.chunk_key, -(v.e <#> $7::vector) AS cosine{WANTED} JOIN chunk_vec v ON v.ord = c.ord"
 )
@@ -222,4 +229,14 @@ async def visible_chunks(
         return frozenset()
     places = places_of(collection, chunk_ids)
     rows = await connection.fetch(_KEYS, *access_values(access), collection, *places)
+    return frozenset(row["chunk_key"] for row in rows)
+
+
+async def known_chunks(
+    connection: Connection, collection: str, chunk_ids: Sequence[str]
+) -> frozenset[str]:
+    """Tell which of these chunks exist, whoever may see them; one statement."""
+    if not is_text(collection):
+        return frozenset()
+    rows = await connection.fetch(_KNOWN, collection, *places_of(collection, chunk_ids))
     return frozenset(row["chunk_key"] for row in rows)

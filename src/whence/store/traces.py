@@ -15,8 +15,9 @@ from whence.schema.terms import Term, Triple, iri, literal
 from whence.store.base import StoredTrace
 from whence.store.checks import check_limit, check_trace, json_text
 from whence.store.driver import Connection
+from whence.store.keys import document_key
 
-__all__ = ("find_trace", "latest_traces", "record_trace")
+__all__ = ("find_trace", "latest_traces", "record_trace", "rewrite_trace", "traces_about")
 
 _RECORD = """
 WITH recorded AS (
@@ -35,6 +36,13 @@ WITH recorded AS (
                $22::text[], $23::text[]) q
 )
 SELECT number FROM recorded
+"""
+_ABOUT = """
+SELECT t.answer_id FROM trace t WHERE t.collection = $1 AND (
+    EXISTS (SELECT FROM trace_quad q WHERE q.trace = t.number
+            AND (q.o_kind = 'i' AND starts_with(q.o, $2) OR q.o_kind = 'l' AND q.o = $3))
+    OR EXISTS (SELECT FROM json_array_elements(t.answer -> 'citations') c WHERE c ->> 'document_id' = $3)
+) ORDER BY t.answer_id
 """
 _TRACE = (
     "SELECT number, answer_id, collection, question, acl_tags, labels, clearance, settings, answer,"
@@ -69,6 +77,32 @@ async def record_trace(connection: Connection, record: TraceRecord, recorded_at:
         *_quad_columns(record.events),
     )
     return number is not None
+
+
+async def rewrite_trace(connection: Connection, record: TraceRecord) -> bool:
+    """Put a trace in the place of the one with its answer id; False when there is none.
+
+    Cost: linear in its triples.
+
+    Raises:
+        BadInput: It could not be given back as it is.
+    """
+    async with connection.transaction():
+        recorded_at = await connection.fetchval(
+            "DELETE FROM trace WHERE answer_id = $1 RETURNING recorded_at", record.answer_id
+        )
+        return recorded_at is not None and await record_trace(connection, record, recorded_at)
+
+
+async def traces_about(connection: Connection, collection: str, document_id: str) -> list[str]:
+    """Give the ids of the answers whose traces name a document or its chunks, sorted.
+
+    Cost: linear in all statements about the collection's questions; there is no index for so rare a need.
+    """
+    rows = await connection.fetch(
+        _ABOUT, collection, document_key(collection, document_id), document_id
+    )
+    return [row["answer_id"] for row in rows]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:

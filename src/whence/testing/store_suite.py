@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -24,23 +24,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whence.schema.access import Access, DocumentTags
-from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
+from whence.schema.document_rag import Answer, Citation, ExplainEvent, TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.terms import Term, Triple, iri, literal
-from whence.store.base import ChunkStore, EmbeddedDocument, TraceStore
+from whence.store.base import EmbeddedDocument, Store
 from whence.testing.samples import sample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("AnyStore", "StoreSuite", "ids_of", "make_document", "unit")
-
-
-class AnyStore(ChunkStore, TraceStore, Protocol):
-    """A store that keeps both chunks and traces."""
+__all__ = ("StoreSuite", "ids_of", "make_document", "unit")
 
 
 MODEL = EmbeddingModel(name="suite", revision="r1", precision="float32", dimension=4)
@@ -144,7 +140,7 @@ _on_one_store = settings(
 _numbers = itertools.count()
 
 
-async def _filled(store: AnyStore, *documents: EmbeddedDocument) -> str:
+async def _filled(store: Store, *documents: EmbeddedDocument) -> str:
     """Make a new collection with these documents; gives its name."""
     name = f"suite-{next(_numbers)}"
     await store.ensure_collection(name, MODEL)
@@ -152,7 +148,7 @@ async def _filled(store: AnyStore, *documents: EmbeddedDocument) -> str:
     return name
 
 
-async def _everything(store: AnyStore, name: str, access: Access = EVERYTHING) -> list[Candidate]:
+async def _everything(store: Store, name: str, access: Access = EVERYTHING) -> list[Candidate]:
     return await store.search_dense(name, QUERY, limit=10_000, access=access)
 
 
@@ -166,12 +162,24 @@ def _trace(answer_id: str, **fields: Any) -> TraceRecord:
     return TraceRecord(answer_id=answer_id, **(defaults | fields))
 
 
+def _told(
+    answer_id: str, collection: str, term: Term, citations: tuple[Citation, ...]
+) -> TraceRecord:
+    """Give a trace that says one thing."""
+    triples = (Triple(iri("urn:s"), iri("urn:p"), term, "urn:g"),)
+    event = ExplainEvent(
+        answer_id=answer_id, stage="question", sequence=0, explain_id="urn:s", triples=triples
+    )
+    answer = Answer(answer_id=answer_id, question="why?", text="so", citations=citations)
+    return _trace(answer_id, collection=collection, events=(event,), answer=answer)
+
+
 class StoreSuite:
     """Behaviours of a store; a subclass gives the `store` fixture."""
 
     # --- collections -------------------------------------------------------------------------------
 
-    async def test_a_collection_keeps_its_model(self, store: AnyStore) -> None:
+    async def test_a_collection_keeps_its_model(self, store: Store) -> None:
         """A collection is made once, told back as it is, and None before."""
         before = await store.collection("kept")
         made = await store.ensure_collection("kept", MODEL)
@@ -185,7 +193,7 @@ class StoreSuite:
     @pytest.mark.parametrize(
         "other", [{"name": "n"}, {"revision": "r2"}, {"precision": "w8"}, {"dimension": 8}]
     )
-    async def test_another_model_is_refused(self, store: AnyStore, other: dict[str, Any]) -> None:
+    async def test_another_model_is_refused(self, store: Store, other: dict[str, Any]) -> None:
         """Vectors of two models cannot be compared, so a collection takes one only."""
         await store.ensure_collection("one-model", MODEL)
         fields = {name: getattr(MODEL, name) for name in MODEL.__struct_fields__} | other
@@ -196,12 +204,12 @@ class StoreSuite:
     @pytest.mark.parametrize(
         "name", ["", "A", "-a", "_a", "a b", "ä", "a" * 64, "a\n", "a:b", "a\0"]
     )
-    async def test_an_odd_name_is_refused(self, store: AnyStore, name: str) -> None:
+    async def test_an_odd_name_is_refused(self, store: Store, name: str) -> None:
         """A collection's name is part of ids and addresses, so it is plain."""
         with pytest.raises(BadInput):
             await store.ensure_collection(name, MODEL)
 
-    async def test_collections_are_sorted_and_counted(self, store: AnyStore) -> None:
+    async def test_collections_are_sorted_and_counted(self, store: Store) -> None:
         """Collections come by name, with what they hold."""
         for name in ("zeta", "alpha", "0"):
             await store.ensure_collection(name, MODEL)
@@ -212,7 +220,7 @@ class StoreSuite:
         assert (found["zeta"].documents, found["zeta"].chunks) == (1, 2)
         assert (found["alpha"].documents, found["alpha"].chunks) == (0, 0)
 
-    async def test_collections_do_not_mix(self, store: AnyStore) -> None:
+    async def test_collections_do_not_mix(self, store: Store) -> None:
         """The same id in two collections is two documents, also with two dimensions."""
         small = await _filled(store, make_document("d", [unit(1, 1, 0, 0)]))
         wide = EmbeddingModel(name="wide", dimension=6)
@@ -255,7 +263,7 @@ class StoreSuite:
         ],
     )
     async def test_visibility_rule(
-        self, store: AnyStore, tags: DocumentTags, access: Access, visible: bool
+        self, store: Store, tags: DocumentTags, access: Access, visible: bool
     ) -> None:
         """ACL empty or shared, labels all held, clearance high enough; the same in every read."""
         name = await _filled(store, make_document("d", tags=tags))
@@ -270,7 +278,7 @@ class StoreSuite:
     @given(corpus=_corpus, access=_accesses, limit=st.integers(1, 12))
     @_on_one_store
     async def test_no_leak_and_nothing_missing(
-        self, store: AnyStore, corpus: Any, access: Access, limit: int
+        self, store: Store, corpus: Any, access: Access, limit: int
     ) -> None:
         """For any tags and any reader, results equal those of a store without the hidden documents."""
         documents = [make_document(f"d{n}", v, tags) for n, (tags, v) in enumerate(corpus)]
@@ -294,7 +302,7 @@ class StoreSuite:
     @given(corpus=_corpus, later=st.lists(_tags, max_size=8), access=_accesses)
     @_on_one_store
     async def test_new_tags_hold_at_once(
-        self, store: AnyStore, corpus: Any, later: list[DocumentTags], access: Access
+        self, store: Store, corpus: Any, later: list[DocumentTags], access: Access
     ) -> None:
         """After tags are changed every read goes by the new ones, whatever they were before."""
         documents = [make_document(f"d{n}", v, tags) for n, (tags, v) in enumerate(corpus)]
@@ -311,7 +319,7 @@ class StoreSuite:
         assert set(ids_of(hits)) == seen
         assert {text.document_id for text in texts} == seen
 
-    async def test_hidden_documents_take_no_place(self, store: AnyStore) -> None:
+    async def test_hidden_documents_take_no_place(self, store: Store) -> None:
         """The limit counts what is visible: better hidden chunks push nothing out."""
         hidden = [make_document(f"h{n}", tags=DocumentTags(("a",))) for n in range(50)]
         name = await _filled(store, *hidden, make_document("seen", [unit(1, 1, 0, 0)]))
@@ -320,7 +328,7 @@ class StoreSuite:
         assert ids_of(hits) == ["seen"]
         assert hits[0].rank == 1
 
-    async def test_hidden_and_missing_look_the_same(self, store: AnyStore) -> None:
+    async def test_hidden_and_missing_look_the_same(self, store: Store) -> None:
         """A hidden chunk is answered like one that does not exist."""
         name = await _filled(store, make_document("h", tags=DocumentTags(("a",))))
         keys = [f"urn:chunk:{name}:h:0", f"urn:chunk:{name}:nobody:0"]
@@ -330,7 +338,7 @@ class StoreSuite:
 
     # --- ranking -----------------------------------------------------------------------------------
 
-    async def test_ranking_is_by_cosine(self, store: AnyStore) -> None:
+    async def test_ranking_is_by_cosine(self, store: Store) -> None:
         """Nearest first; `dense_score` is the cosine, `score` never negative, ranks count from 1."""
         directions = {"same": (1, 0), "near": (3, 4), "across": (0, 1), "against": (-1, 0)}
         name = await _filled(
@@ -343,7 +351,7 @@ class StoreSuite:
         assert [hit.dense_score for hit in hits] == pytest.approx([1, 0.6, 0, -1], abs=1e-6)
         assert [hit.score for hit in hits] == pytest.approx([1, 0.6, 0, 0], abs=1e-6)
 
-    async def test_ties_go_by_chunk_id(self, store: AnyStore) -> None:
+    async def test_ties_go_by_chunk_id(self, store: Store) -> None:
         """Equal scores are ordered by the code points of the id, also where the limit cuts."""
         ids = ["b", "a", "B", "ä", "a2", "a10", "😀", "\ufb01"]
         name = await _filled(store, *(make_document(one, [QUERY] * 2) for one in ids))
@@ -354,7 +362,7 @@ class StoreSuite:
             cut = await store.search_dense(name, QUERY, limit=limit, access=EVERYTHING)
             assert [hit.chunk_id for hit in cut] == everything[:limit]
 
-    async def test_ties_do_not_depend_on_the_order_of_storing(self, store: AnyStore) -> None:
+    async def test_ties_do_not_depend_on_the_order_of_storing(self, store: Store) -> None:
         """A document that is stored again keeps its place among equals."""
         name = await _filled(store, *(make_document(one) for one in "abc"))
         await store.replace_documents(name, [make_document("a")])
@@ -362,7 +370,7 @@ class StoreSuite:
 
         assert ids_of(hits) == ["a", "b"]
 
-    async def test_threshold_cuts_by_score(self, store: AnyStore) -> None:
+    async def test_threshold_cuts_by_score(self, store: Store) -> None:
         """Only scores at or above the threshold are given; zero keeps everything."""
         vectors = [unit(1, 0, 0, 0), np.full(4, 0.5, np.float32), unit(-1, 0, 0, 0)]
         name = await _filled(store, make_document("d", vectors))
@@ -373,7 +381,7 @@ class StoreSuite:
             )
             assert len(hits) == count
 
-    async def test_an_unknown_collection_is_not_found(self, store: AnyStore) -> None:
+    async def test_an_unknown_collection_is_not_found(self, store: Store) -> None:
         """Searching what does not exist says so; reading by id finds nothing."""
         key = "urn:chunk:nowhere:d:0"
 
@@ -391,7 +399,7 @@ class StoreSuite:
             assert await store.document_ids(name) == []
             assert await store.remove_documents(name, ["d"]) == 0
 
-    async def test_a_vector_of_another_dimension_is_refused(self, store: AnyStore) -> None:
+    async def test_a_vector_of_another_dimension_is_refused(self, store: Store) -> None:
         """A query or a document of another dimension names both and changes nothing."""
         name = await _filled(store, make_document("d"))
 
@@ -407,7 +415,7 @@ class StoreSuite:
         "vector",
         [[0, 0, 0, 0], [2, 0, 0, 0], [np.nan, 0, 0, 0], [np.inf, 0, 0, 0], [[1, 0, 0, 0]]],
     )
-    async def test_only_unit_vectors(self, store: AnyStore, vector: list[Any]) -> None:
+    async def test_only_unit_vectors(self, store: Store, vector: list[Any]) -> None:
         """A vector that is not of length 1 has no cosine, so it is refused both ways."""
         name = await _filled(store)
         bad = np.array(vector, dtype=np.float32)
@@ -429,7 +437,7 @@ class StoreSuite:
             {"threshold": np.nan},
         ],
     )
-    async def test_limits_have_a_range(self, store: AnyStore, options: dict[str, Any]) -> None:
+    async def test_limits_have_a_range(self, store: Store, options: dict[str, Any]) -> None:
         """A limit below 1 or a threshold outside 0 to 1 is refused."""
         name = await _filled(store, make_document("d"))
 
@@ -442,7 +450,7 @@ class StoreSuite:
                 threshold=options.get("threshold", 0.0),
             )
 
-    async def test_a_huge_limit_gives_everything(self, store: AnyStore) -> None:
+    async def test_a_huge_limit_gives_everything(self, store: Store) -> None:
         """The limit has no ceiling."""
         name = await _filled(store, make_document("d"))
 
@@ -450,7 +458,7 @@ class StoreSuite:
 
     # --- texts -------------------------------------------------------------------------------------
 
-    async def test_texts_carry_where_they_stand(self, store: AnyStore) -> None:
+    async def test_texts_carry_where_they_stand(self, store: Store) -> None:
         """A text comes with its source, its place and the document's own metadata."""
         chunk = ChunkDraft(content="Ünïcode\n", heading="H", section_path="T > H", start=3, end=11)
         draft = DocumentDraft(
@@ -482,7 +490,7 @@ class StoreSuite:
             "chunk_index": 0,
         }
 
-    async def test_texts_come_in_the_order_asked(self, store: AnyStore) -> None:
+    async def test_texts_come_in_the_order_asked(self, store: Store) -> None:
         """The order of the ids is the order of the texts; what is missing is left out."""
         name = await _filled(store, *(make_document(one, [QUERY] * 2) for one in "abc"))
         keys = [f"urn:chunk:{name}:{place}" for place in ("c:1", "x:0", "a:0", "a:2", "b:1", "a:1")]
@@ -490,7 +498,7 @@ class StoreSuite:
 
         assert [text.chunk_id for text in texts] == [keys[0], keys[2], keys[4], keys[5]]
 
-    async def test_every_id_can_be_stored_and_found(self, store: AnyStore) -> None:
+    async def test_every_id_can_be_stored_and_found(self, store: Store) -> None:
         """Ids of any characters are distinct documents and come back as they were."""
         name = await _filled(store, *(make_document(one) for one in ODD_IDS))
         hits = await _everything(store, name)
@@ -503,7 +511,7 @@ class StoreSuite:
 
     @given(metadata=st.dictionaries(_text, _metadata, max_size=4))
     @_on_one_store
-    async def test_metadata_comes_back(self, store: AnyStore, metadata: dict[str, Any]) -> None:
+    async def test_metadata_comes_back(self, store: Store, metadata: dict[str, Any]) -> None:
         """Any JSON object is given back equal; whole floats are exact up to 2**53."""
         name = await _filled(store, make_document("d", metadata=metadata))
         (text,) = await store.chunk_texts(name, [f"urn:chunk:{name}:d:0"], EVERYTHING)
@@ -512,7 +520,7 @@ class StoreSuite:
 
     # --- writing -----------------------------------------------------------------------------------
 
-    async def test_replacing_leaves_nothing_behind(self, store: AnyStore) -> None:
+    async def test_replacing_leaves_nothing_behind(self, store: Store) -> None:
         """A document that got shorter has no old chunks, and other documents stay."""
         name = await _filled(store, make_document("d", [QUERY] * 5), make_document("e"))
         await store.replace_documents(name, [make_document("d", [QUERY] * 2, digest="new")])
@@ -523,7 +531,7 @@ class StoreSuite:
         assert info is not None
         assert (info.documents, info.chunks) == (2, 3)
 
-    async def test_replacing_twice_changes_nothing(self, store: AnyStore) -> None:
+    async def test_replacing_twice_changes_nothing(self, store: Store) -> None:
         """The same call again leaves the same contents."""
         documents = [make_document("d", [QUERY] * 2), make_document("e")]
         name = await _filled(store, *documents)
@@ -532,7 +540,7 @@ class StoreSuite:
 
         assert await _everything(store, name) == before
 
-    async def test_a_document_may_have_no_chunks(self, store: AnyStore) -> None:
+    async def test_a_document_may_have_no_chunks(self, store: Store) -> None:
         """A document without text is known and found by nobody."""
         name = await _filled(store, make_document("empty", []))
 
@@ -562,7 +570,7 @@ class StoreSuite:
         ids=range(13),
     )
     async def test_what_cannot_be_stored_stores_nothing(
-        self, store: AnyStore, bad: EmbeddedDocument
+        self, store: Store, bad: EmbeddedDocument
     ) -> None:
         """One bad document refuses the whole call, and says so before anything is written."""
         name = await _filled(store)
@@ -571,14 +579,14 @@ class StoreSuite:
             await store.replace_documents(name, [make_document("good"), bad])
         assert await store.document_ids(name) == []
 
-    async def test_an_id_twice_in_one_call_is_refused(self, store: AnyStore) -> None:
+    async def test_an_id_twice_in_one_call_is_refused(self, store: Store) -> None:
         """Which of two would win must not be left to chance."""
         name = await _filled(store)
 
         with pytest.raises(BadInput, match="twice"):
             await store.replace_documents(name, [make_document("d"), make_document("d")])
 
-    async def test_retagging_embeds_nothing(self, store: AnyStore) -> None:
+    async def test_retagging_embeds_nothing(self, store: Store) -> None:
         """New tags leave texts, vectors and digest alone; unknown documents are left out."""
         name = await _filled(store, make_document("d", [QUERY, unit(1, 1, 0, 0)], digest="same"))
         before = await _everything(store, name)
@@ -590,9 +598,7 @@ class StoreSuite:
         assert list(states) == ["d"]
         assert (states["d"].digest, states["d"].tags) == ("same", tags)
 
-    async def test_a_source_digest_is_noted_and_forgotten_with_the_tags(
-        self, store: AnyStore
-    ) -> None:
+    async def test_a_source_digest_is_noted_and_forgotten_with_the_tags(self, store: Store) -> None:
         """It is kept as it was given or noted later; it vouches for the tags, so new ones forget it."""
         name = await _filled(store, make_document("d", source_digest="one"), make_document("e"))
         await store.note_sources(name, {"e": "two", "unknown": "x", "\0": "x"})
@@ -607,7 +613,7 @@ class StoreSuite:
         }
         assert {one: state.source_digest for one, state in states.items()} == {"d": "", "e": "two"}
 
-    async def test_a_page_is_told_with_the_text(self, store: AnyStore) -> None:
+    async def test_a_page_is_told_with_the_text(self, store: Store) -> None:
         """A chunk of a document with pages carries its own; others carry none."""
         chunks = tuple(ChunkDraft(content=f"text {page}", page=page) for page in (7, 0))
         name = await _filled(
@@ -622,7 +628,7 @@ class StoreSuite:
 
         assert [text.metadata.get("page") for text in texts] == [7, None]
 
-    async def test_removing_takes_everything(self, store: AnyStore) -> None:
+    async def test_removing_takes_everything(self, store: Store) -> None:
         """A removed document is in no read; removing it again counts nothing."""
         name = await _filled(store, make_document("d", [QUERY] * 3), make_document("e"))
         removed = await store.remove_documents(name, ["d", "unknown", "d", "\0"])
@@ -635,7 +641,7 @@ class StoreSuite:
         assert info is not None
         assert (info.documents, info.chunks) == (1, 1)
 
-    async def test_ids_by_prefix(self, store: AnyStore) -> None:
+    async def test_ids_by_prefix(self, store: Store) -> None:
         """A prefix is plain text, not a pattern."""
         ids = ["a%", "a%b", "ab", "a_", "A%", "b"]
         name = await _filled(store, *(make_document(one) for one in ids))
@@ -644,7 +650,7 @@ class StoreSuite:
         assert await store.document_ids(name, prefix="a%") == ["a%", "a%b"]
         assert await store.document_ids(name, prefix="\0") == []
 
-    async def test_writers_take_turns(self, store: AnyStore) -> None:
+    async def test_writers_take_turns(self, store: Store) -> None:
         """Many writers of the same documents at once leave one whole version of each."""
         name = await _filled(store)
 
@@ -667,7 +673,7 @@ class StoreSuite:
 
     # --- traces ------------------------------------------------------------------------------------
 
-    async def test_a_trace_comes_back_as_it_was(self, store: AnyStore) -> None:
+    async def test_a_trace_comes_back_as_it_was(self, store: Store) -> None:
         """Every field of a trace is kept; None is told from an empty text."""
         record = sample(TraceRecord)
         fields = {name: getattr(record, name) for name in record.__struct_fields__}
@@ -694,7 +700,7 @@ class StoreSuite:
     )
     @_on_one_store
     async def test_any_trace_comes_back(
-        self, store: AnyStore, question: str, events: Any, options: Any, answer: Any
+        self, store: Store, question: str, events: Any, options: Any, answer: Any
     ) -> None:
         """Whatever texts, terms and settings a trace has, it is given back equal."""
         record = _trace(
@@ -710,7 +716,7 @@ class StoreSuite:
         assert stored is not None
         assert stored.record == record
 
-    async def test_a_trace_is_recorded_once(self, store: AnyStore) -> None:
+    async def test_a_trace_is_recorded_once(self, store: Store) -> None:
         """The first record of an answer stays, however many come at once."""
         written = await asyncio.gather(
             *(store.record_trace(_trace("once", question=f"q{n}")) for n in range(6))
@@ -749,14 +755,62 @@ class StoreSuite:
         ids=range(12),
     )  # fmt: skip
     async def test_a_trace_that_would_change_is_refused(
-        self, store: AnyStore, record: TraceRecord
+        self, store: Store, record: TraceRecord
     ) -> None:
         """What could not be given back as it is, is not taken, and leaves nothing behind."""
         with pytest.raises(BadInput):
             await store.record_trace(record)
         assert await store.trace(record.answer_id) is None
 
-    async def test_latest_traces_come_first(self, store: AnyStore) -> None:
+    async def test_a_rewritten_trace_takes_the_place_of_the_old(self, store: Store) -> None:
+        """The new content under the old id and time; a trace that was never recorded is not made."""
+        name = f"rewritten-{next(_numbers)}"
+        await store.record_trace(_trace(name, question="before"))
+        former = await store.trace(name)
+        done = await store.rewrite_trace(_trace(name, question="after"))
+        stored = await store.trace(name)
+
+        assert done
+        assert former is not None
+        assert stored is not None
+        assert (stored.record.question, stored.recorded_at) == ("after", former.recorded_at)
+        assert not await store.rewrite_trace(_trace(f"{name}-never"))
+        assert await store.trace(f"{name}-never") is None
+
+    @pytest.mark.parametrize("document_id", ["a.md", "b c/ü.md", "100%"])
+    async def test_traces_about_a_document(self, store: Store, document_id: str) -> None:
+        """Named by a chunk, by its id or in a citation; other documents and collections do not count."""
+        name = await _filled(store, make_document(document_id, [QUERY]), make_document("z.md"))
+        mine = (await _everything(store, name))[0].chunk_id
+        told = {
+            "chunk": (iri(mine), ()),
+            "literal": (literal(document_id), ()),
+            "cited": (literal("x"), (Citation(marker=1, chunk_id=mine, document_id=document_id),)),
+            "other": (iri(f"{mine[:-2]}x:0"), ()),
+            "longer": (literal(f"{document_id}x"), ()),
+        }
+        for kind, (term, citations) in told.items():
+            await store.record_trace(_told(f"{name}-{kind}", name, term, citations))
+        await store.record_trace(_told(f"{name}-elsewhere", "elsewhere", iri(mine), ()))
+
+        about = await store.traces_about(name, document_id)
+
+        assert about == [f"{name}-{kind}" for kind in ("chunk", "cited", "literal")]
+        assert await store.traces_about("no-such", document_id) == []
+
+    async def test_known_chunks_are_those_that_exist(self, store: Store) -> None:
+        """Hidden ones are known too, removed and foreign ones are not."""
+        secret = make_document("secret.md", [QUERY], tags=DocumentTags(("a",)))
+        name = await _filled(store, secret, make_document("gone.md", [QUERY]))
+        ids = [candidate.chunk_id for candidate in await _everything(store, name)]
+        await store.remove_documents(name, ["gone.md"])
+
+        known = await store.known_chunks(name, [*ids, "nonsense", f"urn:chunk:{name}:x:0"])
+
+        assert known == {one for one in ids if "secret" in one}
+        assert await store.known_chunks("no-such", ids) == frozenset()
+
+    async def test_latest_traces_come_first(self, store: Store) -> None:
         """The latest traces, newest first, each whole; none for an id that does not exist."""
         for number in range(5):
             events = (ExplainEvent(

@@ -1,0 +1,42 @@
+"""`whence collections`: what is indexed, and by which model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from whence.cli.output import console, print_json
+from whence.cli.session import as_json, run_with_engine
+
+if TYPE_CHECKING:
+    from whence.store.base import CollectionInfo
+
+__all__ = ("collections",)
+
+
+def collections(context: typer.Context) -> int:
+    """List the collections with their counts, models and last changes."""
+    found = run_with_engine(context, lambda engine, _: engine.collections())
+    print_json({"collections": found}) if as_json(context) else _tell(found)
+    return 0
+
+
+def _tell(found: list[CollectionInfo]) -> None:
+    from rich.table import Table
+
+    out = console()
+    if not found:
+        out.print("no collections yet: `whence index FOLDER` makes the first")
+        return
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("collection", no_wrap=True)
+    for name in ("documents", "chunks"):
+        table.add_column(name, justify="right")
+    table.add_column("model")
+    table.add_column("changed")
+    for one in found:
+        model = f"{one.model.name} {one.model.precision}".strip()
+        changed = one.changed_at[:16].replace("T", " ")
+        table.add_row(one.name, str(one.documents), str(one.chunks), model, changed)
+    out.print(table)

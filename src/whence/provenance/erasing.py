@@ -1,0 +1,93 @@
+"""Taking the words of an erased document out of a trace, and leaving a tombstone in their place.
+
+What remains says that something was there, under which id and at which rank, so that the trace stays complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from whence.provenance import namespaces as ns
+from whence.provenance.terms import date_time
+from whence.provenance.trace import read
+from whence.provenance.uris import id_from_iri
+from whence.schema.document_rag import Answer, Citation, TraceRecord
+from whence.schema.terms import Triple, iri, literal
+
+__all__ = ("ERASED", "without_texts")
+
+#: Stands in place of a text that was erased.
+ERASED = "[erased]"
+
+_INVALIDATED = iri(ns.PROV_INVALIDATED_AT_TIME)
+
+
+def without_texts(
+    record: TraceRecord, *, is_erased: Callable[[str, str], bool], erased_at: str
+) -> TraceRecord:
+    """Give a trace without quotes and digests of erased chunks, each node marked with the time.
+
+    The text of an answer whose writer was given one goes too, for it may repeat its words. Done twice it
+    changes nothing more. Cost: n log n in the triples.
+
+    Args:
+        record: The trace.
+        is_erased: Tells by chunk id and document id (empty when unknown) whether a chunk was erased.
+        erased_at: ISO 8601 with time zone.
+    """
+    triples = [triple for event in record.events for triple in event.triples]
+    nodes = frozenset(_nodes(triples, is_erased))
+    trace = read(triples, record.answer_id)
+    documents = trace.documents
+    tainted = any(is_erased(chunk_id, documents.get(chunk_id, "")) for chunk_id in trace.given)
+    marked: set[str] = set()
+    events = tuple(
+        msgspec.structs.replace(
+            event, triples=tuple(_rewritten(event.triples, nodes, marked, erased_at))
+        )
+        for event in record.events
+    )
+    answer = None if record.answer is None else _answer(record.answer, is_erased, tainted=tainted)
+    return msgspec.structs.replace(record, events=events, answer=answer)
+
+
+def _nodes(triples: Iterable[Triple], is_erased: Callable[[str, str], bool]) -> Iterator[str]:
+    """Give the nodes that speak of an erased chunk."""
+    documents = {t.s.iri: t.o.value for t in triples if t.p.iri == ns.WH_DOCUMENT}
+    for triple in triples:
+        names_chunk = triple.p.iri in {ns.WH_CHUNK, ns.TG_DOCUMENT}
+        if names_chunk and is_erased(id_from_iri(triple.o.iri), documents.get(triple.s.iri, "")):
+            yield triple.s.iri
+
+
+def _rewritten(
+    triples: Iterable[Triple], nodes: frozenset[str], marked: set[str], erased_at: str
+) -> Iterator[Triple]:
+    """Give the triples of one event; the first triple of each erased node brings its mark."""
+    triples = list(triples)
+    marked |= {t.s.iri for t in triples if t.p.iri == ns.PROV_INVALIDATED_AT_TIME}
+    for triple in triples:
+        subject = triple.s.iri
+        if subject not in nodes:
+            yield triple
+            continue
+        if triple.p.iri != ns.WH_DIGEST:
+            quoted = triple.p.iri == ns.WH_QUOTE
+            yield msgspec.structs.replace(triple, o=literal(ERASED)) if quoted else triple
+        if subject not in marked:
+            marked.add(subject)
+            yield Triple(triple.s, _INVALIDATED, date_time(erased_at), triple.g)
+
+
+def _answer(answer: Answer, is_erased: Callable[[str, str], bool], *, tainted: bool) -> Answer:
+    citations = tuple(_citation(citation, is_erased) for citation in answer.citations)
+    text = ERASED if tainted else answer.text
+    return msgspec.structs.replace(answer, text=text, citations=citations)
+
+
+def _citation(citation: Citation, is_erased: Callable[[str, str], bool]) -> Citation:
+    if not is_erased(citation.chunk_id, citation.document_id):
+        return citation
+    return msgspec.structs.replace(citation, quote=ERASED, heading="")

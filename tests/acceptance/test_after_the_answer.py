@@ -1,0 +1,128 @@
+"""What can be asked once an answer is there: why not this, is it still so, and take that out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUESTION = "How many days of annual leave do employees get?"
+
+
+@pytest.fixture(scope="module")
+def answer(cli: Any, handbook: Path) -> Any:
+    """Give an answer that anybody may read."""
+    result = cli("ask", QUESTION, "--json")
+    assert result.code == 0, result.err
+    return result.json
+
+
+def test_why_not_names_one_stage_and_one_reason(cli: Any, answer: Any) -> None:
+    """A cited passage is `cited`; one that came too late has a drop code with its ranks."""
+    cited = answer["citations"][0]["chunk_id"]
+    told = cli("why-not", cited, "--answer", answer["answer_id"], "--json").json
+    trace = cli("explain", answer["answer_id"], "--json").json
+    candidates = next(s["candidates"] for s in trace["stages"] if s["stage"] == "exploration")
+    dropped = next(c for c in candidates if c["reason_code"])
+
+    assert (told["chunk_id"], told["stage"], told["code"]) == (cited, "synthesis", "cited")
+    other = cli("why-not", dropped["chunk_id"], "--answer", answer["answer_id"], "--json").json
+    assert other["code"] == dropped["reason_code"]
+    assert other["reason"]
+    assert other["numbers"]["rank"] == dropped["rank"]
+
+
+def test_hidden_and_nonexistent_look_the_same_to_why_not(cli: Any, answer: Any) -> None:
+    """A document that only some may see is answered like one that nobody has."""
+    hidden = "people/salary-bands.md"
+    texts = [
+        cli("why-not", item, "--answer", answer["answer_id"]).out.replace(item, "ITEM")
+        for item in (hidden, "people/no-such-thing.md")
+    ]
+
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("command", ["explain", "replay", "why-not"])
+def test_an_answer_that_is_not_there(cli: Any, handbook: Path, command: str) -> None:
+    """Exit 3 with the id, one error and one hint."""
+    words = ("why-not", "x", "--answer", "nobody") if command == "why-not" else (command, "nobody")
+    result = cli(*words, "--json")
+
+    assert result.code == 3
+    assert result.json["error"]["code"] == "not_found"
+    assert "nobody" in result.err
+    assert [line.split(":")[0] for line in result.err.splitlines()] == ["error", "hint"]
+
+
+def test_replay_is_identical_until_a_document_changes(fresh: Any, handbook: Path) -> None:
+    """Twice the same on an unchanged collection; then the first stage that differs, and exit 1."""
+    folder = fresh.home / "docs"
+    folder.mkdir()
+    (folder / "leave.md").write_text("# Leave\n\nEmployees get 25 days of annual leave a year.\n")
+    (folder / "bikes.md").write_text("# Bikes\n\nCompany bikes are free for employees.\n")
+    fresh("index", folder)
+    answer_id = fresh("ask", QUESTION, "--json").json["answer_id"]
+
+    same = fresh("replay", answer_id, "--json")
+    (folder / "leave.md").write_text("# Leave\n\nEmployees get 30 days of annual leave a year.\n")
+    fresh("index", folder)
+    other = fresh("replay", answer_id, "--json")
+
+    assert (same.code, same.json) == (
+        0,
+        {"answer_id": answer_id, "identical": True, "differs": []},
+    )
+    assert other.code == 1
+    assert other.json["identical"] is False
+    first = other.json["differs"][0]
+    assert (first["stage"], first["what"]) == ("exploration", "texts")
+    assert other.json["differs"][-1]["what"] == "answer"
+    assert "25 days" in other.json["differs"][-1]["before"]
+    assert "30 days" in other.json["differs"][-1]["after"]
+
+
+def test_an_erased_document_is_gone_and_leaves_a_tombstone(fresh: Any, tmp_path: Path) -> None:
+    """No command and no file of the database's tables shows its words; the trace stays complete."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "leave.md").write_text("# Leave\n\nThe zebrafinch rule: 25 days of annual leave.\n")
+    (folder / "bikes.md").write_text("# Bikes\n\nCompany bikes are free for employees.\n")
+    fresh("index", folder)
+    asked = fresh("ask", "What is the zebrafinch rule of annual leave?", "--json").json
+    assert "zebrafinch" in asked["answer"].casefold()
+
+    done = fresh("erase", "leave.md", "--json")
+    found = fresh("search", "zebrafinch rule", "--threshold", "0", "--json").json
+    trace = fresh("explain", asked["answer_id"], "--json")
+
+    assert done.code == 0, done.err
+    assert done.json["before"] == {
+        "documents": 1,
+        "chunks": 1,
+        "traces": 1,
+        "traces_with_text": 1,
+    }
+    assert done.json["after"] == {"documents": 0, "chunks": 0, "traces": 1, "traces_with_text": 0}
+    assert all(hit["document_id"] != "leave.md" for hit in found["hits"])
+    assert trace.code == 0, trace.err
+    assert trace.json["complete"] is True
+    told = trace.out.replace(asked["question"], "")
+    assert "25 days" not in told
+    assert "invalidatedAtTime" in told
+    assert fresh("erase", "leave.md").code == 3
+    assert fresh("index", folder, "--json").json["documents"]["added"] == 1
+
+
+def test_collections_are_listed_with_their_model(cli: Any, handbook: Path) -> None:
+    """Name, counts, model, precision and the last change of each."""
+    found = cli("collections", "--json").json["collections"]
+    default = next(one for one in found if one["name"] == "default")
+
+    assert default["documents"] >= 20
+    assert default["chunks"] >= default["documents"]
+    assert default["model"]["name"] == "all-MiniLM-L6-v2"
+    assert default["model"]["precision"] == "w8"
+    assert default["changed_at"].endswith("+00:00")
+    assert "default" in cli("collections").out

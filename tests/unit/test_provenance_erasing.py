@@ -1,0 +1,129 @@
+"""Erasing takes a document's words out of a trace and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from whence.provenance import namespaces as ns
+from whence.provenance.checking import check
+from whence.provenance.erasing import ERASED, without_texts
+from whence.provenance.trace import read
+from whence.provenance.uris import id_from_iri
+from whence.schema import Access
+from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
+from whence.schema.terms import Triple
+from whence.testing.traces import full_triples, plain_triples
+
+NOW = "2026-02-03T04:05:06Z"
+
+
+def recorded(triples: list[Triple], answer_id: str = "full") -> TraceRecord:
+    """Give the record of a trace, its answer with the citations that the triples tell."""
+    trace = read(triples, answer_id)
+    answer = Answer(
+        answer_id=answer_id, question="q", text="As it says [1].", citations=trace.citations
+    )
+    event = ExplainEvent(
+        answer_id=answer_id, stage="synthesis", sequence=0, explain_id="", triples=tuple(triples)
+    )
+    return TraceRecord(
+        answer_id=answer_id,
+        collection="default",
+        question="q",
+        access=Access.public(),
+        events=(event,),
+        answer=answer,
+    )
+
+
+def one_of(*chunks: str) -> Callable[[str, str], bool]:
+    """Give the test for these chunks."""
+    return lambda chunk_id, _document: chunk_id in chunks
+
+
+def erased(record: TraceRecord, *chunks: str, at: str = NOW) -> TraceRecord:
+    """Erase chunks from a trace."""
+    return without_texts(record, is_erased=one_of(*chunks), erased_at=at)
+
+
+def read_back(record: TraceRecord) -> Any:
+    """Read the trace of a record."""
+    return read([t for event in record.events for t in event.triples], record.answer_id)
+
+
+def test_quotes_and_digests_of_the_erased_go_and_others_stay() -> None:
+    """Of two cited chunks one is erased: its quote and digest are gone, the other's are as before."""
+    record = recorded(full_triples())
+    before = read_back(record)
+    gone, stays = before.citations
+    after = read_back(erased(record, gone.chunk_id))
+
+    assert [c.quote for c in after.citations] == [ERASED, stays.quote]
+    digests = {c.chunk_id: c.digest for c in after.candidates}
+    assert digests[gone.chunk_id] == ""
+    assert (
+        digests[stays.chunk_id] == {c.chunk_id: c.digest for c in before.candidates}[stays.chunk_id]
+    )
+
+
+def test_the_answer_of_a_writer_that_read_it_goes() -> None:
+    """An answer may repeat what its writer was given, cited or not; one that never saw it stays."""
+    record = recorded(full_triples())
+    trace = read_back(record)
+    cited = {c.chunk_id for c in trace.citations}
+    uncited = next(c for c in trace.given if c not in cited)
+    unread = next(c.chunk_id for c in trace.candidates if c.reason_code == "reranked_out")
+
+    for chunk, text in ((uncited, ERASED), (unread, "As it says [1].")):
+        answer = erased(record, chunk).answer
+        assert answer is not None
+        assert answer.text == text
+
+
+def test_a_tombstone_tells_when_and_the_trace_stays_complete() -> None:
+    """Every node about an erased chunk says when it was erased; ranks, scores and references stay."""
+    record = recorded(full_triples())
+    before = read_back(record)
+    gone = before.citations[0].chunk_id
+    after = read_back(erased(record, gone))
+
+    marks = {t.s.iri: t.o.value for t in after.triples if t.p.iri == ns.PROV_INVALIDATED_AT_TIME}
+    nodes = {
+        t.s.iri
+        for t in before.triples
+        if t.p.iri in {ns.WH_CHUNK, ns.TG_DOCUMENT} and id_from_iri(t.o.iri) == gone
+    }
+    assert set(marks) == nodes
+    assert set(marks.values()) == {NOW}
+    assert not check(after)
+    assert [replace(c, digest="") for c in after.candidates] == [
+        replace(c, digest="") for c in before.candidates
+    ]
+
+
+def test_erasing_twice_changes_nothing_more() -> None:
+    """The first time stands; a second erasure of the same chunk gives the same record."""
+    record = recorded(full_triples())
+    gone = read_back(record).citations[0].chunk_id
+    once = erased(record, gone)
+
+    assert erased(once, gone, at="2030-01-01T00:00:00Z") == once
+
+
+def test_a_trace_that_names_nothing_erased_is_the_same() -> None:
+    """Chunks of other documents leave the record as it is."""
+    record = recorded(full_triples())
+
+    assert erased(record, "urn:chunk:default:other.md:0") == record
+
+
+def test_a_trace_in_the_shared_vocabulary_loses_its_answer() -> None:
+    """Without accounts the explored chunks are known all the same, and so is who read them."""
+    record = recorded(plain_triples(reranked=False), "plain")
+    answer = erased(record, "urn:chunk:policy:1").answer
+
+    assert answer is not None
+    assert answer.text == ERASED
