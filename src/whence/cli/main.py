@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -40,7 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name, function in (
+_COMMANDS: tuple[tuple[str, Callable[..., int | None]], ...] = (
     ("index", index.index),
     ("search", search.search),
     ("import", import_bundles.import_bundles),
@@ -53,7 +54,8 @@ for name, function in (
     ("run", run.run),
     ("doctor", doctor.doctor),
     ("demo", demo.demo),
-):
+)
+for name, function in _COMMANDS:
     app.command(name)(with_common_options(function))
 
 snapshots_app = typer.Typer()
