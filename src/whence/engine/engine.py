@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from whence.engine.code import CodeEngine
 from whence.engine.erasing import Erasure, erase
 from whence.engine.explaining import explain, why_not
+from whence.engine.graph import GraphEngine
 from whence.engine.indexing import Indexing, Progress
 from whence.engine.replaying import ReplayReport, replay
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
@@ -50,7 +50,7 @@ _NO_TAGS = DocumentTags()
 _PUBLIC = Access.public()
 
 
-class Engine(CodeEngine):
+class Engine(GraphEngine):
     """Index, search, ask and explain, in this process.
 
     Use it as an asynchronous context manager. Models are loaded when first needed, so that opening costs a

@@ -10,20 +10,21 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from whence.schema.code_ids import CodeKind, kind_of_local
-from whence.schema.errors import BadInput, NotFound
+from whence.schema.errors import BadInput
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
+from whence.schema.node_names import local_id_of, missing_node
 from whence.schema.relations import RelationFilter, plain_relation
 from whence.store.checks import is_text
 from whence.store.classes import ALLOWED, access_values
+from whence.store.code_documents import missing_snapshot
 from whence.store.driver import Connection
 from whence.store.keys import chunk_key
 
-__all__ = ("check_expand", "expand", "missing_node", "missing_snapshot")
+__all__ = ("check_expand", "expand")
 
 #: Why an expansion was cut.
 CUT = "max_nodes"
 
-# An id goes before a commit, which goes before a name; of several the newest.
 _SNAPSHOT = (
     "SELECT s.snapshot_id, s.repo, c.id, c.name,"  # noqa: S608 - only constants
     f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes,"
@@ -32,7 +33,7 @@ _SNAPSHOT = (
     " FROM code_snapshot s JOIN collection c ON c.id = s.collection_id"
     " WHERE s.active AND (s.snapshot_id = $4 OR s.head_sha = $4"
     " OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $4))"
-    " ORDER BY s.snapshot_id = $4 DESC, s.head_sha = $4 DESC, s.published DESC LIMIT 1"
+    " ORDER BY s.published DESC LIMIT 1"
 )
 _SEEDS = (
     "SELECT local_id, node FROM code_node WHERE collection_id = $1 AND local_id = ANY($2::text[])"
@@ -136,38 +137,6 @@ def check_expand(request: ExpandRequest) -> None:
         )
 
 
-def missing_snapshot(name: str) -> NotFound:
-    """Give the error for a snapshot that does not exist."""
-    return NotFound(f"there is no snapshot {name!r}", hint="`whence snapshots` lists them")
-
-
-def missing_node(node: str) -> NotFound:
-    """Give the error for a node that does not exist or is hidden; the words tell nothing of which."""
-    return NotFound(
-        f"there is no node {node!r} in this snapshot",
-        hint="check the id, and the access options you give",
-    )
-
-
-def local_of(node: str, repo: str, snapshot_id: str) -> str | None:
-    """Give the local id of a node named in either way; None when no node of the repository has that name.
-
-    Raises:
-        BadInput: It is the id of a node of another snapshot.
-    """
-    parts = node.split("::", 3)
-    if len(parts) < 4 or parts[2] not in ("cs", "sql"):
-        return node if is_text(node) else None
-    its_repo, its_snapshot, kind, local = parts
-    if its_snapshot != snapshot_id:
-        raise BadInput(
-            f"{node!r} is of another snapshot than {snapshot_id}",
-            hint="ask about one snapshot at a time",
-        )
-    right = its_repo == repo and kind == kind_of_local(local) and is_text(local)
-    return local if right else None
-
-
 async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> dict[int, str]:
     """Give the seeds by number, in the order asked.
 
@@ -176,10 +145,10 @@ async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> di
         NotFound: One does not exist or is hidden.
     """
     asked = [
-        (node, local_of(node, row["repo"], row["snapshot_id"]))
+        (node, local_id_of(node, row["repo"], row["snapshot_id"]))
         for node in dict.fromkeys(request.seeds)
     ]
-    wanted = [local for _, local in asked if local is not None]
+    wanted = [local for _, local in asked if local is not None and is_text(local)]
     rows = await connection.fetch(_SEEDS, row["id"], wanted, row["classes"])
     numbers = {found["local_id"]: found["node"] for found in rows}
     seeds: dict[int, str] = {}

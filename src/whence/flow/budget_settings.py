@@ -1,0 +1,56 @@
+"""A budget that stands in a file of settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from whence.flow.definition import nearest
+from whence.flow.loader import read_yaml
+from whence.schema.errors import BadInput
+
+__all__ = ("budget_from_file",)
+
+
+def budget_from_file(path: Path, key: str) -> int:
+    """Give the number under a key of a YAML or JSON file.
+
+    Args:
+        path: The file; a mapping.
+        key: A key of it, or the keys that lead through nested mappings, joined by dots.
+
+    Raises:
+        BadInput: The file cannot be read or is no mapping, has no such key, or the value is no integer of 1
+            or more.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise BadInput(
+            f"cannot read {path}: {error.strerror}", hint="check the path and its permissions"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not UTF-8 text", hint="save it in UTF-8") from error
+    values = read_yaml(text, str(path))
+    if not isinstance(values, dict):
+        raise BadInput(f"{path} holds no settings", hint="write it as `key: value`")
+    value = _find(values, key)
+    if value is None:
+        names = [name for name in values if isinstance(name, str)]
+        raise BadInput(
+            f"{path} has no key {key!r}{nearest(key, names)}",
+            hint=f"its keys: {', '.join(names) or 'none'}",
+        )
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadInput(f"{key} in {path} must be an integer of 1 or more, not {value!r}")
+    return value
+
+
+def _find(values: dict[Any, Any], key: str) -> Any:
+    """Give what stands under a key as it is, else along its parts."""
+    if key in values:
+        return values[key]
+    found: Any = values
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
