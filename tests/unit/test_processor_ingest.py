@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from whence.schema import (
     IngestRequest,
     IngestResponse,
 )
+from whence.schema.claims import EffectKind, Effects
 from whence.schema.errors import (
     BadInput,
     ConfigError,
@@ -48,6 +50,7 @@ class MemoryStore:
         self.sources: dict[str, str] = {}
         self.transactions: list[list[str]] = []
         self.refuses: dict[str, Exception] = {}
+        self.effects: dict[str, dict[str, EffectKind]] = {}
 
     async def collection(self, name: str) -> CollectionInfo | None:
         return CollectionInfo(name=name, model=self.model) if self.model else None
@@ -73,8 +76,19 @@ class MemoryStore:
             if i in self.documents
         }
 
+    async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
+        return dict(self.effects.get(message_id, {}))
+
+    def keep(self, effects: Effects | None) -> None:
+        if effects is not None:
+            self.effects.setdefault(effects.message_id, {}).update(effects.outcomes)
+
     async def replace_documents(
-        self, collection: str, documents: Sequence[EmbeddedDocument]
+        self,
+        collection: str,
+        documents: Sequence[EmbeddedDocument],
+        *,
+        effects: Effects | None = None,
     ) -> None:
         for document in documents:
             if document.draft.document_id in self.refuses:
@@ -83,9 +97,17 @@ class MemoryStore:
         for document in documents:
             self.documents[document.draft.document_id] = document
             self.tags[document.draft.document_id] = document.draft.tags
+        self.keep(effects)
 
-    async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
+    async def retag_documents(
+        self,
+        collection: str,
+        tags: Mapping[str, DocumentTags],
+        *,
+        effects: Effects | None = None,
+    ) -> None:
         self.tags.update(tags)
+        self.keep(effects)
 
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
         self.sources.update(digests)
@@ -127,9 +149,12 @@ class Bench:
         self.store = MemoryStore()
         self.embeddings = Embeddings()
         self.processor = IngestProcessor(IngestParameters(**parameters), store=self.store)
+        self.numbers = itertools.count()
 
-    async def ingest(self, *drafts: DocumentDraft) -> IngestResponse:
-        context = StubContext({"embedding": self.embeddings})
+    async def ingest(self, *drafts: DocumentDraft, message_id: str = "") -> IngestResponse:
+        # Another message each time, as from a client that sends anew.
+        message_id = message_id or f"message-{next(self.numbers)}"
+        context = StubContext({"embedding": self.embeddings}, message_id=message_id)
         return await self.processor.handle(
             IngestRequest(collection="books", documents=drafts), context
         )
@@ -161,6 +186,25 @@ async def test_indexing_again_embeds_and_stores_nothing() -> None:
     assert kinds(response) == [("a", "unchanged", 1, 0)]
     assert response.model == MODEL
     assert len(bench.embeddings.requests) == len(bench.store.transactions) == 1
+
+
+async def test_a_message_that_comes_again_is_told_the_same() -> None:
+    """A worker that died after storing and before answering does not make the counts wrong."""
+    bench = Bench()
+    await bench.ingest(draft("b", "two"), draft("c", "three"))
+    drafts = (
+        draft("a", "one", "more"),
+        draft("b", "TWO"),
+        draft("c", "three", tags=DocumentTags(["x"])),
+    )
+    first = await bench.ingest(*drafts, message_id="m")
+    again = await bench.ingest(*drafts, message_id="m")
+    other = await bench.ingest(*drafts, message_id="n")
+
+    assert kinds(first) == [("a", "added", 2, 2), ("b", "updated", 1, 1), ("c", "updated", 1, 0)]
+    assert kinds(again) == kinds(first)
+    assert {outcome.outcome for outcome in other.outcomes} == {"unchanged"}
+    assert len(bench.embeddings.requests) == 2
 
 
 async def test_new_tags_alone_embed_nothing() -> None:

@@ -7,39 +7,13 @@ which message kills its workers.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Protocol
 
-import msgspec
-
 from whence.broker.clock import Clock, SystemClock
+from whence.schema.claims import Claim, ClaimState
 from whence.schema.errors import ConfigError
 
 __all__ = ("Claim", "ClaimState", "Ledger", "MemoryLedger")
-
-
-class ClaimState(StrEnum):
-    """What a claim found."""
-
-    CLAIMED = "claimed"
-    """Nobody is at work on it: the caller is now."""
-    BUSY = "busy"
-    """Somebody else is at work on it."""
-    DONE = "done"
-    """It was done before."""
-
-
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a claim."""
-
-    state: ClaimState
-    """Whether the caller may go on."""
-    digest: str = ""
-    """Digest of the result, when it is done."""
-    deaths: int = 0
-    """Earlier claims that expired: nobody said how they ended."""
-    retry_after_s: float = 0.0
-    """Seconds until the other claim expires, when it is busy."""
 
 
 class Ledger(Protocol):

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
+
+from whence.schema.message import Message
 
 __all__ = (
     "Delivery",
@@ -26,6 +28,7 @@ __all__ = (
     "Subscription",
     "TopicStats",
     "Transport",
+    "TypedTopics",
 )
 
 
@@ -318,4 +321,17 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Close subscriptions, then producers, then the connection; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class TypedTopics(Protocol):
+    """A transport whose broker keeps the schema of a topic and refuses what does not fit."""
+
+    def register_topic(self, topic: str, message_type: type[Message]) -> None:
+        """State the one message type of a topic, before it is published or subscribed to.
+
+        Raises:
+            ConfigError: Another type was stated, or the type cannot be described to the broker.
+        """
         ...

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from whence.broker.clock import Clock, SystemClock
+from whence.broker.idempotency import Ledger
 from whence.broker.transport import Headers, Transport
 from whence.broker.worker import Outgoing, Work, Worker
 from whence.flow.context import Caller, FlowContext
@@ -117,6 +118,7 @@ class Replica:
         build: Makes the processor, light and without I/O.
         transport: Where to.
         reply_topic: Full topic for replies to requests that name none; None drops them.
+        ledger: Keeps a message that comes again from being handled again; None for a processor that bears it.
         clock: Source of time.
     """
 
@@ -127,10 +129,12 @@ class Replica:
         transport: Transport,
         *,
         reply_topic: str | None = None,
+        ledger: Ledger | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._definition = definition
         self._build = build
+        self._ledger = ledger
         self._transport = transport
         self._reply_topic = reply_topic
         self._clock: Clock = clock or SystemClock()
@@ -159,6 +163,7 @@ class Replica:
             concurrency=definition.concurrency,
             prefetch=definition.prefetch,
             retry=definition.retry,
+            ledger=self._ledger,
             reply_topic=self._reply_topic,
             name=definition.name,
             clock=self._clock,

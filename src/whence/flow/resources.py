@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ("KINDS", "MissingReranker", "Resources")
 
 #: Everything that a processor can name in its `needs`.
-KINDS = ("store", "embedder", "reranker", "writer")
+KINDS = ("store", "ledger", "embedder", "reranker", "writer")
 
 
 class Resources:
@@ -75,6 +75,12 @@ class Resources:
                 raise Unavailable("the resources of this flow are closed")
             return await self._get(kind)
 
+    def loopless_models(self) -> dict[str, Any]:
+        """Give the models opened here that any event loop can use: those that run in this process."""
+        kinds = ["embedder"] if self._settings.embedder.startswith("local") else []
+        opened = {kind: self._opened.get(kind) for kind in (*kinds, "reranker")}
+        return {kind: one for kind, one in opened.items() if one is not None}
+
     async def aclose(self) -> None:
         """Close what was opened here, the last first. Safe to call twice."""
         async with self._lock:
@@ -110,6 +116,18 @@ class Resources:
 
         server = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
         return await self._stack.enter_async_context(PostgresStore.open(server))
+
+    async def _open_ledger(self) -> Any:
+        """Give the ledger of processors that work once: durable where messages are."""
+        from whence.broker.idempotency import MemoryLedger
+
+        store = await self._get("store")
+        # Messages of a broker inside this process end with it, and so may the memory of them.
+        if self._settings.broker.startswith("memory:") or not hasattr(store, "ledger"):
+            return MemoryLedger()
+        ledger = store.ledger()
+        self._stack.push_async_callback(ledger.aclose)
+        return ledger
 
     async def _open_embedder(self) -> Any:
         from whence.models.choose import make_embedder

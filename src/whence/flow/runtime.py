@@ -18,12 +18,14 @@ from typing import Any
 import msgspec
 
 from whence.broker.clock import Clock, SystemClock
+from whence.broker.idempotency import Ledger
 from whence.broker.transport import Transport
 from whence.flow.binding import Replica
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
 from whence.flow.pruning import without
 from whence.flow.resources import Resources
 from whence.flow.supervisor import RestartPolicy, State, Supervisor
+from whence.flow.topic_types import register_types
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError, WhenceError
 
@@ -33,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds for work that is begun when the flow is asked to stop. Kubernetes kills after 30.
 DRAIN_S = 20.0
+#: The resource of processors that work once.
+_LEDGER = "ledger"
 
 
 class ProcessorHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +133,10 @@ class FlowRuntime:
             WhenceError: A processor could not be started; all others are stopped again.
         """
         chosen = self._choose()
+        register_types(self._whole, self._transport)
         needed = {name for processor in chosen for name in processor.cls.needs}
+        if any(processor.cls.once for processor in chosen):
+            needed.add(_LEDGER)
         # One after the other in a fixed order: closing is the reverse of it.
         objects = {name: await self._resources.get(name) for name in sorted(needed)}
         try:
@@ -216,7 +223,7 @@ class FlowRuntime:
         for number in range(processor.replicas):
             supervisor = Supervisor(
                 f"{processor.name}[{number}]" if processor.replicas > 1 else processor.name,
-                self._maker(running, number, needs),
+                self._maker(running, number, needs, objects.get(_LEDGER)),
                 policy=self._restart,
                 clock=self._monotonic,
             )
@@ -224,7 +231,7 @@ class FlowRuntime:
             self._tasks.add(supervisor.start())
 
     def _maker(
-        self, running: _Running, number: int, needs: dict[str, Any]
+        self, running: _Running, number: int, needs: dict[str, Any], ledger: Ledger | None
     ) -> Callable[[], Replica]:
         definition = running.definition
         reply_topic = next(
@@ -242,7 +249,12 @@ class FlowRuntime:
 
         def make() -> Replica:
             life = Replica(
-                definition, build, self._transport, reply_topic=reply_topic, clock=self._clock
+                definition,
+                build,
+                self._transport,
+                reply_topic=reply_topic,
+                ledger=ledger if definition.cls.once else None,
+                clock=self._clock,
             )
             running.lives[number] = life
             return life

@@ -98,6 +98,9 @@ class Processor:
     Parameters: ClassVar[type[msgspec.Struct]] = NoParameters
     #: Resources it is built with: `store`, `embedder`, `reranker`, `writer`.
     needs: ClassVar[tuple[str, ...]] = ()
+    #: True for one that changes something: a ledger then keeps a message that comes again from being handled
+    #: again, over all copies of the processor.
+    once: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = self.Parameters() if parameters is None else parameters

@@ -7,7 +7,7 @@ stored already is seen to be unchanged.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -17,6 +17,7 @@ from whence.processors.clients import EmbeddingsClient
 from whence.processors.drafts import document_fault, draft_digest
 from whence.processors.services import EMBEDDING, INGEST
 from whence.schema.access import DocumentTags
+from whence.schema.claims import EffectKind, Effects
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
 from whence.schema.errors import (
     BadInput,
@@ -69,6 +70,7 @@ class IngestProcessor(Processor):
     calls = {"embedding": EMBEDDING}
     Parameters = IngestParameters
     needs = ("store",)
+    once = True
 
     parameters: IngestParameters
 
@@ -89,11 +91,13 @@ class IngestProcessor(Processor):
         if info is not None:
             ids = [document.document_id for document in batch.valid]
             batch.compare(await self._store.document_states(message.collection, ids))
+            batch.recall(await self._store.effects_of(message.collection, context.message_id))
         model = info.model if info else None
         model = await self._embed(message.collection, batch, context, model)
-        await self._save(message.collection, batch)
+        await self._save(message.collection, batch, context.message_id)
         if batch.retagged:
-            await self._store.retag_documents(message.collection, batch.retagged)
+            effects = batch.effects(context.message_id, batch.retagged)
+            await self._store.retag_documents(message.collection, batch.retagged, effects=effects)
         if batch.sources:
             # Last: a source digest says that nothing is left to be done for the document.
             await self._store.note_sources(message.collection, batch.sources)
@@ -114,7 +118,7 @@ class IngestProcessor(Processor):
                 model = (await self._store.ensure_collection(collection, used)).model
         return model
 
-    async def _save(self, collection: str, batch: _Batch) -> None:
+    async def _save(self, collection: str, batch: _Batch, message_id: str) -> None:
         """Store what was embedded in one transaction, or one by one when the store refuses one."""
         from whence.store.base import EmbeddedDocument
 
@@ -125,17 +129,21 @@ class IngestProcessor(Processor):
         ]
         if not ready:
             return
+        effects = batch.effects(message_id, [one.draft.document_id for one in ready])
         try:
-            await self._store.replace_documents(collection, ready)
+            await self._store.replace_documents(collection, ready, effects=effects)
         except ModelMismatch:
             raise
         except BadInput:
             for document in ready:
-                await self._save_alone(collection, document, batch)
+                await self._save_alone(collection, document, batch, message_id)
 
-    async def _save_alone(self, collection: str, document: Any, batch: _Batch) -> None:
+    async def _save_alone(
+        self, collection: str, document: Any, batch: _Batch, message_id: str
+    ) -> None:
+        effects = batch.effects(message_id, [document.draft.document_id])
         try:
-            await self._store.replace_documents(collection, [document])
+            await self._store.replace_documents(collection, [document], effects=effects)
         except ModelMismatch:
             raise
         except BadInput as error:
@@ -150,6 +158,7 @@ class _Batch:
         self._faults: dict[int, str] = {}
         self._states: dict[str, DocumentState] = {}
         self._failed: dict[str, str] = {}
+        self._told: Mapping[str, EffectKind] = {}
         self.valid: list[DocumentDraft] = []
         self.changed: list[DocumentDraft] = []
         self.retagged: dict[str, DocumentTags] = {}
@@ -185,6 +194,21 @@ class _Batch:
             if draft.source_digest and state.source_digest != draft.source_digest:
                 self.sources[draft.document_id] = draft.source_digest
 
+    def recall(self, told: Mapping[str, EffectKind]) -> None:
+        """Take note of what this very message did when it was delivered before: it is told again."""
+        self._told = told
+
+    def effects(self, message_id: str, document_ids: Iterable[str]) -> Effects:
+        """Give what is about to be done to these documents, for the store to keep."""
+        return Effects(
+            message_id=message_id, outcomes={one: self._effect(one) for one in document_ids}
+        )
+
+    def _effect(self, document_id: str) -> EffectKind:
+        if document_id in self.retagged:
+            return "tagged"
+        return "updated" if document_id in self._states else "added"
+
     def fail(self, document_id: str, reason: str) -> None:
         """Give one document up."""
         self._failed[document_id] = reason
@@ -200,13 +224,13 @@ class _Batch:
         if reason:
             return DocumentOutcome(document_id=document_id, outcome="failed", reason=reason)
         chunks = len(draft.chunks)
-        if document_id in self.vectors:
-            kind: Any = "updated" if document_id in self._states else "added"
-            return DocumentOutcome(
-                document_id=document_id, outcome=kind, chunks=chunks, embedded=chunks
-            )
-        kind = "updated" if document_id in self.retagged else "unchanged"
-        return DocumentOutcome(document_id=document_id, outcome=kind, chunks=chunks)
+        acted = document_id in self.vectors or document_id in self.retagged
+        effect = self._effect(document_id) if acted else self._told.get(document_id)
+        embedded = 0 if effect in (None, "tagged") else chunks
+        outcome: Any = {None: "unchanged", "tagged": "updated"}.get(effect, effect)
+        return DocumentOutcome(
+            document_id=document_id, outcome=outcome, chunks=chunks, embedded=embedded
+        )
 
 
 class _Piece(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from whence.schema.access import Access, DocumentTags
+from whence.schema.claims import EffectKind, Effects
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.filters import Filters
@@ -97,18 +98,35 @@ class ChunkStore(Protocol):
         ...
 
     async def replace_documents(
-        self, collection: str, documents: Sequence[EmbeddedDocument]
+        self,
+        collection: str,
+        documents: Sequence[EmbeddedDocument],
+        *,
+        effects: Effects | None = None,
     ) -> None:
         """Store documents in one transaction, each in the place of its former self.
+
+        `effects` are kept in the same transaction; see `effects_of`.
 
         Raises:
             ModelMismatch: A vector's length is not the collection's dimension.
         """
         ...
 
-    async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
+    async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
+        """Give what a message did to documents before, by document id; forgotten after a day or so."""
+        ...
+
+    async def retag_documents(
+        self,
+        collection: str,
+        tags: Mapping[str, DocumentTags],
+        *,
+        effects: Effects | None = None,
+    ) -> None:
         """Change the tags of documents in one transaction; nothing is embedded again.
 
+        `effects` are kept in the same transaction.
         Their source digests are forgotten, since those vouch for the tags too.
         """
         ...

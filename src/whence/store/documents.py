@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from whence.schema.access import DocumentTags
+from whence.schema.claims import Effects
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
 from whence.store import facts, postings
@@ -31,6 +32,7 @@ from whence.store.classes import intern_classes
 from whence.store.code_documents import is_internal
 from whence.store.driver import Connection
 from whence.store.keys import chunk_key
+from whence.store.ledger import record_effects
 from whence.store.words import Words, chunk_words
 
 __all__ = (
@@ -190,6 +192,7 @@ async def replace_documents(
         ModelMismatch: A vector's length is not the collection's dimension.
         BadInput: A document cannot be stored.
     """
+    effects: Effects | None = None,
     info = await _existing(connection, collection)
     check_documents(info, documents)
     if not documents:
@@ -224,6 +227,8 @@ async def _existing(connection: Connection, name: str) -> CollectionInfo:
     if info is None:
         raise missing_collection(name)
     return info
+        if effects is not None:
+            await record_effects(connection, collection, effects)
 
 
 async def _lock(connection: Connection, name: str, timeout_s: float) -> _Locked:
@@ -374,6 +379,7 @@ async def retag_documents(
         await postings.open_lexicon(connection, locked.id)
         moved = await connection.fetch(
             "WITH wanted AS (SELECT * FROM unnest($2::text[], $3::int[]) w(document_id, class_id)),"
+    effects: Effects | None = None,
             " changed AS (UPDATE document d SET class_id = w.class_id, source_digest = ''"
             "   FROM wanted w"
             "   WHERE d.collection_id = $1 AND d.document_id = w.document_id"
@@ -402,6 +408,8 @@ async def note_sources(connection: Connection, collection: str, digests: Mapping
         list(digests.values()),
     )
 
+        if effects is not None:
+            await record_effects(connection, collection, effects)
 
 async def remove_documents(
     connection: Connection, collection: str, ids: Sequence[str], timeout_s: float

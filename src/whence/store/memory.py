@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from whence.schema.access import Access, DocumentTags
+from whence.schema.claims import EffectKind, Effects
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
@@ -157,6 +158,7 @@ class MemoryStore:
         self._clock = clock
         self._collections: dict[str, _Collection] = {}
         self._traces: dict[str, StoredTrace] = {}
+        self._effects: dict[tuple[str, str], dict[str, EffectKind]] = {}
 
     async def aclose(self) -> None:
         """Free nothing; there so that both stores are closed the same way."""
@@ -211,7 +213,20 @@ class MemoryStore:
         }
 
     async def replace_documents(
-        self, collection: str, documents: Sequence[EmbeddedDocument]
+    async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
+        """Give what a message did to documents before, by document id."""
+        return dict(self._effects.get((collection, message_id), {}))
+
+    def _keep(self, collection: str, effects: Effects | None) -> None:
+        if effects is not None:
+            kept = self._effects.setdefault((collection, effects.message_id), {})
+            kept.update({name: kind for name, kind in effects.outcomes.items() if name not in kept})
+
+        self,
+        collection: str,
+        documents: Sequence[EmbeddedDocument],
+        *,
+        effects: Effects | None = None,
     ) -> None:
         """Store documents, each in the place of its former self.
 
@@ -230,8 +245,15 @@ class MemoryStore:
             found.words[document.draft.document_id] = chunk_words(
                 document.draft.chunks, DEFAULT_LANGUAGES[0]
             )
+        self._keep(collection, effects)
 
-    async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
+    async def retag_documents(
+        self,
+        collection: str,
+        tags: Mapping[str, DocumentTags],
+        *,
+        effects: Effects | None = None,
+    ) -> None:
         """Change the tags of documents; documents that do not exist are left out.
 
         Raises:
@@ -247,6 +269,7 @@ class MemoryStore:
             draft = msgspec.structs.replace(stored[one].draft, tags=tags[one], source_digest="")
             stored[one] = msgspec.structs.replace(stored[one], draft=draft)
 
+        self._keep(collection, effects)
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
         """Set the source digests of documents that are stored already; unknown ids are left out."""
         found = self._collections.get(collection)

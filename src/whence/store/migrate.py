@@ -98,10 +98,10 @@ async def _applied(connection: Connection) -> dict[int, str]:
 
 
 def _missing(applied: dict[int, str], known: tuple[Migration, ...]) -> list[Migration]:
-    newest = max(applied, default=0)
-    if newest > len(known):
+    newest, ours = max(applied, default=0), max((one.version for one in known), default=0)
+    if newest > ours:
         raise HomeTooNew(
-            f"the database has schema {newest}, this version of Whence knows {len(known)}",
+            f"the database has schema {newest}, this version of Whence knows {ours}",
             hint="install the newer version again, or use another database",
         )
     for migration in known:

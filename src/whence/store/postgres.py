@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pgvector.asyncpg import register_vector
 
 from whence.schema.access import Access, DocumentTags
+from whence.schema.claims import EffectKind, Effects
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Overloaded, Unavailable, WhenceError
@@ -27,6 +28,7 @@ from whence.store.bm25 import LexicalStatistics
 from whence.store.checks import check_tags, is_text, missing_collection
 from whence.store.driver import Pool, connect, create_pool, errors
 from whence.store.failures import address, check_url, is_lost, translate
+from whence.store.ledger import PostgresLedger, find_effects
 from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.postgres_code import PostgresCode
 from whence.store.server import EmbeddedServer
@@ -191,7 +193,20 @@ class PostgresStore(PostgresCode):
             return await written.document_states(connection, collection, ids)
 
     async def replace_documents(
-        self, collection: str, documents: Sequence[EmbeddedDocument]
+    def ledger(self, **options: float) -> PostgresLedger:
+        """Give a ledger in this database; options as of `PostgresLedger`, closed by the caller."""
+        return PostgresLedger(self._connection, **options)
+
+    async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
+        """Give what a message did to documents before, by document id."""
+        async with self._connection() as connection:
+            return await find_effects(connection, collection, message_id)
+
+        self,
+        collection: str,
+        documents: Sequence[EmbeddedDocument],
+        *,
+        effects: Effects | None = None,
     ) -> None:
         """Store documents in one transaction, each in the place of its former self.
 
@@ -202,11 +217,17 @@ class PostgresStore(PostgresCode):
         """
         async with self._connection() as connection:
             await written.replace_documents(
-                connection, collection, documents, self._write_timeout_s
+                connection, collection, documents, self._write_timeout_s, effects
             )
             await self._keep_up(connection, collection)
 
-    async def retag_documents(self, collection: str, tags: Mapping[str, DocumentTags]) -> None:
+    async def retag_documents(
+        self,
+        collection: str,
+        tags: Mapping[str, DocumentTags],
+        *,
+        effects: Effects | None = None,
+    ) -> None:
         """Change the tags of documents in one transaction; documents that do not exist are left out.
 
         Raises:
@@ -217,7 +238,9 @@ class PostgresStore(PostgresCode):
         for one, tag in known.items():
             check_tags(tag, f"document {one[:100]!r}")
         async with self._connection() as connection:
-            await written.retag_documents(connection, collection, known, self._write_timeout_s)
+            await written.retag_documents(
+                connection, collection, known, self._write_timeout_s, effects
+            )
             await self._keep_up(connection, collection)
 
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:

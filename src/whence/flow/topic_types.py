@@ -1,0 +1,41 @@
+"""Which message type each topic of a flow carries, told to brokers that keep schemas.
+
+Such a broker refuses whoever comes with a type that does not fit, at once and with the field's name, instead of
+letting messages through that nobody can read. Replies carry several types and stay untyped.
+"""
+
+from __future__ import annotations
+
+from whence.broker.transport import Transport, TypedTopics
+from whence.flow.definition import FlowDefinition, ProcessorDefinition, inbound_port, inbound_type
+from whence.schema.message import Message
+
+__all__ = ("register_types", "topic_types")
+
+
+def topic_types(definition: FlowDefinition) -> dict[str, type[Message]]:
+    """Give the message type of each topic by full name; the loader has made sure that there is one."""
+    types: dict[str, type[Message]] = {}
+    for processor in definition.processors:
+        for port, topic in processor.topics.items():
+            types.setdefault(topic, _type_of(processor, port))
+    return types
+
+
+def register_types(definition: FlowDefinition, transport: Transport) -> None:
+    """Tell a broker the types of a flow's topics, before anything is published or subscribed to.
+
+    Raises:
+        ConfigError: The transport was told another type for one of them.
+    """
+    if isinstance(transport, TypedTopics):
+        for topic, message_type in topic_types(definition).items():
+            transport.register_topic(topic, message_type)
+
+
+def _type_of(processor: ProcessorDefinition, port: str) -> type[Message]:
+    cls = processor.cls
+    if port == inbound_port(cls):
+        inbound: type[Message] = inbound_type(cls)
+        return inbound
+    return cls.calls[port].request if port in cls.calls else cls.emits[port]

@@ -1,0 +1,50 @@
+"""Who is at work on a message: the answer of a ledger that makes redelivery give one effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+__all__ = ("Claim", "ClaimState", "EffectKind", "Effects")
+
+EffectKind = Literal["added", "updated", "tagged"]
+
+
+class ClaimState(StrEnum):
+    """What a claim found."""
+
+    CLAIMED = "claimed"
+    """Nobody is at work on it: the caller is now."""
+    BUSY = "busy"
+    """Somebody else is at work on it."""
+    DONE = "done"
+    """It was done before."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a claim."""
+
+    state: ClaimState
+    """Whether the caller may go on."""
+    digest: str = ""
+    """Digest of the result, when it is done."""
+    deaths: int = 0
+    """Earlier claims that expired: nobody said how they ended."""
+    retry_after_s: float = 0.0
+    """Seconds until the other claim expires, when it is busy."""
+
+
+class Effects(msgspec.Struct, frozen=True, kw_only=True):
+    """What one message does to documents; kept in the transaction that does it.
+
+    A message that is delivered again, because its worker died before it could say so, finds them and tells
+    the same as the first time.
+    """
+
+    message_id: str
+    """Id of the message, the same over redeliveries."""
+    outcomes: Mapping[str, EffectKind]
+    """By document id; `tagged` when only the rights changed."""
