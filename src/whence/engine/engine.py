@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from whence.schema.errors import BadInput, InternalError, WhenceError
 from whence.schema.terms import Triple
 
 if TYPE_CHECKING:
+    from whence.engine.retriever import Retriever
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
@@ -46,6 +48,8 @@ ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
 
+#: Types of processors that a search goes through.
+_SEARCHING = ("embedding", "search", "text-fetcher", "reranker")
 _NO_TAGS = DocumentTags()
 _PUBLIC = Access.public()
 
@@ -112,6 +116,8 @@ class Engine(GraphEngine):
         self._resources: Resources | None = None
         #: Answers given here whose traces may still be on their way to the store.
         self._fresh: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._retrievers: weakref.WeakSet[Retriever] = weakref.WeakSet()
 
     async def __aenter__(self) -> Self:
         if self._client is not None:
@@ -119,6 +125,7 @@ class Engine(GraphEngine):
         async with AsyncExitStack() as stack:
             await self._open(stack)
             self._stack = stack.pop_all()
+        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(
@@ -128,6 +135,9 @@ class Engine(GraphEngine):
         traceback: TracebackType | None,
     ) -> None:
         self._client = None
+        for retriever in list(self._retrievers):
+            # Waits for its thread, which waits for its work: not in this loop.
+            await asyncio.to_thread(retriever.close)
         await self._stack.__aexit__(exc_type, exc, traceback)
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -402,6 +412,60 @@ class Engine(GraphEngine):
         _, resources = self._opened()
         store: Store = await resources.get("store")
         return store
+
+    def retriever(
+        self,
+        collection: str = "default",
+        access: Access = _PUBLIC,
+        *,
+        mode: str = "hybrid",
+        filters: Mapping[str, Any] | None = None,
+    ) -> Retriever:
+        """Give a retriever of one collection for one reader, for blocking searches too.
+
+        It works as long as this engine is open, from any thread and from within a running event loop.
+
+        Args:
+            collection: Collection to search.
+            access: Rights of the reader.
+            mode: As for `search`.
+            filters: As for `search`.
+
+        Raises:
+            BadInput: There is no such mode.
+        """
+        from whence.engine.engine_retriever import EngineRetriever
+
+        options = {"mode": search_mode(mode), "filters": filters}
+        retriever = EngineRetriever(self, collection=collection, access=access, options=options)
+        self._retrievers.add(retriever)
+        return retriever
+
+    @property
+    def is_open(self) -> bool:
+        """True inside of `async with`."""
+        return self._client is not None
+
+    @property
+    def is_here(self) -> bool:
+        """True in the event loop that this engine was opened in."""
+        return asyncio.get_running_loop() is self._loop
+
+    def twin(self) -> Engine:
+        """Give an engine of the same settings for searches in another event loop, not opened yet.
+
+        Models that run in this process know no event loop and are shared; all else is opened anew.
+
+        Raises:
+            BadInput: This engine is not open.
+        """
+        client, resources = self._opened()
+        return Engine(
+            settings=self._settings,
+            flow=self._flow,
+            only=client.names_of_types(_SEARCHING, among=self._only),
+            **{**resources.loopless_models(), **self._objects},
+        )
 
     def _opened(self) -> tuple[FlowClient, Resources]:
         if self._client is None or self._resources is None:

@@ -7,7 +7,7 @@ deadline, which all work behind it inherits.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from typing import TypeVar, cast
 
@@ -118,6 +118,14 @@ class FlowClient:
         async with aclosing(self._caller(timeout_s).stream(topic, message, replies)) as arriving:
             async for reply in arriving:
                 yield reply
+
+    def names_of_types(self, types: Collection[str], *, among: Collection[str] = ()) -> list[str]:
+        """Give the names of the processors of some types, of `among` when that is not empty."""
+        return [
+            one.name
+            for one in self._definition.processors
+            if one.type in types and (not among or one.name in among)
+        ]
 
     def _caller(self, timeout_s: float) -> Caller:
         return Caller(

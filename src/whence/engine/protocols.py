@@ -1,0 +1,92 @@
+"""What `Retriever` asks of an embedder, a vector store and a sparse retriever: three small protocols.
+
+Any object with these methods will do. Each method may be a coroutine function or a plain one.
+`whence.testing.retriever_suite` has the contract of each as tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from whence.schema.access import Access
+
+__all__ = ("Embedder", "FoundChunk", "MaybeAwaitable", "SparseRetriever", "VectorStore")
+
+T = TypeVar("T")
+MaybeAwaitable = T | Awaitable[T]
+
+
+class FoundChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk as a store gives it. Any object, or mapping, with these names can stand in for it."""
+
+    id: str
+    """Names the chunk; the same in both stores of a retriever."""
+    content: str
+    """The whole text."""
+    score: float
+    """Cosine of query and chunk from a vector store, lexical share from a sparse retriever."""
+    metadata: dict[str, Any] = {}
+    """`source_file`, `header_path` and whatever else is known."""
+    document_id: str = ""
+    """Document it is part of."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    def embed(self, texts: Sequence[str]) -> MaybeAwaitable[Any]:
+        """Give one vector per text: an array of shape (len(texts), dimension), or lists of numbers."""
+        ...
+
+
+class VectorStore(Protocol):
+    """Finds chunks near to a vector, among those that a reader may see."""
+
+    def search(
+        self, vector: NDArray[np.float32], *, limit: int, access: Access
+    ) -> MaybeAwaitable[Sequence[FoundChunk]]:
+        """Give the visible chunks with the greatest cosine, best first, at most `limit`.
+
+        Rights must be applied before the limit. `score` is the exact cosine, -1 to 1.
+
+        Args:
+            vector: float32 of shape (dimension,), of length 1.
+            limit: 1 or more.
+            access: Rights of the reader.
+        """
+        ...
+
+    def scores(
+        self, vector: NDArray[np.float32], chunk_ids: Sequence[str], *, access: Access
+    ) -> MaybeAwaitable[Mapping[str, float]]:
+        """Give the cosine of those of these chunks that exist and are visible, by id.
+
+        Asked for what only the sparse retriever found; needed in hybrid retrieval alone.
+        """
+        ...
+
+
+class SparseRetriever(Protocol):
+    """Finds chunks by the words of a query, among those that a reader may see."""
+
+    def search(
+        self, query_text: str, *, limit: int, access: Access
+    ) -> MaybeAwaitable[Sequence[FoundChunk]]:
+        """Give the visible chunks that share words with the query, best first, at most `limit`.
+
+        `score` is a share on one scale for all queries, 0 to 1, such as `whence.store.bm25` computes.
+        """
+        ...
+
+    def scores(
+        self, query_text: str, chunk_ids: Sequence[str], *, access: Access
+    ) -> MaybeAwaitable[Mapping[str, float]]:
+        """Give the share of those of these chunks that exist and are visible, by id; 0 without a word."""
+        ...
