@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import random
+import socket
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -44,6 +47,7 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
+from whence.schema.presence import PING, ProcessorReport
 from whence.schema.topics import cancel_topic, full_topic, short_topic
 
 __all__ = ("Handler", "Outgoing", "Work", "Worker", "WorkerCounters")
@@ -280,6 +284,8 @@ class Worker:
         self._lease_s = lease_s
         self._clock: Clock = clock or SystemClock()
         self._uniform = uniform
+        self._instance = uuid.uuid4().hex
+        self._started_at = self._clock.time()
         self._subscription: Subscription | None = None
         self._control: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -714,11 +720,39 @@ class Worker:
         while True:
             try:
                 delivery = await control.receive()
-                self._cancel(delivery.payload.decode(errors="replace"))
+                if delivery.headers.get(Headers.TYPE) == PING:
+                    await self._tell_presence(delivery)
+                else:
+                    self._cancel(delivery.payload.decode(errors="replace"))
                 await control.ack(delivery)
             except WhenceError as error:
                 self._give_up(Unavailable(f"{self.name} cannot hear cancellations: {error}"))
                 return
+
+    async def _tell_presence(self, asked: Delivery) -> None:
+        """Answer whoever asks who is there; one that cannot be reached asks again."""
+        reply_to = asked.headers.get(Headers.REPLY_TO)
+        if not reply_to:
+            return
+        report = ProcessorReport(
+            name=self.name,
+            topic=self._topic,
+            group=self._group,
+            instance=self._instance,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=_version(),
+            concurrency=self._concurrency,
+            in_flight=self.in_flight,
+            handled=self.counters.handled,
+            failed=self.counters.failed,
+            uptime_s=round(self._clock.time() - self._started_at, 3),
+        )
+        headers = {name: asked.headers[name] for name in _PASSED_ON if name in asked.headers}
+        headers[Headers.TYPE] = report.TYPE
+        with suppress(WhenceError, TimeoutError):
+            async with asyncio.timeout(_UNWIND_S):
+                await self._transport.publish(reply_to, encode(report), headers=headers)
 
     def _cancel(self, correlation_id: str) -> None:
         running = [
@@ -768,6 +802,13 @@ class Worker:
 
 #: Headers of the input that a reply carries on.
 _PASSED_ON = (Headers.CORRELATION_ID, Headers.TRACEPARENT, Headers.TRACESTATE)
+
+
+@cache
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("whence")
 
 
 def _message_id(delivery: Delivery) -> str:

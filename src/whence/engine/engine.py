@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -50,6 +51,8 @@ logger = logging.getLogger(__name__)
 
 #: Types of processors that a search goes through.
 _SEARCHING = ("embedding", "search", "text-fetcher", "reranker")
+#: Silence after which a fleet is asked whether it is there, in seconds.
+_ABSENT_AFTER_S = 3.0
 _NO_TAGS = DocumentTags()
 _PUBLIC = Access.public()
 
@@ -70,6 +73,7 @@ class Engine(GraphEngine):
         reranker: `auto`, `none`, a flashrank model or folder, or a reranker of your own.
         settings: All settings at once; the arguments above go before them. When None they come from the
             environment, then `whence.toml`, then the defaults.
+        store: A store of your own, already open; it is not closed here.
         flow: Name of a shipped flow, or path of a flow file.
         only: Processors of the flow to start here; all of them when empty.
         warm_up: True loads the embedding model while the database is connected: the first search is
@@ -157,10 +161,20 @@ class Engine(GraphEngine):
             stack.push_async_callback(_finished, warming)
         transport = await connect(self._settings.broker)
         stack.push_async_callback(transport.aclose)
-        if self._settings.broker.startswith("memory:"):
+        here = self._settings.broker.startswith("memory:")
+        if here:
             running = run_flow(definition, transport, self._resources, only=self._only)
             await stack.enter_async_context(running)
-        self._client = FlowClient(definition, transport)
+        self._client = (
+            FlowClient(definition, transport)
+            if here
+            else FlowClient(
+                definition,
+                transport,
+                absent_after_s=_ABSENT_AFTER_S,
+                new_id=lambda: uuid.uuid4().hex,
+            )
+        )
 
     async def index(
         self,

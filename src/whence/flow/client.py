@@ -6,27 +6,38 @@ deadline, which all work behind it inherits.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
+import msgspec
+
+from whence.broker.presence import roll_call
 from whence.broker.transport import Transport
 from whence.flow.context import DEFAULT_TIMEOUT_S, Caller
 from whence.flow.definition import FlowDefinition
+from whence.flow.topic_types import register_types
 from whence.flow.tracing import TraceContext
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
-from whence.schema.errors import ConfigError, InternalError
+from whence.schema.errors import ConfigError, InternalError, Unavailable
 from whence.schema.ingest import IngestRequest, IngestResponse
 from whence.schema.message import Message
+from whence.schema.topics import short_topic
 
 __all__ = ("DOCUMENT_RAG", "INGEST", "FlowClient")
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 #: Names of the interfaces that `ask` and `ingest` go through.
 DOCUMENT_RAG = "document-rag"
 INGEST = "ingest"
+
+#: Calls of a second each that nobody answers before nobody counts as there: a processor that is being
+#: restarted is back within these.
+_CALLS = 3
 
 AnswerPart = AnswerPiece | ExplainEvent | Answer
 
@@ -39,6 +50,13 @@ class FlowClient:
         transport: The broker; not closed by the client.
         clock: Gives seconds since the epoch.
         new_trace: Begins a trace context.
+        absent_after_s: Seconds without any reply after which the broker is asked whether anybody serves at
+            all; when nobody does, again and again, the request is taken back. None waits for the deadline.
+        new_id: Makes ids of answers, so that a question whose processor dies on the way is answered by another
+            under the same id; None leaves them to the flow.
+
+    Raises:
+        ConfigError: The transport was told other message types for the flow's topics.
     """
 
     def __init__(
@@ -48,7 +66,12 @@ class FlowClient:
         *,
         clock: Callable[[], float] = time.time,
         new_trace: Callable[[], TraceContext] = TraceContext.new,
+        absent_after_s: float | None = None,
+        new_id: Callable[[], str] | None = None,
     ) -> None:
+        self._new_id = new_id
+        register_types(definition, transport)
+        self._absent_after_s = absent_after_s
         self._definition = definition
         self._transport = transport
         self._clock = clock
@@ -64,6 +87,8 @@ class FlowClient:
         Raises:
             WhenceError: The flow answered with an error, or not within `timeout_s` seconds.
         """
+        if not request.answer_id and self._new_id is not None:
+            request = msgspec.structs.replace(request, answer_id=self._new_id())
         expected = (AnswerPiece, ExplainEvent, Answer)
         last: Message | None = None
         async with aclosing(
@@ -98,7 +123,8 @@ class FlowClient:
             ConfigError: The flow has no such interface, or it is one of events.
             WhenceError: As for `ask`.
         """
-        return await self._caller(timeout_s).call(self._topic(interface), message, reply)
+        topic = self._topic(interface)
+        return await self._watched(topic, self._caller(timeout_s).call(topic, message, reply))
 
     async def stream(
         self,
@@ -116,6 +142,10 @@ class FlowClient:
         """
         topic = self._topic(interface)
         async with aclosing(self._caller(timeout_s).stream(topic, message, replies)) as arriving:
+            first = await self._watched(topic, anext(arriving, None))
+            if first is None:
+                return
+            yield first
             async for reply in arriving:
                 yield reply
 
@@ -126,6 +156,34 @@ class FlowClient:
             for one in self._definition.processors
             if one.type in types and (not among or one.name in among)
         ]
+
+    async def _watched(self, topic: str, work: Awaitable[T]) -> T:
+        """Wait for a first reply, but not for a flow that nobody runs.
+
+        Raises:
+            Unavailable: No worker of the topic answered any of the calls.
+            WhenceError: As for the work.
+        """
+        if self._absent_after_s is None:
+            return await work
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task}, timeout=self._absent_after_s)
+            if not task.done():
+                await self._check_present(topic, task)
+            return await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _check_present(self, topic: str, task: asyncio.Future[Any]) -> None:
+        for _ in range(_CALLS):
+            if await roll_call(self._transport, [topic], enough=1) or task.done():
+                return
+        raise Unavailable(
+            f"nobody serves {short_topic(topic)} on {self._transport.url}",
+            hint=f"start the flow: whence run {self._definition.name} --broker {self._transport.url}",
+        )
 
     def _caller(self, timeout_s: float) -> Caller:
         return Caller(

@@ -22,6 +22,7 @@ from whence.schema.ingest import (
     IngestResponse,
 )
 from whence.schema.message import Message, message_types
+from whence.schema.presence import ProcessorReport
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult, Quote
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import Candidate, Degradation, SearchRequest, SearchResponse
@@ -62,6 +63,7 @@ __all__ = (
     "IngestResponse",
     "Message",
     "PlannedText",
+    "ProcessorReport",
     "PromptRequest",
     "PromptResponse",
     "PromptResult",
