@@ -18,7 +18,18 @@ import msgspec
 
 from whence.schema.search import Candidate
 
-__all__ = ("FUSIONS", "Fusion", "Scores", "absolute_score", "fuse", "lexical_score", "union")
+__all__ = (
+    "FUSIONS",
+    "Fusion",
+    "Scores",
+    "absolute_score",
+    "evidence",
+    "fuse",
+    "lexical_score",
+    "ranked",
+    "score_of",
+    "union",
+)
 
 Fusion = Literal["absolute", "rrf", "min_max"]
 
@@ -44,12 +55,21 @@ class Scores(msgspec.Struct, frozen=True):
 
 
 def absolute_score(scores: Scores) -> float:
-    """Give `1.42 s / (s + 0.42)` of `s = 0.35 max(0, cosine) + 0.65 share`, 0 to 1.
+    """Give the score of a chunk from what both legs say of it: `score_of` its `evidence`, 0 to 1."""
+    return score_of(evidence(scores))
+
+
+def evidence(scores: Scores) -> float:
+    """Give `0.35 max(0, cosine) + 0.65 share`, 0 to 1: what the legs together have seen of an answer.
 
     A leg that did not take part counts as 0: the score can only be too low, never too high.
     """
     cosine = max(0.0, scores.dense or 0.0)
-    total = _DENSE_WEIGHT * cosine + (1 - _DENSE_WEIGHT) * (scores.sparse or 0.0)
+    return _DENSE_WEIGHT * cosine + (1 - _DENSE_WEIGHT) * (scores.sparse or 0.0)
+
+
+def score_of(total: float) -> float:
+    """Give `1.42 s / (s + 0.42)`, at most 1: strictly rising, so that the order is that of the evidence."""
     return min(1.0, (1 + _HALF) * total / (total + _HALF))
 
 
@@ -73,18 +93,31 @@ def fuse(
     limit: int,
     threshold: float,
 ) -> tuple[Candidate, ...]:
-    """Rank chunks by their fused score, ties by chunk id.
+    """Join what the legs say and rank by it; arguments as for `ranked`, and the method of joining."""
+    return ranked(documents, scores, FUSIONS[method](scores), limit=limit, threshold=threshold)
+
+
+def ranked(
+    documents: Mapping[str, str],
+    scores: Mapping[str, Scores],
+    fused: Mapping[str, float],
+    *,
+    limit: int,
+    threshold: float,
+    gains: Mapping[str, float] | None = None,
+) -> tuple[Candidate, ...]:
+    """Rank chunks by their score, ties by chunk id.
 
     Cost: n log n in the chunks.
 
     Args:
         documents: Document id by chunk id; every chunk that is to be ranked.
         scores: What the legs say, by chunk id.
-        method: How to join.
+        fused: The score of each chunk, 0 to 1.
         limit: Most candidates to give, 1 or more.
         threshold: Lowest score given, 0 to 1.
+        gains: What the passage graph added to scores, by chunk id; None when it took no part.
     """
-    fused = FUSIONS[method](scores)
     order = sorted(documents, key=lambda chunk_id: (-fused[chunk_id], chunk_id))
     kept = [chunk_id for chunk_id in order if fused[chunk_id] >= threshold][:limit]
     return tuple(
@@ -95,6 +128,7 @@ def fuse(
             rank=rank,
             dense_score=scores[chunk_id].dense,
             sparse_score=scores[chunk_id].sparse,
+            graph_score=None if gains is None else gains.get(chunk_id, 0.0),
         )
         for rank, chunk_id in enumerate(kept, 1)
     )

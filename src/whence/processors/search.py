@@ -10,12 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from whence.processors.base import Context, Processor
-from whence.processors.fusion import Fusion, Scores, fuse, lexical_score, union
+from whence.processors.fusion import (
+    FUSIONS,
+    Fusion,
+    Scores,
+    evidence,
+    lexical_score,
+    ranked,
+    score_of,
+    union,
+)
+from whence.processors.passage_graph import ENOUGH_LINKS, neighbourhood, used, walk_scores
 from whence.processors.services import SEARCH
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import (
@@ -27,7 +37,8 @@ from whence.schema.errors import (
     WhenceError,
 )
 from whence.schema.filters import parse_filters
-from whence.schema.search import Candidate, Degradation, SearchRequest, SearchResponse
+from whence.schema.search import Candidate, Degradation, GraphUse, SearchRequest, SearchResponse
+from whence.store.passage_names import PassageNames
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +65,25 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     again with another model of the same dimension is noticed after that time."""
     fusion: Fusion = "absolute"
     """How a hybrid search joins its legs. Only with `absolute` does a threshold mean the same for every
-    query."""
+    query, and only then can the passage graph take part."""
+    passage_graph: Literal["auto", "on", "off"] = "auto"
+    """Whether a hybrid search walks from the best passages to those they name and are named by. `auto` does
+    so in collections where at least 0.4 of the passages have a link."""
+
+
+class _Fused(msgspec.Struct, kw_only=True):
+    """The candidates of a hybrid search."""
+
+    documents: dict[str, str]
+    """Document of each, by chunk id."""
+    scores: dict[str, Scores]
+    """What the legs say."""
+    fused: dict[str, float]
+    """Scores, 0 to 1."""
+    gains: dict[str, float] | None = None
+    """What the passage graph added to them."""
+    graph: GraphUse | None = None
+    degraded: tuple[Degradation, ...] = ()
 
 
 class SearchProcessor(Processor):
@@ -85,6 +114,7 @@ class SearchProcessor(Processor):
         self._store = store
         self._monotonic = monotonic
         self._models: dict[str, tuple[float, EmbeddingModel]] = {}
+        self._shares: dict[str, tuple[float, float]] = {}
 
     async def handle(self, message: SearchRequest, context: Context) -> SearchResponse:
         """Search once.
@@ -138,14 +168,78 @@ class SearchProcessor(Processor):
         found = [leg for leg in (lexical, dense) if not isinstance(leg, WhenceError)]
         documents = union(*found)
         scores = await self._scores(message, lexical, dense, list(documents))
-        candidates = fuse(
-            documents,
-            scores,
-            method=self.parameters.fusion,
+        found_all = _Fused(
+            documents=documents, scores=scores, fused=FUSIONS[self.parameters.fusion](scores)
+        )
+        await self._walk(message, lexical, dense, found_all)
+        candidates = ranked(
+            found_all.documents,
+            found_all.scores,
+            found_all.fused,
             limit=message.limit,
             threshold=message.threshold,
+            gains=found_all.gains,
         )
-        return SearchResponse(candidates=candidates, degraded=degraded)
+        return SearchResponse(
+            candidates=candidates,
+            degraded=(*degraded, *found_all.degraded),
+            graph=found_all.graph,
+        )
+
+    async def _walk(self, message: SearchRequest, lexical: _Leg, dense: _Leg, all_: _Fused) -> None:
+        """Score candidates anew over the passage graph, where the collection has enough links.
+
+        With filters only candidates take part: what else is linked need not fulfil them.
+        """
+        store = self._store
+        if not isinstance(store, PassageNames) or not all_.documents:
+            return
+        try:
+            share = await self._linked_share(store, message.collection)
+            if share is None:
+                return
+            own = {key: evidence(one) for key, one in all_.scores.items()}
+            around = await neighbourhood(
+                lambda chunk_ids, text: store.passage_names(
+                    message.collection, chunk_ids, message.access, query_text=text
+                ),
+                own,
+                message.query_text,
+            )
+            if message.filters:
+                around = around.within(all_.documents)
+            new = [key for key in around.documents if key not in own]
+            scores = await self._scores(message, lexical, dense, new) if new else {}
+        except _LEG_ERRORS as error:
+            reason = f"the passage graph took no part: {error.message}"
+            all_.degraded = (
+                Degradation(stage="search", code="passage_graph_missing", reason=reason),
+            )
+            return
+        own |= {key: evidence(one) for key, one in scores.items()}
+        walked = walk_scores(own, around)
+        all_.documents |= {key: around.documents[key] for key in new}
+        all_.scores |= scores
+        all_.fused = {key: score_of(walked.get(key, own[key])) for key in all_.documents}
+        all_.gains = {key: score - score_of(own[key]) for key, score in all_.fused.items()}
+        all_.graph = used(around, share)
+
+    async def _linked_share(self, store: PassageNames, collection: str) -> float | None:
+        """Give the share of linked passages of a collection; None when the graph takes no part in it."""
+        setting = self.parameters.passage_graph
+        if setting == "off" or self.parameters.fusion != "absolute":
+            return None
+        now = self._monotonic()
+        known = self._shares.get(collection)
+        if known is None or now >= known[0]:
+            statistics = await store.link_statistics(collection)
+            known = (
+                now + self.parameters.model_memory_s,
+                statistics.share if statistics else -1.0,
+            )
+            self._shares[collection] = known
+        share = known[1]
+        return share if share >= (ENOUGH_LINKS if setting == "auto" else 0.0) else None
 
     async def _scores(
         self, message: SearchRequest, lexical: _Leg, dense: _Leg, chunk_ids: list[str]

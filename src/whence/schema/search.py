@@ -8,7 +8,14 @@ from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.message import Message
 
-__all__ = ("Candidate", "Degradation", "SearchMode", "SearchRequest", "SearchResponse")
+__all__ = (
+    "Candidate",
+    "Degradation",
+    "GraphUse",
+    "SearchMode",
+    "SearchRequest",
+    "SearchResponse",
+)
 
 SearchMode = Literal["dense", "bm25", "hybrid"]
 
@@ -39,6 +46,21 @@ class Candidate(Message, frozen=True, kw_only=True):
     """Cosine of query and chunk, -1 to 1; None when the dense leg did not score it."""
     sparse_score: float | None = None
     """Absolute lexical share, 0 to 1; None when the lexical leg did not score it."""
+    graph_score: float | None = None
+    """What links to other passages added to `score`, 0 to 1; None when the passage graph took no part."""
+
+
+class GraphUse(Message, frozen=True, kw_only=True):
+    """What a search did with the passage graph."""
+
+    passages: int
+    """Visible passages that were looked at around the best candidates."""
+    links: int
+    """Links between them."""
+    named: int
+    """Passages whose title or heading the query holds."""
+    linked_share: float
+    """Passages of the collection with a link, per passage, 0 to 1."""
 
 
 class SearchRequest(Message, frozen=True, kw_only=True):
@@ -75,3 +97,5 @@ class SearchResponse(Message, frozen=True, kw_only=True):
     """Best first; may be empty, never longer than the request's limit."""
     degraded: tuple[Degradation, ...] = ()
     """Legs that did not take part, and why."""
+    graph: GraphUse | None = None
+    """What the passage graph did; None when it took no part."""

@@ -33,6 +33,14 @@ from whence.store.code_documents import is_internal
 from whence.store.driver import Connection
 from whence.store.keys import chunk_key
 from whence.store.ledger import record_effects
+from whence.store.passage_graph import (
+    add_names,
+    count_links,
+    drop_names,
+    named,
+    names_of,
+    open_names,
+)
 from whence.store.words import Words, chunk_words
 
 __all__ = (
@@ -184,6 +192,7 @@ async def replace_documents(
     collection: str,
     documents: Sequence[EmbeddedDocument],
     timeout_s: float,
+    effects: Effects | None = None,
 ) -> None:
     """Store documents, each in the place of its former self, by binary COPY.
 
@@ -192,7 +201,6 @@ async def replace_documents(
         ModelMismatch: A vector's length is not the collection's dimension.
         BadInput: A document cannot be stored.
     """
-    effects: Effects | None = None,
     info = await _existing(connection, collection)
     check_documents(info, documents)
     if not documents:
@@ -200,6 +208,7 @@ async def replace_documents(
     classes = await intern_classes(connection, {one.draft.tags for one in documents})
     languages = await postings.languages_of(connection, collection)
     words = await asyncio.to_thread(_words, documents, languages[0])
+    passages = await asyncio.to_thread(named, [one.draft for one in documents], languages[0])
     async with connection.transaction():
         locked = await _lock(connection, collection, timeout_s)
         # Checked again: the collection may have been made anew for another model meanwhile.
@@ -208,12 +217,19 @@ async def replace_documents(
         ids = [one.draft.document_id for one in documents]
         await facts.open_facts(connection, locked.id)
         await postings.open_lexicon(connection, locked.id)
+        await open_names(connection, locked.id)
+        borne = await names_of(connection, locked.id, ids)
         former = await postings.remove_words(connection, locked.id, ids)
         await _delete(connection, locked.id, ids)
         ords = await _insert(connection, locked.id, collection, documents, classes)
         await postings.add_words(connection, locked.id, ords, words)
+        await add_names(connection, locked.id, ords, passages, languages[0])
+        await drop_names(connection, borne)
         await postings.drop_terms(connection, former)
         await postings.settle(connection, locked.id)
+        await count_links(connection, locked.id)
+        if effects is not None:
+            await record_effects(connection, collection, effects)
 
 
 def _words(documents: Sequence[EmbeddedDocument], language: str) -> list[Words]:
@@ -227,8 +243,6 @@ async def _existing(connection: Connection, name: str) -> CollectionInfo:
     if info is None:
         raise missing_collection(name)
     return info
-        if effects is not None:
-            await record_effects(connection, collection, effects)
 
 
 async def _lock(connection: Connection, name: str, timeout_s: float) -> _Locked:
@@ -365,6 +379,7 @@ async def retag_documents(
     collection: str,
     tags: Mapping[str, DocumentTags],
     timeout_s: float,
+    effects: Effects | None = None,
 ) -> None:
     """Change the tags of documents, of their chunks and of their vectors; unknown ids are left out.
 
@@ -379,7 +394,6 @@ async def retag_documents(
         await postings.open_lexicon(connection, locked.id)
         moved = await connection.fetch(
             "WITH wanted AS (SELECT * FROM unnest($2::text[], $3::int[]) w(document_id, class_id)),"
-    effects: Effects | None = None,
             " changed AS (UPDATE document d SET class_id = w.class_id, source_digest = ''"
             "   FROM wanted w"
             "   WHERE d.collection_id = $1 AND d.document_id = w.document_id"
@@ -394,6 +408,8 @@ async def retag_documents(
         )
         await postings.move_words(connection, locked.id, [row["ord"] for row in moved])
         await postings.settle(connection, locked.id)
+        if effects is not None:
+            await record_effects(connection, collection, effects)
 
 
 async def note_sources(connection: Connection, collection: str, digests: Mapping[str, str]) -> None:
@@ -408,8 +424,6 @@ async def note_sources(connection: Connection, collection: str, digests: Mapping
         list(digests.values()),
     )
 
-        if effects is not None:
-            await record_effects(connection, collection, effects)
 
 async def remove_documents(
     connection: Connection, collection: str, ids: Sequence[str], timeout_s: float
@@ -422,10 +436,14 @@ async def remove_documents(
     async with connection.transaction():
         locked = await _lock(connection, collection, timeout_s)
         await postings.open_lexicon(connection, locked.id)
+        await open_names(connection, locked.id)
+        borne = await names_of(connection, locked.id, ids)
         former = await postings.remove_words(connection, locked.id, ids)
         removed = await _delete(connection, locked.id, ids)
+        await drop_names(connection, borne)
         await postings.drop_terms(connection, former)
         await postings.settle(connection, locked.id)
+        await count_links(connection, locked.id)
         return removed
 
 
@@ -439,4 +457,5 @@ async def maintain(connection: Connection, collection: str, timeout_s: float) ->
         locked = await _lock(connection, collection, timeout_s)
         await facts.open_facts(connection, locked.id)
         await postings.open_lexicon(connection, locked.id)
+        await open_names(connection, locked.id)
         await postings.settle(connection, locked.id, everything=True)

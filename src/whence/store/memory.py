@@ -47,6 +47,7 @@ from whence.store.checks import (
     model_words,
 )
 from whence.store.keys import chunk_key, document_key, parse_chunk_key
+from whence.store.memory_names import MemoryNames
 from whence.store.words import DEFAULT_LANGUAGES, Words, chunk_words, query_counts
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _kept_chunks(draft: DocumentDraft, filters: Filters) -> Iterator[int]:
             yield index
 
 
-class MemoryStore:
+class MemoryStore(MemoryNames):
     """Chunks and traces in memory; implements `ChunkStore` and `TraceStore`.
 
     Every call costs time linear in what the collection holds.
@@ -157,8 +158,8 @@ class MemoryStore:
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._clock = clock
         self._collections: dict[str, _Collection] = {}
-        self._traces: dict[str, StoredTrace] = {}
         self._effects: dict[tuple[str, str], dict[str, EffectKind]] = {}
+        self._traces: dict[str, StoredTrace] = {}
 
     async def aclose(self) -> None:
         """Free nothing; there so that both stores are closed the same way."""
@@ -212,7 +213,6 @@ class MemoryStore:
             if one in stored
         }
 
-    async def replace_documents(
     async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
         """Give what a message did to documents before, by document id."""
         return dict(self._effects.get((collection, message_id), {}))
@@ -222,6 +222,7 @@ class MemoryStore:
             kept = self._effects.setdefault((collection, effects.message_id), {})
             kept.update({name: kind for name, kind in effects.outcomes.items() if name not in kept})
 
+    async def replace_documents(
         self,
         collection: str,
         documents: Sequence[EmbeddedDocument],
@@ -268,8 +269,8 @@ class MemoryStore:
                 continue
             draft = msgspec.structs.replace(stored[one].draft, tags=tags[one], source_digest="")
             stored[one] = msgspec.structs.replace(stored[one], draft=draft)
-
         self._keep(collection, effects)
+
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
         """Set the source digests of documents that are stored already; unknown ids are left out."""
         found = self._collections.get(collection)

@@ -31,6 +31,7 @@ from whence.store.failures import address, check_url, is_lost, translate
 from whence.store.ledger import PostgresLedger, find_effects
 from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.postgres_code import PostgresCode
+from whence.store.postgres_names import PostgresNames
 from whence.store.server import EmbeddedServer
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class PostgresStore(PostgresCode):
+class PostgresStore(PostgresNames, PostgresCode):
     """Chunks, traces and code in PostgreSQL; implements `ChunkStore`, `TraceStore` and `CodeStore`.
 
     Open it with `async with PostgresStore.open(...)`.
@@ -192,7 +193,6 @@ class PostgresStore(PostgresCode):
         async with self._connection() as connection:
             return await written.document_states(connection, collection, ids)
 
-    async def replace_documents(
     def ledger(self, **options: float) -> PostgresLedger:
         """Give a ledger in this database; options as of `PostgresLedger`, closed by the caller."""
         return PostgresLedger(self._connection, **options)
@@ -202,6 +202,7 @@ class PostgresStore(PostgresCode):
         async with self._connection() as connection:
             return await find_effects(connection, collection, message_id)
 
+    async def replace_documents(
         self,
         collection: str,
         documents: Sequence[EmbeddedDocument],

@@ -1,0 +1,121 @@
+"""The part of the store in memory that knows the names of passages, by definition rather than by index."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from whence.schema.access import Access
+from whence.store.analysis import document_terms
+from whence.store.base import EmbeddedDocument
+from whence.store.checks import missing_collection
+from whence.store.keys import chunk_key
+from whence.store.names import MOST_BEARERS, MOST_MENTIONS, NameFinder, named_passages
+from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
+from whence.store.words import DEFAULT_LANGUAGES, MAX_QUERY_TERMS
+
+__all__ = ("MemoryNames",)
+
+
+class _Documents(Protocol):
+    """A collection, as far as names go."""
+
+    @property
+    def documents(self) -> dict[str, EmbeddedDocument]:
+        """Documents by id."""
+        ...
+
+
+class _Sides(msgspec.Struct):
+    """The passages on both sides of a name."""
+
+    bearers: list[PassageRef] = []
+    mentions: list[PassageRef] = []
+
+    def are_rare(self) -> bool:
+        """Tell whether the name links anything."""
+        return 0 < len(self.bearers) <= MOST_BEARERS and len(self.mentions) <= MOST_MENTIONS
+
+
+class MemoryNames:
+    """Names and their links; implements `PassageNames`. Part of `MemoryStore`, which holds the documents.
+
+    Every call costs time linear in the texts of the collection.
+    """
+
+    _collections: Mapping[str, _Documents]
+
+    async def link_statistics(self, collection: str) -> LinkStatistics | None:
+        """Tell how densely a collection is linked; None when there is no such collection."""
+        found = self._collections.get(collection)
+        if found is None:
+            return None
+        documents = list(found.documents.values())
+        linked = {
+            ref
+            for sides in _graph(collection, documents).values()
+            if sides.are_rare() and sides.mentions
+            for ref in (*sides.bearers, *sides.mentions)
+        }
+        chunks = sum(len(one.draft.chunks) for one in documents)
+        return LinkStatistics(chunks=chunks, linked=len(linked))
+
+    async def passage_names(
+        self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
+    ) -> list[PassageName]:
+        """Give the rare names that some visible chunks bear or hold, or that a query holds, by name.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        found = self._collections.get(collection)
+        if found is None:
+            raise missing_collection(collection)
+        visible = [one for one in found.documents.values() if access.allows(one.draft.tags)]
+        graph = _graph(collection, visible)
+        terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MAX_QUERY_TERMS]
+        asked = NameFinder(graph).find(terms)
+        wanted = frozenset(chunk_ids)
+        return [
+            PassageName(
+                name=name,
+                bearers=tuple(sorted(sides.bearers)),
+                mentions=tuple(sorted(sides.mentions)),
+                in_query=name in asked,
+            )
+            for name, sides in sorted(graph.items())
+            if sides.are_rare()
+            and (
+                name in asked
+                or any(ref.chunk_id in wanted for ref in (*sides.bearers, *sides.mentions))
+            )
+        ]
+
+
+def _graph(collection: str, documents: Sequence[EmbeddedDocument]) -> dict[str, _Sides]:
+    """Give both sides of every name that some documents bear."""
+    passages = list(_passages(collection, documents))
+    graph: defaultdict[str, _Sides] = defaultdict(_Sides)
+    for ref, borne, _ in passages:
+        for name in borne:
+            graph[name].bearers.append(ref)
+    finder = NameFinder(graph)
+    for ref, _, terms in passages:
+        for name in finder.find(terms):
+            if all(bearer.document_id != ref.document_id for bearer in graph[name].bearers):
+                graph[name].mentions.append(ref)
+    return dict(graph)
+
+
+def _passages(
+    collection: str, documents: Sequence[EmbeddedDocument]
+) -> Iterator[tuple[PassageRef, tuple[str, ...], tuple[str, ...]]]:
+    """Yield each passage with the names that it bears and the terms of its text."""
+    for document in documents:
+        draft = document.draft
+        for index, passage in enumerate(named_passages(draft, DEFAULT_LANGUAGES[0])):
+            key = chunk_key(collection, draft.document_id, index)
+            yield PassageRef(key, draft.document_id), passage.borne, passage.terms

@@ -1,0 +1,126 @@
+"""Reading the passage graph in PostgreSQL: both sides of a link are visible, and only the visible count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from whence.schema.access import Access
+from whence.store.analysis import document_terms
+from whence.store.checks import missing_collection
+from whence.store.classes import ALLOWED, access_values
+from whence.store.driver import Connection
+from whence.store.names import MOST_BEARERS, MOST_MENTIONS, NAMES_VERSION, NameFinder
+from whence.store.passage_graph import IS_LINK, names_anchored
+from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
+from whence.store.search import WANTED, places_of
+from whence.store.words import DEFAULT_LANGUAGES, MAX_QUERY_TERMS
+
+__all__ = ("link_statistics", "names_due", "passage_names")
+
+_VISIBLE = "c.ord = {side}.ord AND c.class_id = ANY($2::int[])"
+_SIDE = (
+    "SELECT w.name, k.chunk_key, k.document_id FROM unnest($1::int[]) w(name),"
+    " LATERAL (SELECT c.chunk_key, d.document_id FROM {table} m JOIN chunk c ON {visible}"
+    " JOIN document d ON d.id = c.document WHERE m.name = w.name {rule} LIMIT $3::int + 1) k"
+    " ORDER BY w.name, k.chunk_key"
+)
+_BEARERS = _SIDE.format(table="passage_bearer", visible=_VISIBLE.format(side="m"), rule="")
+_MENTIONS = _SIDE.format(
+    table="passage_mention", visible=_VISIBLE.format(side="m"), rule=f"AND {IS_LINK}"
+)
+_RESOLVE = (
+    "SELECT c.id, coalesce(l.languages[1], $5) AS language,"  # noqa: S608 - only constants
+    f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes"
+    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $4"
+)
+_AROUND = (
+    "SELECT b.name FROM passage_bearer b WHERE b.ord = ANY($1::int[])"
+    " UNION SELECT m.name FROM passage_mention m WHERE m.ord = ANY($1::int[])"
+)
+
+
+async def link_statistics(connection: Connection, collection: str) -> LinkStatistics | None:
+    """Tell how densely a collection is linked; None when its links are not known by this version."""
+    row = await connection.fetchrow(
+        "SELECT l.counted, l.linked FROM collection c"
+        " JOIN passage_links l ON l.collection_id = c.id AND l.version = $2 WHERE c.name = $1",
+        collection,
+        NAMES_VERSION,
+    )
+    return None if row is None else LinkStatistics(chunks=row["counted"], linked=row["linked"])
+
+
+async def names_due(connection: Connection, collection: str) -> bool:
+    """Tell whether a collection is there whose links are to be found, but are not known by this version."""
+    found: bool = await connection.fetchval(
+        "SELECT EXISTS (SELECT FROM collection c WHERE c.name = $1 AND NOT c.internal"
+        " AND NOT EXISTS (SELECT FROM passage_links l"
+        "  WHERE l.collection_id = c.id AND l.version = $2))",
+        collection,
+        NAMES_VERSION,
+    )
+    return found
+
+
+async def passage_names(
+    connection: Connection,
+    collection: str,
+    chunk_ids: Sequence[str],
+    access: Access,
+    query_text: str,
+) -> list[PassageName]:
+    """Give the rare names around visible chunks and in a query, from one snapshot of the database.
+
+    Raises:
+        NotFound: There is no such collection.
+    """
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        values = access_values(access)
+        row = await connection.fetchrow(_RESOLVE, *values, collection, DEFAULT_LANGUAGES[0])
+        if row is None:
+            raise missing_collection(collection)
+        wanted = await connection.fetch(
+            f"SELECT c.ord{WANTED}", *values, collection, *places_of(collection, chunk_ids)
+        )
+        around = await connection.fetch(_AROUND, [one["ord"] for one in wanted])
+        asked = await _names_in(connection, row["id"], query_text, row["language"])
+        ids = sorted({one["name"] for one in around}.union(asked))
+        bearers = await _side(connection, _BEARERS, ids, row["classes"], MOST_BEARERS)
+        mentions = await _side(connection, _MENTIONS, ids, row["classes"], MOST_MENTIONS)
+        names = await connection.fetch(
+            "SELECT id, terms FROM passage_name WHERE id = ANY($1::int[]) ORDER BY terms", ids
+        )
+    return [
+        PassageName(
+            name=one["terms"],
+            bearers=bearers[one["id"]],
+            mentions=mentions.get(one["id"], ()),
+            in_query=one["id"] in asked,
+        )
+        for one in names
+        if 0 < len(bearers.get(one["id"], ())) <= MOST_BEARERS
+        and len(mentions.get(one["id"], ())) <= MOST_MENTIONS
+    ]
+
+
+async def _names_in(
+    connection: Connection, collection_id: int, text: str, language: str
+) -> frozenset[int]:
+    """Give the ids of the names that a query holds, in its first terms."""
+    terms = document_terms(text, language)[:MAX_QUERY_TERMS] if text else []
+    if not terms:
+        return frozenset()
+    ids = await names_anchored(connection, collection_id, set(terms))
+    return frozenset(ids[name] for name in NameFinder(ids).find(terms))
+
+
+async def _side(
+    connection: Connection, query: str, names: list[int], classes: list[int], limit: int
+) -> dict[int, tuple[PassageRef, ...]]:
+    """Give the visible passages of each name on one side; one more than the limit says that there are more."""
+    rows = await connection.fetch(query, names, classes, limit)
+    return {
+        name: tuple(PassageRef(row["chunk_key"], row["document_id"]) for row in some)
+        for name, some in groupby(rows, key=lambda row: row["name"])
+    }

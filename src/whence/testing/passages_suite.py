@@ -1,0 +1,322 @@
+"""What every store must know of the names of passages, as tests: subclass `PassagesSuite`, give it a `store`.
+
+Needs pytest, pytest-asyncio in auto mode and hypothesis.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import NotFound
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store.base import ChunkStore, EmbeddedDocument
+from whence.store.keys import chunk_key
+from whence.store.names import MOST_BEARERS, MOST_MENTIONS
+from whence.store.passage_names import LinkStatistics, PassageName, PassageNames, PassageRef
+
+__all__ = ("NamesStore", "PassagesSuite", "titled")
+
+MODEL = EmbeddingModel(name="names", dimension=2)
+EVERYTHING = Access(frozenset({"a", "b"}), frozenset({"x"}), 9)
+PUBLIC = Access.public()
+SECRET = DocumentTags(("a",))
+_VECTOR = np.array([1, 0], dtype=np.float32)
+_numbers = itertools.count()
+
+
+class NamesStore(ChunkStore, PassageNames, Protocol):
+    """A store of documents that knows the names of their passages."""
+
+
+def titled(
+    document_id: str,
+    title: str,
+    *texts: str,
+    headings: Sequence[str] = (),
+    tags: DocumentTags | None = None,
+) -> EmbeddedDocument:
+    """Give a document with a title and one chunk for each text."""
+    chunks = tuple(
+        ChunkDraft(content=text, heading=heading, embed_text=f"{title}\n{heading}\n{text}")
+        for text, heading in itertools.zip_longest(texts, headings[: len(texts)], fillvalue="")
+    )
+    draft = DocumentDraft(
+        document_id=document_id, title=title, chunks=chunks, tags=tags or DocumentTags()
+    )
+    return EmbeddedDocument(draft=draft, vectors=np.tile(_VECTOR, (len(texts), 1)))
+
+
+# --- the definition, without the finder and the index of any store ---------------------------------
+
+_TITLES = ["Red Fox", "Fox", "Blue Lake", "the lake", "Red Fox (film)", "", "Of", "Lakes"]
+_PIECES = ["red", "fox", "Foxes", "blue", "lake", "the", "of", "(film)", "green", "."]
+#: What the analyzer makes of the pieces and titles above; qualifiers are left out of titles.
+_TERMS = {"foxes": "fox", "lakes": "lake", "(film)": "film"}
+_NAMES = {
+    "Red Fox": "red fox",
+    "Fox": "fox",
+    "Blue Lake": "blue lake",
+    "the lake": "the lake",
+    "Red Fox (film)": "red fox",
+    "Lakes": "lake",
+}
+
+
+def _terms(text: str) -> str:
+    """Give the terms of a text made of `_PIECES`, each between spaces."""
+    words = [_TERMS.get(word.lower(), word.lower()) for word in text.split() if word != "."]
+    return f" {' '.join(words)} "
+
+
+class _World:
+    """The documents as they should be, and their names by comparing every title with every text."""
+
+    def __init__(self, collection: str) -> None:
+        self.collection = collection
+        self.documents: dict[str, EmbeddedDocument] = {}
+
+    def _passages(self, access: Access) -> list[tuple[PassageRef, set[str], str]]:
+        found = []
+        for document_id, one in self.documents.items():
+            if not access.allows(one.draft.tags):
+                continue
+            seen = {one.draft.title} - {""}
+            for index, chunk in enumerate(one.draft.chunks):
+                new = {chunk.heading} - seen - {""}
+                seen |= new
+                titles = new | ({one.draft.title} if index == 0 else set())
+                names = {_NAMES[title] for title in titles if title in _NAMES}
+                ref = PassageRef(chunk_key(self.collection, document_id, index), document_id)
+                found.append((ref, names, _terms(chunk.content)))
+        return found
+
+    def names(self, access: Access) -> dict[str, tuple[set[PassageRef], set[PassageRef]]]:
+        """Give bearers and mentions of every rare name."""
+        passages = self._passages(access)
+        graph = {}
+        for name in {name for _, names, _ in passages for name in names}:
+            bearers = {ref for ref, names, _ in passages if name in names}
+            owners = {ref.document_id for ref in bearers}
+            mentions = {
+                ref
+                for ref, _, terms in passages
+                if f" {name} " in terms and ref.document_id not in owners
+            }
+            if len(bearers) <= MOST_BEARERS and len(mentions) <= MOST_MENTIONS:
+                graph[name] = (bearers, mentions)
+        return graph
+
+    def expected(self, access: Access, wanted: Sequence[str], query: str) -> list[PassageName]:
+        """Give what `passage_names` is to give."""
+        return [
+            PassageName(
+                name=name,
+                bearers=tuple(sorted(bearers)),
+                mentions=tuple(sorted(mentions)),
+                in_query=f" {name} " in _terms(query),
+            )
+            for name, (bearers, mentions) in sorted(self.names(access).items())
+            if f" {name} " in _terms(query)
+            or any(ref.chunk_id in wanted for ref in bearers | mentions)
+        ]
+
+
+_text = st.lists(st.sampled_from(_PIECES), min_size=1, max_size=6).map(" ".join)
+_tags = st.builds(
+    DocumentTags,
+    st.lists(st.sampled_from(["a", "b", "c"]), max_size=2),
+    st.lists(st.sampled_from(["x"]), max_size=1),
+    st.integers(0, 1),
+)
+_accesses = st.builds(
+    Access,
+    st.frozensets(st.sampled_from(["a", "b"])),
+    st.frozensets(st.sampled_from(["x"])),
+    st.integers(0, 1),
+)
+_ids = st.sampled_from([f"d{n}" for n in range(7)])
+_chunks = st.lists(st.tuples(_text, st.sampled_from(["", "", *_TITLES])), min_size=1, max_size=3)
+_document = st.tuples(st.sampled_from(_TITLES), _chunks, _tags)
+_writes = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.dictionaries(_ids, _document, min_size=1, max_size=4)),
+        st.tuples(st.just("remove"), st.lists(_ids, min_size=1, max_size=2)),
+        st.tuples(st.just("retag"), st.dictionaries(_ids, _tags, min_size=1, max_size=3)),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+async def _apply(store: NamesStore, world: _World, kind: str, what: Any) -> None:
+    if kind == "put":
+        documents = [
+            titled(
+                one,
+                title,
+                *(text for text, _ in chunks),
+                headings=[heading for _, heading in chunks],
+                tags=tags,
+            )
+            for one, (title, chunks, tags) in what.items()
+        ]
+        await store.replace_documents(world.collection, documents)
+        world.documents |= {one.draft.document_id: one for one in documents}
+    elif kind == "remove":
+        await store.remove_documents(world.collection, what)
+        for one in what:
+            world.documents.pop(one, None)
+    else:
+        await store.retag_documents(world.collection, what)
+        for one in what.keys() & world.documents.keys():
+            old = world.documents[one]
+            draft = DocumentDraft(
+                document_id=one,
+                title=old.draft.title,
+                chunks=old.draft.chunks,
+                tags=what[one],
+            )
+            world.documents[one] = EmbeddedDocument(draft=draft, vectors=old.vectors)
+
+
+_on_one_store = settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+class PassagesSuite:
+    """Behaviours of every store."""
+
+    async def _fresh(self, store: NamesStore, *documents: EmbeddedDocument) -> str:
+        name = f"names-{next(_numbers)}"
+        await store.ensure_collection(name, MODEL)
+        await store.replace_documents(name, documents)
+        return name
+
+    @given(writes=_writes, access=_accesses, query=_text, picked=st.sets(st.integers(0, 20)))
+    @_on_one_store
+    async def test_names_are_those_of_comparing_every_title_with_every_text(
+        self, store: NamesStore, writes: Any, access: Access, query: str, picked: set[int]
+    ) -> None:
+        """After any writes, in any order, a reader gets the links among the documents they may see."""
+        world = _World(await self._fresh(store))
+        for kind, what in writes:
+            await _apply(store, world, kind, what)
+        keys = [
+            chunk_key(world.collection, one, index)
+            for one, document in sorted(world.documents.items())
+            for index in range(len(document.draft.chunks))
+        ]
+        wanted = [key for place, key in enumerate(keys) if place in picked]
+        visible = {
+            ref.chunk_id
+            for bearers, mentions in world.names(access).values()
+            for ref in bearers | mentions
+        }
+
+        found = await store.passage_names(world.collection, wanted, access, query_text=query)
+
+        assert found == world.expected(access, [w for w in wanted if w in visible], query)
+
+    async def test_a_link_is_found_whichever_side_is_stored_first(self, store: NamesStore) -> None:
+        """A new text finds the names that there are, a new name the texts that there are."""
+        name = await self._fresh(store, titled("fox", "Red Fox", "An animal."))
+        await store.replace_documents(name, [titled("tale", "", "The red fox meets Blue Lake.")])
+        await store.replace_documents(name, [titled("lake", "Blue Lake", "Much water.")])
+
+        found = await store.passage_names(name, [chunk_key(name, "tale", 0)], PUBLIC)
+
+        assert [(one.name, [ref.document_id for ref in one.bearers]) for one in found] == [
+            ("blue lake", ["lake"]),
+            ("red fox", ["fox"]),
+        ]
+
+    async def test_a_document_stored_anew_keeps_who_names_it(self, store: NamesStore) -> None:
+        """Storing the bearer again loses no mention; storing it under another title loses all."""
+        tale = titled("tale", "", "The red fox sleeps.")
+        name = await self._fresh(store, tale, titled("fox", "Red Fox", "An animal."))
+        await store.replace_documents(name, [titled("fox", "Red Fox", "Another text.")])
+        again = await store.passage_names(name, [chunk_key(name, "fox", 0)], PUBLIC)
+        await store.replace_documents(name, [titled("fox", "Grey Wolf", "Another text.")])
+        renamed = await store.passage_names(name, [chunk_key(name, "tale", 0)], PUBLIC)
+
+        assert [ref.document_id for one in again for ref in one.mentions] == ["tale"]
+        assert renamed == []
+
+    async def test_a_hidden_passage_is_on_no_side(self, store: NamesStore) -> None:
+        """Neither as bearer nor as mention, neither by id nor by a query; new tags hold at once."""
+        documents = [
+            titled("fox", "Red Fox", "An animal.", tags=SECRET),
+            titled("tale", "", "The red fox sleeps."),
+        ]
+        name = await self._fresh(store, *documents)
+        keys = [chunk_key(name, "fox", 0), chunk_key(name, "tale", 0)]
+        hidden = await store.passage_names(name, keys, PUBLIC, query_text="red fox")
+        seen = await store.passage_names(name, keys, EVERYTHING, query_text="red fox")
+        await store.retag_documents(name, {"fox": DocumentTags()})
+        opened = await store.passage_names(name, keys, PUBLIC, query_text="red fox")
+
+        assert hidden == []
+        assert [one.name for one in seen] == ["red fox"]
+        assert opened == seen
+
+    async def test_hidden_mentions_do_not_make_a_name_common(self, store: NamesStore) -> None:
+        """Limits count what the reader sees: others' documents change nothing for them."""
+        secret = [
+            titled(f"s{n}", "", "Here is the red fox.", tags=SECRET)
+            for n in range(MOST_MENTIONS + 1)
+        ]
+        name = await self._fresh(
+            store,
+            titled("fox", "Red Fox", "An animal."),
+            titled("tale", "", "The red fox sleeps."),
+            *secret,
+        )
+        keys = [chunk_key(name, "tale", 0)]
+
+        assert [one.name for one in await store.passage_names(name, keys, PUBLIC)] == ["red fox"]
+        assert await store.passage_names(name, keys, EVERYTHING) == []
+
+    async def test_common_names_link_nothing(self, store: NamesStore) -> None:
+        """A name that more than three visible passages bear is a word."""
+        documents = [titled(f"d{n}", "Red Fox", "Text.") for n in range(MOST_BEARERS + 1)]
+        name = await self._fresh(store, titled("tale", "", "The red fox sleeps."), *documents)
+        keys = [chunk_key(name, "tale", 0)]
+        before = await store.passage_names(name, keys, PUBLIC)
+        await store.remove_documents(name, ["d0"])
+
+        assert before == []
+        assert len((await store.passage_names(name, keys, PUBLIC))[0].bearers) == MOST_BEARERS
+
+    async def test_links_are_counted(self, store: NamesStore) -> None:
+        """Linked passages are those with a rare name on both sides, out of all."""
+        name = await self._fresh(
+            store,
+            titled("fox", "Red Fox", "An animal."),
+            titled("tale", "A Tale", "The red fox sleeps.", "Nobody else comes."),
+            titled("lake", "Blue Lake", "Blue Lake is water."),
+        )
+
+        found = await store.link_statistics(name)
+
+        assert found == LinkStatistics(chunks=4, linked=2)
+        assert found.share == 0.5
+        assert await store.link_statistics("nowhere") is None
+
+    async def test_unknown_places_are_refused_or_left_out(self, store: NamesStore) -> None:
+        """A collection that does not exist is an error; ids that lead nowhere are left out."""
+        name = await self._fresh(store, titled("fox", "Red Fox", "An animal."))
+        with pytest.raises(NotFound):
+            await store.passage_names("nowhere", [], PUBLIC)
+        keys = ["urn:chunk:other:fox:0", "nonsense", chunk_key(name, "fox", 7)]
+
+        assert await store.passage_names(name, keys, PUBLIC, query_text="\0") == []

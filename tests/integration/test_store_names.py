@@ -1,0 +1,73 @@
+"""The passage graph on PostgreSQL keeps to the rules of every store, and is found for homes that lack it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from whence.schema.access import Access
+from whence.store import passage_graph
+from whence.store.keys import chunk_key
+from whence.store.passage_names import LinkStatistics
+from whence.store.postgres import PostgresStore
+from whence.testing.passages_suite import MODEL, PassagesSuite, titled
+
+pytestmark = pytest.mark.postgres
+
+PUBLIC = Access.public()
+
+
+class TestPostgresNames(PassagesSuite):
+    """All behaviours, on PostgreSQL."""
+
+    @pytest.fixture
+    def store(self, postgres_store: PostgresStore) -> PostgresStore:
+        return postgres_store
+
+
+async def test_links_of_a_former_version_are_found_in_the_background(
+    postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then there are none; the first who asks has them found, in batches, as if stored now."""
+    monkeypatch.setattr(passage_graph, "_BATCH", 2)
+    documents = [
+        titled(
+            f"d{n}", f"Place {n}x", f"After place {n + 1}x.", "More.", headings=("", f"Part {n}z")
+        )
+        for n in range(5)
+    ]
+    await postgres_store.ensure_collection("c", MODEL)
+    await postgres_store.replace_documents("c", documents)
+    keys = [chunk_key("c", f"d{n}", index) for n in range(5) for index in range(2)]
+    expected = await postgres_store.passage_names("c", keys, PUBLIC)
+    connection = await asyncpg.connect(database_url)
+    await connection.execute("DELETE FROM whence.passage_name; DELETE FROM whence.passage_links")
+    await connection.close()
+
+    before = await postgres_store.link_statistics("c")
+    await asyncio.gather(*postgres_store._maintenance.values())
+
+    assert (before, len(expected)) == (None, 10)
+    assert await postgres_store.passage_names("c", keys, PUBLIC) == expected
+    assert await postgres_store.link_statistics("c") == LinkStatistics(chunks=10, linked=5)
+
+
+async def test_names_that_nobody_bears_are_forgotten(
+    postgres_store: PostgresStore, database_url: str
+) -> None:
+    """What was removed leaves neither its title nor who mentioned it."""
+    await postgres_store.ensure_collection("c", MODEL)
+    await postgres_store.replace_documents(
+        "c", [titled("fox", "Red Fox", "An animal."), titled("tale", "", "The red fox sleeps.")]
+    )
+    await postgres_store.remove_documents("c", ["fox"])
+
+    connection = await asyncpg.connect(database_url)
+    counts = [
+        await connection.fetchval(f"SELECT count(*) FROM whence.{table}")
+        for table in ("passage_name", "passage_bearer", "passage_mention")
+    ]
+    await connection.close()
+    assert counts == [0, 0, 0]
