@@ -50,6 +50,12 @@ def start_logging(level: str = "CRITICAL") -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    if "WHENCE_LOG" not in os.environ:
+        # Nobody should have to wonder whether a command that waits for another still lives.
+        waiting = logging.getLogger("whence.waiting")
+        waiting.propagate = False
+        waiting.setLevel(logging.WARNING)
+        waiting.addHandler(logging.StreamHandler(sys.stderr))
 
 
 def run_with_engine(

@@ -7,20 +7,15 @@ are held means anything.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import os
-import time
 from pathlib import Path
 
 from whence.schema.errors import ConfigError, Unavailable
+from whence.store.patience import Patience
 
 __all__ = ("FileLock", "open_owned")
-
-#: Pauses between two tries: the first is short since most locks are held for milliseconds.
-_FIRST_PAUSE_S = 0.005
-_LONGEST_PAUSE_S = 0.25
 
 
 def open_owned(path: Path, flags: int) -> int:
@@ -85,16 +80,15 @@ class FileLock:
             Unavailable: It was not free within `timeout_s` seconds.
             ConfigError: The file system has no locks.
         """
-        give_up = time.monotonic() + timeout_s
-        pause = _FIRST_PAUSE_S
+        patience: Patience | None = None
         while not self.try_acquire(shared=shared):
-            if time.monotonic() >= give_up:
+            if patience is None:
+                patience = Patience(timeout_s, f"{self._purpose}{self._holder()}")
+            if not await patience.pause():
                 raise Unavailable(
                     f"waited {timeout_s:g} s for {self._purpose}{self._holder()}: {self.path} is locked",
                     hint="wait until the other process is done or end it, then try again",
                 )
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     def sign(self) -> None:
         """Write into the held file who holds it, for the message of those who wait."""

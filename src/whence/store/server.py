@@ -24,7 +24,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +37,7 @@ from whence.store import launcher
 from whence.store.binaries import MAJOR_VERSION, program
 from whence.store.home import Home, default_home
 from whence.store.locks import FileLock, open_owned
+from whence.store.patience import Patience
 from whence.store.tuning import memory_bytes, server_arguments
 
 __all__ = ("EmbeddedServer",)
@@ -54,7 +54,6 @@ _STOP_TIMEOUT_S = 60.0
 _KILL_TIMEOUT_S = 10.0
 #: A server that lives but has no socket for this long will not get one.
 _NO_SOCKET_S = 10.0
-_REPORT_EVERY_S = 5.0
 #: One call for the whole file system costs next to nothing; a thousand single files took 0.1 to 3 s.
 _SYNC = ("--sync-method=syncfs",) if sys.platform == "linux" else ()
 #: What a probe is told that came too early; never the cause of anything.
@@ -67,43 +66,6 @@ class _State(Enum):
     READY = "ready"
     BUSY = "starting, recovering or stopping"
     ABSENT = "not there"
-
-
-class _Patience:
-    """Waits with growing pauses, says now and then what for, and gives up in the end.
-
-    Args:
-        timeout_s: Seconds until it gives up.
-        purpose: What is waited for.
-    """
-
-    def __init__(self, timeout_s: float, purpose: str) -> None:
-        self._started = time.monotonic()
-        self._timeout_s = timeout_s
-        self._purpose = purpose
-        self._pause_s = 0.005
-        self._reports = 0
-
-    @property
-    def waited_s(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self._started
-
-    async def pause(self) -> bool:
-        """Wait a little; False when the time is over."""
-        if self.waited_s >= self._timeout_s:
-            return False
-        if self.waited_s >= _REPORT_EVERY_S * (self._reports + 1):
-            self._reports += 1
-            logger.warning(
-                "still waiting: %s (%.0f s)",
-                self._purpose,
-                self.waited_s,
-                extra={"action": "wait"},
-            )
-        await asyncio.sleep(self._pause_s)
-        self._pause_s = min(self._pause_s * 1.5, 0.5)
-        return True
 
 
 class EmbeddedServer:
@@ -252,9 +214,7 @@ class EmbeddedServer:
 
     async def _previous_answers(self) -> bool:
         """Wait for what is left of an earlier server: True when it answers, False when it is gone."""
-        patience = _Patience(
-            self._start_timeout_s, "an earlier database server to answer or to end"
-        )
+        patience = Patience(self._start_timeout_s, "an earlier database server to answer or to end")
         no_socket_since: float | None = None
         while self._alive():
             state = await self._probe()
@@ -371,7 +331,7 @@ class EmbeddedServer:
         return done.returncode
 
     async def _wait_until_ready(self, said: int) -> None:
-        patience = _Patience(self._start_timeout_s, "the database server to get ready")
+        patience = Patience(self._start_timeout_s, "the database server to get ready")
         while await self._probe() is not _State.READY:
             if not self._alive():
                 raise self._failure("the database server did not start", said)
@@ -395,7 +355,7 @@ class EmbeddedServer:
         logger.error("the server does not stop", extra={"action": "stop"})
 
     async def _wait_until_gone(self, timeout_s: float) -> bool:
-        patience = _Patience(timeout_s, "the database server to stop")
+        patience = Patience(timeout_s, "the database server to stop")
         while self._alive():
             if not await patience.pause():
                 return False
