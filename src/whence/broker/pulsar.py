@@ -452,6 +452,11 @@ class PulsarTransport:
             if error.error() == _pulsar.Result.InvalidConfiguration and fetch == 0:
                 # A partitioned topic cannot be read without fetching ahead.
                 return await self._subscribe(topic, group, kind, start, 1, member)
+            if error.error() == _pulsar.Result.IncompatibleSchema and topic not in self._producers:
+                # A member may not bring the schema of a topic that is in use without one; a publisher may,
+                # and a publisher is told which field does not fit.
+                await self._producer(topic)
+                return await self._subscribe(topic, group, kind, start, fetch, member)
             raise translate(error, f"subscribe {group!r} to {topic}", self._url) from error
 
     async def _read(self, topic: str, fetch: int, member: str) -> Reader:

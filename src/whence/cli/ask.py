@@ -44,7 +44,10 @@ def ask(
     access = access_of(acl, label, clearance)
     live = stream and not as_json(context)
 
+    shown: list[str] = []
+
     async def show(text: str, end: bool) -> None:
+        shown.append(text)
         sys.stdout.write(text + ("\n" if end else ""))
         sys.stdout.flush()
 
@@ -66,7 +69,11 @@ def ask(
     if as_json(context):
         print_json(answer_document(answer))
     else:
-        tell_answer(answer, console(), text_shown=live)
+        # A writer that died on the way was followed by another, who may have found other words.
+        whole = "".join(shown).strip() == answer.text.strip()
+        if live and shown and not whole:
+            note("note: the answer was begun anew while it was written; this is the whole of it")
+        tell_answer(answer, console(), text_shown=live and whole)
     return 0
 
 

@@ -156,12 +156,12 @@ class Engine(GraphEngine):
         definition = load_flow(find_flow(self._flow))
         self._resources = Resources(self._settings, self._objects)
         stack.push_async_callback(self._resources.aclose)
-        if self._warm_up:
+        here = self._settings.broker.startswith("memory:")
+        if self._warm_up and here:
             warming = asyncio.create_task(_load(self._resources))
             stack.push_async_callback(_finished, warming)
         transport = await connect(self._settings.broker)
         stack.push_async_callback(transport.aclose)
-        here = self._settings.broker.startswith("memory:")
         if here:
             running = run_flow(definition, transport, self._resources, only=self._only)
             await stack.enter_async_context(running)

@@ -213,8 +213,14 @@ class Supervisor:
         self.state = State.UNHEALTHY
         logger.error(
             "processor given up",
-            extra={"action": "give_up", "processor": self.name, "restarts": self.restarts},
-            exc_info=error,
+            extra={
+                "action": "give_up",
+                "processor": self.name,
+                "restarts": self.restarts,
+                "error": f"{type(error).__name__}: {error}",
+            },
+            # Where it happened helps with a fault of ours; what is wrong outside is in the error's words.
+            exc_info=None if incurable else error,
         )
         raise _cause(self.name, error, len(self._recent)) from error
 
