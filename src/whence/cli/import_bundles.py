@@ -67,8 +67,10 @@ def _tell(result: ImportResult) -> None:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("repository", "branch", "snapshot"):
-        table.add_column(name)
+    for name in ("repository", "branch"):
+        table.add_column(name, overflow="fold")
+    # An id is there to be copied.
+    table.add_column("snapshot", no_wrap=True, min_width=36)
     for name in ("nodes", "edges", "embedded"):
         table.add_column(name, justify="right")
     for one in result.imports:

@@ -122,8 +122,11 @@ def _tell(overview: SnapshotOverview) -> None:
         note("no snapshots: import a bundle with whence import")
         return
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("repository", "refs", "snapshot", "status"):
-        table.add_column(name)
+    for name in ("repository", "refs"):
+        table.add_column(name, overflow="fold")
+    # An id is there to be copied.
+    table.add_column("snapshot", no_wrap=True, min_width=36)
+    table.add_column("status")
     for name in ("nodes", "edges"):
         table.add_column(name, justify="right")
     for one in overview.snapshots:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 __all__ = ("PostgresImport", "importing")
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: First of the two keys of the lock that a run holds, the other is its id: "code" in ASCII.
 _RUN_LOCK = 0x636F6465
@@ -84,6 +88,29 @@ _KNOWN_VECTORS = (
 )
 
 
+def _to_its_end(
+    method: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a step finish before its cancellation takes effect.
+
+    A transaction that is cut off while it commits leaves the connection in a state that nobody knows, and
+    the import needs it to clean up.
+    """
+
+    @wraps(method)
+    async def step(*args: P.args, **kwargs: P.kwargs) -> T:
+        task = asyncio.create_task(method(*args, **kwargs))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()
+            raise
+
+    return step
+
+
 @asynccontextmanager
 async def importing(
     connection: Connection, *, timeout_s: float, clock: Callable[[], datetime]
@@ -117,6 +144,7 @@ class PostgresImport:
         self._staged: list[_Staged] = []
         self._published = False
 
+    @_to_its_end
     async def sweep(self) -> None:
         """Remove what runs have left whose process died, and what was published over."""
         running = await self._connection.fetch(
@@ -138,6 +166,7 @@ class PostgresImport:
         )
         await discard(self._connection, [row["id"] for row in left], self._timeout_s)
 
+    @_to_its_end
     async def stage(
         self, import_id: str, snapshot: SnapshotInfo, *, tags: Sequence[str] = ()
     ) -> _Staged:
@@ -199,6 +228,7 @@ class PostgresImport:
             await postings.open_lexicon(connection, collection_id)
         return number, collection_id
 
+    @_to_its_end
     async def publish(
         self, *, set_name: str = "", refs: Sequence[str] = ()
     ) -> tuple[list[SnapshotRecord], SnapshotSet | None]:
@@ -230,6 +260,7 @@ class PostgresImport:
         await self._clear([one for one in gone if one is not None])
         return [records[one] for one in ids], made
 
+    @_to_its_end
     async def abandon(self, error: BaseException) -> None:
         """Remove what was staged, unless it was published; errors here are left to the next import."""
         if self._published or not self._staged:
@@ -300,6 +331,7 @@ class _Staged:
         #: The last node whose text was given out.
         self._given = -1
 
+    @_to_its_end
     async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
         """Write some nodes, each id once. Cost: linear in their texts; memory keeps the ids."""
         if self._nodes is not None:
@@ -383,6 +415,7 @@ class _Staged:
 
     # --- edges -------------------------------------------------------------------------------------
 
+    @_to_its_end
     async def add_edges(self, edges: Sequence[CodeEdge]) -> None:
         """Write some edges between nodes that were added, each once. Cost: linear in the edges."""
         async with self._lock:
@@ -418,6 +451,7 @@ class _Staged:
 
     # --- the end -----------------------------------------------------------------------------------
 
+    @_to_its_end
     async def close(self, report: ImportReport, *, replace: bool = False) -> bool:
         """Say that all was written; False when the published snapshot has the same content already.
 
@@ -453,6 +487,7 @@ class _Staged:
             raise different_content(self.snapshot)
         return False
 
+    @_to_its_end
     async def texts(self, limit: int) -> list[NodeText]:
         """Give some nodes that have no vector and were not given before; the first call gives one."""
         if self._unchanged:
@@ -471,6 +506,7 @@ class _Staged:
                 self._given = rows[-1]["node"]
             return [NodeText(key=row["ord"], text=row["embed_text"]) for row in rows]
 
+    @_to_its_end
     async def add_vectors(
         self, keys: Sequence[int], vectors: NDArray[np.float32], model: EmbeddingModel
     ) -> None:

@@ -1,0 +1,527 @@
+"""Bundles become snapshots: all of them or none, and readers never meet half of one."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from whence.engine.results import SearchReport
+from whence.engine.snapshots import SnapshotChoice, read_snapshot, search_snapshot
+from whence.ingest.bundles.bundle import open_bundle
+from whence.ingest.bundles.contents import BundleContents
+from whence.schema.access import Access, DocumentTags
+from whence.schema.code_ids import CodeId
+from whence.schema.errors import BadInput, NotFound, Unavailable, WhenceError
+from whence.store.base import EmbeddedDocument
+from whence.store.code import SnapshotRecord
+from whence.store.code_documents import node_document
+from whence.store.postgres import PostgresStore
+from whence.testing.fake_bundles import write_fake_bundles, write_zip
+from whence.testing.small_bundles import import_into, small_files, write_small
+from whence.testing.stub_models import HashEmbedder
+
+pytestmark = pytest.mark.postgres
+
+NODES = {"C1": "class Alpha calls Beta", "C2": "class Beta", "SQL:dbo.t": "create table t"}
+EDGES = [("C1", "C2", "dep"), ("SQL:dbo.t", "C1", "ReferencedBy(C#)")]
+#: Every table that an import writes.
+TABLES = (
+    "collection",
+    "document",
+    "chunk",
+    "chunk_vec",
+    "chunk_terms",
+    "term",
+    "lexicon",
+    "segment",
+    "posting",
+    "code_snapshot",
+    "code_ref",
+    "code_set",
+    "code_set_member",
+    "code_node",
+    "code_edge",
+)
+EVERYTHING = Access(frozenset({"hr", "ops"}), frozenset({"secret"}), 9)
+
+
+async def rows_of(store: PostgresStore) -> dict[str, int]:
+    """Count the rows of every table that an import writes."""
+    async with store._connection() as connection:
+        return {
+            table: await connection.fetchval(f"SELECT count(*) FROM {table}") for table in TABLES
+        }
+
+
+async def statuses(store: PostgresStore) -> list[str]:
+    async with store._connection() as connection:
+        rows = await connection.fetch("SELECT status FROM code_import ORDER BY id")
+    return [row["status"] for row in rows]
+
+
+async def texts_of(store: PostgresStore, record: SnapshotRecord, access: Access) -> dict[str, str]:
+    """Give the text of every visible node by its local id, found by a dense search without a threshold."""
+    query = np.zeros(64, dtype=np.float32)
+    query[0] = 1.0
+    found = await store.search_dense(record.collection, query, limit=1000, access=access)
+    texts = await store.chunk_texts(record.collection, [one.chunk_id for one in found], access)
+    return {CodeId.parse(one.document_id).local: one.content for one in texts}
+
+
+async def edges_of(store: PostgresStore, record: SnapshotRecord) -> set[tuple[str, str, str]]:
+    async with store._connection() as connection:
+        rows = await connection.fetch(
+            "SELECT a.local_id AS f, b.local_id AS t, r.name FROM collection c"
+            " JOIN code_edge e ON e.collection_id = c.id JOIN code_relation r ON r.id = e.relation"
+            " JOIN code_node a ON a.collection_id = c.id AND a.node = e.from_node"
+            " JOIN code_node b ON b.collection_id = c.id AND b.node = e.to_node WHERE c.name = $1",
+            record.collection,
+        )
+    return {(row["f"], row["t"], row["name"]) for row in rows}
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A small bundle."""
+    return write_small(tmp_path / "small.zip", NODES, EDGES)
+
+
+async def test_whole_content_is_there(postgres_store: PostgresStore, bundle: Path) -> None:
+    """Every node with its text and every edge of a bundle can be read afterwards."""
+    result = await import_into(postgres_store, [bundle])
+    record = await postgres_store.resolve_snapshot("main")
+    assert await texts_of(postgres_store, record, Access.public()) == NODES
+    assert await edges_of(postgres_store, record) == {
+        ("C1", "C2", "cs_dep"),
+        ("SQL:dbo.t", "C1", "sql_ReferencedBy(C#)"),
+    }
+    (one,) = result.imports
+    assert (one.nodes, one.edges) == ({"cs": 2, "sql": 1}, {"cs": 1, "sql": 1})
+    assert (one.status, one.snapshot_id) == ("completed", record.info.snapshot_id)
+
+
+async def test_enterprise_counts(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """Both releases come in whole, and what did not change between them is embedded once."""
+    embedder = HashEmbedder()
+    paths = write_fake_bundles(tmp_path)
+    result = await import_into(postgres_store, paths, embedder=embedder, set_name="Fake_snapshot")
+    first, second = result.imports
+    assert (first.nodes, second.nodes) == ({"cs": 201, "sql": 90}, {"cs": 203, "sql": 92})
+    assert [len(await _nodes(path)) for path in paths] == [291, 295]
+    embedded = sum(len(call) for call in embedder.calls)
+    assert embedded == first.embedded + second.embedded
+    assert first.embedded == 291
+    assert second.embedded < 40
+    records = await postgres_store.snapshots()
+    for path, record in zip(paths, reversed(records), strict=True):
+        expected = {node.local_id: node.text for node in await _nodes(path)}
+        access = Access(
+            frozenset(tag for node in await _nodes(path) for tag in node.tags.acl),
+            frozenset(label for node in await _nodes(path) for label in node.tags.labels),
+            99,
+        )
+        assert await texts_of(postgres_store, record, access) == expected
+
+
+async def _nodes(path: Path) -> list[Any]:
+    return list(BundleContents(open_bundle(path)).nodes())
+
+
+async def test_numbers_follow_ids(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """Nodes are numbered in the order of their canonical ids, whatever the order of the bundle."""
+    names = ["C9", "C10", "Zeta", "alpha", "\u00e4", "SQL:dbo.b", "SQL:dbo.A"]
+    path = write_small(tmp_path / "b.zip", {name: f"text {name}" for name in names})
+    await import_into(postgres_store, [path])
+    async with postgres_store._connection() as connection:
+        rows = await connection.fetch("SELECT node, local_id FROM code_node ORDER BY node")
+    kinds = [("sql" if name.startswith("SQL:") else "cs", name) for name in names]
+    assert [row["local_id"] for row in rows] == [name for _, name in sorted(kinds)]
+    assert [row["node"] for row in rows] == list(range(len(names)))
+
+
+@pytest.mark.parametrize("name", ["id", "head", "branch", "tag"])
+async def test_found_by_each_name(postgres_store: PostgresStore, bundle: Path, name: str) -> None:
+    """A snapshot is found by its id, head sha, branch and tag."""
+    await import_into(postgres_store, [bundle], tags=["v1"])
+    (record,) = await postgres_store.snapshots()
+    names = {"id": record.info.snapshot_id, "head": "a1", "branch": "main", "tag": "v1"}
+    assert await postgres_store.resolve_snapshot(names[name]) == record
+
+
+async def test_newest_published_wins(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """A branch stands for the snapshot published last, also within one import."""
+    for place, heads in enumerate([("a1", "a2"), ("a3",)]):
+        paths = [
+            write_small(tmp_path / f"{head}.zip", {"C1": head}, head_sha=head) for head in heads
+        ]
+        await import_into(postgres_store, paths)
+        found = await postgres_store.resolve_snapshot("main")
+        assert found.info.head_sha == ("a2", "a3")[place]
+
+
+@pytest.mark.parametrize("reference", ["nothing", "", "\0", "\ud800", "(unknown)", "A1"])
+async def test_unknown_reference(
+    postgres_store: PostgresStore, bundle: Path, reference: str
+) -> None:
+    """A name that stands for no snapshot is not found."""
+    await import_into(postgres_store, [bundle])
+    with pytest.raises(NotFound):
+        await postgres_store.resolve_snapshot(reference)
+
+
+async def test_second_import_changes_nothing(postgres_store: PostgresStore, bundle: Path) -> None:
+    """The same content again: nothing is embedded, every row and every name stays."""
+    await import_into(postgres_store, [bundle], set_name="S")
+    before = (await rows_of(postgres_store), await postgres_store.snapshots())
+    embedder = HashEmbedder()
+    result = await import_into(postgres_store, [bundle], embedder=embedder, set_name="S")
+    assert result.imports[0].unchanged
+    assert result.imports[0].embedded == 0
+    assert embedder.calls == []
+    assert (await rows_of(postgres_store), await postgres_store.snapshots()) == before
+
+
+async def test_other_content_is_refused(
+    postgres_store: PostgresStore, tmp_path: Path, bundle: Path
+) -> None:
+    """Other content at one commit needs leave to replace; without it nothing changes."""
+    await import_into(postgres_store, [bundle])
+    before = await rows_of(postgres_store)
+    other = write_small(tmp_path / "other.zip", {"C1": "class Other"})
+    with pytest.raises(BadInput, match="other content") as caught:
+        await import_into(postgres_store, [other])
+    assert "--replace" in caught.value.hint
+    assert await rows_of(postgres_store) == before
+
+
+async def test_replacing_takes_away_what_disappeared(
+    postgres_store: PostgresStore, tmp_path: Path, bundle: Path
+) -> None:
+    """After a replacement there is the new content and no row of the old; sets and names stay."""
+    await import_into(postgres_store, [bundle], set_name="S")
+    (old,) = await postgres_store.snapshots()
+    nodes = {"C1": NODES["C1"], "C3": {"Text": "", "acl_allow": ["hr"]}}
+    other = write_small(tmp_path / "other.zip", nodes, [("C1", "C3", "dep")])
+    embedder = HashEmbedder()
+    await import_into(postgres_store, [other], embedder=embedder, replace=True)
+    record = await postgres_store.resolve_set("S")
+    assert record.info == old.info
+    assert record.collection != old.collection
+    assert await texts_of(postgres_store, record, EVERYTHING) == {"C1": NODES["C1"], "C3": ""}
+    assert await texts_of(postgres_store, record, Access.public()) == {"C1": NODES["C1"]}
+    assert await edges_of(postgres_store, record) == {("C1", "C3", "cs_dep")}
+    assert sum(len(call) for call in embedder.calls) <= 2
+    rows = await rows_of(postgres_store)
+    assert (rows["collection"], rows["document"], rows["code_node"]) == (1, 2, 2)
+    assert await postgres_store.collection(old.collection) is None
+
+
+BAD = {
+    "code/chunks.json": b'[{"Id": "C1", "Text": "no acl"}]',
+    "graph/edges.csv": b'from,to,relation\nC1,C2,"broken\n',
+    "docs/sql_bodies.jsonl": b"\xff\n",
+}
+
+
+@pytest.mark.parametrize("member", BAD)
+async def test_all_or_nothing(
+    postgres_store: PostgresStore, tmp_path: Path, bundle: Path, member: str
+) -> None:
+    """One bad bundle of several leaves neither rows nor sets, wherever it goes wrong."""
+    bad = tmp_path / "bad.zip"
+    write_zip(small_files(NODES, EDGES, head_sha="a2") | {member: BAD[member]}, bad)
+    embedder = HashEmbedder()
+    with pytest.raises(BadInput, match=r"bad\.zip"):
+        await import_into(postgres_store, [bundle, bad], embedder=embedder, set_name="S")
+    assert not any((await rows_of(postgres_store)).values())
+    assert await statuses(postgres_store) == ["failed", "failed"]
+    assert embedder.calls == []
+
+
+class FailingLater(HashEmbedder):
+    """Fails from its second call on."""
+
+    async def embed(self, texts: Any, purpose: Any = "query") -> Any:
+        vectors = await super().embed(texts, purpose)
+        if len(self.calls) > 1:
+            raise Unavailable("the embedding service does not answer")
+        return vectors
+
+
+async def test_failed_embedding_leaves_nothing(postgres_store: PostgresStore, bundle: Path) -> None:
+    """When embedding fails half-way, the import fails as one error and leaves nothing."""
+    with pytest.raises(Unavailable):
+        await import_into(postgres_store, [bundle], embedder=FailingLater())
+    assert not any((await rows_of(postgres_store)).values())
+    await import_into(postgres_store, [bundle])
+    assert (await rows_of(postgres_store))["code_node"] == 3
+
+
+@pytest.mark.parametrize("table", ["collection", "document", "code_node", "code_edge", "segment"])
+async def test_interrupted_import_leaves_nothing(
+    postgres_store: PostgresStore, bundle: Path, table: str
+) -> None:
+    """An import that is cancelled removes what it had staged, however far it was."""
+    slow = HashEmbedder(delay_s=60.0)
+    task = asyncio.create_task(import_into(postgres_store, [bundle], embedder=slow))
+    while not (await rows_of(postgres_store))[table]:
+        assert not task.done()
+        await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not any((await rows_of(postgres_store)).values())
+    assert await statuses(postgres_store) == ["failed"]
+
+
+async def test_next_import_removes_what_a_dead_one_left(
+    postgres_store: PostgresStore, tmp_path: Path, bundle: Path
+) -> None:
+    """A run whose process died is told from one that lives, and its rows go with the next import."""
+    opened = open_bundle(bundle)
+    nodes = list(BundleContents(opened).nodes())
+    other = write_small(tmp_path / "other.zip", {"C7": "class Seven"}, head_sha="b1")
+
+    async def die() -> None:
+        async with postgres_store.importing() as run:
+            staged = await run.stage(str(uuid.uuid4()), opened.snapshot)
+            await staged.add_nodes(nodes)
+            await import_into(postgres_store, [other])
+            assert (await rows_of(postgres_store))["document"] == 4
+            async with postgres_store._connection() as connection:
+                await connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_locks"
+                    " WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+                )
+            await staged.add_edges([])
+
+    with pytest.raises(WhenceError):
+        await die()
+    assert (await rows_of(postgres_store))["document"] == 4
+    await import_into(postgres_store, [other])
+    assert (await rows_of(postgres_store))["document"] == 1
+    assert await statuses(postgres_store) == ["failed", "completed", "completed"]
+
+
+@pytest.mark.parametrize("same", [True, False])
+async def test_two_imports_of_one_snapshot(
+    postgres_store: PostgresStore, tmp_path: Path, bundle: Path, same: bool
+) -> None:
+    """Of two imports at once the first to publish wins; the other finds its content there, or is refused."""
+    other = bundle if same else write_small(tmp_path / "other.zip", {"C1": "other"})
+    outcomes = await asyncio.gather(
+        import_into(postgres_store, [bundle], embedder=HashEmbedder(delay_s=0.3)),
+        import_into(postgres_store, [other], embedder=HashEmbedder(delay_s=0.3)),
+        return_exceptions=True,
+    )
+    failed = [one for one in outcomes if isinstance(one, BaseException)]
+    assert len(failed) == (0 if same else 1)
+    assert all(isinstance(one, BadInput) for one in failed)
+    rows = await rows_of(postgres_store)
+    assert rows["collection"] == rows["code_snapshot"] == 1
+    record = await postgres_store.resolve_snapshot("main")
+    assert rows["document"] == record.nodes.total == rows["chunk_vec"] == rows["code_node"]
+
+
+async def test_readers_meet_one_state(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """Who reads in steps while a snapshot is replaced over and over sees one content or the other."""
+    paths = [
+        write_small(tmp_path / f"{name}.zip", {f"C{n}": f"{name} {n}" for n in range(20)})
+        for name in ("old", "new")
+    ]
+    await import_into(postgres_store, paths[:1])
+    choice = SnapshotChoice(snapshot="main")
+    done = asyncio.Event()
+    seen: set[frozenset[str]] = set()
+
+    async def replace() -> None:
+        for turn in range(1, 9):
+            await import_into(postgres_store, [paths[turn % 2]], replace=True)
+        done.set()
+
+    async def read() -> None:
+        while not done.is_set():
+            try:
+                texts = await read_snapshot(
+                    postgres_store,
+                    choice,
+                    lambda record: texts_of(postgres_store, record, Access.public()),
+                )
+            except Unavailable:
+                continue
+            assert len(texts) == 20
+            seen.add(frozenset(text.split()[0] for text in texts.values()))
+
+    await asyncio.gather(replace(), read(), read())
+    assert seen <= {frozenset({"old"}), frozenset({"new"})}
+
+
+async def test_replaced_in_the_middle_is_read_again(
+    postgres_store: PostgresStore, tmp_path: Path, bundle: Path
+) -> None:
+    """A search that was overtaken by a replacement is done again on the new content."""
+    await import_into(postgres_store, [bundle])
+    other = write_small(tmp_path / "other.zip", {"C1": "other"})
+    collections: list[str] = []
+
+    async def search(collection: str) -> SearchReport:
+        collections.append(collection)
+        if len(collections) == 1:
+            await import_into(postgres_store, [other], replace=True)
+        return SearchReport(results=[])
+
+    choice = SnapshotChoice(snapshot="a1")
+    report = await search_snapshot(postgres_store, choice, search)
+    record = await postgres_store.resolve_snapshot("a1")
+    assert report.snapshot_id == record.info.snapshot_id
+    assert collections[-1] == record.collection
+    assert len(collections) == 2
+
+
+async def test_internal_collections_are_out_of_reach(
+    postgres_store: PostgresStore, bundle: Path
+) -> None:
+    """What holds a snapshot is in no list, and nothing but an import writes it."""
+    await import_into(postgres_store, [bundle])
+    (record,) = await postgres_store.snapshots()
+    assert await postgres_store.collections() == []
+    before = await rows_of(postgres_store)
+    (node, *_) = await _nodes(bundle)
+    vectors = await HashEmbedder().embed(["x"])
+    document = EmbeddedDocument(draft=node_document(node), vectors=vectors)
+    with pytest.raises(NotFound):
+        await postgres_store.replace_documents(record.collection, [document])
+    with pytest.raises(NotFound):
+        await postgres_store.retag_documents(record.collection, {node.id: DocumentTags(("x",))})
+    with pytest.raises(BadInput):
+        await postgres_store.ensure_collection(record.collection, HashEmbedder().model)
+    assert await postgres_store.remove_documents(record.collection, [node.id]) == 0
+    assert await rows_of(postgres_store) == before
+
+
+async def test_order_of_a_set(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """A set keeps the order given: the first is primary, the second secondary."""
+    paths = [
+        write_small(tmp_path / f"{n}.zip", {"C1": str(n)}, head_sha=f"h{n}", branch=f"b{n}")
+        for n in (2, 1)
+    ]
+    result = await import_into(postgres_store, paths, set_name="S")
+    assert result.set is not None
+    assert [member.ref for member in result.set.members] == ["b2", "b1"]
+    assert await postgres_store.sets() == [result.set]
+    assert (await postgres_store.resolve_set("S")).info.head_sha == "h2"
+    assert (await postgres_store.resolve_set("S", "secondary")).info.head_sha == "h1"
+    assert (await postgres_store.resolve_snapshot("b1", within="S")).info.head_sha == "h1"
+
+
+async def test_set_of_references(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """A set can be made of what is there; an unknown reference leaves the former set as it was."""
+    for n in (1, 2):
+        path = write_small(tmp_path / f"{n}.zip", {"C1": str(n)}, head_sha=f"h{n}", branch=f"b{n}")
+        await import_into(postgres_store, [path])
+    made = await postgres_store.make_set("S", ["b2", "h1"])
+    assert [member.ref for member in made.members] == ["b2", "h1"]
+    for bad in (["b1", "nothing"], [], ["b1", "h1"]):
+        with pytest.raises((NotFound, BadInput)):
+            await postgres_store.make_set("S", bad)
+        assert await postgres_store.sets() == [made]
+
+
+async def test_repositories_do_not_mix_in_a_set(
+    postgres_store: PostgresStore, tmp_path: Path
+) -> None:
+    """A set holds one repository; `--repo` may be what makes them one."""
+    paths = [write_small(tmp_path / f"{r}.zip", NODES, repo=r, head_sha=r) for r in ("A", "B")]
+    with pytest.raises(BadInput, match="one repository"):
+        await import_into(postgres_store, paths, set_name="S")
+    result = await import_into(postgres_store, paths, set_name="S", repo="Both")
+    assert result.set is not None
+    assert result.set.repo == "Both"
+    assert {one.repo for one in result.imports} == {"Both"}
+
+
+async def test_switched_off(postgres_store: PostgresStore, bundle: Path) -> None:
+    """Nothing is read through a set or a snapshot that is switched off, until it is on again."""
+    await import_into(postgres_store, [bundle], set_name="S")
+    (record,) = await postgres_store.snapshots()
+    await postgres_store.set_active("S", False)
+    with pytest.raises(NotFound):
+        await postgres_store.resolve_set("S")
+    with pytest.raises(NotFound):
+        await postgres_store.resolve_snapshot("main", within="S")
+    assert await postgres_store.resolve_snapshot("main") == record
+    await postgres_store.set_active("S", True)
+    assert await postgres_store.resolve_set("S") == record
+    await postgres_store.set_active(record.info.snapshot_id, False)
+    for reading in (postgres_store.resolve_set("S"), postgres_store.resolve_snapshot("main")):
+        with pytest.raises(NotFound):
+            await reading
+    with pytest.raises(NotFound):
+        await postgres_store.set_active("nothing", True)
+
+
+async def test_removed_and_purged(postgres_store: PostgresStore, tmp_path: Path) -> None:
+    """A removed set leaves its snapshots; a purged snapshot leaves nothing, and an emptied set goes."""
+    paths = [write_small(tmp_path / f"{n}.zip", NODES, EDGES, head_sha=f"h{n}") for n in (1, 2)]
+    await import_into(postgres_store, paths, set_name="S")
+    await import_into(postgres_store, paths[:1], set_name="One")
+    await postgres_store.remove_set("S")
+    with pytest.raises(NotFound):
+        await postgres_store.remove_set("S")
+    assert len(await postgres_store.snapshots()) == 2
+    first, second = [await postgres_store.resolve_snapshot(head) for head in ("h1", "h2")]
+    await postgres_store.purge_snapshot(first.info.snapshot_id)
+    assert await postgres_store.sets() == []
+    assert (await rows_of(postgres_store))["document"] == 3
+    await postgres_store.purge_snapshot(second.info.snapshot_id)
+    assert not any((await rows_of(postgres_store)).values())
+    assert await statuses(postgres_store) == []
+    with pytest.raises(NotFound):
+        await postgres_store.purge_snapshot("h1")
+
+
+tags = st.builds(
+    DocumentTags,
+    st.lists(st.sampled_from(["hr", "ops"]), max_size=2).map(tuple),
+    st.lists(st.sampled_from(["secret", "internal"]), max_size=2).map(tuple),
+    st.integers(0, 2),
+)
+readers = st.builds(
+    Access,
+    st.frozensets(st.sampled_from(["hr", "ops"])),
+    st.frozensets(st.sampled_from(["secret", "internal"])),
+    st.integers(0, 2),
+)
+
+
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(rights=st.lists(tags, min_size=1, max_size=8), reader=readers)
+async def test_reader_sees_what_rights_allow(
+    postgres_store: PostgresStore, tmp_path: Path, rights: list[DocumentTags], reader: Access
+) -> None:
+    """A search without a threshold gives exactly the nodes whose tags let the reader in."""
+    nodes = {
+        f"C{n}": {
+            "Text": f"node {n}" if n % 3 else "",
+            "acl_allow": list(one.acl),
+            "classification_labels_all": list(one.labels),
+            "doc_level": one.clearance,
+        }
+        for n, one in enumerate(rights)
+    }
+    path = write_small(tmp_path / "random.zip", nodes)
+    await import_into(postgres_store, [path], replace=True)
+    record = await postgres_store.resolve_snapshot("main")
+    expected = {f"C{n}" for n, one in enumerate(rights) if reader.allows(one)}
+    assert set(await texts_of(postgres_store, record, reader)) == expected
