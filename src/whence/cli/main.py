@@ -30,6 +30,7 @@ from whence.cli import (
     run,
     search,
     snapshots,
+    validate,
     why_not,
 )
 from whence.cli.options import with_common_options
@@ -57,6 +58,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., int | None]], ...] = (
     ("erase", erase.erase),
     ("run", run.run),
     ("doctor", doctor.doctor),
+    ("validate", validate.validate),
     ("demo", demo.demo),
 )
 for name, function in _COMMANDS:

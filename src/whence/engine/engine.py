@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from whence.models.base import Embedder, Reranker, Writer
     from whence.provenance.trace import Trace
     from whence.provenance.why_not import WhyNot
-    from whence.store.base import CollectionInfo, Store
+    from whence.store.base import ChunkStore, CollectionInfo, Store
 
 __all__ = ("ChunkCallback", "Engine", "ExplainCallback")
 
@@ -74,6 +74,7 @@ class Engine(GraphEngine):
         settings: All settings at once; the arguments above go before them. When None they come from the
             environment, then `whence.toml`, then the defaults.
         store: A store of your own, already open; it is not closed here.
+        store: A store of your own, already open; it is not closed here.
         flow: Name of a shipped flow, or path of a flow file.
         only: Processors of the flow to start here; all of them when empty.
         warm_up: True loads the embedding model while the database is connected: the first search is
@@ -94,13 +95,14 @@ class Engine(GraphEngine):
         reranker: str | Reranker | None = None,
         *,
         settings: Settings | None = None,
+        store: ChunkStore | None = None,
         flow: str | Path = "all-in-one",
         only: Iterable[str] = (),
         warm_up: bool = False,
     ) -> None:
         from whence.flow.settings import Settings
 
-        models = {"embedder": embedder, "writer": writer, "reranker": reranker}
+        models = {"embedder": embedder, "writer": writer, "reranker": reranker, "store": store}
         named = {name: value for name, value in models.items() if isinstance(value, str)}
         places = {
             "home": None if home is None else os.fspath(home),

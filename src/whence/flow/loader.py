@@ -19,7 +19,7 @@ from whence.flow.registry import Registry
 from whence.flow.tree import Entry, FlowError, Node, Problem, Problems
 from whence.schema.errors import ConfigError
 
-__all__ = ("MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "load_flow", "parse_flow")
+__all__ = ("MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "load_flow", "parse_flow", "read_yaml")
 
 #: Bounds of a flow file; the shipped ones have under 8 kB, 300 nodes and a depth of 5.
 MAX_BYTES = 262_144
@@ -84,6 +84,33 @@ def parse_flow(
         raise ConfigError(f"{source} is larger than {MAX_BYTES} bytes, too large for a flow file")
     root = _parse(_decode(data, source), source)
     return build_flow(root, Problems(source), registry or Registry(), values or {})
+
+
+def read_yaml(text: str, source: str) -> Any:
+    """Read YAML that is no flow as dicts, lists and scalars, with the same bounds and the same strictness.
+
+    Args:
+        text: The text.
+        source: Its name in errors.
+
+    Raises:
+        FlowError: It is not such YAML, or a key occurs twice.
+        ConfigError: It is too large.
+    """
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"{source} is larger than {MAX_BYTES} bytes")
+    root = _parse(text, source)
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending += [*node.items, *(entry.node for entry in node.entries)]
+        keys: set[Any] = set()
+        for entry in node.entries:
+            if entry.key.kind != "scalar" or entry.key.value in keys:
+                words = f"the key {entry.key.describe()} is no word or occurs twice"
+                raise FlowError(source, [Problem(entry.key.line, entry.key.column, words)])
+            keys.add(entry.key.value)
+    return root.plain()
 
 
 def _decode(data: bytes, source: str) -> str:

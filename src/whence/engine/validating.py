@@ -1,0 +1,174 @@
+"""A collection of ours as validation sees it: searched as every reader searches it, and only read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from whence.evaluation.validation.target import About, Passage, Retrieved, Section, StoredPage
+from whence.schema.errors import NotFound
+from whence.store.keys import chunk_key
+
+if TYPE_CHECKING:
+    from whence.engine.engine import Engine
+    from whence.engine.results import RetrievalResult
+    from whence.schema.access import Access
+    from whence.schema.texts import ChunkText
+    from whence.store.base import ChunkStore
+
+__all__ = ("EngineTarget",)
+
+#: Chunks before a passage among which its heading is looked for.
+_PAGE_CHUNKS = 1000
+_AT_ONCE = 100
+
+
+class EngineTarget:
+    """A collection behind an engine.
+
+    Args:
+        engine: An open engine whose flow reads the same store.
+        store: Where documents are read, best one that can do nothing else.
+        collection: Collection to validate.
+        access: Rights to search with.
+        mode: `hybrid`, `dense` or `bm25`.
+        where: Address of the store for people.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: ChunkStore,
+        *,
+        collection: str,
+        access: Access,
+        mode: str,
+        where: str,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._collection = collection
+        self._access = access
+        self._mode = mode
+        self._where = where
+
+    async def about(self) -> About:
+        """Tell what this is.
+
+        Raises:
+            NotFound: There is no such collection.
+            Unavailable: The store does not answer.
+        """
+        info = await self._store.collection(self._collection)
+        if info is None:
+            raise NotFound(
+                f"there is no collection {self._collection!r}", hint="index something into it first"
+            )
+        return About(
+            store=self._where,
+            collection=self._collection,
+            model=info.model.name,
+            dimension=info.model.dimension,
+        )
+
+    async def search(self, query: str, *, limit: int) -> Retrieved:
+        """Find the best passages, without a threshold.
+
+        Raises:
+            WhenceError: As for `Engine.search`.
+        """
+        report = await self._engine.search_report(
+            query,
+            top_k=limit,
+            threshold=0.0,
+            mode=self._mode,
+            access=self._access,
+            collection=self._collection,
+        )
+        times = report.latency_ms
+        return Retrieved(
+            passages=[_passage(result) for result in report.results],
+            embedding_ms=times["embedding"],
+            search_ms=times["search"] + times["texts"],
+            degraded=tuple(fault.reason for fault in report.degraded),
+        )
+
+    async def page(self, passage: Passage) -> StoredPage:
+        """Give the texts of the document's chunks up to a passage."""
+        last = passage.chunk_index or 0
+        ids = [
+            chunk_key(self._collection, passage.document_id, index)
+            for index in range(max(0, last - _PAGE_CHUNKS), last + 1)
+        ]
+        texts = await self._store.chunk_texts(self._collection, ids, self._access)
+        digest = next((text.digest for text in texts if text.chunk_id == passage.id), "")
+        return StoredPage(text="\n".join(text.content for text in texts), digest=digest)
+
+    async def sections(self, limit: int) -> list[Section]:
+        """Give chunks of different documents, then further ones of the same.
+
+        Cost: linear in the number of documents; about `limit` chunks are read.
+        """
+        # By digest: neighbours in name are often alike, and a random choice would not repeat itself.
+        ids = sorted(
+            await self._store.document_ids(self._collection),
+            key=lambda one: hashlib.sha256(one.encode("utf-8", "surrogatepass")).digest(),
+        )
+        found: list[Section] = []
+        for keys in _batches(await self._keys(ids[: max(limit * 20, 1000)])):
+            texts = await self._store.chunk_texts(self._collection, keys, self._access)
+            found += [_section(text) for text in texts]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def holds(self, document_ids: Sequence[str]) -> bool:
+        """Tell whether the collection holds all of these documents."""
+        states = await self._store.document_states(self._collection, document_ids)
+        return len(states) == len(document_ids)
+
+    async def _keys(self, ids: Sequence[str]) -> list[str]:
+        """Give ids of chunks: the first of every document, then the second, and so on."""
+        states = await self._store.document_states(self._collection, ids)
+        places = [
+            (index, number, one)
+            for number, one in enumerate(ids)
+            for index in range(min(states[one].chunks if one in states else 0, 10))
+        ]
+        return [chunk_key(self._collection, one, index) for index, _, one in sorted(places)]
+
+
+def _batches(keys: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(keys), _AT_ONCE):
+        yield list(keys[start : start + _AT_ONCE])
+
+
+def _text(metadata: dict[str, Any], key: str) -> str | None:
+    value = metadata.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _passage(result: RetrievalResult) -> Passage:
+    metadata = result.chunk.metadata
+    index = metadata.get("chunk_index")
+    return Passage(
+        id=result.chunk.id,
+        score=result.similarity_score,
+        text=result.chunk.content,
+        source_url=_text(metadata, "source_url"),
+        section_path=_text(metadata, "section_path"),
+        heading=_text(metadata, "heading"),
+        chunk_index=index if isinstance(index, int) else None,
+        document_id=result.document_id,
+        title=_text(metadata, "title") or "",
+    )
+
+
+def _section(text: ChunkText) -> Section:
+    return Section(
+        heading=_text(text.metadata, "heading") or "",
+        section_path=_text(text.metadata, "section_path") or "",
+        text=text.content,
+        source_url=_text(text.metadata, "source_url") or "",
+    )

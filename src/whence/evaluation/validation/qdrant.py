@@ -1,0 +1,152 @@
+"""A collection of Qdrant as validation sees it: searched by vectors of the configured model."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from whence.evaluation.validation.target import About, Passage, Retrieved, Section, StoredPage
+from whence.schema.access import Access
+from whence.schema.errors import BadInput, ModelMismatch
+
+if TYPE_CHECKING:
+    from whence.models.base import Embedder
+    from whence.store.qdrant import QdrantChunk, QdrantCollection
+
+__all__ = ("QdrantTarget",)
+
+_MIN_QUERY = 3
+#: Chunks among which sections are chosen, and most chunks of one page.
+_SAMPLE, _PAGE = 1000, 2000
+
+
+class QdrantTarget:
+    """A collection and the model that embeds queries for it.
+
+    Args:
+        collection: What is validated.
+        embedder: The model that the collection was made with.
+        clock: Gives seconds.
+    """
+
+    def __init__(
+        self,
+        collection: QdrantCollection,
+        embedder: Embedder,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._collection = collection
+        self._embedder = embedder
+        self._clock = clock
+        self._pages: dict[str, str] = {}
+
+    async def about(self) -> About:
+        """Tell what this is.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: The model's vectors have another length than the collection's.
+            Unavailable: The server does not answer.
+        """
+        dimension, model = await self._collection.dimension(), self._embedder.model
+        # An unknown model tells its dimension with its first answer.
+        if model.dimension not in (0, dimension):
+            raise ModelMismatch(
+                f"{model.name} makes vectors of {model.dimension} numbers, those of collection"
+                f" {self._collection.name!r} have {dimension}",
+                hint="set WHENCE_EMBEDDER to the model that the collection was made with",
+            )
+        return About(
+            store=f"qdrant ({self._collection.shown})",
+            collection=self._collection.name,
+            model=model.name,
+            dimension=dimension,
+        )
+
+    async def search(self, query: str, *, limit: int) -> Retrieved:
+        """Find the best passages, without a threshold.
+
+        Raises:
+            BadInput: The query is too short.
+            WhenceError: The embedder or the server does not answer.
+        """
+        if len(query.strip()) < _MIN_QUERY:
+            raise BadInput(f"query_text must have at least {_MIN_QUERY} characters")
+        started = self._clock()
+        vectors = await self._embedder.embed([query], "query")
+        embedded = self._clock()
+        found = await self._collection.search(vectors[0], limit=limit, access=Access.public())
+        return Retrieved(
+            passages=[_passage(chunk) for chunk in found],
+            embedding_ms=(embedded - started) * 1e3,
+            search_ms=(self._clock() - embedded) * 1e3,
+        )
+
+    async def page(self, passage: Passage) -> StoredPage:
+        """Give the texts of all chunks with the same address, read once for each."""
+        address = passage.source_url
+        if not address:
+            return StoredPage(text=passage.text)
+        if address not in self._pages:
+            chunks = await self._collection.chunks(_PAGE, source_url=address)
+            chunks.sort(key=lambda chunk: _integer(chunk, "chunk_index") or 0)
+            self._pages[address] = "\n".join(_told(chunk) for chunk in chunks)
+        return StoredPage(text=self._pages[address])
+
+    async def sections(self, limit: int) -> list[Section]:
+        """Give chunks of different pages, then further ones of the same, out of the first thousand."""
+        chunks = await self._collection.chunks(_SAMPLE)
+        chunks.sort(key=lambda chunk: hashlib.sha256(chunk.id.encode()).digest())
+        seen: dict[str, int] = {}
+        ranked = []
+        for number, chunk in enumerate(chunks):
+            turn = seen[chunk.document_id] = seen.get(chunk.document_id, -1) + 1
+            ranked.append((turn, number, chunk))
+        ranked.sort(key=lambda one: one[:2])
+        return [_section(chunk) for _, _, chunk in ranked[:limit]]
+
+    async def holds(self, document_ids: Sequence[str]) -> bool:
+        """Give False: what is in Qdrant was not put there by us."""
+        return False
+
+
+def _text(chunk: QdrantChunk, key: str) -> str | None:
+    value = chunk.metadata.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _integer(chunk: QdrantChunk, key: str) -> int | None:
+    value = chunk.metadata.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _told(chunk: QdrantChunk) -> str:
+    """Give the text of a chunk, and the title of its page, which pipelines often keep beside it."""
+    title = _text(chunk, "title") or _text(chunk, "page_title") or ""
+    return f"{title}\n{chunk.content}"
+
+
+def _passage(chunk: QdrantChunk) -> Passage:
+    return Passage(
+        id=chunk.id,
+        score=min(1.0, max(0.0, chunk.score)),
+        text=chunk.content,
+        source_url=_text(chunk, "source_url"),
+        section_path=_text(chunk, "section_path"),
+        heading=_text(chunk, "heading"),
+        chunk_index=_integer(chunk, "chunk_index"),
+        document_id=chunk.document_id or chunk.id,
+        title=_text(chunk, "title") or "",
+    )
+
+
+def _section(chunk: QdrantChunk) -> Section:
+    return Section(
+        heading=_text(chunk, "heading") or "",
+        section_path=_text(chunk, "section_path") or "",
+        text=chunk.content,
+        source_url=_text(chunk, "source_url") or "",
+    )

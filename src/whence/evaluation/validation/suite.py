@@ -1,0 +1,125 @@
+"""Suites of queries, in YAML or JSON, read strictly: an unknown key is an error, not a wish."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from whence.evaluation.files import read_text
+from whence.flow.loader import read_yaml
+from whence.ingest.strict_json import parse_json
+from whence.schema.errors import BadInput, ConfigError
+
+__all__ = (
+    "SHIPPED_DOCUMENTS",
+    "TestQuery",
+    "ValidationSuite",
+    "load_suite",
+    "parse_suite",
+    "shipped_suite",
+    "suite_digest",
+)
+
+#: Documents of the example handbook that the shipped suite asks about; a collection with all of them is it.
+SHIPPED_DOCUMENTS = (
+    "incidents/2025-02-harbour-outage.md",
+    "people/annual-leave.md",
+    "products/barge.md",
+    "products/keel-battery.md",
+    "releases/harbour-4.2.md",
+    "security/passwords.md",
+    "travel/hotel-limits.md",
+    "travel/travel-policy.md",
+)
+
+_LONGEST_PATTERN = 1000
+_CONSTANT = re.compile(r'"([^"]*)"\s*:\s*(?:NaN|-?Infinity)')
+
+Text = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
+
+
+class TestQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A query and what it should find."""
+
+    # Keeps pytest from taking it for tests of its own.
+    __test__ = False
+
+    query_text: str
+    """What is searched for; a blank one has an empty result."""
+    expected_topics: Annotated[list[Text], msgspec.Meta(min_length=1)] | None = None
+    """Words that must all occur in the results; None when nothing is said about it."""
+    min_results: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
+    """Fewest results."""
+    source_url_pattern: str | None = None
+    """Regular expression that some result's address must match, anywhere in it."""
+
+
+class ValidationSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The queries of one validation, in order."""
+
+    queries: Annotated[list[TestQuery], msgspec.Meta(min_length=1)]
+
+
+def load_suite(path: Path) -> ValidationSuite:
+    """Read a suite; `.yaml` and `.yml` are YAML, all else is JSON.
+
+    Raises:
+        ConfigError: The file is no suite; the key is named.
+        BadInput: The file cannot be read.
+    """
+    return parse_suite(read_text(path), str(path), yaml=path.suffix.lower() in (".yaml", ".yml"))
+
+
+def parse_suite(text: str, source: str, *, yaml: bool) -> ValidationSuite:
+    """Read a suite from its text.
+
+    Raises:
+        ConfigError: It is no suite: a key is missing, unknown, of another type or out of range, a list is
+            empty, or a pattern is no regular expression.
+    """
+    try:
+        plain: Any = read_yaml(text, source) if yaml else parse_json(text)
+        suite = msgspec.convert(plain, ValidationSuite)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {error}", hint="correct the suite") from error
+    except BadInput as error:
+        words = error.message if error.message.startswith(source) else f"{source}: {error.message}"
+        raise ConfigError(words + _key_of_constant(text), hint="correct the suite") from error
+    for number, query in enumerate(suite.queries):
+        _check_pattern(f"{source}: queries[{number}].source_url_pattern", query.source_url_pattern)
+    return suite
+
+
+def _key_of_constant(text: str) -> str:
+    """Name the key of the first number that JSON has not, since its parser does not."""
+    found = _CONSTANT.search(text)
+    return f", at the key {found[1]!r}" if found else ""
+
+
+def _check_pattern(where: str, pattern: str | None) -> None:
+    if pattern is None:
+        return
+    if len(pattern) > _LONGEST_PATTERN:
+        raise ConfigError(f"{where} has more than {_LONGEST_PATTERN} characters")
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(
+            f"{where} is no regular expression: {error}", hint="escape special characters with \\"
+        ) from error
+
+
+def shipped_suite() -> ValidationSuite:
+    """Give the suite for the example handbook."""
+    file = resources.files("whence.evaluation.validation") / "suites" / "handbook.yaml"
+    return parse_suite(file.read_text("utf-8"), "handbook.yaml", yaml=True)
+
+
+def suite_digest(suite: ValidationSuite) -> str:
+    """Give a digest of what a suite says; spaces and the order of keys do not matter."""
+    return hashlib.sha256(msgspec.json.encode(suite)).hexdigest()

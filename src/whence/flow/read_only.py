@@ -1,0 +1,60 @@
+"""The configured store, opened so that the database itself refuses every change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from whence.schema.errors import InternalError, NotFound
+
+if TYPE_CHECKING:
+    from whence.flow.settings import Settings
+    from whence.store.postgres import PostgresStore
+
+__all__ = ("read_only_store",)
+
+#: SQLSTATE of a change in a transaction that only reads.
+_READ_ONLY = "25006"
+
+
+@asynccontextmanager
+async def read_only_store(settings: Settings) -> AsyncIterator[PostgresStore]:
+    """Open the store of some settings; every transaction in it is read-only, whoever asks for more.
+
+    Raises:
+        NotFound: The database has nothing that this version can read without changing it first.
+        ConfigError: The address is wrong, or the server refuses us.
+        Unavailable: The server cannot be reached.
+    """
+    from whence.store.postgres import PostgresStore
+    from whence.store.server import EmbeddedServer
+
+    if settings.database_url is not None:
+        async with _opened(PostgresStore, settings.database_url) as store:
+            yield store
+        return
+    async with (
+        EmbeddedServer(settings.home) as server,
+        _opened(PostgresStore, server.url()) as store,
+    ):
+        yield store
+
+
+@asynccontextmanager
+async def _opened(kind: type[PostgresStore], url: str) -> AsyncIterator[PostgresStore]:
+    # A query of a PostgreSQL URL holds settings of every connection that is made with it.
+    read_only = f"{url}{'&' if '?' in url else '?'}default_transaction_read_only=on"
+    try:
+        store = await kind.connect(read_only)
+    except InternalError as error:
+        if getattr(error.__cause__, "sqlstate", None) != _READ_ONLY:
+            raise
+        raise NotFound(
+            "this database holds no collection of this version of Whence",
+            hint="index something first; after an update `whence search` brings the database up to date",
+        ) from error
+    try:
+        yield store
+    finally:
+        await store.aclose()

@@ -1,0 +1,330 @@
+"""A collection of Qdrant, searched and validated in the client's in-process mode, and never written to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from whence.engine.retriever import Retriever
+from whence.evaluation.validation.qdrant import QdrantTarget
+from whence.evaluation.validation.report import Demands, pages_of, report_of
+from whence.evaluation.validation.running import Limits, run_validation
+from whence.evaluation.validation.sources import Originals
+from whence.evaluation.validation.suggest import suggest_suite
+from whence.evaluation.validation.suite import ValidationSuite
+from whence.schema.access import Access
+from whence.schema.errors import (
+    BadInput,
+    ConfigError,
+    DeadlineExceeded,
+    ModelMismatch,
+    NotFound,
+    Unavailable,
+)
+from whence.store.qdrant import QdrantCollection, parse_address
+from whence.testing.stub_models import HashEmbedder
+
+NAME = "book-rag-embeddings"
+PAGES = {
+    "kinematics": "Kinematics relates the joint angles of a humanoid robot to the pose of its hands.",
+    "isaac": "Isaac Sim runs physics simulation on the GPU with thousands of robots side by side.",
+    "ros": "Nodes of a robot exchange messages on topics, services and actions.",
+    "vision": "Cameras give images in which a network finds objects and their distance.",
+    "speech": "Spoken commands become text, and text becomes a plan of actions.",
+}
+EMBEDDER = HashEmbedder(256)
+
+
+class ReadOnly:
+    """Lets reading calls through to a client and refuses all others."""
+
+    ALLOWED = ("collection_exists", "get_collection", "query_points", "scroll")
+
+    def __init__(self, client: AsyncQdrantClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        assert name in self.ALLOWED, f"{name} may write"
+        return getattr(self._client, name)
+
+
+def _payload(name: str, text: str, index: int) -> dict[str, Any]:
+    return {
+        "text": f"# Chapter {name}\n{text}",
+        "source_url": f"https://book.example/module-{index}-{name}",
+        "section_path": ["Book", f"Chapter {name}"],
+        "heading": f"Chapter {name}",
+        "chunk_index": 0,
+    }
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[AsyncQdrantClient]:
+    """Give a client with a collection of five pages."""
+    made = AsyncQdrantClient(":memory:")
+    size = models.VectorParams(size=256, distance=models.Distance.COSINE)
+    await made.create_collection(NAME, vectors_config=size)
+    vectors = await EMBEDDER.embed(list(PAGES.values()), "document")
+    points = [
+        models.PointStruct(id=number, vector=vector.tolist(), payload=_payload(name, text, number))
+        for number, ((name, text), vector) in enumerate(zip(PAGES.items(), vectors, strict=True), 1)
+    ]
+    await made.upsert(NAME, points)
+    yield made
+    await made.close()
+
+
+def collection(client: Any, name: str = NAME, **options: Any) -> QdrantCollection:
+    """Give a collection that can only be read."""
+    return QdrantCollection(ReadOnly(client), name, **options)
+
+
+async def one(text: str) -> Any:
+    """Embed a text."""
+    return (await EMBEDDER.embed([text]))[0]
+
+
+async def test_a_collection_is_validated(client: AsyncQdrantClient) -> None:
+    """Every query passes, every field of a result is there, and nothing was written or embedded again."""
+    suite = msgspec.convert(
+        {
+            "queries": [
+                {
+                    "query_text": "humanoid robot kinematics of joint angles",
+                    "expected_topics": ["kinematics"],
+                    "min_results": 3,
+                },
+                {
+                    "query_text": "Isaac Sim GPU simulation runs thousands of robots",
+                    "expected_topics": ["simulation"],
+                    "min_results": 3,
+                    "source_url_pattern": "module-2-isaac",
+                },
+            ]
+        },
+        ValidationSuite,
+    )
+    before = await client.count(NAME)
+    target = QdrantTarget(collection(client), EMBEDDER)
+    run = await run_validation(target, suite, Limits(clients=2))
+    report = report_of(
+        run,
+        suite,
+        origin="test",
+        about=await target.about(),
+        demands=Demands(threshold=0.4),
+        pages=await pages_of(target, run),
+        originals=Originals(None, {}),
+    )
+    first = report.results[0].results[0]
+
+    assert [result.reason for result in report.results] == ["", ""]
+    assert report.passed
+    assert (first.id, first.section_path, first.chunk_index) == (
+        "1",
+        "Book > Chapter kinematics",
+        0,
+    )
+    assert 0.0 <= first.score <= 1.0
+    assert (report.about.dimension, report.about.collection) == (256, NAME)
+    assert await client.count(NAME) == before
+    assert {len(texts) for texts in EMBEDDER.calls[-10:]} == {1}
+
+
+async def test_a_starter_suite_comes_from_the_headings(client: AsyncQdrantClient) -> None:
+    """Each query asks for a section of another page."""
+    target = QdrantTarget(collection(client), EMBEDDER)
+    suite = suggest_suite(await target.sections(40))
+
+    assert len(suite.queries) == 5
+    assert {query.expected_topics[0] for query in suite.queries if query.expected_topics} == {
+        f"Chapter {name}" for name in PAGES
+    }
+
+
+async def test_a_retriever_searches_it(client: AsyncQdrantClient) -> None:
+    """It is a vector store like any other: sorted, with metadata, above the threshold."""
+    retriever = Retriever(EMBEDDER, collection(client))
+    found = await retriever.asearch("joint angles of a humanoid robot", top_k=3)
+
+    assert found[0].chunk.metadata["heading"] == "Chapter kinematics"
+    assert found[0].chunk.metadata["header_path"] == "Book > Chapter kinematics"
+    assert found[0].document_id == "https://book.example/module-1-kinematics"
+    scores = [hit.similarity_score for hit in found]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_scores_are_exact_cosines(client: AsyncQdrantClient) -> None:
+    """By id and by rank they are the same, and those of numpy; ids that do not exist are left out."""
+    vector = await one("robots exchange messages")
+    ranked = await collection(client).search(vector, limit=5, access=Access.public())
+    by_id = await collection(client).scores(
+        vector, ["1", "3", "99", "5f0c7a3e-0000-4000-8000-000000000000"], access=Access.public()
+    )
+    vectors = await EMBEDDER.embed(list(PAGES.values()), "document")
+
+    assert by_id.keys() == {"1", "3"}
+    for chunk in ranked:
+        assert chunk.score == pytest.approx(float(vectors[int(chunk.id) - 1] @ vector), abs=1e-5)
+    assert by_id["3"] == pytest.approx(next(c.score for c in ranked if c.id == "3"), abs=1e-6)
+
+
+async def test_rights_are_applied_before_the_limit(client: AsyncQdrantClient) -> None:
+    """Points with an ACL or a clearance open to those who hold them, points with labels to nobody."""
+    vector = await one(PAGES["ros"])
+    tags: tuple[dict[str, Any], ...] = (
+        {"acl": ["staff"]},
+        {"clearance": 2},
+        {"labels": ["secret"]},
+        {"metadata": {"acl": ["staff"], "text": "nested"}},
+    )
+    await client.upsert(
+        NAME,
+        [
+            models.PointStruct(id=100 + number, vector=vector.tolist(), payload={"text": "x"} | tag)
+            for number, tag in enumerate(tags)
+        ],
+    )
+
+    async def seen(access: Access, *, public: bool = False) -> set[str]:
+        found = await collection(client, public=public).search(vector, limit=4, access=access)
+        return {chunk.id for chunk in found} & {"100", "101", "102", "103"}
+
+    assert await seen(Access.public()) == set()
+    assert await seen(Access({"staff"})) == {"100", "103"}
+    assert await seen(Access(clearance=2)) == {"101"}
+    assert await seen(Access({"staff"}, {"secret"}, 9)) == {"100", "101", "103"}
+    assert await seen(Access.public(), public=True) == {"100", "101", "102", "103"}
+
+
+async def test_payloads_of_other_pipelines_are_understood(client: AsyncQdrantClient) -> None:
+    """Text under another name, fields nested, fields missing: taken as they are, nothing is invented."""
+    vector = np.zeros(256, dtype=np.float32)
+    vector[7] = 1.0
+    nested = {"page_content": "body", "metadata": {"source_url": "u", "heading": 5}}
+    await client.upsert(NAME, [models.PointStruct(id=50, vector=vector.tolist(), payload=nested)])
+    found = await collection(client).search(vector, limit=1, access=Access.public())
+    target = QdrantTarget(collection(client), EMBEDDER)
+    sections = await target.sections(100)
+
+    assert (found[0].content, found[0].document_id) == ("body", "u")
+    assert found[0].metadata == {"source_url": "u", "heading": 5}
+    assert next(one for one in sections if one.text == "body").heading == ""
+
+
+async def test_what_does_not_fit_is_told(client: AsyncQdrantClient) -> None:
+    """A missing collection, another dimension, another distance, several vectors."""
+    size = models.VectorParams(size=3, distance=models.Distance.DOT)
+    await client.create_collection("dot", vectors_config=size)
+    cosine = models.VectorParams(size=3, distance=models.Distance.COSINE)
+    await client.create_collection("two", vectors_config={"a": cosine, "b": cosine})
+    await client.create_collection("one", vectors_config={"a": cosine})
+
+    with pytest.raises(NotFound, match="'nothing'"):
+        await collection(client, "nothing").dimension()
+    with pytest.raises(ConfigError, match="Dot"):
+        await collection(client, "dot").dimension()
+    with pytest.raises(ConfigError, match="a, b"):
+        await collection(client, "two").dimension()
+    assert await collection(client, "two", vector="b").dimension() == 3
+    assert await collection(client, "one").dimension() == 3
+    with pytest.raises(ModelMismatch, match="256"):
+        await QdrantTarget(collection(client), HashEmbedder(64)).about()
+    with pytest.raises(ModelMismatch, match="3 numbers"):
+        await collection(client).search(np.ones(3, np.float32), limit=1, access=Access.public())
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, BadInput),
+        (401, Unavailable),
+        (403, Unavailable),
+        (404, NotFound),
+        (408, DeadlineExceeded),
+        (429, Unavailable),
+        (500, Unavailable),
+        (504, DeadlineExceeded),
+    ],
+)
+async def test_answers_of_a_server_become_our_errors(status: int, error: type[Exception]) -> None:
+    """Every status has one meaning; the server's address is told."""
+
+    class Refusing:
+        async def collection_exists(self, collection_name: str) -> bool:
+            raise UnexpectedResponse(status, "reason", b"", httpx_headers())
+
+    with pytest.raises(error, match=r"host\.example"):
+        await QdrantCollection(Refusing(), "c", shown="http://host.example:1").dimension()  # type: ignore[arg-type]
+
+
+def httpx_headers() -> Any:
+    """Give empty headers."""
+    import httpx
+
+    return httpx.Headers()
+
+
+async def test_a_server_that_is_lost_is_unavailable() -> None:
+    """A refused connection and a timeout are told apart."""
+    import httpx
+
+    faults = itertools.cycle((httpx.ConnectError("refused"), httpx.ReadTimeout("slow")))
+
+    class Gone:
+        async def collection_exists(self, collection_name: str) -> bool:
+            raise ResponseHandlingException(next(faults))
+
+    gone = QdrantCollection(Gone(), "c", shown="http://host.example:1")  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match=r"host\.example.*refused"):
+        await gone.dimension()
+    with pytest.raises(DeadlineExceeded):
+        await gone.dimension()
+
+
+def test_addresses() -> None:
+    """Host, port, scheme, collection and options are read; a folder is one too."""
+    plain = parse_address("qdrant://db.example/my%20book?vector=text")
+    secure = parse_address("qdrant+https://[::1]:7000/book?public=yes")
+    local = parse_address("qdrant+file:///srv/data/book")
+
+    assert plain[:4] == (
+        "http://db.example:6333",
+        {"url": "http://db.example:6333"},
+        "my book",
+        "text",
+    )
+    assert (secure.shown, secure.public) == ("https://[::1]:7000", True)
+    assert (local.client, local.collection) == ({"path": "/srv/data"}, "book")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "qdrant://",
+        "qdrant://host",
+        "qdrant://host/",
+        "qdrant:///book",
+        "qdrant://host:port/book",
+        "qdrant://host/a/b",
+        "qdrant://host/book?nonsense=1",
+        "qdrant://host/book?nonsense",
+        "qdrant+file://host/folder/book",
+        "weaviate://host/book",
+        "qdrant://user:hunter2@host/book",
+    ],
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    """With the right form in the hint, and without repeating a password."""
+    with pytest.raises(ConfigError) as caught:
+        parse_address(address)
+
+    assert "hunter2" not in caught.value.message + caught.value.hint

@@ -1,0 +1,493 @@
+"""Validation: strict suites, honest checks, and a report that adds up."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.evaluation.validation import checks
+from whence.evaluation.validation.picture import latency_svg
+from whence.evaluation.validation.report import Demands, ValidationReport, pages_of, report_of
+from whence.evaluation.validation.running import Limits, run_validation
+from whence.evaluation.validation.sources import Originals, Page, originals_of
+from whence.evaluation.validation.suggest import suggest_suite
+from whence.evaluation.validation.suite import (
+    TestQuery,
+    ValidationSuite,
+    load_suite,
+    parse_suite,
+    shipped_suite,
+)
+from whence.evaluation.validation.target import About, Passage, Retrieved, Section, StoredPage
+from whence.schema.errors import BadInput, ConfigError, ModelMismatch, NotFound, Unavailable
+
+TEXTS = [
+    "Kinematics of a humanoid robot relate joint angles to the pose of its hands.",
+    "Dynamics relate forces and torques to the motion of every link of the robot.",
+    "A simulation on graphics processors runs thousands of robots side by side.",
+]
+
+
+def passage(number: int = 0, **changes: Any) -> Passage:
+    """Give a sound passage."""
+    sound = Passage(
+        id=f"c{number}",
+        score=0.9 - number / 10,
+        text=TEXTS[number],
+        source_url=f"https://book.example/chapter-{number}",
+        section_path=f"Book > Chapter {number}",
+        heading=f"Chapter {number}",
+        chunk_index=number,
+        document_id=f"chapter-{number}",
+    )
+    return msgspec.structs.replace(sound, **changes)
+
+
+class Scripted:
+    """A target that gives prepared passages."""
+
+    def __init__(self, passages: Sequence[Passage], **options: Any) -> None:
+        self.passages = list(passages)
+        self.delay_s: float = options.get("delay_s", 0.0)
+        self.errors: dict[int, Exception] = options.get("errors", {})
+        self.degraded: tuple[str, ...] = options.get("degraded", ())
+        self.digest: str = options.get("digest", "")
+        self.asked: list[str] = []
+
+    async def about(self) -> About:
+        return About(store="memory", collection="book", model="stub", dimension=3)
+
+    async def search(self, query: str, *, limit: int) -> Retrieved:
+        self.asked.append(query)
+        if len(self.asked) in self.errors:
+            raise self.errors[len(self.asked)]
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        return Retrieved(
+            passages=self.passages[:limit],
+            embedding_ms=2.0,
+            search_ms=3.0,
+            degraded=self.degraded,
+        )
+
+    async def page(self, one: Passage) -> StoredPage:
+        return StoredPage(text=f"# {one.heading}\n{one.text}", digest=self.digest)
+
+    async def sections(self, limit: int) -> list[Section]:
+        return []
+
+    async def holds(self, document_ids: Sequence[str]) -> bool:
+        return False
+
+
+SOUND = [passage(0), passage(1), passage(2)]
+QUICK = Limits(clients=0, repeats=0)
+NOTHING = Originals(None, {})
+
+
+async def report(
+    target: Any,
+    *queries: dict[str, Any],
+    limits: Limits = QUICK,
+    originals: Originals = NOTHING,
+    **demands: Any,
+) -> ValidationReport:
+    """Validate a target with some queries."""
+    asked = queries or ({"query_text": "robot kinematics"},)
+    suite = msgspec.convert({"queries": list(asked)}, ValidationSuite)
+    run = await run_validation(target, suite, limits)
+    return report_of(
+        run,
+        suite,
+        origin="test",
+        about=await target.about(),
+        demands=Demands(**demands),
+        pages=await pages_of(target, run),
+        originals=originals,
+    )
+
+
+async def test_a_sound_collection_passes() -> None:
+    """Every field of the report is there and adds up."""
+    done = await report(
+        Scripted(SOUND),
+        {"query_text": "robot kinematics", "expected_topics": ["kinematics"], "min_results": 3},
+        {"query_text": "robot dynamics", "source_url_pattern": r"chapter-\d$"},
+    )
+    plain = msgspec.to_builtins(done)
+
+    assert done.passed
+    assert (done.total_queries, done.passed_queries, done.failed_queries) == (2, 2, 0)
+    assert done.avg_latency_ms == pytest.approx(
+        sum(one.latency_ms for one in done.results) / 2, abs=0.001
+    )
+    assert {"p50_latency_ms", "p95_latency_ms", "p99_latency_ms"} <= plain.keys()
+    assert {"id", "score", "text", "source_url", "section_path", "heading", "chunk_index"} <= (
+        plain["results"][0]["results"][0].keys()
+    )
+    assert done.results[0].reason == ""
+    assert (done.latency["embedding"].p50_ms, done.latency["search"].p50_ms) == (2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("query", "changes", "check", "words"),
+    [
+        ({"expected_topics": ["robot", "cooking"]}, {}, "topics", "'cooking'"),
+        ({"min_results": 4}, {}, "results", "3 results"),
+        ({"source_url_pattern": "module-4"}, {}, "source_url", "module-4"),
+        ({}, {"source_url": None}, "metadata", "source_url is missing"),
+        ({}, {"section_path": " "}, "metadata", "section_path is missing"),
+        ({}, {"heading": ""}, "metadata", "heading is missing"),
+        ({}, {"chunk_index": None}, "metadata", "chunk_index is missing"),
+        ({}, {"chunk_index": -1}, "metadata", "chunk_index is missing"),
+        ({}, {"id": "c1"}, "unique", "twice"),
+        ({}, {"text": TEXTS[1], "document_id": "chapter-1"}, "overlap", "overlap"),
+    ],
+)
+async def test_one_fault_fails_one_check(
+    query: dict[str, Any], changes: dict[str, Any], check: str, words: str
+) -> None:
+    """The check that is meant fails first, its reason names the thing, and the collection fails with it."""
+    found = [passage(0, **changes), *SOUND[1:]]
+    done = await report(Scripted(found), {"query_text": "robot kinematics"} | query)
+    result = done.results[0]
+
+    assert not result.passed
+    assert next(name for name, fault in result.checks.items() if fault) == check
+    assert words in result.reason
+    assert not done.passed
+
+
+async def test_a_heading_must_stand_in_its_document() -> None:
+    """A heading that the document does not have is a fault; one shortened with an ellipsis is none."""
+
+    class Other(Scripted):
+        async def page(self, one: Passage) -> StoredPage:
+            return StoredPage(text=one.text)
+
+    shortened = [passage(0, heading="Kinematics of a humanoid…")]
+    wrong, right = await report(Other(SOUND)), await report(Other(shortened))
+
+    assert wrong.results[0].checks["heading"] == (
+        "c0: the heading 'Chapter 0' does not occur in its document"
+    )
+    assert right.passed
+
+
+async def test_a_changed_text_is_noticed() -> None:
+    """A text must be the one that was stored, and stand in its source word for word."""
+    stored = hashlib.sha256(TEXTS[0].encode()).hexdigest()
+    sources = {"chapter-0": f"# Chapter 0\n\n{TEXTS[0]}\n"}
+    edited = passage(0, text=TEXTS[0].replace("hands", "feet"))
+
+    async def fault(one: Passage, digest: str, documents: dict[str, str] | None) -> str | None:
+        target = Scripted([one], digest=digest)
+        done = await report(target, originals=Originals(documents, {}))
+        return done.results[0].checks["verbatim"]
+
+    assert await fault(passage(0), stored, sources) is None
+    assert "not the one that was stored" in str(await fault(edited, stored, None))
+    assert "does not occur in its source" in str(await fault(edited, "", sources))
+    assert "not in the sources" in str(await fault(passage(0), "", {}))
+
+
+async def test_pages_behind_addresses_are_compared() -> None:
+    """A page may wrap words around a text; one that cannot be read is a fault of its own."""
+    address = str(passage(0).source_url)
+    around = Page(f"menu home {TEXTS[0]} footer", "")
+    good = await report(Scripted([passage(0)]), originals=Originals(None, {address: around}))
+    gone = await report(
+        Scripted([passage(0)]), originals=Originals(None, {address: Page("", "it answered 404")})
+    )
+
+    assert (good.passed, good.sources_compared) == (True, 1)
+    assert gone.results[0].reason == f"{address}: it answered 404"
+
+
+async def test_originals_come_from_what_was_indexed(tmp_path: Path) -> None:
+    """Documents are found by their ids; sources that hold none of them are refused."""
+    (tmp_path / "chapter-0.md").write_text(f"# Chapter 0\n\n{TEXTS[0]}\n")
+    found = originals_of([passage(0, document_id="chapter-0.md")], [tmp_path], {})
+
+    assert found.documents is not None
+    assert TEXTS[0] in found.documents["chapter-0.md"]
+    with pytest.raises(BadInput, match="none of the documents"):
+        originals_of([passage(0)], [tmp_path], {})
+
+
+@pytest.mark.parametrize(
+    ("topic", "occurs"),
+    [
+        ("kinematics", True),
+        ("KINEMATICS", True),
+        ("joint angles", True),
+        ("joint angle", True),
+        ("hand", True),
+        ("human", False),
+        ("kine", False),
+        ("Chapter 0", True),
+    ],
+)
+def test_topics_are_words_and_not_parts_of_words(topic: str, *, occurs: bool) -> None:
+    """Case and inflection do not matter, headings count, a part of a word is no occurrence."""
+    assert (checks.found_topics([topic], [passage(0)]) == [topic]) is occurs
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=30), st.lists(st.sampled_from("abcdefgh")))
+def test_overlap_is_a_share_and_symmetric(one: list[str], other: list[str]) -> None:
+    """0 to 1, the same both ways, and 1 of a text with itself."""
+    first, second = " ".join(one), " ".join(other)
+
+    assert 0.0 <= checks.overlap(first, second) <= 1.0
+    assert checks.overlap(first, second) == checks.overlap(second, first)
+    assert checks.overlap(first, first) == 1.0
+
+
+async def test_a_threshold_that_is_too_high_says_so() -> None:
+    """The best score is told, and what to do."""
+    done = await report(Scripted(SOUND), threshold=0.95)
+
+    assert "no results found above the threshold 0.95: the best score is 0.900" in (
+        done.results[0].reason
+    )
+    assert not any(row.above_threshold for row in done.results[0].results)
+
+
+async def test_no_results_are_no_crash() -> None:
+    """An empty collection says `no results found`; a query that demands nothing passes."""
+    done = await report(
+        Scripted([]), {"query_text": "robots"}, {"query_text": "cooking", "min_results": 0}
+    )
+
+    assert [one.reason for one in done.results] == ["no results found", ""]
+
+
+@pytest.mark.parametrize("blank", ["", "   ", "\n\t"])
+async def test_a_blank_query_has_an_empty_result(blank: str) -> None:
+    """It is told in words, and nothing is searched for."""
+    target = Scripted(SOUND)
+    done = await report(target, {"query_text": blank})
+
+    assert done.results[0].reason == "the query is empty: give a word or a question"
+    assert (done.results[0].results, target.asked) == ([], [])
+
+
+@pytest.mark.parametrize("text", ["word " * 400, "C++ & <tags> 'quotes' \"x\" %s {} \\ 日本語 🤖"])
+async def test_long_and_special_queries_are_asked_as_they_are(text: str) -> None:
+    """Nothing is cut or escaped on the way to the search."""
+    target = Scripted(SOUND)
+    await report(target, {"query_text": text})
+
+    assert set(target.asked) == {text}
+
+
+async def test_a_service_that_is_down_ends_the_validation() -> None:
+    """From the start it is an error; so are a missing collection and another model."""
+    for error in (Unavailable("down"), NotFound("no collection"), ModelMismatch("other model")):
+        with pytest.raises(type(error)):
+            await report(Scripted(SOUND, errors={1: error}))
+
+
+async def test_a_service_that_goes_away_fails_its_query(caplog: pytest.LogCaptureFixture) -> None:
+    """The rest is asked, the error is logged with its context and without the words of the query."""
+    target = Scripted(SOUND, errors={3: Unavailable("the store is gone", hint="look after it")})
+    queries = [{"query_text": f"robots number {number}"} for number in range(5)]
+    with caplog.at_level("ERROR"):
+        done = await report(target, *queries)
+    record = caplog.records[0]
+
+    assert [one.passed for one in done.results] == [True, False, True, True, True]
+    assert done.results[1].reason == "the store is gone"
+    assert done.passed, "four of five suffice"
+    assert (record.__dict__["action"], record.__dict__["hint"]) == ("validate", "look after it")
+    assert "robots" not in caplog.text
+
+
+async def test_a_query_the_search_refuses_fails_alone() -> None:
+    """Two characters are too few: that query fails, in words."""
+    target = Scripted(SOUND, errors={1: BadInput("too short"), 2: BadInput("too short")})
+    done = await report(target, {"query_text": "abc"}, {"query_text": "robots"})
+
+    assert [one.passed for one in done.results] == [False, True]
+
+
+async def test_less_than_a_whole_search_is_marked() -> None:
+    """What took no part makes a result partial and fails it."""
+    done = await report(Scripted(SOUND, degraded=("the dense leg took no part",)))
+
+    assert (done.partial, done.results[0].partial) == (True, True)
+    assert done.results[0].reason == "the dense leg took no part"
+
+
+async def test_a_slow_query_is_given_up_and_marked() -> None:
+    """No answer in time: the query is partial and fails; the validation ends in time."""
+
+    class Stalling(Scripted):
+        async def search(self, query: str, *, limit: int) -> Retrieved:
+            if query == "stalls":
+                await asyncio.Event().wait()
+            return await super().search(query, limit=limit)
+
+    limits = Limits(clients=0, repeats=0, timeout_s=0.05)
+    target = Stalling(SOUND)
+    done = await report(target, {"query_text": "robots"}, {"query_text": "stalls"}, limits=limits)
+
+    assert [one.partial for one in done.results] == [False, True]
+    assert "no answer within 0.05 s" in done.results[1].reason
+
+
+async def test_the_time_limit_marks_what_was_not_asked() -> None:
+    """Queries beyond the limit fail with the reason, and the report is partial."""
+    now = [0.0]
+
+    class Slow(Scripted):
+        async def search(self, query: str, *, limit: int) -> Retrieved:
+            now[0] += 4.0
+            return await super().search(query, limit=limit)
+
+    suite = ValidationSuite(queries=[TestQuery(query_text=f"robot {n}") for n in range(4)])
+    limits = Limits(time_limit_s=10.0, timeout_s=5.0, clients=2)
+    run = await run_validation(Slow(SOUND), suite, limits, clock=lambda: now[0])
+
+    assert [bool(asked.error) for asked in run.first] == [False, False, True, True]
+    assert run.cut
+    assert (run.sequence, run.load) == ([], [])
+
+
+async def test_a_sequence_and_a_load_are_measured() -> None:
+    """Ten queries at least in a row, every reader all queries, results as before."""
+    done = await report(
+        Scripted(SOUND),
+        {"query_text": "one robot"},
+        {"query_text": "two robots"},
+        limits=Limits(clients=3, repeats=1),
+    )
+
+    assert done.sequence is not None
+    assert done.load is not None
+    assert (done.sequence.latency.samples, done.load.latency.samples) == (10, 6)
+    assert (done.sequence.consistent, done.load.consistent) == (True, True)
+    assert done.warnings == []
+
+
+async def test_results_that_change_are_a_warning() -> None:
+    """The same query must give the same results in the same order."""
+
+    class Wavering(Scripted):
+        async def search(self, query: str, *, limit: int) -> Retrieved:
+            self.passages.reverse()
+            return await super().search(query, limit=limit)
+
+    done = await report(Wavering(SOUND), limits=Limits(clients=0))
+
+    assert done.sequence is not None
+    assert not done.sequence.consistent
+    assert "a query's results changed" in done.warnings
+
+
+async def test_the_verdict_is_by_share_and_tail() -> None:
+    """Four of five pass, three of five do not; a slow tail fails whatever was found."""
+    good = {"query_text": "robots"}
+    bad = {"query_text": "robots", "min_results": 9}
+
+    assert (await report(Scripted(SOUND), *[good] * 4, bad)).passed
+    assert not (await report(Scripted(SOUND), *[good] * 3, bad, bad)).passed
+    assert not (await report(Scripted(SOUND), good, max_p95_ms=0.0)).passed
+
+
+@given(st.lists(st.floats(0, 1e5), min_size=1, max_size=50))
+def test_a_picture_is_well_formed(times: list[float]) -> None:
+    """Any latencies make an SVG; names are escaped."""
+    root = ET.fromstring(latency_svg("<&>", [("a & b", times), ("none", [])]))
+
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_the_shipped_suite_is_sound() -> None:
+    """At least five queries, every one with topics, three results and an address."""
+    queries = shipped_suite().queries
+
+    assert len(queries) >= 5
+    assert all(one.expected_topics and one.source_url_pattern for one in queries)
+    assert all(one.min_results >= 3 for one in queries)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "object"),
+        ("{}", "queries"),
+        ('{"queries": []}', "queries"),
+        ('{"queries": [{}]}', "query_text"),
+        ('{"queries": [{"query_text": "abc", "extra": 1}]}', "extra"),
+        ('{"queries": [{"query_text": "abc"}], "more": 1}', "more"),
+        ('{"queries": [{"query_text": 5}]}', "query_text"),
+        ('{"queries": [{"query_text": "abc", "min_results": -1}]}', "min_results"),
+        ('{"queries": [{"query_text": "abc", "min_results": 1.5}]}', "min_results"),
+        ('{"queries": [{"query_text": "abc", "min_results": NaN}]}', "min_results"),
+        ('{"queries": [{"query_text": "abc", "min_results": 1e999}]}', "min_results"),
+        ('{"queries": [{"query_text": "abc", "min_results": true}]}', "min_results"),
+        ('{"queries": [{"query_text": "abc", "expected_topics": []}]}', "expected_topics"),
+        ('{"queries": [{"query_text": "abc", "expected_topics": [" "]}]}', "expected_topics"),
+        ('{"queries": [{"query_text": "abc", "expected_topics": "x"}]}', "expected_topics"),
+        ('{"queries": [{"query_text": "abc", "source_url_pattern": "("}]}', "source_url_pattern"),
+        ('{"queries": [{"query_text": "a", "query_text": "b"}]}', "query_text"),
+        ("{", "JSON"),
+        ("", "JSON"),
+    ],
+)
+def test_a_suite_is_strict(text: str, words: str) -> None:
+    """What is missing, unknown, empty, double or no number is refused with its key, in both formats."""
+    with pytest.raises(ConfigError, match=words):
+        parse_suite(text, "suite", yaml=False)
+    if words != "JSON":
+        with pytest.raises(ConfigError):
+            parse_suite(text.replace("NaN", ".nan"), "suite", yaml=True)
+
+
+def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
+    """One suite in both formats is one suite; a file that is not there is named."""
+    plain = {"queries": [{"query_text": "who?", "expected_topics": ["me"], "min_results": 2}]}
+    (tmp_path / "s.json").write_text(json.dumps(plain))
+    (tmp_path / "s.yml").write_text(
+        "queries:\n  - query_text: who?\n    expected_topics: [me]\n    min_results: 2\n"
+    )
+
+    assert load_suite(tmp_path / "s.json") == load_suite(tmp_path / "s.yml")
+    with pytest.raises(BadInput, match=r"none\.json"):
+        load_suite(tmp_path / "none.json")
+
+
+@given(
+    st.lists(
+        st.builds(
+            Section,
+            heading=st.text(max_size=30),
+            section_path=st.text(max_size=40),
+            text=st.text(max_size=200),
+            source_url=st.text(max_size=20),
+        ),
+        max_size=12,
+    )
+)
+def test_a_suggestion_is_a_suite(sections: list[Section]) -> None:
+    """Of any collection: at least five queries that can be searched for, or a clear refusal."""
+    try:
+        suite = suggest_suite(sections)
+    except NotFound:
+        return
+    again = parse_suite(msgspec.json.encode(suite).decode(), "suggested", yaml=False)
+
+    assert again == suite
+    assert 5 <= len(suite.queries) <= 10
+    assert all(len(one.query_text.strip()) >= 3 for one in suite.queries)
