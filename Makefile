@@ -47,8 +47,8 @@ format: dev ## Put the code in order
 bench: dev ## Measure the claims of the README; prints ratios
 	$(BIN)/python -m benchmarks
 
-integration-retrieval: dev ## Check code retrieval on the generated bundles
-	$(BIN)/python -m pytest tests/unit/test_fake_bundles.py
+integration-retrieval: dev ## Check code retrieval on bundles; writes log/integration/retrival
+	$(BIN)/python -m pytest tests/integration/retrival
 
 lock: ## Pin all dependencies anew, with hashes and without addresses
 	@test -x $(BIN)/uv || $(PIP) install --quiet uv
