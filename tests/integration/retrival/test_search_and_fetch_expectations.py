@@ -1,4 +1,4 @@
-"""Search and fetch: sixteen questions, the words their texts must hold, and files of which one must be found."""
+"""Search and fetch: sixteen questions, words their texts must hold, and files of which one must be found."""
 
 from __future__ import annotations
 
