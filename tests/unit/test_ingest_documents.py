@@ -205,11 +205,11 @@ def test_line_ends_and_marks_make_no_difference(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"fine\nthen \xff\xfe", "not UTF-8: byte 0xff in line 2"),
-        (b"caf\xe9", "byte 0xe9 in line 1"),
-        (b"\x7fELF\x02\x01\x00\x00", "NUL character in line 1"),
-        ("\ufeffwide".encode("utf-16-le"), "UTF-16"),
-        ("\ufeffwide".encode("utf-32-be"), "UTF-32"),
+        (b"fine\nthen \xff\xfe \0", "is no text: a NUL character in line 2"),
+        (b"fine\nthen \0", "holds a NUL character in line 2"),
+        (b"\x7fELF\x02\x01\x00\x00", "is not Markdown but a program"),
+        (b"PK\x03\x04 any other archive", "an archive, unpack it first"),
+        (b"\xff\xfe\x00\xd8", "is no text: neither UTF-8 nor utf-16"),
         (b"---\nacl: finance\n---\nsecret", "acl must be a list"),
         (b"---\nmeta: x\nclearance: -1\n---\nsecret", "clearance must be"),
     ],

@@ -19,11 +19,19 @@ _FIRST_LINE = 80
 
 
 def file_document(
-    file: SourceFile, text: str, front: FrontMatter, blocks: tuple[Block, ...], *, title: str = ""
+    file: SourceFile,
+    text: str,
+    front: FrontMatter,
+    blocks: tuple[Block, ...],
+    *,
+    title: str = "",
+    encoding: str = "",
+    pages: tuple[int, ...] = (),
 ) -> ParsedDocument:
     """Give the document of a file; `title` is what the text itself has for a title.
 
-    Without an address in the front matter the document's path stands for it, as a relative URL.
+    An encoding other than UTF-8 becomes metadata, since it was guessed. Without an address in the front matter
+    the document's path stands for it, as a relative URL.
 
     Raises:
         BadInput: The front matter states rights, a title or metadata that are not understood.
@@ -44,7 +52,8 @@ def file_document(
         tags=tags,
         source_file=file.document_id,
         source_url=source_url or quote(file.document_id),
-        metadata=checked_metadata(rest),
+        metadata=checked_metadata(rest if not encoding else rest | {"encoding": encoding}),
+        pages=pages,
     )
 
 

@@ -9,9 +9,12 @@ import msgspec
 from whence.ingest.spans import Span, paragraphs, sentences
 from whence.schema.access import DocumentTags
 
-__all__ = ("Block", "BlockKind", "ParsedDocument", "prose_blocks")
+__all__ = ("Block", "BlockKind", "Outline", "ParsedDocument", "outlined", "path_of", "prose_blocks")
 
 BlockKind = Literal["heading", "prose", "whole"]
+
+#: Headings in force with their levels, the top one first.
+Outline = list[tuple[int, str]]
 
 
 class Block(NamedTuple):
@@ -43,6 +46,8 @@ class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
     source_file: str = ""
     source_url: str = ""
     metadata: dict[str, Any] = {}
+    pages: tuple[int, ...] = ()
+    """Where each page begins in the text, in order; empty for documents without pages."""
 
 
 def prose_blocks(text: str, start: int, end: int, path: tuple[str, ...] = ()) -> tuple[Block, ...]:
@@ -50,3 +55,13 @@ def prose_blocks(text: str, start: int, end: int, path: tuple[str, ...] = ()) ->
     return tuple(
         Block("prose", path, tuple(sentences(text, *span))) for span in paragraphs(text, start, end)
     )
+
+
+def outlined(outline: Outline, level: int, title: str) -> Outline:
+    """Give the headings in force after one more: it ends those of its own level and below."""
+    return [*(item for item in outline if item[0] < level), (level, title)]
+
+
+def path_of(outline: Outline) -> tuple[str, ...]:
+    """Give the headings without their levels."""
+    return tuple(title for _, title in outline)

@@ -19,7 +19,7 @@ from whence.schema.ingest import ChunkDraft
 
 __all__ = ("DEFAULT_MAX_TOKENS", "SPECIAL_TOKENS", "Chunker", "TokenCounter")
 
-#: Counts tokens per text, special ones left out, as `Embedder.count_tokens` does.
+#: Counts tokens per text, special ones left out, as `Embedder.count_tokens` does; never more than its bytes.
 TokenCounter = Callable[[Sequence[str]], list[int]]
 
 #: The window of MiniLM; a longer one makes chunks whose vectors mean little of anything.
@@ -27,6 +27,10 @@ DEFAULT_MAX_TOKENS = 256
 #: Tokens a model puts around a text, `[CLS]` and `[SEP]`.
 SPECIAL_TOKENS = 2
 _SMALLEST_WINDOW = 16
+#: A text with more characters for each token of the window is not worth measuring as a whole.
+_CHARACTERS_PER_TOKEN = 4.5
+#: Grows when the same numbers cut in other places.
+_VERSION = 1
 
 
 class _Part(NamedTuple):
@@ -88,6 +92,11 @@ class Chunker:
         self._limit = max_tokens - SPECIAL_TOKENS
         self._overlap = overlap_tokens
 
+    @property
+    def signature(self) -> str:
+        """What makes it cut where it does, the tokenizer left out."""
+        return f"{_VERSION} {self._limit} {self._overlap}"
+
     def cut(self, document: ParsedDocument) -> tuple[ChunkDraft, ...]:
         """Give the chunks of a document in order of their start; none when it has no text.
 
@@ -95,6 +104,10 @@ class Chunker:
         together they hold every such character of the blocks. Cost is linear in the text.
         """
         groups = list(_sections(document.blocks))
+        if len(groups) == 1:
+            piece = self._in_one(document, *groups[0])
+            if piece is not None:
+                return (_draft(document, piece),)
         spans = [span for _, blocks in groups for block in blocks for span in block.parts]
         headers = {path: _headers(document.title, path) for path, _ in groups}
         candidates = [header for choices in headers.values() for header in choices]
@@ -106,6 +119,26 @@ class Chunker:
         ]
         pieces = self._pieces(document.text, sections, sizes)
         return tuple(_draft(document, piece) for piece in self._fitted(document.text, pieces))
+
+    def _in_one(
+        self, document: ParsedDocument, path: tuple[str, ...], blocks: tuple[Block, ...]
+    ) -> _Piece | None:
+        """Give the only chunk of a document that is short enough; measured as a whole, or not at all.
+
+        A record of a few sentences is the common case, and measuring its parts costs more than embedding a
+        tenth of it.
+        """
+        span = (blocks[0].parts[0][0], blocks[-1].parts[-1][1])
+        if span[1] - span[0] > _CHARACTERS_PER_TOKEN * self._limit:
+            return None
+        header = next(iter(_headers(document.title, path)), "")
+        piece = _Piece(span, _Section(path, header, 0, blocks))
+        embedded = _embedded(document.text, piece)
+        # No tokenizer makes more tokens than there are bytes.
+        if _bytes(header) <= self._limit // 4 and _bytes(embedded) <= self._limit:
+            return piece
+        size, header_size = self._count([embedded, header])
+        return piece if size <= self._limit and header_size <= self._limit // 4 else None
 
     def _section(
         self,
@@ -165,17 +198,26 @@ class Chunker:
 def _sections(blocks: Iterable[Block]) -> Iterator[tuple[tuple[str, ...], tuple[Block, ...]]]:
     """Yield the headings in force and the blocks below them.
 
-    A heading without text of its own opens the next section: alone it would be a chunk that matches
-    its own words and says nothing.
+    Blocks below other headings are another section, also without a heading between them: what follows the last
+    method of a class belongs to the class. A heading without text of its own opens the next section: alone it
+    would be a chunk that matches its own words and says nothing.
     """
     group: list[Block] = []
     for block in blocks:
-        if block.kind == "heading" and group and group[-1].kind != "heading":
+        if group and _begins_section(group[-1], block):
             yield _path_of(group), tuple(group)
             group = []
         group.append(block)
     if group:
         yield _path_of(group), tuple(group)
+
+
+def _begins_section(last: Block, block: Block) -> bool:
+    if block.kind == "heading":
+        return last.kind != "heading"
+    if last.kind == "heading":
+        return block.path[: len(last.path)] != last.path
+    return block.path != last.path
 
 
 def _path_of(group: Sequence[Block]) -> tuple[str, ...]:
@@ -283,6 +325,10 @@ def _overlapping(parts: Sequence[_Part], start: int, stop: int, room: int, overl
 def _embedded(text: str, piece: _Piece) -> str:
     content = text[slice(*piece.span)]
     return f"{piece.section.header}\n{content}" if piece.section.header else content
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _is_smallest(piece: _Piece) -> bool:

@@ -1,24 +1,33 @@
-"""Bytes of a file to text: UTF-8 only, and a clear reason for everything else."""
+"""Bytes of a file to text: UTF-8 first, then what the bytes look like, and a reason when nothing fits."""
 
 from __future__ import annotations
 
 import codecs
-from pathlib import Path
 
 from whence.schema.errors import BadInput
 
-__all__ = ("decode_text", "read_bytes", "refuse_wide_encoding")
+__all__ = (
+    "decode_as",
+    "decode_text",
+    "decode_utf8",
+    "read_bytes",
+    "refuse_wide_encoding",
+)
 
 #: Byte order marks of encodings that are not UTF-8; the longer ones first, since UTF-16's begins UTF-32's.
 _WIDE_MARKS = (
-    (codecs.BOM_UTF32_LE, "UTF-32"),
-    (codecs.BOM_UTF32_BE, "UTF-32"),
-    (codecs.BOM_UTF16_LE, "UTF-16"),
-    (codecs.BOM_UTF16_BE, "UTF-16"),
+    (codecs.BOM_UTF32_LE, "UTF-32", "utf-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32", "utf-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16", "utf-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16", "utf-16"),
 )
+#: Bytes that are looked at to tell an encoding; more says nothing new and takes seconds.
+_SAMPLE_BYTES = 64 * 2**10
+#: What is left when the look of the bytes decides nothing, as browsers do it (WHATWG Encoding, 4.2).
+_FALLBACK = "cp1252"
 
 
-def read_bytes(path: Path, limit: int) -> bytes:
+def read_bytes(path: str, limit: int) -> bytes:
     """Give the content of a file of at most `limit` bytes.
 
     One byte more than the limit is read and no more, so a file that grows meanwhile does no harm.
@@ -27,18 +36,49 @@ def read_bytes(path: Path, limit: int) -> bytes:
         BadInput: The file is larger.
         OSError: It cannot be read.
     """
-    with path.open("rb") as stream:
+    with open(path, "rb") as stream:  # noqa: PTH123 - paths are strings here, see `sources`
         data = stream.read(limit + 1)
     if len(data) > limit:
         raise BadInput(f"is larger than {limit:,} bytes, the limit for one document")
     return data
 
 
-def decode_text(data: bytes) -> str:
-    r"""Give the text of UTF-8 bytes, without a byte order mark and with line ends as `\n`.
+def decode_text(data: bytes) -> tuple[str, str]:
+    r"""Give the text of some bytes and the name of their encoding, empty for UTF-8.
 
-    The same document checked out on another system has other line ends; its offsets and its digest
-    stay the same.
+    Tried in turn: a byte order mark, UTF-8, what `charset-normalizer` makes of the first 64 KiB, and Western
+    European. A byte order mark is no part of the text, and line ends are `\n`: the same document checked
+    out on another system has the same offsets and the same digest.
+
+    Raises:
+        BadInput: The bytes are no text.
+    """
+    for mark, _, name in _WIDE_MARKS:
+        if data.startswith(mark):
+            return _even_lines(decode_as(data, name)), name
+    try:
+        text = data.removeprefix(codecs.BOM_UTF8).decode()
+    except UnicodeDecodeError:
+        _refuse_nul(data)
+        name = _looks_like(data)
+        return _even_lines(decode_as(data, name)), name
+    return _even_lines(_without_nul(text)), ""
+
+
+def decode_as(data: bytes, name: str) -> str:
+    """Give the text of bytes in a known encoding.
+
+    Raises:
+        BadInput: They are not in it, or hold NUL.
+    """
+    try:
+        return _without_nul(data.decode(name).removeprefix("\ufeff"))
+    except (UnicodeDecodeError, LookupError) as error:
+        raise BadInput(f"is no text: neither UTF-8 nor {name}, save it as UTF-8") from error
+
+
+def decode_utf8(data: bytes) -> str:
+    r"""Give the text of UTF-8 bytes, without a byte order mark and with line ends as `\n`.
 
     Raises:
         BadInput: The bytes are not UTF-8, or hold NUL.
@@ -51,10 +91,7 @@ def decode_text(data: bytes) -> str:
         raise BadInput(
             f"is not UTF-8: byte 0x{error.object[error.start]:02x} in line {line}"
         ) from error
-    nul = text.find("\0")
-    if nul >= 0:
-        raise BadInput(f"holds a NUL character in line {text.count(chr(10), 0, nul) + 1}")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return _even_lines(_without_nul(text))
 
 
 def refuse_wide_encoding(data: bytes) -> None:
@@ -63,6 +100,38 @@ def refuse_wide_encoding(data: bytes) -> None:
     Raises:
         BadInput: They do.
     """
-    for mark, name in _WIDE_MARKS:
+    for mark, name, _ in _WIDE_MARKS:
         if data.startswith(mark):
             raise BadInput(f"is {name}, save it as UTF-8")
+
+
+def _looks_like(data: bytes) -> str:
+    from charset_normalizer import from_bytes
+
+    found = from_bytes(data[:_SAMPLE_BYTES]).best()
+    name = found.encoding if found else _FALLBACK
+    # The sample may have ended inside a character, or the rest may look otherwise.
+    for each in (name, _FALLBACK):
+        try:
+            data.decode(each)
+        except UnicodeDecodeError:
+            continue
+        return each
+    return name
+
+
+def _refuse_nul(data: bytes) -> None:
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise BadInput(f"is no text: a NUL character in line {data.count(10, 0, nul) + 1}")
+
+
+def _without_nul(text: str) -> str:
+    nul = text.find("\0")
+    if nul >= 0:
+        raise BadInput(f"holds a NUL character in line {text.count(chr(10), 0, nul) + 1}")
+    return text
+
+
+def _even_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -2,66 +2,83 @@
 
 from __future__ import annotations
 
+import bisect
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
+from whence.ingest.decoding import read_bytes
 from whence.ingest.digest import with_digest
-from whence.ingest.outcomes import LoadedDocument, LoadFailure, Skipped
-from whence.ingest.sources import SourceFile, checked_paths, find_files, suffix_of
+from whence.ingest.formats import (
+    MAX_DOCUMENT_BYTES,
+    Format,
+    format_of,
+    sniffed,
+    supported_suffixes,
+)
+from whence.ingest.jsonl import Record, count_lines
+from whence.ingest.outcomes import LoadedDocument, LoadFailure, Outcome, Skipped, Unchanged
+from whence.ingest.sources import SourceFile, checked_paths, find_files
 from whence.ingest.tags import combined
 from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
 from whence.schema.errors import BadInput
-from whence.schema.ingest import DocumentDraft
+from whence.schema.ingest import ChunkDraft, DocumentDraft
 
-__all__ = ("MAX_DOCUMENT_BYTES", "MAX_DRAFT_BYTES", "load", "supported_suffixes")
+__all__ = ("MAX_DRAFT_BYTES", "KnownSources", "count", "load")
 
-#: Largest file that is one document, and longest record of a `.jsonl`, in bytes.
-MAX_DOCUMENT_BYTES = 16 * 2**20
 #: Largest document once cut, in bytes on the wire: one message of a broker carries it whole (5 MiB).
 MAX_DRAFT_BYTES = 4 * 2**20
 
 _NO_TAGS = DocumentTags()
 
-Loaded = ParsedDocument | LoadFailure | Skipped
-Loader = Callable[[SourceFile, int], Iterator[Loaded]]
+#: Sources whose digests are asked for at once, and bytes of them that are held until the answer is there.
+_WINDOW_SOURCES = 256
+_WINDOW_BYTES = 4 * 2**20
 
 
-class _Format(msgspec.Struct, frozen=True):
-    """How files with one suffix are read."""
+class KnownSources(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored already, so that it need not be parsed again."""
 
-    module: str
-    function: str
-    one_document: bool = True
-    """False when the ids are those of records in the file."""
-
-    def loader(self) -> Loader:
-        """Import the loader, so that a kind of file costs nothing until one is met."""
-        from importlib import import_module
-
-        loader: Loader = getattr(import_module(f"whence.ingest.{self.module}"), self.function)
-        return loader
+    find: Callable[[Sequence[str]], Mapping[str, str]]
+    """Gives the source digests stored for some document ids; ids without one are left out."""
+    reading: str = ""
+    """What shapes the chunks beside the chunker's numbers: the model whose tokens are counted."""
 
 
-_MARKDOWN = _Format("markdown", "load_markdown")
-_TEXT = _Format("text", "load_text")
-_FORMATS: Mapping[str, _Format] = {
-    ".jsonl": _Format("jsonl", "load_jsonl", one_document=False),
-    ".markdown": _MARKDOWN,
-    ".md": _MARKDOWN,
-    ".text": _TEXT,
-    ".txt": _TEXT,
-}
+class _Source(msgspec.Struct, frozen=True):
+    """A document that was read and not yet parsed."""
+
+    document_id: str
+    kind: str
+    data: bytes
+    digest: str
+    """Of the bytes and of how they are read; empty when nothing is asked about sources."""
+    file: SourceFile
+    shown: str
+    parse: Callable[[], ParsedDocument]
 
 
-def supported_suffixes() -> tuple[str, ...]:
-    """Give the suffixes of the files that are read, sorted."""
-    return tuple(sorted(_FORMATS))
+def count(paths: Iterable[str | os.PathLike[str]]) -> int:
+    """Count what `load` will yield for some paths, nearly: blank lines of records are counted too.
+
+    Cost: a look at each file, and reading through files of records. What cannot be read counts nothing.
+    """
+    total = 0
+    for file in _files(checked_paths(paths)):
+        total += 1
+        if isinstance(file, SourceFile) and format_of(file.document_id).holds_records:
+            try:
+                total += count_lines(file.path) - 1
+            except OSError:
+                continue
+    return total
 
 
 def load(
@@ -70,18 +87,20 @@ def load(
     chunker: Chunker,
     tags: DocumentTags = _NO_TAGS,
     max_bytes: int = MAX_DOCUMENT_BYTES,
-) -> Iterator[LoadedDocument | LoadFailure | Skipped]:
+    known: KnownSources | None = None,
+) -> Iterator[Outcome]:
     """Read everything below some paths; what cannot be read fails alone.
 
     The paths are checked before this returns; the documents are read as they are asked for. Order is
-    by path as given, then by name, then by line. Memory holds one document and about 150 bytes for the
-    id of each document so far.
+    by path as given, then by name, then by line. Memory holds one document, up to 4 MiB of those that are read
+    ahead when `known` is given, and about 150 bytes for the id of each document so far.
 
     Args:
         paths: Files and folders.
         chunker: Cuts documents.
         tags: Rights for all documents, joined with each one's own, see `whence.ingest.tags.combined`.
-        max_bytes: Largest file or record that is one document.
+        max_bytes: Largest file of text or record that is one document.
+        known: Sources that are stored; those with the same digest are `Unchanged` and not parsed.
 
     Raises:
         BadInput: A path does not exist, lies inside another, or two files would get one id.
@@ -89,17 +108,14 @@ def load(
     roots = checked_paths(paths)
     if len(roots) > 1:
         _refuse_equal_ids(roots)
-    return _loaded(roots, chunker, tags, max_bytes)
+    return _Loading(chunker, tags, max_bytes, known).run(roots)
 
 
 def _refuse_equal_ids(roots: Sequence[Path]) -> None:
     """Look at all names first: of two files with one id the second would replace the first."""
     seen: dict[str, SourceFile] = {}
     for file in _files(roots):
-        if (
-            not isinstance(file, SourceFile)
-            or not _FORMATS[suffix_of(file.document_id)].one_document
-        ):
+        if not isinstance(file, SourceFile) or format_of(file.document_id).holds_records:
             continue
         first = seen.setdefault(file.document_id, file)
         if first is not file:
@@ -114,72 +130,166 @@ def _files(roots: Sequence[Path]) -> Iterator[SourceFile | LoadFailure | Skipped
         yield from find_files(root, supported_suffixes())
 
 
-def _loaded(
-    roots: Sequence[Path], chunker: Chunker, tags: DocumentTags, max_bytes: int
-) -> Iterator[LoadedDocument | LoadFailure | Skipped]:
-    seen: dict[str, str] = {}
-    for file in _files(roots):
-        if not isinstance(file, SourceFile):
-            yield file
-            continue
-        for item in _parsed(file, max_bytes):
-            if isinstance(item, ParsedDocument):
-                yield _finished(item, chunker, tags, seen)
+class _Loading:
+    """One pass over some paths."""
+
+    def __init__(
+        self, chunker: Chunker, tags: DocumentTags, max_bytes: int, known: KnownSources | None
+    ) -> None:
+        self._chunker = chunker
+        self._tags = tags
+        self._max_bytes = max_bytes
+        self._known = known
+        #: In which file each id so far was.
+        self._seen: dict[str, str] = {}
+        self._context = hashlib.sha256()
+        if known is not None:
+            parts = (
+                version("whence"),
+                known.reading,
+                chunker.signature,
+                repr(tags),
+                str(max_bytes),
+            )
+            self._context.update(_delimited(parts))
+
+    def run(self, roots: Sequence[Path]) -> Iterator[Outcome]:
+        window: list[_Source | LoadFailure | Skipped] = []
+        size = 0
+        most = _WINDOW_SOURCES if self._known is not None else 1
+        for item in self._items(roots):
+            window.append(item)
+            size += len(item.data) if isinstance(item, _Source) else 0
+            if len(window) >= most or size >= _WINDOW_BYTES:
+                yield from self._outcomes(window)
+                window, size = [], 0
+        yield from self._outcomes(window)
+
+    def _items(self, roots: Sequence[Path]) -> Iterator[_Source | LoadFailure | Skipped]:
+        for file in _files(roots):
+            if not isinstance(file, SourceFile):
+                yield file
+                continue
+            format_ = format_of(file.document_id)
+            known_id = None if format_.holds_records else file.document_id
+            try:
+                if format_.holds_records:
+                    yield from self._records(file, format_)
+                else:
+                    yield self._file(file, format_)
+            except BadInput as error:
+                yield LoadFailure(path=file.shown, reason=error.message, document_id=known_id)
+            except OSError as error:
+                reason = f"cannot be read: {error.strerror or error}"
+                yield LoadFailure(path=file.shown, reason=reason, document_id=known_id)
+
+    def _file(self, file: SourceFile, format_: Format) -> _Source:
+        data = read_bytes(file.path, format_.limit(self._max_bytes))
+        digest = self._digest(data, file.document_id)
+        return _Source(
+            file.document_id,
+            format_.name,
+            data,
+            digest,
+            file,
+            file.shown,
+            lambda: sniffed(format_, data).load(file, data),
+        )
+
+    def _records(self, file: SourceFile, format_: Format) -> Iterator[_Source | LoadFailure]:
+        for record in format_.stream(file, self._max_bytes):
+            if isinstance(record, Record):
+                digest = self._digest(record.line.strip(), file.document_id)
+                yield _Source(
+                    record.document_id,
+                    format_.name,
+                    record.line,
+                    digest,
+                    file,
+                    record.where,
+                    record.document,
+                )
             else:
+                yield record
+
+    def _digest(self, data: bytes, name: str) -> str:
+        if self._known is None:
+            return ""
+        digest = self._context.copy()
+        digest.update(_delimited((name,)))
+        digest.update(data)
+        return digest.hexdigest()
+
+    def _outcomes(self, window: Sequence[_Source | LoadFailure | Skipped]) -> Iterator[Outcome]:
+        stored: Mapping[str, str] = {}
+        if self._known is not None:
+            ids = [item.document_id for item in window if isinstance(item, _Source)]
+            stored = self._known.find(ids) if ids else {}
+        for item in window:
+            if not isinstance(item, _Source):
                 yield item
+            else:
+                yield self._outcome(item, stored.get(item.document_id, ""))
+
+    def _outcome(self, source: _Source, stored: str) -> Outcome:
+        """Cut and check one document."""
+        try:
+            self._refuse_known_id(source.document_id)
+            if stored and stored == source.digest:
+                self._seen[source.document_id] = source.file.document_id
+                return Unchanged(document_id=source.document_id, kind=source.kind)
+            parsed = source.parse()
+            if not parsed.blocks:
+                return Skipped(path=source.shown, reason="holds no text")
+            draft = _draft(parsed, self._chunker, combined(parsed.tags, self._tags), source.digest)
+        except BadInput as error:
+            return LoadFailure(
+                path=source.shown, reason=error.message, document_id=source.document_id
+            )
+        self._seen[source.document_id] = source.file.document_id
+        return LoadedDocument(draft=draft, text=parsed.text, kind=source.kind)
+
+    def _refuse_known_id(self, document_id: str) -> None:
+        if document_id in self._seen:
+            raise BadInput(f"the id {document_id!r} is in {self._seen[document_id]} already")
 
 
-def _parsed(file: SourceFile, max_bytes: int) -> Iterator[Loaded]:
-    """Yield what is in a file, and last the reason why it cannot be read further."""
-    format_ = _FORMATS[suffix_of(file.document_id)]
-    known_id = file.document_id if format_.one_document else None
-    try:
-        yield from format_.loader()(file, max_bytes)
-    except BadInput as error:
-        yield LoadFailure(path=file.shown, reason=error.message, document_id=known_id)
-    except OSError as error:
-        reason = f"cannot be read: {error.strerror or error}"
-        yield LoadFailure(path=file.shown, reason=reason, document_id=known_id)
+def _delimited(parts: Sequence[str]) -> bytes:
+    """Give bytes that no other parts give."""
+    return b"".join(b"%d:%b" % (len(part), part) for part in (each.encode() for each in parts))
 
 
-def _finished(
-    parsed: ParsedDocument, chunker: Chunker, tags: DocumentTags, seen: dict[str, str]
-) -> LoadedDocument | LoadFailure | Skipped:
-    """Cut and check one document; `seen` tells in which file each id so far was."""
-    if not parsed.blocks:
-        return Skipped(path=parsed.shown, reason="holds no text")
-    try:
-        _refuse_known_id(parsed.document_id, seen)
-        draft = _draft(parsed, chunker, combined(parsed.tags, tags))
-    except BadInput as error:
-        return LoadFailure(path=parsed.shown, reason=error.message, document_id=parsed.document_id)
-    seen[parsed.document_id] = parsed.source_file
-    return LoadedDocument(draft=draft, text=parsed.text)
-
-
-def _refuse_known_id(document_id: str, seen: Mapping[str, str]) -> None:
-    if document_id in seen:
-        raise BadInput(f"the id {document_id!r} is in {seen[document_id]} already")
-
-
-def _draft(parsed: ParsedDocument, chunker: Chunker, tags: DocumentTags) -> DocumentDraft:
+def _draft(
+    parsed: ParsedDocument, chunker: Chunker, tags: DocumentTags, source_digest: str
+) -> DocumentDraft:
     if len(parsed.text) > MAX_DRAFT_BYTES:
         raise _too_long(len(parsed.text))
     draft = with_digest(
         DocumentDraft(
             document_id=parsed.document_id,
-            chunks=chunker.cut(parsed),
+            chunks=_on_pages(chunker.cut(parsed), parsed.pages),
             title=parsed.title,
             source_file=parsed.source_file,
             source_url=parsed.source_url,
             tags=tags,
             metadata=parsed.metadata,
+            source_digest=source_digest,
         )
     )
     size = len(encode(draft))
     if size > MAX_DRAFT_BYTES:
         raise _too_long(size)
     return draft
+
+
+def _on_pages(chunks: tuple[ChunkDraft, ...], pages: Sequence[int]) -> tuple[ChunkDraft, ...]:
+    """Give the chunks with the pages they begin on."""
+    if not pages:
+        return chunks
+    return tuple(
+        msgspec.structs.replace(chunk, page=bisect.bisect_right(pages, chunk.start))
+        for chunk in chunks
+    )
 
 
 def _too_long(size: int) -> BadInput:

@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from whence.ingest.assembly import MAX_HEADING, file_document, shortened
-from whence.ingest.blocks import Block, ParsedDocument, prose_blocks
-from whence.ingest.decoding import decode_text, read_bytes
+from whence.ingest.blocks import Block, Outline, ParsedDocument, outlined, path_of, prose_blocks
+from whence.ingest.decoding import decode_text
 from whence.ingest.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
 from whence.ingest.spans import Span, lines, sentences, spans_between, trimmed
@@ -26,20 +26,19 @@ _BY_LINES = ("table_open", "fence", "code_block", "html_block")
 _LONG_ITEM = 600
 
 
-def load_markdown(file: SourceFile, max_bytes: int) -> Iterator[ParsedDocument]:
+def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
     """Read one Markdown file.
 
     The title is that of the front matter, else the first heading of the first level.
 
     Raises:
-        BadInput: The file is too large, no UTF-8, or its front matter is not understood.
-        OSError: It cannot be read.
+        BadInput: The bytes are no text, or the front matter is not understood.
     """
-    text = decode_text(read_bytes(file.path, max_bytes))
+    text, encoding = decode_text(data)
     front = read_front_matter(text)
     blocks = markdown_blocks(text, front.end)
     tops = (block.path[0] for block in blocks if block.kind == "heading" and len(block.path) == 1)
-    yield file_document(file, text, front, blocks, title=next(tops, ""))
+    return file_document(file, text, front, blocks, title=next(tops, ""), encoding=encoding)
 
 
 def markdown_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
@@ -52,24 +51,24 @@ def markdown_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
     offsets = list(accumulate((len(line) + 1 for line in body.split("\n")), initial=start))
     tokens = _block_parser().parse(body)
     blocks: list[Block] = []
-    outline: list[tuple[int, str]] = []
+    outline: Outline = []
     done = start
     for index, token in enumerate(tokens):
         span = _span_of(token, text, offsets)
         if span is None or token.level or span[0] < done:
             continue
-        blocks += prose_blocks(text, done, span[0], _path(outline))
+        blocks += prose_blocks(text, done, span[0], path_of(outline))
         done = span[1]
         title = _heading_text(tokens[index + 1]) if token.type == "heading_open" else ""
         if title:
             level = int(token.tag[1:])
-            outline = [*(item for item in outline if item[0] < level), (level, title)]
-            blocks.append(Block("heading", _path(outline), (span,)))
+            outline = outlined(outline, level, title)
+            blocks.append(Block("heading", path_of(outline), (span,)))
         else:
             blocks.append(
-                _body_block(tokens, index, text, span, offsets)._replace(path=_path(outline))
+                _body_block(tokens, index, text, span, offsets)._replace(path=path_of(outline))
             )
-    return (*blocks, *prose_blocks(text, done, len(text), _path(outline)))
+    return (*blocks, *prose_blocks(text, done, len(text), path_of(outline)))
 
 
 def _body_block(
@@ -103,10 +102,6 @@ def _span_of(token: Token, text: str, offsets: Sequence[int]) -> Span | None:
         return None
     first, after = token.map
     return trimmed(text, offsets[first], min(offsets[after], len(text)))
-
-
-def _path(outline: Sequence[tuple[int, str]]) -> tuple[str, ...]:
-    return tuple(title for _, title in outline)
 
 
 def _heading_text(inline: Token) -> str:

@@ -6,7 +6,7 @@ import msgspec
 
 from whence.schema.ingest import DocumentDraft
 
-__all__ = ("LoadFailure", "LoadedDocument", "Skipped")
+__all__ = ("LoadFailure", "LoadedDocument", "Outcome", "Skipped", "Unchanged")
 
 
 class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,6 +15,16 @@ class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
     draft: DocumentDraft
     text: str
     """What the offsets of the chunks count in: the text as read, line ends as a single newline."""
+    kind: str = ""
+    """What kind of file it was, for people, e.g. `PDF`."""
+
+
+class Unchanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A document whose source is known: it is stored as it would be read, and was not parsed."""
+
+    document_id: str
+    kind: str = ""
+    """As in `LoadedDocument`."""
 
 
 class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,3 +45,6 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Path as the user gave it, of a record with `:LINE`."""
     reason: str
+
+
+Outcome = LoadedDocument | Unchanged | LoadFailure | Skipped

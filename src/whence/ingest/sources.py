@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -15,11 +16,31 @@ from whence.schema.errors import BadInput
 
 __all__ = ("SourceFile", "checked_paths", "find_files", "suffix_of")
 
+_ARCHIVES = frozenset(
+    {
+        ".zip",
+        ".tar",
+        ".gz",
+        ".tgz",
+        ".bz2",
+        ".tbz",
+        ".xz",
+        ".txz",
+        ".7z",
+        ".rar",
+        ".zst",
+        ".jar",
+        ".war",
+    }
+)
+#: Folders of what programs made or fetched.
+_PASSED_OVER = frozenset({"node_modules", "__pycache__"})
+
 
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file to be read."""
 
-    path: Path
+    path: str
     document_id: str
     """Path relative to the folder that is indexed, parts joined by `/`; of a single file its name."""
     size: int
@@ -56,38 +77,53 @@ def checked_paths(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
     return roots
 
 
-def find_files(root: Path, suffixes: Sequence[str]) -> Iterator[SourceFile | LoadFailure | Skipped]:
+def find_files(
+    root: Path, suffixes: Collection[str]
+) -> Iterator[SourceFile | LoadFailure | Skipped]:
     """Yield the files at or below a path, by name within each folder.
 
-    Names that begin with a dot are passed over without a word. Links to files are followed; links to
-    folders are not, which leaves no loops, and are skipped like files of unknown kinds and empty ones.
-    Memory holds the names of one folder per level.
+    Names that begin with a dot, `node_modules` and `__pycache__` are passed over without a word. Links to files
+    are followed; links to folders are not, which leaves no loops, and are skipped like files of unknown kinds
+    and empty ones. Memory holds the names of one folder per level.
 
     Args:
         root: A file, or a folder.
         suffixes: Known kinds, in lower case with their dot.
     """
-    if not root.is_dir():
-        name = root.name or root.resolve().name
-        yield _source(root, name, suffixes)
+    if root.is_dir():
+        yield from _below(os.fspath(root), "", suffixes)
         return
-    pending = [root]
-    while pending:
-        path = pending.pop()
-        if path != root and not _is_folder(path):
-            yield _source(path, path.relative_to(root).as_posix(), suffixes)
+    name = root.name or root.resolve().name
+    if suffix_of(name) in _ARCHIVES:
+        yield LoadFailure(path=_shown(root), reason="is an archive, unpack it first")
+        return
+    yield _source(os.fspath(root), name, suffixes)
+
+
+def _below(
+    folder: str, prefix: str, suffixes: Collection[str]
+) -> Iterator[SourceFile | LoadFailure | Skipped]:
+    """Walk a folder; `os.scandir` tells folders from files without asking for each."""
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        reason = f"cannot be listed: {error.strerror}"
+        yield LoadFailure(path=_shown(folder), reason=reason)
+        return
+    for entry in entries:
+        name = entry.name
+        if name[0] == "." or name in _PASSED_OVER:
             continue
-        try:
-            names = sorted(item.name for item in path.iterdir() if item.name[0] != ".")
-        except OSError as error:
-            yield LoadFailure(path=_shown(path), reason=f"cannot be listed: {error.strerror}")
-            continue
-        pending.extend(path / name for name in reversed(names))
+        if _is_folder(entry):
+            yield from _below(entry.path, f"{prefix}{name}/", suffixes)
+        else:
+            yield _source(entry.path, prefix + name, suffixes)
 
 
 def suffix_of(name: str) -> str:
     """Give the last suffix of a file name in lower case, with its dot; empty when it has none."""
-    return PurePosixPath(name).suffix.lower()
+    return posixpath.splitext(name)[1].lower()
 
 
 def _check_root(root: Path) -> None:
@@ -102,27 +138,30 @@ def _check_root(root: Path) -> None:
         raise BadInput(f"{_shown(root)} is neither a file nor a folder")
 
 
-def _is_folder(path: Path) -> bool:
+def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
-        return stat.S_ISDIR(path.lstat().st_mode)
+        return entry.is_dir(follow_symlinks=False)
     except OSError:
         return False
 
 
 def _source(
-    path: Path, document_id: str, suffixes: Sequence[str]
+    path: str, document_id: str, suffixes: Collection[str]
 ) -> SourceFile | LoadFailure | Skipped:
     """Look at one file without opening it: a pipe would never end."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - a `Path` takes longer to make than the call
     except OSError as error:
         return Skipped(path=_shown(path), reason=f"leads nowhere: {error.strerror}")
     if stat.S_ISDIR(found.st_mode):
         return Skipped(path=_shown(path), reason="a link to a folder is not followed")
     if not stat.S_ISREG(found.st_mode):
         return Skipped(path=_shown(path), reason="not a regular file")
-    if suffix_of(document_id) not in suffixes:
-        return Skipped(path=_shown(path), reason="unknown kind of file")
+    suffix = suffix_of(document_id)
+    if suffix not in suffixes:
+        archive = suffix in _ARCHIVES
+        reason = "an archive, unpack it first" if archive else "unknown kind of file"
+        return Skipped(path=_shown(path), reason=reason)
     if not found.st_size:
         return Skipped(path=_shown(path), reason="empty")
     try:
@@ -139,6 +178,6 @@ def _overlap(inner: Path, outer: Path) -> BadInput:
     )
 
 
-def _shown(path: Path) -> str:
+def _shown(path: str | Path) -> str:
     """Give a path that can be printed; bytes that are no UTF-8 as escapes."""
     return os.fsencode(path).decode(errors="backslashreplace")
