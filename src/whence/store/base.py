@@ -131,6 +131,12 @@ class ChunkStore(Protocol):
         """
         ...
 
+    async def source_digests(
+        self, collection: str, document_ids: Sequence[str]
+    ) -> dict[str, str]:
+        """Give the source digests of those of these documents that exist and have one."""
+        ...
+
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
         """Set the source digests of documents that are stored already; unknown ids are left out."""
         ...

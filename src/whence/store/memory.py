@@ -271,6 +271,15 @@ class MemoryStore(MemoryNames):
             stored[one] = msgspec.structs.replace(stored[one], draft=draft)
         self._keep(collection, effects)
 
+    async def source_digests(
+        self, collection: str, document_ids: Sequence[str]
+    ) -> dict[str, str]:
+        """Give the source digests of those of these documents that exist and have one."""
+        found = self._collections.get(collection)
+        stored = {} if found is None else found.documents
+        digests = {one: stored[one].draft.source_digest for one in document_ids if one in stored}
+        return {one: digest for one, digest in digests.items() if digest}
+
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
         """Set the source digests of documents that are stored already; unknown ids are left out."""
         found = self._collections.get(collection)

@@ -244,6 +244,16 @@ class PostgresStore(PostgresNames, PostgresCode):
             )
             await self._keep_up(connection, collection)
 
+    async def source_digests(
+        self, collection: str, document_ids: Sequence[str]
+    ) -> dict[str, str]:
+        """Give the source digests of those of these documents that exist and have one."""
+        ids = [one for one in document_ids if is_text(one)]
+        if not ids or not is_text(collection):
+            return {}
+        async with self._connection() as connection:
+            return await written.source_digests(connection, collection, ids)
+
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
         """Set the source digests of documents that are stored already; unknown ids are left out."""
         known = {one: digest for one, digest in digests.items() if is_text(one) and is_text(digest)}

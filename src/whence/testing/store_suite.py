@@ -607,6 +607,10 @@ class StoreSuite:
         await store.retag_documents(name, {"d": DocumentTags(("b",)), "e": noted["e"].tags})
         states = await store.document_states(name, ["d", "e"])
 
+        known = await store.source_digests(name, ["d", "e", "unknown", "\0"])
+
+        assert known == {"e": "two"}
+        assert await store.source_digests("nowhere", ["d"]) == {}
         assert {one: state.source_digest for one, state in noted.items()} == {
             "d": "one",
             "e": "two",
