@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from whence.broker.transport import Delivery, Headers, Mode, Start, Subscription, Transport
-from whence.schema.topics import dead_letter_topic, full_topic
+from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic, full_topic
 
 __all__ = ("DeadLetter", "DeadLetters", "replay_headers")
 
@@ -62,16 +62,26 @@ class DeadLetters:
 
     Args:
         transport: The broker.
-        group: Group that reads; it remembers what was sent again or dropped.
+        group: Group that reads; it remembers what was sent again or dropped. The default is the one that
+            keeps dead letters, so that the broker forgets what is done with.
         wait_s: Silence in seconds after which the topic counts as read to its end.
     """
 
     def __init__(
-        self, transport: Transport, *, group: str = "whence-dead-letters", wait_s: float = 1.0
+        self, transport: Transport, *, group: str = DEAD_LETTER_GROUP, wait_s: float = 1.0
     ) -> None:
         self._transport = transport
         self._group = group
         self._wait_s = wait_s
+
+    async def count(self, topic: str) -> int:
+        """Tell how many there are, from the broker's statistics.
+
+        Raises:
+            Unavailable: The broker does not tell.
+        """
+        stats = await self._transport.stats(dead_letter_topic(full_topic(topic)), self._group)
+        return stats.backlog + stats.in_flight
 
     async def list(self, topic: str, *, limit: int = 100) -> list[DeadLetter]:
         """Give the dead letters of a topic, oldest first; they stay where they are.

@@ -14,6 +14,7 @@ what concerns publishing and closing here.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import logging
 import os
@@ -29,8 +30,8 @@ import pulsar
 from pulsar.asyncio import Client, Consumer, Producer, PulsarException, Reader
 
 from whence.broker.clock import Clock, SystemClock
-from whence.broker.pulsar_admin import group_stats
-from whence.broker.pulsar_errors import is_gone, translate
+from whence.broker.pulsar_admin import find_admin, group_stats
+from whence.broker.pulsar_errors import is_gone, is_taken, translate
 from whence.broker.pulsar_options import PulsarOptions, checked_url
 from whence.broker.pulsar_schema import MessageSchema
 from whence.broker.pulsar_subscription import INTERNAL, PulsarSubscription, Stamps
@@ -128,6 +129,7 @@ class PulsarTransport:
         self._subscriptions: set[PulsarSubscription] = set()
         self._orphans: set[asyncio.Task[Any]] = set()
         self._slots = asyncio.Semaphore(self.options.max_pending)
+        self._looked_for_admin = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -342,13 +344,18 @@ class PulsarTransport:
         """Make sure that a group holds dead letters: a topic without one is emptied by the broker."""
         if topic in self._kept or not topic.startswith("persistent://"):
             return
-        consumer = await self._shielded(
-            self._subscribe(
-                topic, DEAD_LETTER_GROUP, _pulsar.ConsumerType.Shared, Start.EARLIEST, 1, ""
+        kind = _pulsar.ConsumerType.Shared
+        try:
+            consumer = await self._shielded(
+                self._subscribe(topic, DEAD_LETTER_GROUP, kind, Start.EARLIEST, 1, "")
             )
-        )
+        except Unavailable as error:
+            if not is_taken(error):
+                raise
+            # Somebody reads the dead letters now, so there is a group.
+        else:
+            await _close_quietly(consumer)
         self._kept.add(topic)
-        await _close_quietly(consumer)
 
     # Subscribing
 
@@ -549,6 +556,18 @@ class PulsarTransport:
         if name.startswith("persistent://"):
             topics.append(self._on_cluster(retry_topic(name, group)))
         return await group_stats(self.options, topics, group, own)
+
+    async def can_count(self) -> bool:
+        """Tell whether `stats` counts all processes: it does with an admin address.
+
+        Without one the usual place is looked at once, port 8080 of the broker's host, and used when an admin
+        interface answers there.
+        """
+        if not self.options.admin_url and not self._looked_for_admin:
+            self._looked_for_admin = True
+            found = await find_admin(self._url, self.options)
+            self.options = dataclasses.replace(self.options, admin_url=found)
+        return bool(self.options.admin_url)
 
     def _local_stats(self, members: list[PulsarSubscription]) -> TopicStats:
         waiting = [published for member in members for published in member.waiting()]

@@ -6,15 +6,40 @@ import ssl
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from whence.broker.pulsar_options import PulsarOptions
 from whence.broker.transport import TopicStats
 from whence.schema.errors import Unavailable
 
-__all__ = ("group_stats",)
+__all__ = ("find_admin", "group_stats")
 
 _TIMEOUT_S = 5.0
+#: Where brokers have their admin interface unless told otherwise, and how long to look for it.
+_USUAL_PORT = 8080
+_LOOK_S = 1.0
+
+
+async def find_admin(url: str, options: PulsarOptions) -> str:
+    """Give the address of the admin interface at its usual port of the broker's host, empty when none answers.
+
+    Only without TLS: a secured cluster has its admin interface where its operator put it.
+    """
+    import httpx
+
+    parts = urlsplit(url.partition(",")[0])
+    if parts.scheme != "pulsar" or not parts.hostname:
+        return ""
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    guess = f"http://{host}:{_USUAL_PORT}"
+    path = f"admin/v2/namespaces/{options.namespace.partition('/')[0]}"
+    try:
+        # No token goes to a place that was only guessed.
+        async with httpx.AsyncClient(timeout=_LOOK_S) as client:
+            answer = await client.get(f"{guess}/{path}")
+            return guess if isinstance(answer.json(), list) else ""
+    except (httpx.HTTPError, ValueError):
+        return ""
 
 
 async def group_stats(

@@ -7,7 +7,7 @@ from pulsar.asyncio import PulsarException
 
 from whence.schema.errors import BadInput, ConfigError, Overloaded, Unavailable, WhenceError
 
-__all__ = ("is_gone", "translate")
+__all__ = ("is_gone", "is_taken", "translate")
 
 _FULL = {
     Result.ProducerQueueIsFull,
@@ -28,6 +28,12 @@ _GONE = {Result.AlreadyClosed, Result.ProducerFenced, Result.ProducerNotInitiali
 def is_gone(error: PulsarException) -> bool:
     """Tell whether the producer or consumer is closed for good, so that a new one is needed."""
     return error.error() in _GONE
+
+
+def is_taken(error: WhenceError) -> bool:
+    """Tell whether a group could not be joined because of who is in it."""
+    cause = error.__cause__
+    return isinstance(cause, PulsarException) and cause.error() == Result.ConsumerBusy
 
 
 def translate(error: PulsarException, action: str, url: str) -> WhenceError:

@@ -18,6 +18,7 @@ import msgspec
 from whence.schema.message import Message
 
 __all__ = (
+    "Census",
     "Delivery",
     "Headers",
     "Mode",
@@ -334,4 +335,13 @@ class TypedTopics(Protocol):
         Raises:
             ConfigError: Another type was stated, or the type cannot be described to the broker.
         """
+        ...
+
+
+@runtime_checkable
+class Census(Protocol):
+    """A transport whose statistics may cover its own process only."""
+
+    async def can_count(self) -> bool:
+        """Tell whether `stats` counts what waits for and is held by all processes."""
         ...

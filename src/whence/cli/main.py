@@ -16,6 +16,7 @@ import typer
 from whence.cli import (
     ask,
     collections,
+    dead_letters,
     demo,
     doctor,
     erase,
@@ -30,6 +31,7 @@ from whence.cli import (
     run,
     search,
     snapshots,
+    status,
     validate,
     why_not,
 )
@@ -57,6 +59,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., int | None]], ...] = (
     ("collections", collections.collections),
     ("erase", erase.erase),
     ("run", run.run),
+    ("status", status.status),
     ("doctor", doctor.doctor),
     ("validate", validate.validate),
     ("demo", demo.demo),
@@ -86,6 +89,17 @@ eval_app.command("beir")(with_common_options(evaluate.beir))
 eval_app.command("gate")(with_common_options(evaluate.gate))
 eval_app.command("baseline")(with_common_options(evaluate.baseline))
 app.add_typer(eval_app, name="eval")
+
+
+dlq_app = typer.Typer(no_args_is_help=True, help="Messages that were given up.")
+for name, function in (
+    ("list", dead_letters.list_letters),
+    ("show", dead_letters.show),
+    ("replay", dead_letters.replay),
+    ("drop", dead_letters.drop),
+):
+    dlq_app.command(name)(with_common_options(function))
+app.add_typer(dlq_app, name="dlq")
 
 
 def _root(

@@ -1,0 +1,127 @@
+"""`whence status`: what is stored, what waits on the broker, and who is at work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whence.cli.output import console, note, print_json
+from whence.cli.session import as_json, settings_of, start_logging
+
+if TYPE_CHECKING:
+    from whence.flow.fleet import FleetStatus, TopicStatus
+    from whence.flow.settings import Settings
+    from whence.store.base import CollectionInfo
+
+__all__ = ("status",)
+
+
+def status(
+    context: typer.Context,
+    flow: Annotated[str, typer.Option(help="The flow to look at.")] = "all-in-one",
+) -> int:
+    """Show what is stored; with a broker also its backlog and the processors at work."""
+    import asyncio
+
+    start_logging()
+    settings = settings_of(context)
+    document, collections, fleet = asyncio.run(_look(settings, flow))
+    if as_json(context):
+        print_json(document)
+        return 0
+    _tell_store(collections)
+    if fleet is not None:
+        _tell_fleet(fleet)
+    return 0
+
+
+async def _look(
+    settings: Settings, flow: str
+) -> tuple[dict[str, Any], list[CollectionInfo], FleetStatus | None]:
+    """Give everything as one document, and its parts for people."""
+    fleet = None if settings.broker.startswith("memory:") else await _fleet(settings, flow)
+    collections = await _collections(settings)
+    document: dict[str, Any] = {
+        "store": {
+            "collections": len(collections),
+            "documents": sum(one.documents for one in collections),
+            "chunks": sum(one.chunks for one in collections),
+        },
+        "broker": {"url": "memory://" if fleet is None else fleet.broker},
+        "flow": flow if fleet is None else fleet.flow,
+        "topics": [] if fleet is None else fleet.topics,
+        "processors": [] if fleet is None else fleet.processors,
+        "notes": [] if fleet is None else fleet.notes,
+    }
+    return document, collections, fleet
+
+
+async def _fleet(settings: Settings, flow: str) -> FleetStatus:
+    from whence.broker.connect import connect
+    from whence.flow.builtin import find_flow
+    from whence.flow.fleet import fleet_status
+    from whence.flow.loader import load_flow
+
+    definition = load_flow(find_flow(flow))
+    transport = await connect(settings.broker)
+    try:
+        return await fleet_status(definition, transport)
+    finally:
+        await transport.aclose()
+
+
+async def _collections(settings: Settings) -> list[CollectionInfo]:
+    from whence.flow.resources import Resources
+
+    async with Resources(settings) as resources:
+        store = await resources.get("store")
+        found: list[CollectionInfo] = await store.collections()
+        return found
+
+
+def _tell_store(collections: list[CollectionInfo]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("collection")
+    table.add_column("documents", justify="right")
+    table.add_column("chunks", justify="right")
+    for one in collections:
+        table.add_row(one.name, str(one.documents), str(one.chunks))
+    if collections:
+        console().print(table)
+    else:
+        note("nothing is stored yet: whence index PATH")
+
+
+def _tell_fleet(fleet: FleetStatus) -> None:
+    from rich.table import Table
+
+    out = console()
+    out.print()
+    out.print(f"flow [bold]{fleet.flow}[/] on {fleet.broker}", soft_wrap=True)
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("processor", no_wrap=True)
+    for name in ("workers", "handled", "failed", "backlog", "held", "oldest", "dead"):
+        table.add_column(name, justify="right")
+    for one in fleet.topics:
+        table.add_row(*_row(one, fleet))
+    out.print(table)
+    for line in fleet.notes:
+        note(f"note: {line}")
+
+
+def _row(one: TopicStatus, fleet: FleetStatus) -> tuple[str, ...]:
+    mine = [report for report in fleet.processors if report.group == one.group]
+    age = "-" if one.oldest_age_s is None else f"{one.oldest_age_s:.1f} s"
+    counts = (one.backlog, one.in_flight)
+    return (
+        one.group,
+        str(one.workers),
+        str(sum(report.handled for report in mine)),
+        str(sum(report.failed for report in mine)),
+        *("-" if count is None else str(count) for count in counts),
+        age,
+        "-" if one.dead_letters is None else str(one.dead_letters),
+    )

@@ -1,0 +1,122 @@
+"""How a flow is that runs elsewhere: what waits on its topics, what was given up, and who is at work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from whence.broker.presence import roll_call
+from whence.broker.transport import Census, Transport
+from whence.flow.builtin import find_flow, shipped_flows
+from whence.flow.definition import FlowDefinition, ProcessorDefinition
+from whence.flow.loader import load_flow
+from whence.schema.presence import ProcessorReport
+from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic
+
+__all__ = ("FleetStatus", "TopicStatus", "counts_all", "fleet_status", "topics_of")
+
+
+class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for one processor; a number is None when the broker does not tell."""
+
+    topic: str
+    """Full name."""
+    group: str
+    """Group of the processor, named like it."""
+    backlog: int | None = None
+    """Messages waiting, retries included."""
+    in_flight: int | None = None
+    """Messages handed out and not settled."""
+    oldest_age_s: float | None = None
+    """Age of the oldest of both in seconds; 0 when there is none."""
+    dead_letters: int | None = None
+    """Messages that were given up and neither sent again nor dropped."""
+    workers: int = 0
+    """Live workers, over all processes."""
+
+
+class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow, seen from its broker."""
+
+    flow: str
+    broker: str
+    """Address without credentials."""
+    topics: tuple[TopicStatus, ...]
+    """In the order of the flow file."""
+    processors: tuple[ProcessorReport, ...]
+    """Live workers by topic."""
+    notes: tuple[str, ...] = ()
+    """What could not be told, and what to do about it."""
+
+
+async def counts_all(transport: Transport) -> bool:
+    """Tell whether the broker's statistics cover all processes."""
+    return await transport.can_count() if isinstance(transport, Census) else True
+
+
+async def fleet_status(
+    definition: FlowDefinition, transport: Transport, *, wait_s: float = 1.0
+) -> FleetStatus:
+    """Look at a flow from outside. Cost: two questions to the broker for each processor.
+
+    Args:
+        definition: The flow.
+        transport: Its broker.
+        wait_s: Seconds in which live workers may answer.
+
+    Raises:
+        Unavailable: The broker cannot be reached.
+    """
+    inbound = [processor.inbound for processor in definition.processors]
+    counted = await counts_all(transport)
+    reports, *topics = await asyncio.gather(
+        roll_call(transport, inbound, wait_s=wait_s),
+        *(_topic(transport, processor, counted) for processor in definition.processors),
+    )
+    notes = () if counted else ("no backlog: set WHENCE_PULSAR_ADMIN_URL to the admin interface",)
+    return FleetStatus(
+        flow=definition.name,
+        broker=transport.url,
+        topics=tuple(_with_workers(one, reports) for one in topics),
+        processors=tuple(reports),
+        notes=notes,
+    )
+
+
+async def _topic(
+    transport: Transport, processor: ProcessorDefinition, counted: bool
+) -> TopicStatus:
+    topic, group = processor.inbound, processor.name
+    if not counted:
+        return TopicStatus(topic=topic, group=group)
+    stats = await transport.stats(topic, group)
+    dead = await transport.stats(dead_letter_topic(topic), DEAD_LETTER_GROUP)
+    return TopicStatus(
+        topic=topic,
+        group=group,
+        backlog=stats.backlog,
+        in_flight=stats.in_flight,
+        oldest_age_s=round(stats.oldest_age_s, 3),
+        dead_letters=dead.backlog + dead.in_flight,
+    )
+
+
+def _with_workers(status: TopicStatus, reports: list[ProcessorReport]) -> TopicStatus:
+    place = (status.topic, status.group)
+    count = sum((report.topic, report.group) == place for report in reports)
+    return msgspec.structs.replace(status, workers=count)
+
+
+def topics_of(flows: Iterable[str] = ()) -> list[str]:
+    """Give the topics that processors of some flows take messages from, sorted; of all shipped when none.
+
+    Args:
+        flows: Files, or names of shipped flows.
+
+    Raises:
+        ConfigError: A flow cannot be read.
+    """
+    definitions = [load_flow(find_flow(flow)) for flow in list(flows) or shipped_flows()]
+    return sorted({one.inbound for definition in definitions for one in definition.processors})
