@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from whence.engine.erasing import Erasure, erase
 from whence.engine.explaining import explain, why_not
 from whence.engine.graph import GraphEngine
-from whence.engine.indexing import Indexing, Progress
+from whence.engine.indexing import Indexing, Progress, from_thread
 from whence.engine.replaying import ReplayReport, replay
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
 from whence.engine.searching import check_text, search, search_mode
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
+    from whence.ingest.documents import KnownSources
     from whence.models.base import Embedder, Reranker, Writer
     from whence.provenance.trace import Trace
     from whence.provenance.why_not import WhyNot
@@ -194,7 +195,7 @@ class Engine(GraphEngine):
             collection: Collection to put them into; made when it does not exist.
             tags: Rights that readers need, joined with each document's own.
             prune: True removes the documents of the collection that no path has any more.
-            progress: Called with the number of documents done, and None while the total is unknown.
+            progress: Called with the number of documents done, and of all; None while those are counted.
 
         Raises:
             BadInput: A path does not exist, or the collection's name is no name.
@@ -202,13 +203,15 @@ class Engine(GraphEngine):
             Unavailable: A service that is needed does not answer; what was stored stays.
         """
         from whence.ingest.chunking import Chunker
-        from whence.ingest.documents import load
+        from whence.ingest.documents import count, load
 
         client, resources = self._opened()
         embedder = await resources.get("embedder")
         chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
-        indexing = Indexing(client, collection, progress)
-        report = await indexing.run(load(paths, chunker=chunker, tags=tags))
+        wanted = [Path(path) for path in paths]
+        indexing = Indexing(client, collection, progress, lambda: count(wanted))
+        known = await self._known_sources(resources, collection, embedder)
+        report = await indexing.run(load(wanted, chunker=chunker, tags=tags, known=known))
         if prune:
             store = await resources.get("store")
             gone = indexing.gone(await store.document_ids(collection))
@@ -481,6 +484,21 @@ class Engine(GraphEngine):
             flow=self._flow,
             only=client.names_of_types(_SEARCHING, among=self._only),
             **{**resources.loopless_models(), **self._objects},
+        )
+
+    async def _known_sources(
+        self, resources: Resources, collection: str, embedder: Embedder
+    ) -> KnownSources | None:
+        """Give what tells unchanged sources from others; a client of a fleet has no store to ask."""
+        from whence.ingest.documents import KnownSources
+
+        if not self._settings.broker.startswith("memory:"):
+            return None
+        store = await resources.get("store")
+        model = embedder.model
+        return KnownSources(
+            find=from_thread(store.source_digests, collection),
+            reading=f"{model.name} {model.revision}",
         )
 
     def _opened(self) -> tuple[FlowClient, Resources]:

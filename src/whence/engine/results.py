@@ -91,6 +91,10 @@ class IndexReport(msgspec.Struct, kw_only=True):
     """Chunks of the documents added or updated."""
     embedded: int = 0
     """Chunks that were embedded; 0 when nothing changed."""
+    kinds: dict[str, int] = {}
+    """Documents read, by kind of file, e.g. `{"Markdown": 3, "PDF": 1}`; unchanged ones among them."""
+    skipped: dict[str, int] = {}
+    """Files and records skipped, by reason."""
     failures: list[PathFailure]
     seconds: float = 0.0
 
