@@ -109,6 +109,7 @@ def _tell(
             "hits": report.results if report else [],
             "message": message,
             "degraded": report.degraded if report else [],
+            "graph": report.graph if report else None,
             "latency_ms": latency or {"total": 0.0},
         }
         if report and report.snapshot_id:

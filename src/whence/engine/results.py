@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from whence.schema.code import BundleWarning
-from whence.schema.search import Degradation
+from whence.schema.search import Degradation, GraphUse
 from whence.store.code import SnapshotRecord, SnapshotSet
 
 __all__ = (
@@ -47,7 +47,8 @@ class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     document_id: str = ""
     """Document the chunk is part of."""
     score_breakdown: dict[str, float | None] = {}
-    """`dense_score` (cosine), `sparse_score` (lexical share), `combined_score` (the score itself)."""
+    """`dense_score` (cosine), `sparse_score` (lexical share), `combined_score` (the score itself), and
+    `graph_score` (what links added to it) where the passage graph took part."""
 
 
 class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,8 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """Best first."""
     degraded: tuple[Degradation, ...] = ()
     """What did not take part, and why."""
+    graph: GraphUse | None = None
+    """What the passage graph did; None when it took no part."""
     latency_ms: dict[str, float] = {}
     """`embedding`, `search`, `texts` and `total`, in milliseconds."""
     snapshot_id: str | None = None

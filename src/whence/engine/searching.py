@@ -127,6 +127,7 @@ async def search(
     return SearchReport(
         results=_results(found.candidates, texts),
         degraded=degraded or found.degraded,
+        graph=found.graph,
         latency_ms=_latencies(marks),
     )
 
@@ -174,14 +175,21 @@ def _results(
                 content=texts[candidate.chunk_id].content,
                 metadata=texts[candidate.chunk_id].metadata,
             ),
-            score_breakdown={
-                "dense_score": candidate.dense_score,
-                "sparse_score": candidate.sparse_score,
-                "combined_score": candidate.score,
-            },
+            score_breakdown=_breakdown(candidate),
         )
         for rank, candidate in enumerate(here, 1)
     ]
+
+
+def _breakdown(candidate: Candidate) -> dict[str, float | None]:
+    parts = {
+        "dense_score": candidate.dense_score,
+        "sparse_score": candidate.sparse_score,
+        "combined_score": candidate.score,
+    }
+    if candidate.graph_score is not None:
+        parts["graph_score"] = candidate.graph_score
+    return parts
 
 
 def _latencies(marks: list[float]) -> dict[str, float]:

@@ -30,6 +30,7 @@ from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, Rera
 from whence.schema.search import (
     Candidate,
     Degradation,
+    GraphUse,
     SearchMode,
     SearchRequest,
     SearchResponse,
@@ -79,13 +80,17 @@ class QueryVector(msgspec.Struct, frozen=True):
 
 
 class Matches(list[Candidate]):
-    """A ranking, best first, and the legs that took no part in it."""
+    """A ranking, best first, the legs that took no part in it, and what the passage graph did."""
 
     def __init__(
-        self, candidates: Iterable[Candidate], degraded: tuple[Degradation, ...] = ()
+        self,
+        candidates: Iterable[Candidate],
+        degraded: tuple[Degradation, ...] = (),
+        graph: GraphUse | None = None,
     ) -> None:
         super().__init__(candidates)
         self.degraded = degraded
+        self.graph = graph
 
 
 class Scored(list[RerankerResult]):
@@ -183,7 +188,7 @@ class DocEmbeddingsClient:
             threshold=threshold,
         )
         reply = await self._context.call(self._port, message, SearchResponse)
-        return Matches(reply.candidates, reply.degraded)
+        return Matches(reply.candidates, reply.degraded, reply.graph)
 
 
 class TextsClient:

@@ -90,15 +90,11 @@ async def neighbourhood(
     """
     seeds = sorted(own, key=lambda chunk_id: (-own[chunk_id], chunk_id))[:_SEEDS]
     names = {one.name: one for one in await find(seeds, query_text)}
-    second = sorted(_passages(names.values()) - set(seeds))[:_MOST_SECOND]
+    second = sorted(_joined(names.values()).documents.keys() - set(seeds))[:_MOST_SECOND]
     if second:
         for one in await find(second, ""):
             names.setdefault(one.name, one)
     return _joined(names.values())
-
-
-def _passages(names: Iterable[PassageName]) -> set[str]:
-    return {ref.chunk_id for one in names for ref in (*one.bearers, *one.mentions)}
 
 
 def _joined(names: Iterable[PassageName]) -> Neighbourhood:
@@ -106,6 +102,8 @@ def _joined(names: Iterable[PassageName]) -> Neighbourhood:
     links: set[tuple[str, str]] = set()
     named: set[str] = set()
     for one in names:
+        if not one.mentions and not one.in_query:
+            continue
         documents |= {ref.chunk_id: ref.document_id for ref in (*one.bearers, *one.mentions)}
         for bearer in one.bearers:
             for mention in one.mentions:

@@ -39,6 +39,8 @@ class CandidateAccount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cosine with the query, -1 to 1; None when the dense leg did not score it."""
     sparse_score: float | None = None
     """Lexical score, 0 to 1; None when the lexical leg did not score it."""
+    graph_score: float | None = None
+    """What links to other passages added to `score`, 0 to 1; None when the passage graph took no part."""
     concepts: tuple[str, ...] = ()
     """Concepts whose search returned it; the question itself may be one."""
     digest: str = ""

@@ -131,6 +131,7 @@ __all__ = (
     "WH_ENDED_AT",
     "WH_FOUND",
     "WH_FOUND_BY",
+    "WH_GRAPH_SCORE",
     "WH_HINT",
     "WH_MARKER",
     "WH_MESSAGE",
@@ -293,6 +294,8 @@ WH_RANK = WH + "rank"
 WH_SCORE = WH + "score"
 WH_DENSE_SCORE = WH + "denseScore"
 WH_SPARSE_SCORE = WH + "sparseScore"
+#: What links to other passages added to the score.
+WH_GRAPH_SCORE = WH + "graphScore"
 #: The concept, or the question itself, whose search returned the candidate.
 WH_FOUND_BY = WH + "foundBy"
 WH_DIGEST = WH + "digest"

@@ -4,7 +4,7 @@ With the required arguments only, a stage says exactly what the shared vocabular
 says, in its order, with its untyped literals. Everything optional adds statements in our own namespace and
 changes none of the others. All triples lie in `urn:graph:retrieval`.
 
-Cost: a stage is linear in its candidates, at most 11 triples each; sorting them by rank is n log n.
+Cost: a stage is linear in its candidates, at most 12 triples each; sorting them by rank is n log n.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ _WH_RANK = iri(ns.WH_RANK)
 _WH_SCORE = iri(ns.WH_SCORE)
 _WH_DENSE_SCORE = iri(ns.WH_DENSE_SCORE)
 _WH_SPARSE_SCORE = iri(ns.WH_SPARSE_SCORE)
+_WH_GRAPH_SCORE = iri(ns.WH_GRAPH_SCORE)
 _WH_FOUND_BY = iri(ns.WH_FOUND_BY)
 _WH_DIGEST = iri(ns.WH_DIGEST)
 _WH_RERANK_RANK = iri(ns.WH_RERANK_RANK)
@@ -385,6 +386,8 @@ def _add_candidates(
             add(Triple(node, _WH_DENSE_SCORE, double(candidate.dense_score), GRAPH))
         if candidate.sparse_score is not None:
             add(Triple(node, _WH_SPARSE_SCORE, double(candidate.sparse_score), GRAPH))
+        if candidate.graph_score is not None:
+            add(Triple(node, _WH_GRAPH_SCORE, double(candidate.graph_score), GRAPH))
         for concept in candidate.concepts:
             add(Triple(node, _WH_FOUND_BY, _text_term(concept), GRAPH))
         if candidate.digest:

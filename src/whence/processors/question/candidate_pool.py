@@ -124,6 +124,7 @@ def _account(item: _Found, rank: int, code: str) -> CandidateAccount:
         score=item.score,
         dense_score=_number(getattr(match, "dense_score", None)),
         sparse_score=_number(getattr(match, "sparse_score", None)),
+        graph_score=_number(getattr(match, "graph_score", None)),
         concepts=tuple(item.concepts),
         reason_code=code,
     )

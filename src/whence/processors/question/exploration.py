@@ -17,6 +17,7 @@ from whence.processors.question.grounding import Grounding, embed
 from whence.processors.question.state import Question
 from whence.provenance.reasons import DropCode
 from whence.provenance.stages import exploration_triples
+from whence.provenance.terms import Scalar
 from whence.schema.errors import NotFound, WhenceError
 from whence.schema.texts import ChunkText
 
@@ -56,8 +57,23 @@ async def explore(question: Question, grounding: Grounding) -> list[Passage]:
         candidates_in=len(question.accounts),
         candidates_out=len(passages),
         models=(model,) if model else (),
+        settings=_walked(legs),
     )
     return passages
+
+
+def _walked(legs: Sequence[Leg]) -> dict[str, Scalar]:
+    """Tell what the passage graph did in the searches, all together; nothing where it took no part."""
+    uses = [leg.matches.graph for leg in legs if isinstance(leg.matches, Matches)]
+    walks = [use for use in uses if use is not None]
+    if not walks:
+        return {}
+    return {
+        "graph_passages": sum(one.passages for one in walks),
+        "graph_links": sum(one.links for one in walks),
+        "graph_named": sum(one.named for one in walks),
+        "graph_linked_share": walks[0].linked_share,
+    }
 
 
 async def _searches(question: Question, grounding: Grounding) -> list[_Search]:
