@@ -100,23 +100,29 @@ def test_the_share_stays_below_one(
 def test_the_bound_counts_repeats_and_unseen_words(
     query: tuple[dict[str, int], dict[str, int], int],
 ) -> None:
-    """B adds idf as often as a word stands in the query, unseen ones at i0, and is worth six i0 at least."""
+    """B adds idf as often as a word stands in the query, unseen ones at i0, and has a floor of six terms.
+
+    A term of the floor is worth i0 from 401 chunks on, in one chunk ln 3 less, and in between in between.
+    """
     counts, df, chunks = query
     every = [idf(chunks, df.get(term, 0)) for term, n in counts.items() for _ in range(n)]
+    less = math.log(3) * max(0, 401 - chunks) / 400 if chunks else 0
 
     assert bound(counts, df, chunks) == pytest.approx(
-        max(math.fsum(every), FLOOR_TERMS * math.log(2 * chunks + 2))
+        max(math.fsum(every), FLOOR_TERMS * (math.log(2 * chunks + 2) - less))
     )
     assert weights(counts, df, chunks).keys() == {t for t in counts if df.get(t, 0) > 0}
 
 
 def test_a_known_score() -> None:
     """Three chunks, two words: the numbers by hand."""
-    # N = 3, df(red) = 1: ln(1 + 2.5 / 1.5); i0 = ln 8; the chunk of mean length has norm 1.2.
+    # N = 3, df(red) = 1: ln(1 + 2.5 / 1.5); i0 = ln 8, in the bound and, less 398/400 of ln 3, in the floor;
+    # the chunk of mean length has norm 1.2.
     parts = weights({"red": 1, "unseen": 1}, {"red": 1}, 3)
     value = share([(parts["red"], impact(2.0, 5.0, 5.0))])
 
-    assert value == pytest.approx(math.log(8 / 3) * 2 / 3.2 / (6 * math.log(8)), abs=1e-7)
+    floor = 6 * (math.log(8) - math.log(3) * 398 / 400)
+    assert value == pytest.approx(math.log(8 / 3) * 2 / 3.2 / floor, abs=1e-7)
 
 
 def test_a_mean_length_is_one_at_least() -> None:

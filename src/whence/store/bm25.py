@@ -5,7 +5,7 @@ Relevance Framework: BM25 and Beyond", 2009, section 3; the 1 inside the logarit
 
     S  = sum over the query's terms of  idf * tf / (tf + k1 (1 - b + b length / mean))
     B  = sum over the query's terms of  idf,  a term that is nowhere at  i0 = ln(2 N + 2)
-    L  = S / max(B, 6 i0)
+    L  = S / max(B, 6 i),   i = i0; below 400 chunks less, see `_rarity`
 
 Repeats of a term count as often as they stand in the query. Each summand of S is below its idf, so S < B and
 L is a share below 1 whatever the query; the floor of six terms of the greatest rarity keeps one matching word
@@ -49,6 +49,9 @@ B = 0.75
 #: Terms of the greatest rarity that a query's bound is worth at least; chosen on seven open collections and
 #: judged on the eighth, for each of eight.
 FLOOR_TERMS = 6
+
+#: Chunks from which on i0 is taken as it is; all collections that the floor was chosen on have more.
+_KNOWN_CHUNKS = 400
 
 _IMPACT_STEPS = 2.0**24
 _WEIGHT_STEPS = 2.0**28
@@ -95,7 +98,7 @@ def impact(tf: F, length: F, mean: float) -> F:
 
 
 def bound(counts: Mapping[str, int], df: Mapping[str, int], chunks: int) -> float:
-    """Give max(B, 6 i0), which no chunk's S reaches.
+    """Give max(B, 6 i), which no chunk's S reaches.
 
     Args:
         counts: The query's terms and how often each stands in it.
@@ -103,7 +106,20 @@ def bound(counts: Mapping[str, int], df: Mapping[str, int], chunks: int) -> floa
         chunks: N.
     """
     most = math.fsum(count * idf(chunks, df.get(term, 0)) for term, count in counts.items())
-    return max(most, FLOOR_TERMS * idf(chunks, 0))
+    return max(most, FLOOR_TERMS * _rarity(chunks))
+
+
+def _rarity(chunks: int) -> float:
+    """Give the idf of each term of the floor: i0, and less in a small collection.
+
+    A single chunk says nothing of how rare its words are: measured by i0 none of them could ever count. There
+    the floor's terms are as rare as a term that is found can be, one of one chunk; with each further chunk more
+    of i0 counts.
+    """
+    if not chunks:
+        return idf(0, 0)
+    known = min(1.0, (chunks - 1) / _KNOWN_CHUNKS)
+    return known * idf(chunks, 0) + (1.0 - known) * idf(chunks, 1)
 
 
 def coverage_per_share(counts: Mapping[str, int], df: Mapping[str, int], chunks: int) -> float:

@@ -115,7 +115,9 @@ def _plain_share(
         count * idfs[t] * words[t] / (words[t] + norm) for t, count in counts.items() if words[t]
     )
     whole = sum(count * idfs[t] for t, count in counts.items())
-    return score / max(whole, FLOOR_TERMS * math.log(2 * n + 2))
+    # From 401 chunks on a term of the floor is worth the idf of one that is nowhere, in one chunk ln 3 less.
+    rarity = math.log(2 * n + 2) - math.log(3) * max(0, 401 - n) / 400
+    return score / max(whole, FLOOR_TERMS * rarity)
 
 
 _WORD = st.sampled_from(
