@@ -63,7 +63,7 @@ def test_every_exported_name_exists() -> None:
 
 def test_the_public_names_are_these() -> None:
     """What `from whence import ...` offers is a decision, not an accident."""
-    assert set(whence.__all__) == {"Access", "Engine", "RetrievalResult"}
+    assert set(whence.__all__) == {"Access", "Engine", "RetrievalResult", "Retriever"}
     for name in whence.__all__:
         assert getattr(whence, name).__name__ == name
 

@@ -1,0 +1,251 @@
+"""The retriever keeps its contract over stores in memory and over any objects."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whence import Access, Retriever
+from whence.engine.protocols import FoundChunk
+from whence.engine.stored_chunks import StoredVectors, StoredWords
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store.base import EmbeddedDocument
+from whence.store.memory import MemoryStore
+from whence.testing.memory_collection import MemoryCollection
+from whence.testing.retriever_suite import (
+    CHUNKS,
+    EmbedderSuite,
+    RetrieverSuite,
+    SparseRetrieverSuite,
+    VectorStoreSuite,
+)
+from whence.testing.stub_models import FailingEmbedder, HashEmbedder
+
+MODEL = EmbeddingModel(name="suite", revision="r1", precision="float32", dimension=3)
+
+
+async def filled_store() -> MemoryStore:
+    store = MemoryStore()
+    await store.ensure_collection("c", MODEL)
+    await store.replace_documents(
+        "c",
+        [
+            EmbeddedDocument(
+                draft=DocumentDraft(
+                    document_id=name, chunks=(ChunkDraft(content=text),), tags=tags
+                ),
+                vectors=np.array([vector], dtype=np.float32),
+            )
+            for name, (text, vector, tags) in CHUNKS.items()
+        ],
+    )
+    return store
+
+
+class TestMemoryVectors(VectorStoreSuite):
+    """A collection of the store in memory as a vector store."""
+
+    @pytest.fixture
+    async def vectors(self) -> StoredVectors:
+        """Give the store of the suite."""
+        return StoredVectors(await filled_store(), "c")
+
+
+class TestMemoryWords(SparseRetrieverSuite):
+    """A collection of the store in memory as a sparse retriever."""
+
+    @pytest.fixture
+    async def words(self) -> StoredWords:
+        """Give the store of the suite."""
+        return StoredWords(await filled_store(), "c")
+
+
+class TestHashEmbedder(EmbedderSuite):
+    """The stub embedder is an embedder."""
+
+    @pytest.fixture
+    def embedder(self) -> HashEmbedder:
+        """Give the embedder."""
+        return HashEmbedder()
+
+
+class TestRetrieverInMemory(RetrieverSuite):
+    """The contract over stores in memory."""
+
+    @pytest.fixture
+    def library(self) -> MemoryCollection:
+        """Give an empty collection."""
+        return MemoryCollection()
+
+
+class PlainEmbedder:
+    """An embedder that is no coroutine and gives lists that are not normal."""
+
+    def embed(self, texts: Any) -> list[list[float]]:
+        return [[3.0, 4.0] for _ in texts]
+
+
+class PlainStore:
+    """A store of fixed hits; remembers what it was asked."""
+
+    def __init__(self, *hits: Any) -> None:
+        self.hits = hits
+        self.asked: list[Any] = []
+
+    def search(self, query: Any, *, limit: int, access: Access) -> list[Any]:
+        self.asked.append((query, limit, access))
+        return list(self.hits)
+
+    def scores(self, query: Any, chunk_ids: Any, *, access: Access) -> dict[str, float]:
+        self.asked.append(tuple(chunk_ids))
+        return dict.fromkeys(chunk_ids, 0.25)
+
+
+def hit(name: str, score: float) -> dict[str, Any]:
+    return {"id": name, "content": f"text of {name}", "score": score, "metadata": {"n": name}}
+
+
+def test_any_objects_will_do() -> None:
+    """Plain methods, lists of numbers and mappings as hits are enough; rights reach the store."""
+    store = PlainStore(hit("b", 0.9), FoundChunk(id="a", content="x", score=0.9), hit("c", 0.1))
+    results = Retriever(PlainEmbedder(), store, access=Access({"hr"})).search("query", 5, 0.2)
+    ((vector, limit, access),) = store.asked
+
+    assert [(r.rank, r.chunk.id, r.similarity_score) for r in results] == [
+        (1, "a", 0.9),
+        (2, "b", 0.9),
+    ]
+    assert results[1].chunk.metadata == {"n": "b"}
+    assert vector.tolist() == pytest.approx([0.6, 0.8])
+    assert (limit, access) == (5, Access({"hr"}))
+
+
+def test_hybrid_asks_each_side_for_what_the_other_found() -> None:
+    """Every chunk that either side found has the true scores of both."""
+    store, sparse = (
+        PlainStore(hit("a", 0.8), hit("b", 0.4)),
+        PlainStore(hit("b", 0.5), hit("c", 0.3)),
+    )
+    results = Retriever(PlainEmbedder(), store, sparse=sparse).search("query", 5, 0.0)
+    scores = {
+        r.chunk.id: (r.score_breakdown["dense_score"], r.score_breakdown["sparse_score"])
+        for r in results
+    }
+
+    assert scores == {"a": (0.8, 0.25), "b": (0.4, 0.5), "c": (0.25, 0.3)}
+    assert (store.asked[1], sparse.asked[1]) == (("c",), ("a",))
+
+
+@pytest.mark.parametrize(
+    ("retriever", "words"),
+    [
+        (Retriever(object(), object()), "vector store not initialized"),  # type: ignore[arg-type]
+        (Retriever(None, PlainStore()), "embedder not available"),
+        (Retriever(PlainEmbedder(), None), "vector store not initialized"),
+        (Retriever(FailingEmbedder(), PlainStore()), "embedder not available"),
+        (Retriever(PlainEmbedder(), PlainStore({"id": "a"})), "vector store not available"),
+        (Retriever(PlainEmbedder(), PlainStore(hit("a", float("nan")))), "no score"),
+        (Retriever(PlainEmbedder(), PlainStore(), sparse=object()), "sparse retriever"),  # type: ignore[arg-type]
+        (Retriever(PlainEmbedder(), StoredVectors(MemoryStore(), "nowhere")), "nowhere"),
+    ],
+    ids=range(8),
+)
+def test_what_cannot_search_says_so_when_it_is_searched(retriever: Retriever, words: str) -> None:
+    """Nothing is checked before the first search; then it is a RuntimeError that names the part."""
+    with pytest.raises(RuntimeError, match=words):
+        retriever.search("query")
+
+
+async def test_the_native_search_has_the_same_errors() -> None:
+    """`asearch` refuses what `search` refuses."""
+    with pytest.raises(RuntimeError, match="not initialized"):
+        await Retriever(None, None).asearch("query")
+    with pytest.raises(ValueError, match="query_text cannot be empty"):
+        await Retriever(None, None).asearch("")
+
+
+def test_rights_that_are_none_are_refused() -> None:
+    """Rights in a wrong form show nothing."""
+    with pytest.raises(ValueError, match="access"):
+        Retriever(PlainEmbedder(), PlainStore(), access=None).search("query")  # type: ignore[arg-type]
+
+
+def test_hidden_chunks_stay_hidden() -> None:
+    """A retriever sees what its access allows, in both legs, and no more."""
+    from whence.schema.access import DocumentTags
+
+    collection = MemoryCollection()
+    collection.ingest("open.md", "apples and pears for all")
+    collection.ingest("closed.md", "apples and pears for the board", tags=DocumentTags(("board",)))
+
+    def found(access: Access) -> set[str]:
+        results = collection.retriever(access=access).search("apples and pears", 5, 0.0)
+        return {one.document_id for one in results}
+
+    assert found(Access.public()) == {"open.md"}
+    assert found(Access({"board"})) == {"open.md", "closed.md"}
+
+
+def _retriever_threads() -> int:
+    return sum(thread.name == "whence-retriever" for thread in threading.enumerate())
+
+
+def test_close_ends_the_thread_and_a_search_starts_it_again() -> None:
+    """The thread of blocking searches ends with `close`, the block, or the object."""
+    before = _retriever_threads()
+    with Retriever(PlainEmbedder(), PlainStore(hit("a", 0.9))) as retriever:
+        assert len(retriever.search("query")) == 1
+        assert _retriever_threads() == before + 1
+    assert _retriever_threads() == before
+    assert len(retriever.search("query")) == 1
+    del retriever
+    gc.collect()
+
+    assert _retriever_threads() == before
+
+
+def test_closing_wakes_those_who_wait() -> None:
+    """A search that is going on when the retriever is closed ends with an error, not never."""
+
+    class SlowStore(PlainStore):
+        async def search(self, query: Any, *, limit: int, access: Access) -> list[Any]:  # type: ignore[override]
+            await asyncio.sleep(60)
+            return []
+
+    retriever = Retriever(PlainEmbedder(), SlowStore())  # type: ignore[arg-type]
+    errors: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            retriever.search("query")
+        except BaseException as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not _retriever_threads():
+        time.sleep(0.01)
+    time.sleep(0.05)
+    retriever.close()
+    waiting.join(10)
+
+    assert [type(error) for error in errors] == [RuntimeError]
+
+
+def test_a_search_within_a_search_is_refused_instead_of_waiting_for_itself() -> None:
+    """A store that searches by its own retriever gets an error."""
+
+    class Inward(PlainStore):
+        def search(self, query: Any, *, limit: int, access: Access) -> list[Any]:
+            return retriever.search("again")
+
+    retriever = Retriever(PlainEmbedder(), Inward())
+    with pytest.raises(RuntimeError, match="by the search itself"):
+        retriever.search("query")
