@@ -1,0 +1,109 @@
+"""A corpus and readers made to find leaks: tags that differ by a hair, and rights of every shape.
+
+Used with a brute-force oracle: what a reader may see is decided here by `Access.allows`, document by document.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store.base import EmbeddedDocument
+
+__all__ = ("DIMENSION", "TAGS", "WORDS", "AccessCorpus")
+
+DIMENSION = 8
+#: Tags that a careless comparison, an unescaped array or a folded case would take for one another.
+TAGS = (
+    "a", "A", "a ", " a", "a'", 'a"', "a,b", "{a}", "{a,b}", "(a)", "a\\", "a%", "a_", "*", "NULL", "null",
+    "ä", "a\u0308", "\u0430", "a\u200b", "\u202ea", "😀", "a;--", "' OR 1=1 --", "a\nb", "a\tb", "0", "false",
+    "a" * 10_000, "a" * 9_999, "public", "$1",
+)  # fmt: skip
+WORDS = tuple(f"word{letter}" for letter in "abcdefghijklmnop")
+
+
+class AccessCorpus:
+    """Documents with random tags, and the readers that come for them.
+
+    Args:
+        seed: The same seed gives the same corpus and the same readers.
+        documents: How many.
+    """
+
+    def __init__(self, seed: int, documents: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - to be repeatable, not secret
+        self._vectors = np.random.default_rng(seed)
+        names = [f"doc-{number}" for number in range(documents)]
+        self.tags = {name: self.random_tags() for name in names}
+        self.words = {name: self._random.sample(WORDS, 3) for name in names}
+        self.vectors = {name: self.random_vector() for name in names}
+
+    def random_tags(self) -> DocumentTags:
+        """Give the tags of a document: of most few, of some none, of some many."""
+        pick = self._random
+        acl = pick.sample(TAGS, pick.choice((0, 0, 1, 1, 2, 5)))
+        labels = pick.sample(TAGS, pick.choice((0, 0, 0, 1, 2)))
+        return DocumentTags(tuple(acl), tuple(labels), pick.choice((0, 0, 0, 1, 2, 2**31 - 1)))
+
+    def random_access(self) -> Access:
+        """Give a reader: nobody, everybody, holders of a few tags, and one of thousands."""
+        pick = self._random
+        kind = pick.random()
+        if kind < 0.1:
+            return Access.public()
+        if kind < 0.15:
+            return Access(frozenset(TAGS), frozenset(TAGS), 2**31 - 1)
+        acl = set(pick.sample(TAGS, pick.randrange(6)))
+        if kind < 0.17:
+            acl |= {f"group-{number}" for number in range(5_000)}
+        labels = pick.sample(TAGS, pick.choice((0, 1, 3, len(TAGS))))
+        return Access(frozenset(acl), frozenset(labels), pick.choice((0, 0, 1, 2, 2**31 - 1)))
+
+    def random_vector(self) -> NDArray[np.float32]:
+        """Give a unit vector, float32, shape (DIMENSION,)."""
+        vector = self._vectors.normal(size=DIMENSION)
+        return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+    def random_words(self) -> str:
+        """Give a query of one to three words, one of them perhaps in no document."""
+        return " ".join(self._random.sample((*WORDS, "wordabsent"), self._random.randint(1, 3)))
+
+    def random_names(self, most: int) -> list[str]:
+        """Give some documents."""
+        return self._random.sample(sorted(self.tags), self._random.randint(1, most))
+
+    def random_limit(self) -> int:
+        """Give how many results are asked for: a page, a few pages, or everything."""
+        return self._random.choice((1, 3, 10, 10, 1_000))
+
+    def visible(self, access: Access) -> set[str]:
+        """Give the documents that a reader may see."""
+        return {name for name, tags in self.tags.items() if access.allows(tags)}
+
+    def with_words(self, names: Sequence[str] | set[str], words: str) -> set[str]:
+        """Give those of the documents that hold one of the words."""
+        wanted = set(words.split())
+        return {name for name in names if wanted.intersection(self.words[name])}
+
+    def embedded(self) -> list[EmbeddedDocument]:
+        """Give the documents ready to be stored, one chunk each."""
+        return [self._document(name) for name in self.tags]
+
+    def _document(self, name: str) -> EmbeddedDocument:
+        text = f"{' '.join(self.words[name])} of {name}"
+        draft = DocumentDraft(
+            document_id=name,
+            chunks=(ChunkDraft(content=text, start=0, end=len(text)),),
+            tags=self.tags[name],
+        )
+        return EmbeddedDocument(draft=draft, vectors=self.vectors[name][np.newaxis])
+
+    def retag(self, name: str) -> DocumentTags:
+        """Give a document other tags, and give these back."""
+        self.tags[name] = self.random_tags()
+        return self.tags[name]
