@@ -6,10 +6,8 @@ leaves a trace that ends in a failure node; one that is cancelled leaves none bu
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -23,7 +21,7 @@ from whence.processors.clients import (
     RerankerClient,
     TextsClient,
 )
-from whence.processors.question.deadline import as_whence_error
+from whence.processors.question.job import Asked, QuestionJob
 from whence.processors.question.rag import (
     DocumentRag,
     ExplainCallback,
@@ -35,18 +33,10 @@ from whence.processors.question.synthesis import NOTHING_FOUND, NOTHING_READABLE
 from whence.processors.question.trail import iso_utc, utc_now
 from whence.processors.services import DOCUMENT_RAG, EMBEDDING, PROMPT, RERANK, SEARCH, TEXTS
 from whence.processors.streams import closing
-from whence.provenance.terms import Scalar
-from whence.provenance.uris import validate_answer_id
-from whence.schema.document_rag import (
-    Answer,
-    AnswerPiece,
-    DocumentRagRequest,
-    ExplainEvent,
-    TraceRecord,
-)
-from whence.schema.errors import BadInput, WhenceError
+from whence.schema.document_rag import DocumentRagRequest, ExplainEvent, TraceRecord
+from whence.schema.errors import BadInput
 from whence.schema.message import Message
-from whence.schema.search import Degradation, SearchMode
+from whence.schema.search import SearchMode
 
 __all__ = (
     "NOTHING_FOUND",
@@ -130,7 +120,39 @@ class DocumentRagProcessor(StreamingProcessor):
             WhenceError: As for `DocumentRag.query`.
         """
         self._check(message)
-        job = _Job(self, message, context)
+        rag = self.rag(message, context)
+        asked = Asked(
+            answer_id=message.answer_id or self._new_id(),
+            question=message.question,
+            collection=message.collection,
+            access=message.access,
+            asked_at=iso_utc(self._clock()),
+            explain=message.explain,
+            record=message.record,
+            settings={"doc_limit": message.doc_limit, "rerank": message.rerank},
+        )
+
+        async def run(job: QuestionJob) -> RagResult:
+            return await rag.query(
+                message.question,
+                doc_limit=message.doc_limit,
+                fetch_limit=message.fetch_limit or self.parameters.fetch_limit,
+                streaming=message.streaming,
+                chunk_callback=job.piece,
+                rerank=message.rerank,
+                answer_id=asked.answer_id,
+                deadline_s=job.deadline_s,
+                event_callback=job.event,
+                asked_at=asked.asked_at,
+            )
+
+        job = QuestionJob(
+            asked,
+            context,
+            run,
+            explain_timeout_s=self.parameters.explain_timeout_s,
+            trace_timeout_s=self.parameters.trace_timeout_s,
+        )
         async with closing(job.replies()) as replies:
             async for reply in replies:
                 yield reply
@@ -162,146 +184,3 @@ class DocumentRagProcessor(StreamingProcessor):
             clock=self._clock,
             monotonic=self._monotonic,
         )
-
-    def new_id(self) -> str:
-        """Make the id of an answer."""
-        return self._new_id()
-
-    def now(self) -> str:
-        """Give the time, ISO 8601 in UTC."""
-        return iso_utc(self._clock())
-
-
-class _Job:
-    """One request on its way: the question runs as a task, its events and pieces leave in order."""
-
-    def __init__(
-        self, processor: DocumentRagProcessor, message: DocumentRagRequest, context: Context
-    ) -> None:
-        self._processor = processor
-        self._parameters = processor.parameters
-        self._message = message
-        self._context = context
-        self._answer_id = validate_answer_id(message.answer_id or processor.new_id())
-        self._asked_at = processor.now()
-        self._outbox: asyncio.Queue[Message | None] = asyncio.Queue()
-        self._events: list[ExplainEvent] = []
-        self._degraded: list[Degradation] = []
-        self._explaining = True
-        self._replied = False
-        self._task: asyncio.Task[RagResult] | None = None
-
-    async def replies(self) -> AsyncIterator[Message]:
-        """Run the question and give what comes before the answer, as it comes."""
-        self._task = asyncio.create_task(self._query())
-        self._task.add_done_callback(lambda _: self._outbox.put_nowait(None))
-        try:
-            while (reply := await self._outbox.get()) is not None:
-                if isinstance(reply, ExplainEvent):
-                    await self._explain(reply)
-                if self._message.explain or not isinstance(reply, ExplainEvent):
-                    self._replied = True
-                    yield reply
-        finally:
-            await self._stop()
-
-    async def answer(self) -> Answer:
-        """Publish the trace, then give the answer or raise the question's error."""
-        assert self._task is not None
-        try:
-            result = self._task.result()
-        except WhenceError as error:
-            await self._record_failure(error)
-            raise
-        answer = self._with_degradations(result.answer)
-        if self._message.record:
-            record = self._record(answer, result.settings)
-            await self._publish("trace", record, self._parameters.trace_timeout_s)
-        return self._with_degradations(result.answer)
-
-    async def _explain(self, event: ExplainEvent) -> None:
-        """Publish an event; after a failure no more are tried, which bounds the wait. The trace has all."""
-        if self._explaining:
-            timeout_s = self._parameters.explain_timeout_s
-            self._explaining = await self._publish("explain", event, timeout_s)
-
-    async def _record_failure(self, error: WhenceError) -> None:
-        """Publish the trace of a question that failed.
-
-        Not of one that was refused, and not of one that the worker may try again: a trace is kept once per
-        answer, and the answer may still come. Nothing is tried again after the first reply.
-        """
-        wanted = self._message.record and bool(self._events)
-        if wanted and (self._replied or not error.retryable):
-            await self._publish("trace", self._record(None), self._parameters.trace_timeout_s)
-
-    async def _query(self) -> RagResult:
-        message = self._message
-        rag = self._processor.rag(message, self._context)
-        return await rag.query(
-            message.question,
-            doc_limit=message.doc_limit,
-            fetch_limit=message.fetch_limit or self._parameters.fetch_limit,
-            streaming=message.streaming,
-            chunk_callback=self._piece,
-            rerank=message.rerank,
-            answer_id=self._answer_id,
-            deadline_s=_leaving_time_to_reply(self._context.remaining_s()),
-            event_callback=self._event,
-            asked_at=self._asked_at,
-        )
-
-    async def _event(self, event: ExplainEvent) -> None:
-        self._events.append(event)
-        self._outbox.put_nowait(event)
-
-    async def _piece(self, text: str, end_of_stream: bool) -> None:
-        self._outbox.put_nowait(AnswerPiece(text=text, end_of_stream=end_of_stream))
-
-    async def _publish(self, port: str, message: Message, timeout_s: float) -> bool:
-        """Publish for whoever listens; a failure degrades the answer and never costs it."""
-        remaining_s = self._context.remaining_s()
-        if remaining_s is not None:
-            timeout_s = min(timeout_s, remaining_s / 2)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._context.emit(port, message, key=self._answer_id)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the answer goes out
-            known = as_whence_error(error, f"publishing to {port}")
-            code = "trace_not_stored" if port == "trace" else "explain_not_published"
-            self._degraded.append(Degradation(stage="trace", code=code, reason=known.message))
-            return False
-        return True
-
-    def _with_degradations(self, answer: Answer) -> Answer:
-        if not self._degraded:
-            return answer
-        return msgspec.structs.replace(answer, degraded=(*answer.degraded, *self._degraded))
-
-    def _record(
-        self, answer: Answer | None, settings: Mapping[str, Scalar] | None = None
-    ) -> TraceRecord:
-        message = self._message
-        return TraceRecord(
-            answer_id=self._answer_id,
-            collection=message.collection,
-            question=message.question,
-            access=message.access,
-            events=tuple(self._events),
-            answer=answer,
-            settings=dict(settings or {"doc_limit": message.doc_limit, "rerank": message.rerank}),
-            asked_at=self._asked_at,
-        )
-
-    async def _stop(self) -> None:
-        """End the question when its replies are no longer wanted."""
-        task = self._task
-        if task is not None and not task.done():
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-
-def _leaving_time_to_reply(remaining_s: float | None) -> float | None:
-    """Keep a fifth of the caller's patience, at most 0.5 s, for publishing the trace and the answer."""
-    return None if remaining_s is None else remaining_s - min(0.5, remaining_s * 0.2)
