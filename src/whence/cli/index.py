@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whence.cli.output import console, note, one_line, print_json, progress
+from whence.cli.output import console, fail, note, one_line, print_json, progress
 from whence.cli.session import as_json, run_with_engine
 from whence.schema.access import DocumentTags
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from whence.engine.results import IndexReport
 
 __all__ = ("index",)
+
+_COUNTS = ("added", "updated", "unchanged", "removed", "skipped", "failed")
+#: Failures named on a terminal; a folder of a thousand broken files would push all else away.
+_FAILURES_SHOWN = 20
 
 
 def index(
@@ -33,15 +37,33 @@ def index(
         bool, typer.Option("--prune", help="Remove documents that are no longer in PATHS.")
     ] = False,
 ) -> int:
-    """Index files and folders; what has not changed costs nothing."""
+    """Index files and folders; what has not changed costs nothing.
+
+    Read are Markdown, reStructuredText, text, HTML, PDF, Word (.docx), source code (Python, C#, SQL,
+    TypeScript, JavaScript, Go, Java, Rust, C, C++) and records (.jsonl); what cannot be read fails alone.
+
+    For example: whence index wiki/ --acl staff --prune
+    """
     tags = DocumentTags(tuple(acl or ()), tuple(label or ()), clearance)
-    with progress("indexing") as moved:
-        report = run_with_engine(
-            context,
-            lambda engine, settings: engine.index(
-                paths, collection=settings.collection, tags=tags, prune=prune, progress=moved
-            ),
-        )
+    done = 0
+
+    def move(count: int, total: int | None) -> None:
+        nonlocal done
+        done = count
+        moved(count, total)
+
+    try:
+        with progress("indexing") as moved:
+            report = run_with_engine(
+                context,
+                lambda engine, settings: engine.index(
+                    paths, collection=settings.collection, tags=tags, prune=prune, progress=move
+                ),
+            )
+    except KeyboardInterrupt:
+        message = f"interrupted after {done:,} documents; those that were stored stay, whole"
+        hint = "run the same command again: it goes on from there and embeds nothing twice"
+        return fail("interrupted", message, hint, 130, as_json=as_json(context))
     print_json(report) if as_json(context) else _tell(report)
     return 1 if report.documents.failed else 0
 
@@ -51,13 +73,36 @@ def _tell(report: IndexReport) -> None:
 
     counts = report.documents
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    names = ("added", "updated", "unchanged", "removed", "skipped", "failed")
-    for name in names:
+    for name in _COUNTS:
         table.add_column(name, justify="right")
-    table.add_row(*(str(getattr(counts, name)) for name in names))
+    table.add_row(*(f"{getattr(counts, name):,}" for name in _COUNTS))
     out = console()
     out.print(f"collection [bold]{report.collection}[/]", markup=True)
     out.print(table)
-    out.print(f"{report.chunks} chunks written, {report.embedded} embedded, {report.seconds:.1f} s")
-    for failure in report.failures:
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    for name, value in (
+        ("read", _listed(report.kinds)),
+        ("skipped", _listed(report.skipped)),
+        ("chunks", f"{report.chunks:,} written, {report.embedded:,} embedded"),
+        ("time", _time(report)),
+    ):
+        if value:
+            facts.add_row(name, value)
+    out.print(facts)
+    for failure in report.failures[:_FAILURES_SHOWN]:
         note(f"failed: {one_line(failure.path)}: {one_line(failure.reason)}")
+    if len(report.failures) > _FAILURES_SHOWN:
+        note(f"failed: {len(report.failures) - _FAILURES_SHOWN:,} more; --json names all")
+
+
+def _listed(parts: dict[str, int]) -> str:
+    """Name kinds or reasons with their numbers, the most frequent first."""
+    ordered = sorted(parts.items(), key=lambda item: (-item[1], item[0]))
+    return "; ".join(f"{name} {count:,}" for name, count in ordered)
+
+
+def _time(report: IndexReport) -> str:
+    read = sum(report.kinds.values())
+    if report.seconds < 1 or not read:
+        return f"{report.seconds:.1f} s"
+    return f"{report.seconds:.1f} s, {read / report.seconds:,.0f} documents a second"

@@ -63,7 +63,7 @@ def console() -> Console:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar on stderr while the block runs, on a terminal only.
+    """Show a bar with rate and remaining time on stderr while the block runs, on a terminal only.
 
     Yields:
         A function `(done, total)` that moves the bar; `total` None while it is unknown.
@@ -76,16 +76,27 @@ def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         SpinnerColumn,
+        Task,
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """How many are done in a second, over the last half minute."""
+
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.0f}/s" if task.speed else "", style="progress.data.speed")
 
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        BarColumn(),
+        # Fits into 80 columns with all the rest.
+        BarColumn(bar_width=26),
         MofNCompleteColumn(),
+        Rate(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
