@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from functools import lru_cache
 from typing import Literal, cast
 
 import msgspec
@@ -126,7 +127,9 @@ def snapshot_id_of(repo: str, revision: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{repo}:{revision}"))
 
 
+@lru_cache(maxsize=256)
 def _check_part(value: object, name: str) -> str:
+    """All ids of a bundle share repository and snapshot."""
     part = _checked_line(value, name)
     if _SEPARATOR in part or part.startswith(":") or part.endswith(":"):
         raise BadInput(

@@ -13,12 +13,21 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import Stemmer
 
-__all__ = ("ANALYZER_VERSION", "LANGUAGES", "document_terms", "is_weak", "query_terms")
+__all__ = (
+    "ANALYZER_VERSION",
+    "LANGUAGES",
+    "document_terms",
+    "is_weak",
+    "query_terms",
+    "strong_length",
+    "term_counts",
+)
 
 #: Recorded with each collection: terms of another version cannot be matched.
 ANALYZER_VERSION = "1"
@@ -72,6 +81,11 @@ _TOKEN = re.compile(
     r"|(?P<sharp>\b[A-Za-z](?:\#|\+\+)(?!\w))"
     rf"|[^\W_{_CJK}]+(?:(?:::|[.:#]|_+)[^\W_{_CJK}]+)*"
 )
+# The same for text that is ASCII, in four fifths less time: no alternatives are tried where a word begins.
+# `#` or `++` at the end belongs to a token of one letter, and is cut off any other.
+_ASCII_TOKEN = re.compile(
+    r"[A-Za-z0-9]++(?:(?:::|[.:#]|_+)[A-Za-z0-9]++)*+(?:(?<=\b[A-Za-z])(?:\#|\+\+)(?!\w))?"
+)
 # `HTTP` and `Response` in HTTPResponse; digits apart.
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # Other alphabets have no classes for case in `re`; their words part only at joints and digits.
@@ -86,6 +100,37 @@ def document_terms(text: str, language: str = "english") -> list[str]:
         language: Snowball's name of the language, one of `LANGUAGES`.
     """
     return list(_terms(text, language))
+
+
+def term_counts(text: str, language: str = "english") -> dict[str, int]:
+    """Count the terms of a document's text: what `document_terms` gives, each with its repeats.
+
+    A token that occurs again is taken apart once.
+    """
+    counts: dict[str, int] = {}
+    if not text.isascii():
+        return dict(Counter(_terms(text, language)))
+    for token, n in Counter(_ASCII_TOKEN.findall(text)).items():
+        for term in _ascii_terms(token, language):
+            counts[term] = counts.get(term, 0) + n
+    return counts
+
+
+def _ascii_terms(token: str, language: str) -> tuple[str, ...]:
+    """Give the terms of a match of `_ASCII_TOKEN`."""
+    if token[-1] not in "#+":
+        return _word_terms(token, language)
+    word = token.rstrip("#+")
+    return (token.lower(),) if len(word) == 1 else _word_terms(word, language)
+
+
+def strong_length(counts: Mapping[str, int]) -> int:
+    """Give how many occurrences of terms that are not weak are counted."""
+    return sum(
+        n
+        for term, n in counts.items()
+        if (len(term) > 1 and term not in _STOP_WORDS) or not is_weak(term)
+    )
 
 
 def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:

@@ -29,6 +29,7 @@ from whence.store.words import DEFAULT_LANGUAGES, Words, count_words
 __all__ = (
     "Segment",
     "add_words",
+    "chunks_with",
     "drop_terms",
     "languages_of",
     "move_words",
@@ -40,9 +41,12 @@ __all__ = (
     "term_key",
 )
 
-#: Postings in one row.
-_BLOCK = 8192
-#: Most chunks in one segment; bounds the memory of a merge to some 200 MB at 60 terms a chunk.
+#: Most runs and postings of a row that holds more than one term; such a row stays in its page, and to find one term in
+#: it costs some microseconds.
+_ROW_RUNS = 64
+_ROW_POSTINGS = 128
+#: Most chunks in one segment, as many as two bytes count; bounds the memory of a merge to some 200 MB at 60 terms
+#: a chunk.
 _LARGEST_SEGMENT = 65_536
 #: Small segments that a query may have to look into.
 _MOST_SEGMENTS = 8
@@ -59,14 +63,15 @@ _LONGEST_TERM = 500
 # columns, then length and bytes of each; an array is dimensions, flags, type of elements, length, lower bound.
 _COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_TAIL = struct.pack("!h", -1)
-_ROW = struct.Struct("!hiiiiiiif")
+_ROW = struct.Struct("!hiiii")
 _ARRAY = struct.Struct("!iiiiii")
-#: Numbers of types in `pg_type`, the same in every database.
-_INT4, _FLOAT4 = 23, 700
-#: Postings in one piece of a COPY, 24 bytes each.
-_PIECE = 40_000
+_LENGTH = struct.Struct("!i")
+#: Number of the type `integer` in `pg_type`, the same in every database.
+_INT4 = 23
+#: Bytes in one piece of a COPY.
+_PIECE = 1_000_000
 
-_COPIED = ("segment", "term", "block", "max_impact", "slots", "impacts", "classes")
+_COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "impacts")
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -212,10 +217,10 @@ async def _take_slots(connection: Connection, collection_id: int, n: int) -> int
 
 def _packed(words: Words, ids: dict[str, int]) -> tuple[bytes, bytes]:
     """Give ids of terms and their counts as two columns of bytes, ascending by id."""
-    pairs = np.array(
-        sorted((ids[term_key(term)], count) for term, count in words.counts.items()), dtype="<i4"
-    ).reshape(-1, 2)
-    return pairs[:, 0].tobytes(), pairs[:, 1].tobytes()
+    pairs = sorted([(ids[term_key(term)], count) for term, count in words.counts.items()])
+    # Some fifty numbers: an array of numpy costs more to make than to fill.
+    layout = struct.Struct(f"<{len(pairs)}i")
+    return layout.pack(*[one for one, _ in pairs]), layout.pack(*[n for _, n in pairs])
 
 
 async def remove_words(
@@ -260,6 +265,35 @@ async def drop_terms(connection: Connection, terms: Sequence[int]) -> None:
         await connection.execute(
             "DELETE FROM term WHERE id = ANY($1::int[]) AND df = 0", list(terms)
         )
+
+
+async def chunks_with(
+    connection: Connection, collection_id: int, terms: Sequence[int]
+) -> list[int]:
+    """Give the numbers of the chunks that have one of these terms, ascending, hidden ones included.
+
+    Chunks whose postings are not written yet are left out. Cost: linear in the postings of the terms.
+    """
+    rows = await connection.fetch(
+        "SELECT s.slots, string_agg(substr(p.places, 2 * u.start + 1, 2 * (u.stop - u.start)), '')"
+        " AS places FROM segment s, unnest($2::int[]) w(term),"
+        " LATERAL (SELECT p.* FROM posting p WHERE p.segment = s.id AND p.last_term >= w.term"
+        "  ORDER BY p.last_term LIMIT 1) p,"
+        " LATERAL unnest(p.terms, array_prepend(0, p.ends), p.ends) u(term, start, stop)"
+        " WHERE s.collection_id = $1 AND u.term = w.term GROUP BY s.id",
+        collection_id,
+        list(terms),
+    )
+    slots = [
+        np.frombuffer(row["slots"], ">i4")[np.unique(np.frombuffer(row["places"], "<u2"))].tolist()
+        for row in rows
+    ]
+    found = await connection.fetch(
+        "SELECT ord FROM chunk_terms WHERE collection_id = $1 AND slot = ANY($2::int[]) ORDER BY ord",
+        collection_id,
+        [slot for some in slots for slot in some],
+    )
+    return [row["ord"] for row in found]
 
 
 async def move_words(connection: Connection, collection_id: int, ords: Sequence[int]) -> None:
@@ -433,15 +467,16 @@ async def _write(
         last,
         _LARGEST_SEGMENT,
     ):
+        inverted = await asyncio.to_thread(_Inverted, rows, mean)
         segment = await connection.fetchval(
-            "INSERT INTO segment (collection_id, first_slot, last_slot, chunks)"
-            " VALUES ($1, $2, $3, $4) RETURNING id",
+            "INSERT INTO segment (collection_id, first_slot, last_slot, chunks, slots)"
+            " VALUES ($1, $2, $3, $4, $5) RETURNING id",
             collection_id,
             rows[0]["slot"],
             rows[-1]["slot"],
             len(rows),
+            inverted.slots,
         )
-        inverted = await asyncio.to_thread(_Inverted, rows, mean)
         await connection.copy_to_table(
             "posting", columns=_COPIED, source=_in_thread(inverted.copied(segment)), format="binary"
         )
@@ -455,54 +490,77 @@ async def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 class _Inverted:
-    """Postings of some chunks in the order of terms, then slots."""
+    """Postings of some chunks in runs: in the order of terms, then classes, then slots."""
 
     def __init__(self, rows: Sequence[Any], mean: float) -> None:
+        rows = sorted(
+            rows, key=lambda row: row["class_id"]
+        )  # stable: slots still ascend in a class
         terms = _joined(rows, "terms")
         widths = [len(row["terms"]) // 4 for row in rows]
         order = np.argsort(terms, kind="stable")
-
-        def spread(column: str) -> NDArray[np.int32]:
-            values = np.array([row[column] for row in rows], dtype=np.int32)
-            return np.repeat(values, widths)[order]
-
+        places = np.repeat(np.arange(len(rows), dtype=np.int32), widths)[order]
+        lengths = np.array([row["length"] for row in rows], dtype=np.float64)
         tf = _joined(rows, "counts")[order].astype(np.float64)
-        exact = impact(tf, spread("length").astype(np.float64), mean)
-        self._terms = terms[order]
-        # A multiple of 2**-24 below 1 fits the 24 bits of a float32.
-        self._impacts = exact.astype(np.float32)
-        self._arrays = (
-            (_INT4, _elements(spread("slot"))),
-            (_FLOAT4, _elements(self._impacts.view(np.int32))),
-            (_INT4, _elements(spread("class_id"))),
+        terms = terms[order]
+        classes = np.array([row["class_id"] for row in rows], dtype=np.int32)[places]
+        heads = np.flatnonzero(
+            (np.diff(terms, prepend=-1) != 0) | (np.diff(classes, prepend=-1) != 0)
         )
+        self._terms = terms[heads]
+        self._classes = classes[heads]
+        self._ends = np.append(heads[1:], len(terms)).astype(np.int32)
+        self._places = places.astype("<u2").tobytes()
+        # A multiple of 2**-24 below 1 fits the 24 bits of a float32.
+        self._impacts = impact(tf, lengths[places], mean).astype("<f4").tobytes()
+        self.slots = np.array([row["slot"] for row in rows], dtype=">i4").tobytes()
 
     def copied(self, segment: int) -> Iterator[bytes]:
         """Yield the rows of `posting` in the binary format of COPY, in pieces of about a megabyte.
 
         Made from whole arrays: the driver's codecs would take each number by itself.
         """
-        piece = [_COPY_HEAD]
+        pieces = [_COPY_HEAD]
         size = 0
-        for term, block, at, end in self._blocks():
-            most = float(self._impacts[at:end].max())
-            piece.append(_ROW.pack(7, 4, segment, 4, term, 4, block, 4, most))
-            for oid, elements in self._arrays:
-                piece.append(_ARRAY.pack(20 + 8 * (end - at), 1, 0, oid, end - at, 1))
-                piece.append(elements[8 * at : 8 * end])
-            size += end - at
+        start = 0
+        terms, classes = _elements(self._terms), _elements(self._classes)
+        ends = self._ends.tolist()
+        for at, to in self._rows():
+            runs, end = to - at, ends[to - 1]
+            array = _ARRAY.pack(20 + 8 * runs, 1, 0, _INT4, runs, 1)
+            places, impacts = self._places[2 * start : 2 * end], self._impacts[4 * start : 4 * end]
+            row = (
+                _ROW.pack(7, 4, segment, 4, int(self._terms[to - 1])),
+                array,
+                terms[8 * at : 8 * to],
+                array,
+                classes[8 * at : 8 * to],
+                array,
+                _elements(self._ends[at:to] - start),
+                _LENGTH.pack(len(places)),
+                places,
+                _LENGTH.pack(len(impacts)),
+                impacts,
+            )
+            pieces += row
+            size += sum(map(len, row))
+            start = end
             if size >= _PIECE:
-                yield b"".join(piece)
-                piece, size = [], 0
-        yield b"".join([*piece, _COPY_TAIL])
+                yield b"".join(pieces)
+                pieces, size = [], 0
+        yield b"".join([*pieces, _COPY_TAIL])
 
-    def _blocks(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield term, number of the block, and where its postings begin and end."""
+    def _rows(self) -> Iterator[tuple[int, int]]:
+        """Yield the first run of each row and the one after its last; a term is in one row only."""
         edges = np.flatnonzero(np.diff(self._terms, prepend=-1, append=-1)).tolist()
+        ends = [0, *self._ends.tolist()]
+        at = 0
         for start, end in itertools.pairwise(edges):
-            term = int(self._terms[start])
-            for block, at in enumerate(range(start, end, _BLOCK)):
-                yield term, block, at, min(at + _BLOCK, end)
+            if start > at and (end - at > _ROW_RUNS or ends[end] - ends[at] > _ROW_POSTINGS):
+                yield at, start
+                at = start
+        if edges:
+            yield at, edges[-1]
 
 
 def _elements(values: NDArray[np.int32]) -> bytes:

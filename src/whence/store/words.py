@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from whence.schema.ingest import ChunkDraft
-from whence.store.analysis import document_terms, is_weak, query_terms
+from whence.store.analysis import query_terms, strong_length, term_counts
 
 __all__ = (
     "DEFAULT_LANGUAGES",
@@ -37,9 +37,8 @@ class Words(msgspec.Struct, frozen=True):
 
 def count_words(text: str, language: str) -> Words:
     """Count the terms of a text. Cost: linear in its length."""
-    counts = Counter(document_terms(text, language))
-    length = sum(count for term, count in counts.items() if not is_weak(term))
-    return Words(dict(counts), length)
+    counts = term_counts(text, language)
+    return Words(counts, strong_length(counts))
 
 
 def chunk_words(chunks: Iterable[ChunkDraft], language: str) -> list[Words]:

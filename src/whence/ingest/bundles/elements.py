@@ -24,7 +24,8 @@ __all__ = ("Element", "array_elements", "decoded", "object_elements")
 #: Bytes asked for at a time.
 BLOCK_BYTES = 64 * 1024
 _NO_SPACE = re.compile(rb"[^ \t\r\n]")
-_BRACKET_OR_QUOTE = re.compile(rb'["{}\[\]]')
+# A string as a whole when all of it is there, which takes one step where quote by quote takes three.
+_BRACKET_OR_STRING = re.compile(rb'[{}\[\]]|"(?:[^"\\]*+(?:\\.[^"\\]*+)*+")?', re.DOTALL)
 _QUOTE_OR_BACKSLASH = re.compile(rb'["\\]')
 _AFTER_SCALAR = re.compile(rb"[,\]}: \t\r\n]")
 _QUOTE = ord('"')
@@ -219,16 +220,17 @@ class _Cutter:
     def _container_end(self) -> int:
         depth, position = 0, self._at
         while True:
-            position = self._search(_BRACKET_OR_QUOTE, position).end()
-            byte = self._buffer[position - 1]
-            if byte == _QUOTE:
-                position = self._string_end(position)
-            elif byte in _CLOSING:
+            found = self._search(_BRACKET_OR_STRING, position)
+            start, position = found.span()
+            byte = self._buffer[start]
+            if byte in _CLOSING:
                 depth -= 1
-            else:
+                if depth == 0:
+                    return position
+            elif byte != _QUOTE:
                 depth += 1
-            if depth == 0:
-                return position
+            elif position == start + 1:
+                position = self._string_end(position)
 
     def _string_end(self, position: int) -> int:
         while True:

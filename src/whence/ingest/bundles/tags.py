@@ -52,7 +52,13 @@ def read_tags(record: Mapping[str, Any]) -> DocumentTags:
     acl = _agreed(record, ACL_NAMES, _tag_list)
     labels = _agreed(record, LABEL_NAMES, _tag_list)
     level = _agreed(record, LEVEL_NAMES, _level)
-    return DocumentTags(acl or (), labels or (), level or 0)
+    return _tags(acl or (), labels or (), level or 0)
+
+
+@lru_cache(maxsize=4096)
+def _tags(acl: tuple[str, ...], labels: tuple[str, ...], level: int) -> DocumentTags:
+    """Make the rights; the nodes of a bundle share a few."""
+    return DocumentTags(acl, labels, level)
 
 
 @lru_cache(maxsize=256)
@@ -80,7 +86,7 @@ def _tag_list(value: object, name: str) -> tuple[str, ...]:
             raise BadInput(f"{name} holds {tag!r}: a tag is a string that is not blank")
         if any("\ud800" <= char <= "\udfff" for char in tag):
             raise BadInput(f"{name} holds {tag!r}: half a surrogate pair is no character")
-    return DocumentTags(acl=tuple(value)).acl
+    return _tags(tuple(value), (), 0).acl
 
 
 def _level(value: object, name: str) -> int:
@@ -88,4 +94,4 @@ def _level(value: object, name: str) -> int:
         return 0
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadInput(f"{name} must be an integer, not {value!r}")
-    return DocumentTags(clearance=value).clearance
+    return _tags((), (), value).clearance

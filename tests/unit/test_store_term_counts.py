@@ -1,0 +1,41 @@
+"""Counting the terms of a text, the quick way, gives what listing them gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from whence.store.analysis import document_terms, is_weak, strong_length, term_counts
+
+pieces = st.sampled_from(
+    [
+        *"aCxZ19_.:#+- \n",
+        "::",
+        "++",
+        "C#",
+        "C++",
+        "F#",
+        "the",
+        "parseHTTPResponse",
+        "net.core_v2",
+        "x1",
+    ]
+)
+ascii_texts = st.lists(pieces, max_size=25).map("".join)
+
+
+@given(st.one_of(ascii_texts, st.text(max_size=60), st.text("aA1_.#+: \u00e9\u4e00", max_size=40)))
+@example("a.C# C# C++ C+++ _C# 1C# C#x C++1 a::b#C++ F#. c++)")
+@example("C\n# C_# \u212b C#")
+def test_counts_are_those_of_the_list(text: str) -> None:
+    """The counts are those of `document_terms`, for ASCII and for everything else."""
+    assert term_counts(text) == Counter(document_terms(text))
+
+
+@given(ascii_texts)
+def test_length_leaves_weak_terms_out(text: str) -> None:
+    """The length counts each occurrence of a term that is not weak."""
+    expected = sum(not is_weak(term) for term in document_terms(text))
+    assert strong_length(term_counts(text)) == expected
