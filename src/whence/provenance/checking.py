@@ -17,7 +17,13 @@ __all__ = ("Fault", "check")
 
 #: Predicates of a stage that lead to nodes which the trace itself must describe. `tg:selectedChunk` leads
 #: to a node from a focus, but from an exploration to the chunk, which is described in the store.
-_LINKS = (ns.PROV_WAS_DERIVED_FROM, ns.WH_CANDIDATE, ns.WH_CITATION, ns.WH_DEGRADATION)
+_LINKS = (
+    ns.PROV_WAS_DERIVED_FROM,
+    ns.WH_CANDIDATE,
+    ns.WH_CITATION,
+    ns.WH_DEGRADATION,
+    ns.WH_EDGE,
+)
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):

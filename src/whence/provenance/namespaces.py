@@ -125,19 +125,24 @@ __all__ = (
     "WH_DEGRADATION",
     "WH_DEGRADATION_TYPE",
     "WH_DENSE_SCORE",
+    "WH_DEPTH",
     "WH_DIGEST",
     "WH_DOCUMENT",
     "WH_DURATION_MS",
+    "WH_EDGE",
     "WH_ENDED_AT",
     "WH_FOUND",
     "WH_FOUND_BY",
+    "WH_FROM",
     "WH_GRAPH_SCORE",
     "WH_HINT",
     "WH_MARKER",
     "WH_MESSAGE",
+    "WH_PARENT",
     "WH_QUOTE",
     "WH_RANK",
     "WH_REASON",
+    "WH_RELATION",
     "WH_RERANK_RANK",
     "WH_RERANK_SCORE",
     "WH_SCORE",
@@ -145,6 +150,7 @@ __all__ = (
     "WH_SPARSE_SCORE",
     "WH_STAGE",
     "WH_STARTED_AT",
+    "WH_TO",
     "XSD",
     "XSD_BOOLEAN",
     "XSD_DATE_TIME",
@@ -303,6 +309,16 @@ WH_RERANK_RANK = WH + "rerankRank"
 WH_RERANK_SCORE = WH + "rerankScore"
 #: Candidate to the IRI of the reason code for which it was dropped.
 WH_REASON = WH + "reason"
+
+#: Steps from a candidate to the nearest seed of the walk that reached it, 0 for a seed.
+WH_DEPTH = WH + "depth"
+#: Candidate to the chunk from which the walk came.
+WH_PARENT = WH + "parent"
+#: Exploration to each edge that was walked; its ends and its relation follow.
+WH_EDGE = WH + "edge"
+WH_FROM = WH + "from"
+WH_TO = WH + "to"
+WH_RELATION = WH + "relation"
 
 WH_STARTED_AT = WH + "startedAt"
 WH_ENDED_AT = WH + "endedAt"

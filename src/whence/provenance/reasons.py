@@ -21,6 +21,7 @@ DropCode = Literal[
     "over_limit",
     "reranked_out",
     "not_scored",
+    "over_text_budget",
     "over_budget",
 ]
 """Why a candidate was dropped."""
@@ -54,6 +55,7 @@ DROP_REASONS: Mapping[str, Reason] = _by_code(
     Reason("over_limit", "exploration", "it is ranked after the last chunk given to the writer"),
     Reason("reranked_out", "focus", "the reranker placed it after the last chunk kept"),
     Reason("not_scored", "focus", "the reranker gave it no score"),
+    Reason("over_text_budget", "focus", "its text did not fit into the budget for texts"),
     Reason("over_budget", "synthesis", "its text did not fit into what the writer may read"),
 )
 

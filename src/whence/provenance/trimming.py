@@ -82,6 +82,15 @@ class _Trimmer:
         self.names = self._names(ns.WH_CANDIDATE, ns.WH_CHUNK, uris.candidate_prefix, 1)
         self.names |= self._names(ns.TG_SELECTED_CHUNK, ns.TG_DOCUMENT, uris.selection_prefix, 0)
         self.names |= self._names(ns.WH_CITATION, ns.WH_CHUNK, f"{uris.synthesis}/citation/", 0)
+        self.names |= self._names(
+            ns.WH_EDGE, (ns.WH_FROM, ns.WH_TO), f"{uris.exploration}/edge/", 0
+        )
+        #: Candidates that a walk reached from something hidden: how they were reached is not told.
+        self.adrift = {
+            t.s.iri
+            for t in trace.triples
+            if t.p.iri == ns.WH_PARENT and id_from_iri(t.o.iri) not in visible
+        }
         self.names |= {
             t.o.iri: t.o.iri
             for t in trace.triples
@@ -92,14 +101,17 @@ class _Trimmer:
             t.s.iri: id_from_iri(t.o.iri) for t in trace.triples if t.p.iri == ns.WH_CHUNK
         }
 
-    def _names(self, link: str, chunk: str, prefix: str, first: int) -> dict[str, str]:
+    def _names(
+        self, link: str, chunk: str | tuple[str, ...], prefix: str, first: int
+    ) -> dict[str, str]:
         """Number the nodes of one kind anew; those without a chunk or with a hidden one are left out."""
+        ends = (chunk,) if isinstance(chunk, str) else chunk
         linked = {
             t.o.iri for t in self.trace.triples if t.p.iri == link and t.o.iri.startswith(prefix)
         }
         chunks: dict[str, list[str]] = {uri: [] for uri in linked}
         for triple in self.trace.triples:
-            if triple.p.iri == chunk and triple.s.iri in linked:
+            if triple.p.iri in ends and triple.s.iri in linked:
                 chunks[triple.s.iri].append(id_from_iri(triple.o.iri))
         stay = [uri for uri, ids in chunks.items() if ids and self.visible.issuperset(ids)]
         stay.sort(key=lambda uri: (len(uri), uri))  # by number: a longer number is greater
@@ -108,6 +120,8 @@ class _Trimmer:
     def triples(self) -> Iterable[Triple]:
         """Give what stays."""
         for triple in self.trace.triples:
+            if triple.p.iri in {ns.WH_DEPTH, ns.WH_PARENT} and triple.s.iri in self.adrift:
+                continue
             kept = self._of_node(triple) if triple.s.iri in self.names else self._of_stage(triple)
             if kept is not None:
                 yield kept
@@ -117,7 +131,7 @@ class _Trimmer:
         if triple.s.iri not in self.stages:
             return None
         predicate, target = triple.p.iri, triple.o
-        if predicate in {ns.WH_CANDIDATE, ns.WH_CITATION}:
+        if predicate in {ns.WH_CANDIDATE, ns.WH_CITATION, ns.WH_EDGE}:
             return self._renamed(triple)
         if predicate == ns.TG_SELECTED_CHUNK:
             if target.iri in self.names:

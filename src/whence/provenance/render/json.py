@@ -7,6 +7,7 @@ from typing import Any
 from whence.provenance.checking import check
 from whence.provenance.namespaces import GRAPH_RETRIEVAL
 from whence.provenance.trace import Stage, Trace
+from whence.provenance.walks import read_walk
 from whence.schema.codec import to_builtins
 from whence.schema.terms import Triple
 
@@ -71,7 +72,7 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
             return {"concepts": list(trace.concepts), **use}
         case "exploration":
             candidates = [_row(candidate) for candidate in trace.candidates]
-            return {"chunks": list(trace.explored), "candidates": candidates}
+            return {"chunks": list(trace.explored), "candidates": candidates, **_walk(trace)}
         case "focus":
             return {"selected": [_row(selection) for selection in trace.selections]}
         case "synthesis":
@@ -85,6 +86,18 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
             }
         case _:
             return {"failure": _row(trace.failure) if trace.failure else None}
+
+
+def _walk(trace: Trace) -> dict[str, Any]:
+    """Give the walk that found candidates; nothing where there was none."""
+    walk = read_walk(trace)
+    if not walk.nodes:
+        return {}
+    return {
+        "seeds": list(walk.seeds),
+        "walked": [_row(node) for node in walk.nodes],
+        "edges": [_row(edge) for edge in walk.edges],
+    }
 
 
 def _row(struct: Any) -> dict[str, Any]:

@@ -14,12 +14,16 @@ from whence.provenance.checking import check
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.render.text import one_line, seconds, short_id, shortened
 from whence.provenance.trace import Stage, Trace
+from whence.provenance.walks import read_walk
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = ("to_tree", "tree_text")
 
+#: Edges of a walk that are listed, and the width of either end.
+_EDGES_SHOWN = 12
+_END_WIDTH = 28
 #: Width of an id: with guides, rank and scores a line stays within 80 columns.
 _ID_WIDTH = 40
 
@@ -85,7 +89,8 @@ def _counts(stage: str, trace: Trace) -> str:
         case "exploration":
             return f"{len(trace.candidates)} found, {len(trace.explored)} read"
         case "focus":
-            return f"{len(trace.explored)} reranked, {len(trace.selections)} kept"
+            done = "weighed" if read_walk(trace).nodes else "reranked"
+            return f"{len(trace.explored)} {done}, {len(trace.selections)} kept"
         case "synthesis":
             return f"{len(trace.given)} used, {len({c.chunk_id for c in trace.citations})} cited"
         case _:
@@ -100,11 +105,27 @@ def _add_concepts(branch: Tree, trace: Trace) -> None:
 def _add_exploration(branch: Tree, trace: Trace, dropped_shown: int) -> None:
     """List what was read in order, unless a focus stage does so after it, and what was dropped."""
     read = set(trace.explored)
+    _add_walk(branch, trace)
     if trace.stage("focus") is None:
         for candidate in trace.candidates:
             if candidate.chunk_id in read and not candidate.reason_code:
                 branch.add(_kept(candidate.chunk_id, candidate.rank, candidate.score))
     _add_dropped(branch, trace, "exploration", dropped_shown)
+
+
+def _add_walk(branch: Tree, trace: Trace) -> None:
+    """List the edges that a walk went along, each seed with those that lead from it."""
+    walk = read_walk(trace)
+    if not walk.nodes:
+        return
+    deepest = max(node.depth for node in walk.nodes)
+    what = f"walked {len(walk.edges)} edges from {len(walk.seeds)} seeds, {deepest} deep"
+    node = branch.add(Text(what, style="cyan"))
+    for edge in walk.edges[:_EDGES_SHOWN]:
+        ends = (short_id(one, _END_WIDTH) for one in (edge.from_id, edge.to_id))
+        node.add(Text(one_line(f" {edge.relation} ".join(ends)), style="dim"))
+    if len(walk.edges) > _EDGES_SHOWN:
+        node.add(Text(f"and {len(walk.edges) - _EDGES_SHOWN} more", style="dim"))
 
 
 def _add_focus(branch: Tree, trace: Trace, dropped_shown: int) -> None:

@@ -1,0 +1,94 @@
+"""The walk of an exploration: told, read back, shown, and trimmed to what a reader may see."""
+
+from __future__ import annotations
+
+from whence.provenance.accounts import CandidateAccount, Selection
+from whence.provenance.checking import check
+from whence.provenance.render.json import to_json
+from whence.provenance.render.tree import tree_text
+from whence.provenance.stages import (
+    exploration_triples,
+    focus_triples,
+    grounding_triples,
+    question_triples,
+    synthesis_triples,
+)
+from whence.provenance.trace import Trace, read
+from whence.provenance.trimming import trimmed
+from whence.provenance.walks import Walk, WalkedEdge, WalkedNode, read_walk, walk_triples
+from whence.schema.terms import Triple
+
+CHUNKS = ("urn:chunk:c:a:0", "urn:chunk:c:b:0", "urn:chunk:c:c:0")
+WALK = Walk(
+    nodes=(
+        WalkedNode(chunk_id=CHUNKS[0], rank=1, depth=0),
+        WalkedNode(chunk_id=CHUNKS[1], rank=2, depth=1, parent_id=CHUNKS[0]),
+        WalkedNode(chunk_id=CHUNKS[2], rank=3, depth=2, parent_id=CHUNKS[1]),
+    ),
+    edges=(
+        WalkedEdge(from_id=CHUNKS[0], to_id=CHUNKS[1], relation="dep"),
+        WalkedEdge(from_id=CHUNKS[1], to_id=CHUNKS[2], relation="ReadsFrom"),
+    ),
+)
+
+
+def triples() -> list[Triple]:
+    accounts = [CandidateAccount(chunk_id=c, rank=n) for n, c in enumerate(CHUNKS, 1)]
+    return [
+        *question_triples("q", "why?", "2026-01-01T00:00:00Z"),
+        *grounding_triples("q", ["why?"]),
+        *exploration_triples("q", CHUNKS, candidates=accounts),
+        *walk_triples("q", WALK),
+        *focus_triples("q", [Selection(c, 0.5) for c in CHUNKS]),
+        *synthesis_triples("q", reranked=True),
+    ]
+
+
+def trace() -> Trace:
+    return read(triples())
+
+
+def test_a_walk_is_read_back_as_it_was_told() -> None:
+    """Nodes, parents, edges and seeds survive, and the trace is complete."""
+    assert read_walk(trace()) == WALK
+    assert read_walk(trace()).seeds == (CHUNKS[0],)
+    assert check(trace()) == []
+
+
+def test_an_exploration_without_a_walk_has_none() -> None:
+    """Traces of documents tell of no walk."""
+    plain = [one for one in triples() if one not in walk_triples("q", WALK)]
+
+    assert read_walk(read(plain)) == Walk()
+    assert "walked" not in tree_text(read(plain))
+
+
+def test_an_edge_that_leads_nowhere_is_a_fault() -> None:
+    """Every edge that is named must be described."""
+    broken = [one for one in triples() if not one.s.iri.endswith("/edge/1")]
+
+    assert [fault.code for fault in check(read(broken))] == ["dangling"]
+
+
+def test_what_is_hidden_is_in_no_walk() -> None:
+    """Neither a hidden node nor its edges nor the way through it are told; the rest stays complete."""
+    left = trimmed(trace(), frozenset({CHUNKS[0], CHUNKS[2]}))
+    words = " ".join(f"{t.s.iri} {t.o.iri} {t.o.value}" for t in left.triples)
+
+    assert CHUNKS[1] not in words
+    assert read_walk(left) == Walk(nodes=(WALK.nodes[0],))
+    assert check(left) == []
+    partly = trimmed(trace(), frozenset(CHUNKS[:2]))
+    assert read_walk(partly) == Walk(nodes=WALK.nodes[:2], edges=WALK.edges[:1])
+
+
+def test_a_walk_is_shown() -> None:
+    """The tree and the JSON document name edges, seeds and depths."""
+    text = tree_text(trace())
+    document = to_json(trace())
+    exploration = next(one for one in document["stages"] if one["stage"] == "exploration")
+
+    assert "walked 2 edges from 1 seeds, 2 deep" in text
+    assert "urn:chunk:c:a:0 dep urn:chunk:c:b:0" in text
+    assert exploration["seeds"] == [CHUNKS[0]]
+    assert [edge["relation"] for edge in exploration["edges"]] == ["dep", "ReadsFrom"]
