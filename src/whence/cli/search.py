@@ -24,6 +24,13 @@ def search(
     top_k: Annotated[int, typer.Option("--top-k", help="Most hits.")] = 5,
     threshold: Annotated[float, typer.Option(help="Lowest score, 0 to 1.")] = 0.5,
     filters: Filter = None,
+    rerank: Annotated[
+        bool,
+        typer.Option("--rerank/--no-rerank", help="Read the best hits together with the query."),
+    ] = False,
+    rerank_budget: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time for that; then hits stay as they are.")
+    ] = 10.0,
     snapshot: Annotated[
         str | None,
         typer.Option(metavar="ID|REF", help="Snapshot of code: id, head sha, branch or tag."),
@@ -62,6 +69,8 @@ def search(
             access=access,
             collection=settings.collection,
             filters=conditions,
+            rerank=rerank,
+            rerank_budget_s=rerank_budget,
             **chosen,
         ),
         warm_up=mode != "bm25",
@@ -110,6 +119,7 @@ def _tell(
             "message": message,
             "degraded": report.degraded if report else [],
             "graph": report.graph if report else None,
+            "reranker": report.reranker if report else "",
             "latency_ms": latency or {"total": 0.0},
         }
         if report and report.snapshot_id:
@@ -118,8 +128,10 @@ def _tell(
         return
     if report is None or not report.results:
         note(message)
-        return
-    _tell_hits(report)
+    else:
+        _tell_hits(report)
+    for fault in report.degraded if report else ():
+        note(f"note: {fault.stage}: {fault.reason}")
 
 
 def _tell_hits(report: SearchReport) -> None:
@@ -131,8 +143,7 @@ def _tell_hits(report: SearchReport) -> None:
     for hit in report.results:
         place = escape(str(hit.chunk.metadata["section_path"]))
         out.print(f"[bold]{hit.rank}. {escape(hit.document_id)}[/] [dim]{place}[/]", end=" ")
-        out.print(f"[cyan]{hit.similarity_score:.3f}[/]")
+        moved = f" [dim]was {hit.reranking.rank_before}.[/]" if hit.reranking else ""
+        out.print(f"[cyan]{hit.similarity_score:.3f}[/]{moved}")
         text = " ".join(hit.chunk.content.split())
         out.print(Padding(Text(text[:300] + ("…" if len(text) > 300 else "")), (0, 0, 1, 3)))
-    for fault in report.degraded:
-        note(f"note: {fault.stage}: {fault.reason}")

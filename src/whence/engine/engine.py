@@ -22,6 +22,7 @@ from whence.engine.explaining import explain, why_not
 from whence.engine.graph import GraphEngine
 from whence.engine.indexing import Indexing, Progress, from_thread
 from whence.engine.replaying import ReplayReport, replay
+from whence.engine.reranking import RERANK_BUDGET_S, RerankPlan, check_budget
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
 from whence.engine.searching import check_text, search, search_mode
 from whence.engine.snapshots import SnapshotChoice, search_snapshot
@@ -228,6 +229,8 @@ class Engine(GraphEngine):
         access: Access = _PUBLIC,
         collection: str = "default",
         filters: Mapping[str, Any] | None = None,
+        rerank: bool = False,
+        rerank_budget_s: float = RERANK_BUDGET_S,
         snapshot: str = "",
         set_name: str = "",
         snapshot_source: str = "",
@@ -242,6 +245,9 @@ class Engine(GraphEngine):
             access: Rights of the reader.
             collection: Collection to search.
             filters: Conditions on metadata, key to value; see `whence.schema.filters`. All must hold.
+            rerank: True has the best hits read together with the query, and orders them by both scores.
+            rerank_budget_s: Seconds that this may take; after that the hits stay as they are, and the report
+                says so.
             snapshot: Id, head sha, branch or tag of a snapshot of code to search in place of a collection.
             set_name: Set of snapshots; with `snapshot`, the set it must be in.
             snapshot_source: `primary` or `secondary` member of the set; primary when empty.
@@ -260,6 +266,8 @@ class Engine(GraphEngine):
             access=access,
             collection=collection,
             filters=filters,
+            rerank=rerank,
+            rerank_budget_s=rerank_budget_s,
             snapshot=snapshot,
             set_name=set_name,
             snapshot_source=snapshot_source,
@@ -276,6 +284,8 @@ class Engine(GraphEngine):
         access: Access = _PUBLIC,
         collection: str = "default",
         filters: Mapping[str, Any] | None = None,
+        rerank: bool = False,
+        rerank_budget_s: float = RERANK_BUDGET_S,
         snapshot: str = "",
         set_name: str = "",
         snapshot_source: str = "",
@@ -285,7 +295,10 @@ class Engine(GraphEngine):
         Raises:
             WhenceError: As for `search`.
         """
-        client, _ = self._opened()
+        check_budget(rerank_budget_s)
+        client, resources = self._opened()
+        absent = resources.absent.get("reranker", "")
+        plan = RerankPlan(budget_s=rerank_budget_s, absent=absent) if rerank else None
 
         async def read(where: str) -> SearchReport:
             return await search(
@@ -297,6 +310,7 @@ class Engine(GraphEngine):
                 top_k=top_k,
                 threshold=threshold,
                 filters=filters,
+                plan=plan,
             )
 
         if not (snapshot or set_name or snapshot_source):
@@ -439,6 +453,7 @@ class Engine(GraphEngine):
         *,
         mode: str = "hybrid",
         filters: Mapping[str, Any] | None = None,
+        rerank: bool = False,
     ) -> Retriever:
         """Give a retriever of one collection for one reader, for blocking searches too.
 
@@ -449,13 +464,14 @@ class Engine(GraphEngine):
             access: Rights of the reader.
             mode: As for `search`.
             filters: As for `search`.
+            rerank: As for `search`.
 
         Raises:
             BadInput: There is no such mode.
         """
         from whence.engine.engine_retriever import EngineRetriever
 
-        options = {"mode": search_mode(mode), "filters": filters}
+        options = {"mode": search_mode(mode), "filters": filters, "rerank": rerank}
         retriever = EngineRetriever(self, collection=collection, access=access, options=options)
         self._retrievers.add(retriever)
         return retriever

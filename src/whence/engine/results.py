@@ -16,6 +16,7 @@ __all__ = (
     "ImportedBundle",
     "IndexReport",
     "PathFailure",
+    "Reranking",
     "RetrievalResult",
     "RetrievedChunk",
     "SearchReport",
@@ -35,6 +36,17 @@ class RetrievedChunk(msgspec.Struct, frozen=True, kw_only=True):
     document's own metadata."""
 
 
+class Reranking(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a hit stood before it was reranked, and what the reranker said."""
+
+    score: float
+    """The reranker's, 0 to 1."""
+    rank_before: int
+    """Rank by retrieval alone, 1 is first."""
+    score_before: float
+    """Score by retrieval alone, 0 to 1."""
+
+
 class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     """One hit of a search."""
 
@@ -47,8 +59,10 @@ class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     document_id: str = ""
     """Document the chunk is part of."""
     score_breakdown: dict[str, float | None] = {}
-    """`dense_score` (cosine), `sparse_score` (lexical share), `combined_score` (the score itself), and
-    `graph_score` (what links added to it) where the passage graph took part."""
+    """`dense_score` (cosine), `sparse_score` (lexical share), `combined_score` (the score itself; of a
+    reranked hit the one before), and `graph_score` (what links added) where the passage graph took part."""
+    reranking: Reranking | None = None
+    """Set when the hits were reranked."""
 
 
 class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +72,12 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """Best first."""
     degraded: tuple[Degradation, ...] = ()
     """What did not take part, and why."""
+    reranker: str = ""
+    """Model that reranked; empty when none did."""
     graph: GraphUse | None = None
     """What the passage graph did; None when it took no part."""
     latency_ms: dict[str, float] = {}
-    """`embedding`, `search`, `texts` and `total`, in milliseconds."""
+    """`embedding`, `search`, `texts`, `total`, and `rerank` when that was asked for, in milliseconds."""
     snapshot_id: str | None = None
     """The snapshot of code that was searched, when it was one."""
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from whence.engine.reranking import RERANK_DEPTH, Reranked, RerankPlan, rerank
 from whence.engine.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
@@ -93,8 +94,11 @@ async def search(
     top_k: int,
     threshold: float,
     filters: Mapping[str, Any] | None = None,
+    plan: RerankPlan | None = None,
 ) -> SearchReport:
     """Search once. What is found and hidden or removed before its text is read is left out.
+
+    With a plan the best hits are reranked; threshold and `top_k` are applied after that.
 
     Raises:
         BadInput: As for `check_query`, or a filter is none, or on a key that no visible document has.
@@ -111,12 +115,12 @@ async def search(
         SearchRequest(
             access=access,
             collection=collection,
-            limit=top_k,
+            limit=max(top_k, RERANK_DEPTH) if plan else top_k,
             vector=embedded.vectors if embedded else None,
             model=embedded.model if embedded else None,
             query_text=query,
             mode=mode,
-            threshold=threshold,
+            threshold=0.0 if plan else threshold,
             filters=dict(filters or {}),
         ),
         SearchResponse,
@@ -124,9 +128,15 @@ async def search(
     marks.append(time.perf_counter())
     texts = await _texts(client, collection, access, found.candidates)
     marks.append(time.perf_counter())
+    reranked = Reranked(results=_results(found.candidates, texts))
+    if plan is not None:
+        reranked = await rerank(client, query, reranked.results, plan)
+        marks.append(time.perf_counter())
+    kept = [one for one in reranked.results if one.similarity_score >= threshold]
     return SearchReport(
-        results=_results(found.candidates, texts),
-        degraded=degraded or found.degraded,
+        results=kept[:top_k],
+        reranker=reranked.model,
+        degraded=(*(degraded or found.degraded), *reranked.degraded),
         graph=found.graph,
         latency_ms=_latencies(marks),
     )
@@ -193,7 +203,7 @@ def _breakdown(candidate: Candidate) -> dict[str, float | None]:
 
 
 def _latencies(marks: list[float]) -> dict[str, float]:
-    names = ("embedding", "search", "texts")
+    names = ("embedding", "search", "texts", "rerank")
     parts = {
         name: round((after - before) * 1e3, 3)
         for name, before, after in zip(names, marks, marks[1:], strict=False)

@@ -1,0 +1,23 @@
+"""Joining what a reranker says of a chunk with what retrieval said, on one scale.
+
+Both scores mean the same for every query, and so does their sum: a threshold keeps its meaning. Retrieval keeps
+most of the weight. Measured with the local late-interaction model over the first 20 of a hybrid search (nDCG@10
+before, joined, by the reranker alone): med .804, .809, .796; cranfield .383, .386, .342.
+"""
+
+from __future__ import annotations
+
+__all__ = ("RERANK_SHARE", "blended_score")
+
+#: Share of the reranker's score; shares of .3 and more were worse than none on one of the two collections.
+RERANK_SHARE = 0.2
+
+
+def blended_score(retrieved: float, reranked: float) -> float:
+    """Give `0.8 retrieved + 0.2 reranked`, 0 to 1.
+
+    Args:
+        retrieved: Score of the search, 0 to 1.
+        reranked: Score of the reranker, 0 to 1.
+    """
+    return (1.0 - RERANK_SHARE) * retrieved + RERANK_SHARE * min(1.0, max(0.0, reranked))
