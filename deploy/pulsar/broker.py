@@ -35,7 +35,7 @@ HERE = Path(__file__).resolve().parent
 MAIN_CLASS = "PulsarStandaloneStarter"
 MEMORY = "-Xms256m -Xmx768m -XX:MaxDirectMemorySize=768m"
 """Heap and buffers; 350 to 440 MB are resident in use."""
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 15.0
 HEALTH_TIMEOUT_S = 10.0
 

@@ -29,8 +29,8 @@ import _pulsar
 import pulsar
 from pulsar.asyncio import Client, Consumer, Producer, PulsarException, Reader
 
-from whence.broker.clock import Clock, SystemClock
-from whence.broker.pulsar_admin import find_admin, group_stats
+from whence.broker.clock import Clock, ShiftedClock, SystemClock
+from whence.broker.pulsar_admin import clock_offset, find_admin, group_stats
 from whence.broker.pulsar_errors import is_gone, is_taken, translate
 from whence.broker.pulsar_options import PulsarOptions, checked_url
 from whence.broker.pulsar_schema import MessageSchema
@@ -116,7 +116,7 @@ class PulsarTransport:
     ) -> None:
         self._url = checked_url(url)
         self.options = options or PulsarOptions()
-        self.clock: Clock = clock or SystemClock()
+        self.clock = ShiftedClock(clock or SystemClock())
         self._uniform = uniform
         self._instance = instance or uuid.uuid4().hex
         self._max_payload_bytes = max_payload_bytes
@@ -569,6 +569,21 @@ class PulsarTransport:
             self.options = dataclasses.replace(self.options, admin_url=found)
         return bool(self.options.admin_url)
 
+    async def set_clock(self) -> None:
+        """Go by the broker's clock when this machine's differs by seconds; needs an admin address.
+
+        Deadlines and times of retries travel between machines: by a clock that is an hour ahead all work would
+        have expired. What cannot be found out is left as it is.
+        """
+        try:
+            self.clock.offset_s += await clock_offset(self.options, self.clock.time)
+        except Unavailable as error:
+            logger.warning("clock not compared", extra={"action": "clock", "error": str(error)})
+            return
+        if self.clock.offset_s:
+            facts = {"action": "clock", "offset_s": round(self.clock.offset_s, 1)}
+            logger.warning("this machine's clock is wrong by the broker's", extra=facts)
+
     def _local_stats(self, members: list[PulsarSubscription]) -> TopicStats:
         waiting = [published for member in members for published in member.waiting()]
         holding = [published for member in members for published in member.holding()]
@@ -703,6 +718,8 @@ async def open_transport(url: str) -> PulsarTransport:
     transport = PulsarTransport(url, options=PulsarOptions.from_environment())
     try:
         await transport.health()
+        if transport.options.admin_url:
+            await transport.set_clock()
     except BaseException:
         await transport.aclose()
         raise

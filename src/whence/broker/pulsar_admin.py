@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from whence.broker.pulsar_options import PulsarOptions
 from whence.broker.transport import TopicStats
 from whence.schema.errors import Unavailable
 
-__all__ = ("find_admin", "group_stats")
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ("clock_offset", "find_admin", "group_stats")
 
 _TIMEOUT_S = 5.0
 #: Where brokers have their admin interface unless told otherwise, and how long to look for it.
 _USUAL_PORT = 8080
 _LOOK_S = 1.0
+#: Clocks that differ by less are taken for equal, in seconds.
+_SAME_TIME_S = 2.0
 
 
 async def find_admin(url: str, options: PulsarOptions) -> str:
@@ -61,14 +67,10 @@ async def group_stats(
     """
     import httpx
 
-    token = options.bearer()
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    trust = options.tls_trust_certs
-    verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=trust) if trust else True
     base = options.admin_url.rstrip("/")
     found: dict[str, dict[str, Any]] = {}
     try:
-        async with httpx.AsyncClient(headers=headers, verify=verify, timeout=_TIMEOUT_S) as client:
+        async with _client(options) as client:
             for topic in topics:
                 answer = await client.get(
                     f"{base}/admin/v2/{quote(topic.replace('://', '/', 1))}/stats",
@@ -82,6 +84,42 @@ async def group_stats(
             f"no statistics from {base}: {error}", hint="check WHENCE_PULSAR_ADMIN_URL"
         ) from error
     return _add_up(found, group, own)
+
+
+async def clock_offset(options: PulsarOptions, now: Callable[[], float]) -> float:
+    """Give the seconds that a clock is behind the broker's, from the `Date` of an answer; 0 when it is right.
+
+    The date has whole seconds, so that less than two seconds cannot be told from none.
+
+    Raises:
+        Unavailable: The admin interface does not answer, or without a date.
+    """
+    import httpx
+
+    base = options.admin_url.rstrip("/")
+    try:
+        async with _client(options) as client:
+            before = now()
+            answer = await client.get(f"{base}/admin/v2/clusters")
+            middle = (before + now()) / 2
+        told = parsedate_to_datetime(answer.headers["Date"]).timestamp() + 0.5
+    except (httpx.HTTPError, KeyError, ValueError) as error:
+        raise Unavailable(
+            f"no time from {base}: {error}", hint="check WHENCE_PULSAR_ADMIN_URL"
+        ) from error
+    offset = told - middle
+    return offset if abs(offset) >= _SAME_TIME_S else 0.0
+
+
+def _client(options: PulsarOptions) -> httpx.AsyncClient:
+    """Give a client of the admin interface with the credentials of the broker's."""
+    import httpx
+
+    token = options.bearer()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    trust = options.tls_trust_certs
+    verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=trust) if trust else True
+    return httpx.AsyncClient(headers=headers, verify=verify, timeout=_TIMEOUT_S)
 
 
 def _add_up(

@@ -7,13 +7,13 @@ deadline, which all work behind it inherits.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
 import msgspec
 
+from whence.broker.clock import clock_of
 from whence.broker.presence import roll_call
 from whence.broker.transport import Transport
 from whence.flow.context import DEFAULT_TIMEOUT_S, Caller
@@ -48,7 +48,7 @@ class FlowClient:
     Args:
         definition: The flow; its processors may run anywhere on the same broker.
         transport: The broker; not closed by the client.
-        clock: Gives seconds since the epoch.
+        clock: Gives seconds since the epoch; the transport's clock, else this machine's, when None.
         new_trace: Begins a trace context.
         absent_after_s: Seconds without any reply after which the broker is asked whether anybody serves at
             all; when nobody does, again and again, the request is taken back. None waits for the deadline.
@@ -64,7 +64,7 @@ class FlowClient:
         definition: FlowDefinition,
         transport: Transport,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         new_trace: Callable[[], TraceContext] = TraceContext.new,
         absent_after_s: float | None = None,
         new_id: Callable[[], str] | None = None,
@@ -74,7 +74,7 @@ class FlowClient:
         self._absent_after_s = absent_after_s
         self._definition = definition
         self._transport = transport
-        self._clock = clock
+        self._clock = clock or clock_of(transport).time
         self._new_trace = new_trace
 
     async def ask(

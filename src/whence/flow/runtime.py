@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from whence.broker.clock import Clock, SystemClock
+from whence.broker.clock import Clock, clock_of
 from whence.broker.idempotency import Ledger
 from whence.broker.transport import Transport
 from whence.flow.binding import Replica
@@ -99,7 +99,7 @@ class FlowRuntime:
         resources: What processors need; not closed here.
         only: Names of the processors to run; all of them when empty.
         restart: When to restart a replica that failed.
-        clock: Source of time for messages.
+        clock: Source of time for messages; the transport's, else this machine's, when None.
         monotonic: Seconds that never go back, for restarts and draining.
     """
 
@@ -119,7 +119,7 @@ class FlowRuntime:
         self._resources = resources
         self._only = tuple(only)
         self._restart = restart or RestartPolicy()
-        self._clock: Clock = clock or SystemClock()
+        self._clock: Clock = clock or clock_of(transport)
         self._monotonic = monotonic
         self._running: list[_Running] = []
         self._tasks: set[asyncio.Task[None]] = set()

@@ -8,6 +8,7 @@ skipped, with the reason, where neither is possible. With several test processes
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib.util
 import os
 import socket
@@ -18,12 +19,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 
 from whence.broker.pulsar import PulsarOptions, PulsarTransport
 from whence.broker.transport import Transport
 from whence.schema.errors import ConfigError
+from whence.schema.topics import DEFAULT_NAMESPACE
 from whence.testing.transport_factory import Capability, TransportFactory
 
 __all__ = ("PulsarFactory", "TestBroker", "cut_connections", "running_broker")
@@ -68,9 +71,29 @@ class TestBroker:
             operation_timeout_s=_OPERATION_TIMEOUT_S,
         )
 
-    def connect(self) -> PulsarTransport:
+    def connect(self, namespace: str = DEFAULT_NAMESPACE) -> PulsarTransport:
         """Give a new client."""
-        return PulsarTransport(self.url, options=self.options())
+        options = dataclasses.replace(self.options(), namespace=namespace)
+        return PulsarTransport(self.url, options=options)
+
+    def fresh_namespace(self) -> str:
+        """Make a namespace that no other test uses, so that a flow has its topics for itself."""
+        import httpx
+
+        if not self.admin_url:
+            pytest.skip("needs WHENCE_TEST_PULSAR_ADMIN_URL")
+        namespace = f"public/test-{uuid4().hex}"
+        httpx.put(f"{self.admin_url}/admin/v2/namespaces/{namespace}").raise_for_status()
+        return namespace
+
+    def environment(self, namespace: str) -> dict[str, str]:
+        """Give the settings with which another process talks to a namespace of this broker."""
+        return {
+            "WHENCE_PULSAR_ADMIN_URL": self.admin_url,
+            "WHENCE_PULSAR_NAMESPACE": namespace,
+            "WHENCE_PULSAR_SEND_TIMEOUT_S": str(_SEND_TIMEOUT_S),
+            "WHENCE_PULSAR_OPERATION_TIMEOUT_S": str(_OPERATION_TIMEOUT_S),
+        }
 
     def stop(self) -> None:
         """Stop the broker cleanly; its data stay."""
