@@ -21,6 +21,7 @@ GROUP = "whence.processors"
 
 #: Where our own processors live, by type.
 BUILT_IN: Mapping[str, str] = {
+    "code-rag": "whence.processors.code_rag:CodeRagProcessor",
     "document-rag": "whence.processors.document_rag:DocumentRagProcessor",
     "embedding": "whence.processors.embedding:EmbeddingProcessor",
     "graph-expander": "whence.processors.graph_expander:GraphExpanderProcessor",

@@ -6,6 +6,7 @@ They stand apart from the processors that serve them, so that a caller needs to 
 from __future__ import annotations
 
 from whence.processors.base import Service
+from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.graph import ExpandRequest, ExpandResponse
@@ -16,7 +17,17 @@ from whence.schema.rerank import RerankRequest, RerankResponse
 from whence.schema.search import SearchRequest, SearchResponse
 from whence.schema.texts import TextRequest, TextResponse
 
-__all__ = ("DOCUMENT_RAG", "EMBEDDING", "EXPAND", "INGEST", "PROMPT", "RERANK", "SEARCH", "TEXTS")
+__all__ = (
+    "CODE_RAG",
+    "DOCUMENT_RAG",
+    "EMBEDDING",
+    "EXPAND",
+    "INGEST",
+    "PROMPT",
+    "RERANK",
+    "SEARCH",
+    "TEXTS",
+)
 
 
 def _has_result(message: Message) -> bool:
@@ -34,4 +45,5 @@ TEXTS = Service(TextRequest, (TextResponse,))
 RERANK = Service(RerankRequest, (RerankResponse,))
 PROMPT = Service(PromptRequest, (PromptResponse,), _has_result)
 INGEST = Service(IngestRequest, (IngestResponse,))
+CODE_RAG = Service(CodeRagRequest, (AnswerPiece, ExplainEvent, Answer), _is_answer)
 DOCUMENT_RAG = Service(DocumentRagRequest, (AnswerPiece, ExplainEvent, Answer), _is_answer)

@@ -1,6 +1,7 @@
 """Every message that crosses the broker, and the few values they are made of."""
 
 from whence.schema.access import Access, DocumentTags
+from whence.schema.code_rag import CodeRagRequest
 from whence.schema.codec import decode, decode_as, encode, to_builtins
 from whence.schema.document_rag import (
     Answer,
@@ -45,6 +46,7 @@ __all__ = (
     "ChunkDraft",
     "ChunkText",
     "Citation",
+    "CodeRagRequest",
     "Degradation",
     "DocumentDraft",
     "DocumentOutcome",

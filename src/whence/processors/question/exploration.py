@@ -21,7 +21,7 @@ from whence.provenance.terms import Scalar
 from whence.schema.errors import NotFound, WhenceError
 from whence.schema.texts import ChunkText
 
-__all__ = ("explore", "text_digest")
+__all__ = ("explore", "find", "text_digest")
 
 
 class _Search(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ async def explore(question: Question, grounding: Grounding) -> list[Passage]:
     """
     trail = question.trail
     trail.begin("exploration")
-    legs = await _search(question, await _searches(question, grounding))
+    legs = await find(question, grounding)
     question.accounts = pool_candidates(
         legs,
         limit=question.ask.pool_limit,
@@ -74,6 +74,15 @@ def _walked(legs: Sequence[Leg]) -> dict[str, Scalar]:
         "graph_named": sum(one.named for one in walks),
         "graph_linked_share": walks[0].linked_share,
     }
+
+
+async def find(question: Question, grounding: Grounding) -> list[Leg]:
+    """Search for the question and its concepts, and nothing more.
+
+    Raises:
+        WhenceError: Nothing could be embedded, or no search succeeded.
+    """
+    return await _search(question, await _searches(question, grounding))
 
 
 async def _searches(question: Question, grounding: Grounding) -> list[_Search]:

@@ -10,7 +10,7 @@ import msgspec
 
 from whence.processors.base import Context
 from whence.processors.question.deadline import as_whence_error
-from whence.processors.question.rag import RagResult
+from whence.processors.question.stages import RagResult
 from whence.provenance.terms import Scalar
 from whence.provenance.uris import validate_answer_id
 from whence.schema.access import Access

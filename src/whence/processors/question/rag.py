@@ -7,13 +7,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 
-import msgspec
-
 from whence.processors.clients import ChunkCallback
-from whence.processors.question.deadline import Deadline, as_whence_error
+from whence.processors.question.citations import Passage
 from whence.processors.question.exploration import explore
 from whence.processors.question.focus import focus
-from whence.processors.question.grounding import ground
+from whence.processors.question.grounding import Grounding
+from whence.processors.question.stages import RagResult, new_question, through_stages
 from whence.processors.question.state import (
     Ask,
     Clients,
@@ -27,14 +26,9 @@ from whence.processors.question.state import (
     SaveAnswerCallback,
     SearchAsker,
 )
-from whence.processors.question.synthesis import Written, synthesize
-from whence.processors.question.trail import EventListener, Trail, iso_utc, utc_now
+from whence.processors.question.trail import EventListener, iso_utc, utc_now
 from whence.processors.question.validation import check_limits, check_question
-from whence.provenance.stages import question_triples
 from whence.provenance.terms import Scalar
-from whence.provenance.uris import validate_answer_id
-from whence.schema.document_rag import Answer, Citation, ExplainEvent
-from whence.schema.search import Degradation
 from whence.schema.terms import Triple
 
 __all__ = ("DocumentRag", "ExplainCallback", "RagResult", "new_answer_id")
@@ -46,34 +40,6 @@ ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
 def new_answer_id() -> str:
     """Give a new id, 32 hexadecimal digits."""
     return uuid.uuid4().hex
-
-
-class RagResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a question led to."""
-
-    answer: Answer
-    """The answer with citations, degradations and stages."""
-    asked_at: str
-    """Start, ISO 8601 in UTC."""
-    events: tuple[ExplainEvent, ...] = ()
-    """The explain events of all stages; empty when nobody wanted any."""
-    settings: dict[str, Scalar] = {}
-    """Limits, mode and models of the run."""
-
-    @property
-    def text(self) -> str:
-        """The answer's text."""
-        return self.answer.text
-
-    @property
-    def citations(self) -> tuple[Citation, ...]:
-        """What the markers of the text stand on."""
-        return self.answer.citations
-
-    @property
-    def degraded(self) -> tuple[Degradation, ...]:
-        """What was left out, and why."""
-        return self.answer.degraded
 
 
 class DocumentRag:
@@ -167,7 +133,6 @@ class DocumentRag:
         """
         check_question(query, max_bytes=self.options.max_question_bytes)
         check_limits(doc_limit, fetch_limit)
-        started = self._monotonic()
         ask = Ask(
             query=query,
             doc_limit=doc_limit,
@@ -179,24 +144,20 @@ class DocumentRag:
             chunk_callback=chunk_callback,
             save_answer_callback=save_answer_callback,
         )
-        trail = Trail(
-            validate_answer_id(answer_id or self._new_id()),
+        question = new_question(
+            ask,
+            self._clients(),
+            self.options,
+            answer_id=answer_id or self._new_id(),
             listeners=_listeners(explain_callback, event_callback),
-            keep=keep_events,
-            full=self.options.full_account,
+            keep_events=keep_events,
+            deadline_s=deadline_s,
             clock=self._clock,
             monotonic=self._monotonic,
-            listen_s=self.options.explain_timeout_s,
         )
-        question = Question(
-            ask=ask,
-            clients=self._clients(),
-            options=self.options,
-            trail=trail,
-            deadline=self._deadline(deadline_s),
+        return await through_stages(
+            question, lambda grounding: _explore(question, grounding), monotonic=self._monotonic
         )
-        written = await _through_stages(question)
-        return _result(question, written, (self._monotonic() - started) * 1000)
 
     def _clients(self) -> Clients:
         return Clients(
@@ -207,10 +168,6 @@ class DocumentRag:
             fetch_chunks=self.fetch_chunks,
             reranker=self.reranker_client,
         )
-
-    def _deadline(self, deadline_s: float | None) -> Deadline:
-        given = [s for s in (deadline_s, self.options.deadline_s) if s is not None]
-        return Deadline(min(given) if given else None, monotonic=self._monotonic)
 
 
 def _listeners(
@@ -225,69 +182,10 @@ def _listeners(
     return listeners
 
 
-async def _through_stages(question: Question) -> Written:
-    """Carry a question through all stages; when one fails, the trail tells of it."""
-    try:
-        await _tell_question(question)
-        grounding = await ground(question)
-        passages = await explore(question, grounding)
-        reranker = question.clients.reranker
-        if question.ask.rerank and reranker is not None and passages:
-            passages = await focus(question, reranker, passages)
-        return await synthesize(question, passages)
-    except Exception as error:
-        known = as_whence_error(error, "the question")
-        await question.trail.fail(known)
-        if known is error:
-            raise
-        raise known from error
-
-
-async def _tell_question(question: Question) -> None:
-    ask, trail = question.ask, question.trail
-    trail.begin("question")
-    await trail.end(
-        lambda facts: question_triples(trail.answer_id, ask.query, ask.asked_at, facts=facts),
-        settings=_settings(question),
-    )
-
-
-def _settings(question: Question) -> dict[str, Scalar]:
-    """Give the limits and choices of a question, and the models known so far."""
-    ask = question.ask
-    settings: dict[str, Scalar] = {
-        **ask.settings,
-        "doc_limit": ask.doc_limit,
-        "fetch_limit": ask.pool_limit,
-        "rerank": ask.rerank,
-        "threshold": question.options.threshold,
-        "drop_duplicates": question.options.drop_duplicates,
-        "max_concepts": question.options.max_concepts,
-        "max_context_chars": question.options.max_context_chars,
-    }
-    for role, model in question.models.items():
-        settings[f"{role}_model"] = model.name
-    return settings
-
-
-def _result(question: Question, written: Written, latency_ms: float) -> RagResult:
-    trail, result = question.trail, written.result
-    answer = Answer(
-        answer_id=trail.answer_id,
-        question=question.ask.query,
-        text=written.text,
-        found=written.found,
-        citations=written.citations,
-        model=result.model or "",
-        in_token=result.in_token,
-        out_token=result.out_token,
-        degraded=tuple(trail.degraded),
-        stages=tuple(trail.reports),
-        latency_ms=latency_ms,
-    )
-    return RagResult(
-        answer=answer,
-        asked_at=question.ask.asked_at,
-        events=tuple(trail.events),
-        settings=_settings(question),
-    )
+async def _explore(question: Question, grounding: Grounding) -> list[Passage]:
+    """Search and read, then let the reranker choose where there is one."""
+    passages = await explore(question, grounding)
+    reranker = question.clients.reranker
+    if question.ask.rerank and reranker is not None and passages:
+        passages = await focus(question, reranker, passages)
+    return passages

@@ -1,0 +1,54 @@
+"""The question about code: a question and a snapshot in; pieces of text, explain events and the answer out."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from whence.schema.access import Access
+from whence.schema.graph import Direction
+from whence.schema.message import Message
+from whence.schema.search import SearchMode
+from whence.schema.texts import Prioritize, TextBudget
+
+__all__ = ("CodeRagRequest",)
+
+
+class CodeRagRequest(Message, frozen=True, kw_only=True):
+    """Ask a question of a snapshot of code."""
+
+    TYPE: ClassVar[str] = "code-rag-request.v1"
+
+    access: Access
+    """Rights of the reader."""
+    question: str
+    """The question; blank ones are refused."""
+    snapshot: str = ""
+    """Snapshot id, head sha, branch or tag; empty for the member of `set_name`."""
+    set_name: str = ""
+    """Set of snapshots; with `snapshot`, the set it must be in."""
+    snapshot_source: Literal["primary", "secondary"] = "primary"
+    """Which member of the set, when no snapshot is named."""
+    answer_id: str = ""
+    """Id of the answer; made when empty. The same id is the same question when redelivered."""
+    seed_limit: int = 0
+    """Nodes found by the search to start from, 1 or more; 0 for the flow's own."""
+    doc_limit: int = 20
+    """Most nodes, seeds included, 1 or more."""
+    max_depth: int = 0
+    """Most steps from a seed, 1 or more; 0 for the flow's own."""
+    relations: tuple[str, ...] = ()
+    """Relations to follow, with or without prefix; empty for all."""
+    direction: Direction | None = None
+    """Which way edges are walked; None for the flow's own."""
+    prioritize: Prioritize | None = None
+    """Which texts go first; None for the flow's own."""
+    budget: TextBudget | None = None
+    """What the texts may add up to; None for the flow's own."""
+    mode: SearchMode | None = None
+    """How seeds are found; None for the flow's own."""
+    streaming: bool = False
+    """True for pieces of text as they are written."""
+    explain: bool = True
+    """False leaves explain events out of the replies; the trace is kept all the same."""
+    record: bool = True
+    """False keeps no trace."""
