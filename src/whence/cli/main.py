@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from whence.cli import (
     ask,
@@ -35,9 +37,10 @@ from whence.cli import (
     validate,
     why_not,
 )
+from whence.cli.manual import epilog_of, group_of
 from whence.cli.options import with_common_options
 from whence.cli.output import fail, say
-from whence.schema.errors import WhenceError
+from whence.schema.errors import BadInput, WhenceError
 
 __all__ = ("app", "main", "run_command")
 
@@ -49,23 +52,30 @@ app = typer.Typer(
 _COMMANDS: tuple[tuple[str, Callable[..., int | None]], ...] = (
     ("index", index.index),
     ("search", search.search),
-    ("import", import_bundles.import_bundles),
-    ("expand", expand.expand),
-    ("fetch", fetch.fetch),
+    ("collections", collections.collections),
+    ("erase", erase.erase),
     ("ask", ask.ask),
     ("explain", explain.explain),
     ("why-not", why_not.why_not),
     ("replay", replay.replay),
-    ("collections", collections.collections),
-    ("erase", erase.erase),
+    ("import", import_bundles.import_bundles),
+    ("expand", expand.expand),
+    ("fetch", fetch.fetch),
+    ("validate", validate.validate),
     ("run", run.run),
     ("status", status.status),
     ("doctor", doctor.doctor),
-    ("validate", validate.validate),
     ("demo", demo.demo),
 )
 for name, function in _COMMANDS:
-    app.command(name)(with_common_options(function))
+    app.command(name, rich_help_panel=group_of(name), epilog=epilog_of(name))(
+        with_common_options(function)
+    )
+
+
+def _add_group(name: str, group: typer.Typer) -> None:
+    app.add_typer(group, name=name, rich_help_panel=group_of(name), epilog=epilog_of(name))
+
 
 snapshots_app = typer.Typer()
 snapshots_app.callback(invoke_without_command=True)(with_common_options(snapshots.snapshots))
@@ -77,18 +87,18 @@ for name, function in (
     ("set", snapshots.make_set),
 ):
     snapshots_app.command(name)(with_common_options(function))
-app.add_typer(snapshots_app, name="snapshots")
+_add_group("snapshots", snapshots_app)
 
 models_app = typer.Typer(no_args_is_help=True, help="The local models: install and look at them.")
 models_app.command("install")(with_common_options(models.install))
 models_app.command("status")(with_common_options(models.status))
-app.add_typer(models_app, name="models")
+_add_group("models", models_app)
 
 eval_app = typer.Typer(no_args_is_help=True, help="How good retrieval is, and if it got worse.")
 eval_app.command("beir")(with_common_options(evaluate.beir))
 eval_app.command("gate")(with_common_options(evaluate.gate))
 eval_app.command("baseline")(with_common_options(evaluate.baseline))
-app.add_typer(eval_app, name="eval")
+_add_group("eval", eval_app)
 
 
 dlq_app = typer.Typer(no_args_is_help=True, help="Messages that were given up.")
@@ -99,7 +109,39 @@ for name, function in (
     ("drop", dead_letters.drop),
 ):
     dlq_app.command(name)(with_common_options(function))
-app.add_typer(dlq_app, name="dlq")
+_add_group("dlq", dlq_app)
+
+
+@app.command("help", rich_help_panel=group_of("help"), epilog=epilog_of("help"))
+def _help(
+    context: typer.Context,
+    command: Annotated[
+        list[str] | None, typer.Argument(help="A command; all when left out.")
+    ] = None,
+) -> None:
+    """Show the help page of a command."""
+    say(_page(context, command or []))
+
+
+def _page(context: typer.Context, words: list[str]) -> str:
+    """Give the help page of a command by its words, e.g. `eval`, `gate`.
+
+    Raises:
+        BadInput: There is no such command.
+    """
+    at = context.find_root()
+    for word in words:
+        group = at.command
+        found = group.get_command(at, word) if isinstance(group, TyperGroup) else None
+        if found is None:
+            known = group.list_commands(at) if isinstance(group, TyperGroup) else []
+            near = get_close_matches(word, known, n=1)
+            raise BadInput(
+                f"there is no command {word!r}",
+                hint=f"did you mean {near[0]!r}?" if near else "`whence help` lists them",
+            )
+        at = typer.Context(found, info_name=word, parent=at)
+    return at.get_help()
 
 
 def _root(
@@ -133,7 +175,7 @@ def run_command(arguments: list[str]) -> int:
     """
     as_json = "--json" in arguments
     try:
-        result = app(arguments, standalone_mode=False)
+        result = app(arguments, prog_name="whence", standalone_mode=False)
     except typer.Exit as stop:
         return int(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):

@@ -131,9 +131,7 @@ class ChunkStore(Protocol):
         """
         ...
 
-    async def source_digests(
-        self, collection: str, document_ids: Sequence[str]
-    ) -> dict[str, str]:
+    async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
         """Give the source digests of those of these documents that exist and have one."""
         ...
 

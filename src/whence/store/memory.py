@@ -271,9 +271,7 @@ class MemoryStore(MemoryNames):
             stored[one] = msgspec.structs.replace(stored[one], draft=draft)
         self._keep(collection, effects)
 
-    async def source_digests(
-        self, collection: str, document_ids: Sequence[str]
-    ) -> dict[str, str]:
+    async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
         """Give the source digests of those of these documents that exist and have one."""
         found = self._collections.get(collection)
         stored = {} if found is None else found.documents

@@ -244,9 +244,7 @@ class PostgresStore(PostgresNames, PostgresCode):
             )
             await self._keep_up(connection, collection)
 
-    async def source_digests(
-        self, collection: str, document_ids: Sequence[str]
-    ) -> dict[str, str]:
+    async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
         """Give the source digests of those of these documents that exist and have one."""
         ids = [one for one in document_ids if is_text(one)]
         if not ids or not is_text(collection):

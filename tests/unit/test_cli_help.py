@@ -1,0 +1,60 @@
+"""Help is complete: every command has a place, an example that parses, and a page."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from whence.cli.main import app, run_command
+from whence.cli.manual import EXAMPLES, GROUPS
+
+ROOT: Any = get_command(app)
+
+
+def test_every_command_has_a_place_and_examples() -> None:
+    """Each command is in one group and has an example; groups and examples name no others."""
+    grouped = [name for members in GROUPS.values() for name in members]
+
+    assert sorted(grouped) == sorted(ROOT.commands)
+    assert set(EXAMPLES) == set(ROOT.commands)
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_examples_are_command_lines(line: str) -> None:
+    """Every example is accepted by the parser of the command it shows; nothing is run."""
+    program, *words = shlex.split(line.partition(" >")[0])
+    assert program == "whence"
+    context = ROOT.make_context("whence", words, resilient_parsing=False)
+    words = context._protected_args + context.args
+    group = ROOT
+    while hasattr(group, "resolve_command"):
+        name, group, words = group.resolve_command(context, words)
+        parsed = group.make_context(name, list(words), parent=context)
+        if not hasattr(group, "resolve_command"):
+            return
+        words = parsed._protected_args + parsed.args
+        if not words:
+            return
+        context = parsed
+
+
+@pytest.mark.parametrize("words", [(name,) for name in EXAMPLES] + [("eval", "gate"), ()])
+def test_every_page_can_be_read(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """`whence help COMMAND` prints its usage and options on stdout, exit 0."""
+    code = run_command(["help", *words])
+    out = capsys.readouterr().out
+
+    assert code == 0
+    assert "Usage: whence" in out
+    assert all(word in out for word in words)
+
+
+def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt command is exit 2 with the name that was meant."""
+    code = run_command(["help", "serach"])
+
+    assert code == 2
+    assert "'search'" in capsys.readouterr().err
