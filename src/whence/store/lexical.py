@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -24,8 +25,12 @@ from whence.store.classes import ALLOWED, access_values
 from whence.store.driver import Connection
 from whence.store.facts import facts_are_kept, matching
 from whence.store.postings import term_key
-from whence.store.search import LARGEST_LIMIT, WANTED, places_of
+from whence.store.scoring import Run, best_places
+from whence.store.search import WANTED, places_of
 from whence.store.words import query_counts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ("lexical_scores", "lexical_statistics", "search_lexical")
 
@@ -35,63 +40,72 @@ _RESOLVE = (
     " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $4"
 )
 _TERMS = "SELECT id, term, df FROM term WHERE collection_id = $1 AND term = ANY($2::text[])"
-# Postings are filtered by class before they are added up. What is found is then looked at from the best
-# down until there is enough: slots of chunks that are gone or have other tags now lead nowhere, and the chunk
-# itself decides last. OFFSET 0 keeps the planner from taking the look-ups apart. The ranking may end in a
-# tie: all that tie are given.
-_RANKED = (
-    "SELECT a.score, k.chunk_key, k.document_id FROM ("
-    " SELECT u.slot, sum(q.weight * u.impact) AS score FROM segment s,"
-    " unnest($3::int[], $4::float8[]) q(term, weight),"
-    " LATERAL (SELECT p.slots, p.impacts, p.classes FROM posting p"
-    "  WHERE p.segment = s.id AND p.term = q.term OFFSET 0) b,"
-    " LATERAL unnest(b.slots, b.impacts, b.classes) u(slot, impact, class_id)"
-    " WHERE s.collection_id = $1 AND u.class_id = ANY($2::int[])"
-    " AND ($6::int[] IS NULL OR u.slot = ANY($6::int[]))"
-    " GROUP BY u.slot ORDER BY score DESC) a,"
-    " LATERAL (SELECT c.chunk_key, d.document_id FROM chunk_terms t JOIN chunk c ON c.ord = t.ord"
-    "  JOIN document d ON d.id = c.document"
-    "  WHERE t.collection_id = $1 AND t.slot = a.slot AND c.class_id = ANY($2::int[]) OFFSET 0) k"
-    " ORDER BY a.score DESC FETCH FIRST ($5::bigint) ROWS WITH TIES"
+# The terms of a query, and of each what every segment has of it that the reader may see. Runs of hidden classes
+# are cut out here, before anything is added up or leaves the server. A subquery in place of a join, which
+# would look the bytes up in a cache of joins first.
+_POSTINGS = (
+    "SELECT t.term, t.df, s.id AS segment, s.chunks, CASE WHEN p.segment IS NOT NULL THEN"
+    " (SELECT string_agg(substr(p.places, 2 * u.start + 1, 2 * (u.stop - u.start)), '')"
+    "  || string_agg(substr(p.impacts, 4 * u.start + 1, 4 * (u.stop - u.start)), '')"
+    "  FROM unnest(p.terms, p.classes, array_prepend(0, p.ends), p.ends) u(term, class_id, start, stop)"
+    "  WHERE u.term = t.id AND u.class_id = ANY($2::int[])) END AS visible"
+    " FROM term t JOIN segment s ON s.collection_id = t.collection_id"
+    " LEFT JOIN LATERAL (SELECT p.segment, p.terms, p.classes, p.ends, {places} AS places, {impacts} AS impacts"
+    "  FROM posting p WHERE p.segment = s.id AND p.last_term >= t.id"
+    "  ORDER BY p.last_term LIMIT 1) p ON true"
+    " WHERE t.collection_id = $1 AND t.term = ANY($3::text[])"
 )
+# The chunk decides last: slots of chunks that are gone or have other tags now lead nowhere.
+_CHUNKS = (
+    "SELECT w.n, c.chunk_key, d.document_id"
+    " FROM unnest($3::int[], $4::int[]) WITH ORDINALITY w(segment, place, n)"
+    " JOIN segment s ON s.id = w.segment JOIN chunk_terms t ON t.collection_id = $1"
+    "  AND t.slot = ('x' || encode(substr(s.slots, 4 * w.place + 1, 4), 'hex'))::bit(32)::int"
+    " JOIN chunk c ON c.ord = t.ord AND c.class_id = ANY($2::int[])"
+    " JOIN document d ON d.id = c.document"
+)
+_SLOTS = "SELECT id, slots FROM segment WHERE id = ANY($1::int[])"
+_OF_FEW_CLASSES = _POSTINGS.format(places="p.places", impacts="p.impacts")
+# Each cut out of a value kept out of line fetches its part of it: of many cuts it is cheaper to fetch all once.
+_OF_MANY_CLASSES = _POSTINGS.format(places="p.places || ''", impacts="p.impacts || ''")
+# Plans for the values at hand cost more to make than to run here: all tables are looked up by key. With many
+# classes only such a plan looks them up in a hash.
+_ONE_PLAN = "SET LOCAL plan_cache_mode = force_generic_plan"
+_OWN_PLAN = "SET LOCAL plan_cache_mode = force_custom_plan"
+_MANY_CLASSES = 100
 _WORDS = (
     f"SELECT c.chunk_key, t.length, t.terms, t.counts{WANTED} JOIN chunk_terms t ON t.ord = c.ord"
 )
 
 
-class _Query(msgspec.Struct, frozen=True):
-    """A query in the terms of a collection."""
+class _Reader(msgspec.Struct, frozen=True):
+    """A collection as one reader sees it, and a query in its terms."""
 
     collection_id: int
     classes: list[int]
+    """Classes of rights that the reader may see."""
+    chunks: int
     mean: float
-    weights: dict[int, float]
-    """Part of the bound by id of the term, for terms that the collection has."""
-    per_share: float
-    """From the lexical share to the share of the query alone that is covered."""
+    counts: dict[str, int]
+    """Terms of the query, as they are stored, and how often each stands in it."""
 
 
-async def _query(
+async def _reader(
     connection: Connection, collection: str, text: str, access: Access
-) -> _Query | None:
-    """Resolve rights and terms; None when the collection's words are not indexed by this analyzer."""
+) -> _Reader | None:
+    """Resolve rights and words; None when the collection's words are not indexed by this analyzer."""
     row = await connection.fetchrow(_RESOLVE, *access_values(access), collection)
     if row is None:
         raise missing_collection(collection)
     if row["analyzer"] != ANALYZER_VERSION:
         return None
     counts = query_counts(text, row["languages"])
-    found = await connection.fetch(_TERMS, row["id"], [term_key(term) for term in counts])
-    ids = {one["term"]: one["id"] for one in found}
-    df = {one["term"]: one["df"] for one in found}
-    keys = {term_key(term): n for term, n in counts.items()}
-    parts = weights(keys, df, row["chunks"])
-    return _Query(
+    return _Reader(
         collection_id=row["id"],
         classes=row["classes"],
+        chunks=row["chunks"],
         mean=row["mean_length"],
-        weights={ids[term]: part for term, part in parts.items()},
-        per_share=coverage_per_share(keys, df, row["chunks"]),
+        counts={term_key(term): n for term, n in counts.items()},
     )
 
 
@@ -107,7 +121,7 @@ async def search_lexical(
     """Rank the visible chunks by the words of a query; None when words or facts are not indexed yet.
 
     Rights, filter, statistics and postings are read from one snapshot of the database. Cost: linear in the
-    postings of the query's terms, hidden ones included; those are skipped, not added up.
+    postings of the query's terms; those of hidden classes are neither sent nor added up.
 
     Raises:
         NotFound: There is no such collection.
@@ -115,30 +129,99 @@ async def search_lexical(
     """
     check_limit(limit)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        query = await _query(connection, collection, query_text, access)
-        if query is None:
+        if not filters:
+            await connection.execute(_ONE_PLAN)
+        reader = await _reader(connection, collection, query_text, access)
+        if reader is None:
             return None
         kept = None
         if filters:
-            if not await facts_are_kept(connection, query.collection_id):
+            if not await facts_are_kept(connection, reader.collection_id):
                 return None
-            kept = await matching(connection, query.collection_id, query.classes, filters, "slot")
-        if not query.weights:
-            return []
-        rows = await connection.fetch(
-            _RANKED,
-            query.collection_id,
-            query.classes,
-            list(query.weights),
-            list(query.weights.values()),
-            min(limit, LARGEST_LIMIT),
-            kept,
-        )
-    rows.sort(key=lambda row: (-row["score"], row["chunk_key"]))
+            kept = await matching(connection, reader.collection_id, reader.classes, filters, "slot")
+        rows = await _postings(connection, reader)
+        df = {row["term"]: row["df"] for row in rows}
+        ranking = _Ranking(rows, weights(reader.counts, df, reader.chunks))
+        if kept is not None:
+            await ranking.keep(connection, kept)
+        found = await ranking.walk(connection, reader, limit)
+    per_share = coverage_per_share(reader.counts, df, reader.chunks)
     return [
-        lexical_candidate(row["chunk_key"], row["document_id"], row["score"], query.per_share, rank)
-        for rank, row in enumerate(rows[:limit], 1)
+        lexical_candidate(key, document_id, -negative, per_share, rank)
+        for rank, (negative, key, document_id) in enumerate(found[:limit], 1)
     ]
+
+
+async def _postings(connection: Connection, reader: _Reader) -> list[Any]:
+    """Give what is visible of the postings of each term in each segment."""
+    if not reader.counts:
+        return []
+    many = len(reader.classes) > _MANY_CLASSES
+    if many:
+        await connection.execute(_OWN_PLAN)
+    return await connection.fetch(
+        _OF_MANY_CLASSES if many else _OF_FEW_CLASSES,
+        reader.collection_id,
+        reader.classes,
+        list(reader.counts),
+    )
+
+
+class _Ranking:
+    """The places of all segments by their scores."""
+
+    def __init__(self, rows: Sequence[Any], parts: Mapping[str, float]) -> None:
+        found = [row for row in rows if row["visible"]]
+        chunks = {row["segment"]: row["chunks"] for row in found}
+        self._segments = list(chunks)
+        bases = [0, *itertools.accumulate(chunks.values())]
+        self._bases = np.array(bases[:-1], dtype=np.intp)
+        self._size = bases[-1]
+        base_of = dict(zip(self._segments, bases, strict=False))
+        self._runs = [
+            Run(base_of[row["segment"]], parts[row["term"]], row["visible"]) for row in found
+        ]
+        self._kept: NDArray[np.bool_] | None = None
+
+    async def keep(self, connection: Connection, slots: Sequence[int]) -> None:
+        """Leave out all places but those of some slots. Cost: linear in the chunks of all segments."""
+        rows = await connection.fetch(_SLOTS, self._segments)
+        slots_of = {row["id"]: np.frombuffer(row["slots"], ">i4") for row in rows}
+        every = [slots_of[segment] for segment in self._segments]
+        self._kept = np.isin(np.concatenate([np.empty(0, np.int32), *every]), slots)
+
+    async def walk(
+        self, connection: Connection, reader: _Reader, limit: int
+    ) -> list[tuple[float, str, str]]:
+        """Give (minus score, chunk, document) of the best, in order; at least `limit` when there are so many.
+
+        Places are looked at from the best down until there are enough whose chunks are still there.
+        """
+        found: list[tuple[float, str, str]] = []
+        seen, wanted = 0, min(limit + limit // 4 + 8, self._size)
+        while seen < self._size:
+            places, values = best_places(self._runs, self._size, wanted, self._kept)
+            rows = await self._chunks(connection, reader, places[seen:])
+            of_new = values[seen:].tolist()
+            found += [(-of_new[row["n"] - 1], row["chunk_key"], row["document_id"]) for row in rows]
+            if len(found) >= limit or len(places) < wanted:
+                break
+            seen, wanted = len(places), min(4 * wanted, self._size)
+        return sorted(found)
+
+    async def _chunks(
+        self, connection: Connection, reader: _Reader, places: NDArray[np.intp]
+    ) -> list[Any]:
+        if not len(places):
+            return []
+        which = np.searchsorted(self._bases, places, side="right") - 1
+        return await connection.fetch(
+            _CHUNKS,
+            reader.collection_id,
+            reader.classes,
+            [self._segments[one] for one in which.tolist()],
+            (places - self._bases[which]).tolist(),
+        )
 
 
 async def lexical_scores(
@@ -157,13 +240,17 @@ async def lexical_scores(
         NotFound: There is no such collection.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        query = await _query(connection, collection, query_text, access)
-        if query is None:
+        reader = await _reader(connection, collection, query_text, access)
+        if reader is None:
             return None
+        found = await connection.fetch(_TERMS, reader.collection_id, list(reader.counts))
         rows = await connection.fetch(
             _WORDS, *access_values(access), collection, *places_of(collection, chunk_ids)
         )
-    return {row["chunk_key"]: _share(row, query.weights, query.mean) for row in rows}
+    parts = weights(reader.counts, {one["term"]: one["df"] for one in found}, reader.chunks)
+    ids = {one["term"]: one["id"] for one in found}
+    of_ids = {ids[term]: part for term, part in parts.items()}
+    return {row["chunk_key"]: _share(row, of_ids, reader.mean) for row in rows}
 
 
 def _share(row: Any, parts: Mapping[int, float], mean: float) -> float:

@@ -26,7 +26,7 @@ from whence.store.names import (
     named_passages,
     strong_terms,
 )
-from whence.store.postings import term_key
+from whence.store.postings import chunks_with, term_key
 from whence.store.words import DEFAULT_LANGUAGES
 
 __all__ = (
@@ -241,19 +241,11 @@ async def _mention_new(
     rarest = await _rarest_terms(connection, collection_id, new)
     if not rarest:
         return
-    ords = await connection.fetch(
-        "SELECT DISTINCT t.ord FROM segment s, unnest($2::int[]) w(term),"
-        " LATERAL (SELECT p.slots FROM posting p WHERE p.segment = s.id AND p.term = w.term"
-        "  OFFSET 0) b, LATERAL unnest(b.slots) u(slot)"
-        " JOIN chunk_terms t ON t.collection_id = $1 AND t.slot = u.slot"
-        " WHERE s.collection_id = $1 ORDER BY t.ord",
-        collection_id,
-        rarest,
-    )
+    ords = await chunks_with(connection, collection_id, rarest)
     for start in range(0, len(ords), _BATCH):
         rows = await connection.fetch(
             "SELECT ord, content FROM chunk WHERE ord = ANY($1::int[]) ORDER BY ord",
-            [row["ord"] for row in ords[start : start + _BATCH]],
+            ords[start : start + _BATCH],
         )
         texts = await asyncio.to_thread(_cut, [row["content"] for row in rows], language)
         found = [row["ord"] for row in rows]

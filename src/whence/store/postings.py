@@ -41,12 +41,12 @@ __all__ = (
     "term_key",
 )
 
-#: Most runs and postings of a row that holds more than one term; such a row stays in its page, and to find one term in
-#: it costs some microseconds.
+#: Most runs and postings of a row that holds more than one term; such a row stays in its page, and to find one
+#: term in it costs some microseconds.
 _ROW_RUNS = 64
 _ROW_POSTINGS = 128
-#: Most chunks in one segment, as many as two bytes count; bounds the memory of a merge to some 200 MB at 60 terms
-#: a chunk.
+#: Most chunks in one segment, as many as two bytes count; bounds the memory of a merge to some 200 MB at 60
+#: terms a chunk.
 _LARGEST_SEGMENT = 65_536
 #: Small segments that a query may have to look into.
 _MOST_SEGMENTS = 8
