@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from whence.cli.options import Acl, Clearance, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine
+from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,11 +32,18 @@ def ask(
     stream: Annotated[bool, typer.Option("--stream", help="Print as it is written.")] = False,
     mode: Annotated[str | None, typer.Option(help="hybrid, dense or bm25.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds for the whole question.")] = 120.0,
+    flow: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Flow that answers: document-rag, code-rag or a file."),
+    ] = None,
+    snapshot: Snapshot = None,
+    set_name: SetName = None,
+    snapshot_source: SnapshotOrigin = None,
     acl: Acl = None,
     label: Label = None,
     clearance: Clearance = 0,
 ) -> int:
-    """Answer a question from the documents you may see, with citations."""
+    """Answer a question from the documents or the code you may see, with citations."""
     from whence.engine.searching import search_mode
 
     # Refused before anything starts.
@@ -51,21 +59,34 @@ def ask(
         sys.stdout.write(text + ("\n" if end else ""))
         sys.stdout.flush()
 
-    answer = run_with_engine(
-        context,
-        lambda engine, settings: engine.ask(
-            question,
-            collection=settings.collection,
-            access=access,
-            doc_limit=doc_limit,
-            fetch_limit=fetch_limit,
-            rerank=not no_rerank,
-            mode=mode,
-            timeout_s=timeout,
-            chunk_callback=show if live else None,
-        ),
-        warm_up=mode != "bm25",
-    )
+    common: dict[str, Any] = {
+        "access": access,
+        "doc_limit": doc_limit,
+        "mode": mode,
+        "timeout_s": timeout,
+        "chunk_callback": show if live else None,
+    }
+    if flow == "code-rag" or (snapshot, set_name, snapshot_source) != (None, None, None):
+        common |= chosen_snapshot(snapshot, set_name, snapshot_source)
+        answer = run_with_engine(
+            context,
+            lambda engine, _settings: engine.ask_code(question, **common),
+            warm_up=mode != "bm25",
+            flow=flow or "code-rag",
+        )
+    else:
+        answer = run_with_engine(
+            context,
+            lambda engine, settings: engine.ask(
+                question,
+                collection=settings.collection,
+                fetch_limit=fetch_limit,
+                rerank=not no_rerank,
+                **common,
+            ),
+            warm_up=mode != "bm25",
+            flow=flow or "all-in-one",
+        )
     if as_json(context):
         print_json(answer_document(answer))
     else:

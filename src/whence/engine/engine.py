@@ -7,16 +7,16 @@ An engine starts a flow here and speaks to it as a client of a running fleet wou
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from whence.engine.asking import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.erasing import Erasure, erase
 from whence.engine.explaining import explain, why_not
 from whence.engine.graph import GraphEngine
@@ -27,9 +27,8 @@ from whence.engine.results import IndexReport, RetrievalResult, SearchReport
 from whence.engine.searching import check_text, search, search_mode
 from whence.engine.snapshots import SnapshotChoice, search_snapshot
 from whence.schema.access import Access, DocumentTags
-from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
-from whence.schema.errors import BadInput, InternalError, WhenceError
-from whence.schema.terms import Triple
+from whence.schema.document_rag import Answer, DocumentRagRequest
+from whence.schema.errors import BadInput, WhenceError
 
 if TYPE_CHECKING:
     from whence.engine.retriever import Retriever
@@ -43,13 +42,6 @@ if TYPE_CHECKING:
     from whence.store.base import ChunkStore, CollectionInfo, Store
 
 __all__ = ("ChunkCallback", "Engine", "ExplainCallback")
-
-ChunkCallback = Callable[[str, bool], Awaitable[None]]
-"""Takes a piece of text and whether it is the last."""
-ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
-"""Takes the triples of a stage and the stage's IRI."""
-
-logger = logging.getLogger(__name__)
 
 #: Types of processors that a search goes through.
 _SEARCHING = ("embedding", "search", "text-fetcher", "reranker")
@@ -365,16 +357,8 @@ class Engine(GraphEngine):
             mode=None if mode is None else search_mode(mode),
             streaming=chunk_callback is not None,
         )
-        answer: Answer | None = None
-        async for part in client.ask(request, timeout_s=timeout_s):
-            if isinstance(part, Answer):
-                answer = part
-            elif isinstance(part, AnswerPiece) and chunk_callback is not None:
-                await chunk_callback(part.text, part.end_of_stream)
-            elif isinstance(part, ExplainEvent) and explain_callback is not None:
-                await _explain(explain_callback, part)
-        if answer is None:
-            raise InternalError("the flow ended without an answer")
+        replies = client.ask(request, timeout_s=timeout_s)
+        answer = await collect_answer(replies, chunk_callback, explain_callback)
         self._fresh.add(answer.answer_id)
         return answer
 
@@ -534,15 +518,3 @@ async def _load(resources: Resources) -> None:
 
 async def _finished(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
-
-
-async def _explain(callback: ExplainCallback, event: ExplainEvent) -> None:
-    """Call a listener; whoever only listens cannot make a question fail."""
-    try:
-        await callback(event.triples, event.explain_id)
-    except Exception:
-        logger.warning(
-            "explain callback failed",
-            extra={"action": "explain", "answer_id": event.answer_id, "stage": event.stage},
-            exc_info=True,
-        )

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
+from whence.engine.asking import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.code import CodeEngine
+from whence.engine.searching import check_text, search_mode
 from whence.engine.snapshots import SnapshotChoice, read_snapshot
 from whence.schema.access import Access
 from whence.schema.code_ids import CodeId, kind_of_local
+from whence.schema.code_rag import CodeRagRequest
+from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
 from whence.schema.errors import BadInput
 from whence.schema.graph import Direction, ExpandRequest, ExpandResponse
 from whence.schema.node_names import local_id_of, missing_node
@@ -25,7 +29,7 @@ from whence.schema.texts import (
 )
 
 if TYPE_CHECKING:
-    from whence.store.code import SnapshotRecord
+    from whence.store.code import SnapshotRecord, SnapshotSource
 
 __all__ = ("FetchReport", "FetchedNode", "GraphEngine", "GraphPlace")
 
@@ -73,7 +77,10 @@ class FetchReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphEngine(CodeEngine):
-    """Expands dependencies and fetches texts. Part of `Engine`."""
+    """Expands dependencies, fetches texts and answers questions about code. Part of `Engine`."""
+
+    #: Answers given here whose traces may still be on their way to the store.
+    _fresh: set[str]
 
     async def expand(
         self,
@@ -177,6 +184,84 @@ class GraphEngine(CodeEngine):
             return fetch.report(await client.call("text-fetcher", request, TextResponse), budget)
 
         return await read_snapshot(await self._code_store(), choice, read)
+
+    async def ask_code(
+        self,
+        question: str,
+        *,
+        snapshot: str = "",
+        set_name: str = "",
+        snapshot_source: str = "",
+        access: Access = _PUBLIC,
+        doc_limit: int = 20,
+        seed_limit: int = 0,
+        max_depth: int = 0,
+        relations: Iterable[str] = (),
+        direction: str | None = None,
+        prioritize: str | None = None,
+        budget: TextBudget | None = None,
+        mode: str | None = None,
+        timeout_s: float = 120.0,
+        chunk_callback: ChunkCallback | None = None,
+        explain_callback: ExplainCallback | None = None,
+    ) -> Answer:
+        """Answer a question from a snapshot of code, as far as a reader may see it.
+
+        What the search finds is expanded over dependencies; the writer reads the texts that fit a budget.
+
+        Args:
+            question: The question.
+            snapshot: Id, head sha, branch or tag.
+            set_name: Set of snapshots; with `snapshot`, the set it must be in.
+            snapshot_source: `primary` or `secondary` member of the set; primary when empty.
+            access: Rights of the reader.
+            doc_limit: Most nodes, seeds included, 1 or more.
+            seed_limit: Nodes found by the search to start from; 0 for the flow's own.
+            max_depth: Most steps from a seed; 0 for the flow's own.
+            relations: Relations to follow; none for all.
+            direction: `out`, `in` or `both`; None for the flow's own.
+            prioritize: `seed_first`, `graph_first`, `balanced` or `clustered`; None for the flow's own.
+            budget: What the texts may add up to; None for the flow's own.
+            mode: `hybrid`, `dense` or `bm25`; None for the flow's own.
+            timeout_s: Seconds for the whole question.
+            chunk_callback: Gets the text as it is written.
+            explain_callback: Gets the triples of each stage as soon as it is done.
+
+        Raises:
+            BadInput: The question is blank or no text, or a limit or a choice is wrong.
+            NotFound: There is no such snapshot.
+            DeadlineExceeded: The time ran out.
+            Unavailable: A service that is needed does not answer.
+        """
+        check_text("the question", question)
+        choice = _choice(snapshot, set_name, snapshot_source)
+        if direction is not None:
+            _one_of("direction", direction, get_args(Direction))
+        if prioritize is not None:
+            _one_of("prioritisation", prioritize, get_args(Prioritize))
+        client, _ = self._opened()
+        request = CodeRagRequest(
+            access=access,
+            question=question,
+            snapshot=choice.snapshot,
+            set_name=choice.set_name,
+            snapshot_source=cast("SnapshotSource", choice.source or "primary"),
+            doc_limit=doc_limit,
+            seed_limit=seed_limit,
+            max_depth=max_depth,
+            relations=tuple(relations),
+            direction=cast("Direction | None", direction),
+            prioritize=cast("Prioritize | None", prioritize),
+            budget=budget,
+            mode=None if mode is None else search_mode(mode),
+            streaming=chunk_callback is not None,
+        )
+        replies = client.stream(
+            "code-rag", request, (AnswerPiece, ExplainEvent, Answer), timeout_s=timeout_s
+        )
+        answer = await collect_answer(replies, chunk_callback, explain_callback)
+        self._fresh.add(answer.answer_id)
+        return answer
 
 
 class _Fetch:

@@ -1,0 +1,292 @@
+"""Bundles of code on the command line: imported, listed, searched, and refused when they are bad."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whence.testing.fake_bundles import write_fake_bundles, write_folder, write_zip
+from whence.testing.small_bundles import small_files, write_small
+
+FIRST = "d4578e80-0513-581a-8e08-fcc69a9c50b0"
+SECOND = "a4e24b9f-4d29-5249-8c8a-aaaf2b376f0b"
+COUNTS = [
+    ({"cs": 201, "sql": 90}, {"cs": 268, "sql": 96}),
+    ({"cs": 203, "sql": 92}, {"cs": 272, "sql": 99}),
+]
+
+
+def assert_told(result: Any, code: int) -> None:
+    """Check the form in which every error is told."""
+    lines = result.err.splitlines()
+
+    assert result.code == code, result.err
+    assert len([line for line in lines if line.startswith("error: ")]) == 1, result.err
+    assert len([line for line in lines if line.startswith("hint: ")]) == 1, result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.fixture(scope="module")
+def imported(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Both releases, imported as one set."""
+    paths = write_fake_bundles(tmp_path_factory.mktemp("bundles"))
+    result = cli("import", *paths, "--set", "Fake_snapshot", "--json")
+    assert result.code == 0, result.err
+    return paths, result
+
+
+def test_an_import_tells_what_came_in(cli: Any, imported: Any) -> None:
+    """One object a bundle, in the order given, with counts, warnings and the set."""
+    _, result = imported
+    imports = result.json["imports"]
+
+    assert [(one["nodes"], one["edges"]) for one in imports] == COUNTS
+    assert [one["snapshot_id"] for one in imports] == [FIRST, SECOND]
+    assert {one["status"] for one in imports} == {"completed"}
+    assert {one["repo"] for one in imports} == {"Fake"}
+    assert [one["branch"] for one in imports] == ["release-1.0", "release-1.1"]
+    assert any("SQL:dbo.table_Depot_999" in str(one) for one in imports[0]["warnings"])
+    assert result.json["set"]["members"] == [
+        {"ref": "release-1.0", "snapshot_id": FIRST},
+        {"ref": "release-1.1", "snapshot_id": SECOND},
+    ]
+    # Neither a bar nor a log beside the one document.
+    assert result.err == ""
+
+
+def test_importing_again_changes_nothing(cli: Any, imported: Any) -> None:
+    """The same bundles again give the same list, and nothing is embedded."""
+    paths, _ = imported
+    before = cli("snapshots", "--json").json
+    result = cli("import", *paths, "--set", "Fake_snapshot", "--json")
+
+    assert result.code == 0, result.err
+    assert [one["embedded"] for one in result.json["imports"]] == [0, 0]
+    assert cli("snapshots", "--json").json == before
+    assert [one["snapshot_id"] for one in before["snapshots"]] == [SECOND, FIRST]
+    assert {one["status"] for one in before["snapshots"]} == {"published"}
+    assert [one["name"] for one in before["sets"]] == ["Fake_snapshot"]
+    assert [(one["nodes"], one["edges"]) for one in before["snapshots"]] == COUNTS[::-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "snapshot"),
+    [
+        (("--snapshot", FIRST), FIRST),
+        (("--snapshot", "fdb0d25c05c0b1647d4954a0f1850aff13570970"), FIRST),
+        (("--snapshot", "release-1.1"), SECOND),
+        (("--snapshot", "Release_FAKE_ENTERPRISE_1.0"), FIRST),
+        (("--set", "Fake_snapshot"), FIRST),
+        (("--set", "Fake_snapshot", "--snapshot-source", "secondary"), SECOND),
+        (("--set", "Fake_snapshot", "--snapshot", "release-1.1"), SECOND),
+    ],
+)
+def test_a_snapshot_is_searched_by_any_of_its_names(
+    cli: Any, imported: Any, words: tuple[str, ...], snapshot: str
+) -> None:
+    """Every hit is a node of the snapshot that was named, whole and with its file."""
+    rights = ("--acl", "security", "--label", "internal")
+    result = cli(
+        "search",
+        "token validation",
+        *words,
+        *rights,
+        "--mode",
+        "bm25",
+        "--threshold",
+        "0",
+        "--json",
+    )
+    hits = result.json["hits"]
+
+    assert result.code == 0, result.err
+    assert hits
+    assert all(hit["document_id"].startswith(f"Fake::{snapshot}::") for hit in hits)
+    assert all(hit["chunk"]["id"] == hit["document_id"] for hit in hits)
+    files = [hit["chunk"]["metadata"]["source_file"] for hit in hits]
+    assert any(file.endswith("TokenValidator.cs") for file in files)
+
+
+def test_every_visible_node_can_be_listed(cli: Any, imported: Any) -> None:
+    """A dense search without a threshold gives each node the reader may see once, and no other."""
+    everything = ("--top-k", "1000", "--mode", "dense", "--threshold", "0", "--json")
+    public = cli("search", "anything at all", "--snapshot", "release-1.0", *everything).json["hits"]
+    rights = [
+        *(word for tag in ("finance", "security", "ops", "hr", "legal") for word in ("--acl", tag)),
+        *(word for tag in ("architecture", "integration", "support") for word in ("--acl", tag)),
+        *(word for label in ("public", "internal", "restricted") for word in ("--label", label)),
+        *(word for label in ("confidential", "secret", "sensitive") for word in ("--label", label)),
+        "--clearance",
+        "99",
+    ]
+    found = cli("search", "anything at all", "--snapshot", "release-1.0", *rights, *everything)
+    hits = found.json["hits"]
+
+    assert len({hit["document_id"] for hit in hits}) == len(hits) == 291
+    assert {hit["document_id"] for hit in public} < {hit["document_id"] for hit in hits}
+    assert "" in {hit["chunk"]["content"] for hit in hits}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--snapshot", "release-9.9"), 3),
+        (("--snapshot", FIRST.replace("d", "e")), 3),
+        (("--set", "nowhere"), 3),
+        (("--set", "Fake_snapshot", "--snapshot", "nothing"), 3),
+        (("--snapshot", ""), 2),
+        (("--set", ""), 2),
+        (("--snapshot-source", "primary"), 2),
+        (("--set", "Fake_snapshot", "--snapshot-source", "tertiary"), 2),
+        (("--set", "Fake_snapshot", "--snapshot", FIRST, "--snapshot-source", "primary"), 2),
+        (("--snapshot", FIRST, "--top-k", "0"), 2),
+        (("--snapshot", FIRST, "--threshold", "2"), 2),
+        (("--snapshot", FIRST, "--mode", "psychic"), 2),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(
+    cli: Any, imported: Any, words: tuple[str, ...], code: int
+) -> None:
+    """What does not exist gives exit 3, what makes no sense exit 2."""
+    assert_told(cli("search", "token validation", *words), code)
+
+
+def test_what_is_switched_off_is_not_found(cli: Any, imported: Any) -> None:
+    """A set that is switched off cannot be searched until it is on again."""
+    query = ("search", "token validation", "--set", "Fake_snapshot", "--mode", "bm25")
+
+    assert cli("snapshots", "deactivate", "Fake_snapshot").code == 0
+    assert_told(cli(*query), 3)
+    assert cli("snapshots", "activate", "Fake_snapshot").code == 0
+    assert cli(*query).code == 0
+
+
+def test_sets_and_snapshots_go(cli: Any, imported: Any, tmp_path: Path) -> None:
+    """A set can be made, removed without its snapshots, and a snapshot purged."""
+    path = write_small(tmp_path / "gone.zip", {"C1": "class Gone"}, repo="Gone", head_sha="g1")
+
+    assert cli("import", path, "--tag", "v1").code == 0
+    made = cli("snapshots", "set", "Other", "v1", "--json").json["sets"]
+    assert "Other" in {one["name"] for one in made}
+    assert_told(cli("snapshots", "set", "Another", "v1", "release-1.0"), 2)
+    assert_told(cli("snapshots", "set", "Another", "nothing"), 3)
+    left = cli("snapshots", "remove", "Other", "--json").json
+    assert "Other" not in {one["name"] for one in left["sets"]}
+    assert "Gone" in {one["repo"] for one in left["snapshots"]}
+    left = cli("snapshots", "purge", "g1", "--json").json
+    assert "Gone" not in {one["repo"] for one in left["snapshots"]}
+    assert_told(cli("snapshots", "purge", "g1"), 3)
+    assert_told(cli("snapshots", "remove", "Other"), 3)
+    assert_told(cli("search", "class gone", "--snapshot", "v1"), 3)
+
+
+def test_other_content_needs_leave(cli: Any, tmp_path: Path) -> None:
+    """Other content at one commit is refused, and with --replace takes the place of what was there."""
+    paths = [
+        write_small(tmp_path / f"{n}.zip", {f"C{n}": f"class Number{n}"}, repo="Swap", head_sha="s")
+        for n in (1, 2)
+    ]
+    query = ("search", "class number", "--snapshot", "s", "--mode", "dense", "--threshold", "0")
+
+    assert cli("import", paths[0]).code == 0
+    assert_told(cli("import", paths[1]), 2)
+    assert [hit["document_id"][-2:] for hit in cli(*query, "--json").json["hits"]] == ["C1"]
+    assert cli("import", paths[1], "--replace").code == 0
+    assert [hit["document_id"][-2:] for hit in cli(*query, "--json").json["hits"]] == ["C2"]
+    cli("snapshots", "purge", "s")
+
+
+def test_repository_of_the_caller(cli: Any, tmp_path: Path) -> None:
+    """--repo takes the place of the bundle's name, in every id."""
+    path = write_small(tmp_path / "b.zip", {"C1": "class A"}, repo="Mine", head_sha="r1")
+    imported = cli("import", path, "--repo", "Yours", "--json").json["imports"][0]
+    hits = cli(
+        "search", "class A", "--snapshot", "r1", "--mode", "dense", "--threshold", "0", "--json"
+    ).json["hits"]
+
+    assert imported["repo"] == "Yours"
+    assert hits[0]["document_id"] == f"Yours::{imported['snapshot_id']}::cs::C1"
+    cli("snapshots", "purge", "r1")
+
+
+Files = dict[str, bytes]
+CHUNKS = "code/chunks.json"
+
+
+def chunks(*items: dict[str, Any]) -> Callable[[Files], object]:
+    """Give a change that puts these chunks into a bundle."""
+    return lambda files: files.update({CHUNKS: json.dumps(items).encode()})
+
+
+GOOD = {"Id": "C1", "Text": "class A", "acl_allow": []}
+BAD: dict[str, Callable[[Files], object]] = {
+    "no ACL": chunks({"Id": "C1", "Text": "class A"}),
+    "two ACLs that differ": chunks({**GOOD, "acl_tags_any": ["hr"]}),
+    "an ACL that is no list": chunks({**GOOD, "acl_allow": "hr"}),
+    "one id twice": chunks(GOOD, {**GOOD, "Text": "class B"}),
+    "not UTF-8": lambda files: files.update({CHUNKS: b'[{"Id": "\xff"}]'}),
+    "broken JSON": lambda files: files.update({CHUNKS: b'[{"Id": "C1"'}),
+    "no repo_meta.json": lambda files: files.pop("repo_meta.json"),
+    "no chunks.json": lambda files: files.pop(CHUNKS),
+    "an unsafe path": lambda files: files.update({"../evil.cs": b"x"}),
+    "a broken table of edges": lambda files: files.update({"graph/edges.csv": b"a,b\n1,2\n"}),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_a_bad_bundle_changes_nothing(cli: Any, imported: Any, tmp_path: Path, fault: str) -> None:
+    """An invalid bundle among good ones is exit 2 and leaves snapshots and sets as they were."""
+    before = cli("snapshots", "--json").json
+    files = small_files({"C1": "class A"}, repo="Fake", head_sha="bad")
+    BAD[fault](files)
+    bad = tmp_path / "bad.zip"
+    write_zip(files, bad)
+    good = write_small(tmp_path / "good.zip", {"C1": "class A"}, repo="Fake", head_sha="good")
+    result = cli("import", good, bad, "--set", "Fake_snapshot", "--json")
+
+    assert_told(result, 2)
+    assert "bad.zip" in result.json["error"]["message"]
+    assert cli("snapshots", "--json").json == before
+
+
+def test_bundles_that_are_none(cli: Any, tmp_path: Path) -> None:
+    """A missing, a cut and a wrong file, and options that do not fit, are exit 2."""
+    good = write_small(tmp_path / "good.zip", {"C1": "class A"}, head_sha="good")
+    cut = tmp_path / "cut.zip"
+    cut.write_bytes(good.read_bytes()[:-40])
+    text = tmp_path / "text.zip"
+    text.write_text("no archive")
+
+    for words in (
+        (tmp_path / "missing.zip",),
+        (cut,),
+        (text,),
+        (good, good),
+        (good, "--set", ""),
+        (good, "--repo", "a::b"),
+        (good, "--tag", "a", "--tag", "b"),
+        (good, "--tag", " "),
+        (),
+    ):
+        assert_told(cli("import", *words), 2)
+
+
+def test_a_folder_is_a_bundle(cli: Any, tmp_path: Path) -> None:
+    """An unpacked bundle is imported like its archive."""
+    folder = tmp_path / "unpacked"
+    write_folder(small_files({"C1": "class A"}, repo="Folder", head_sha="f1"), folder)
+
+    assert cli("import", folder).code == 0
+    packed = tmp_path / "packed.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, os.fspath(path.relative_to(tmp_path)))
+    again = cli("import", packed, "--json").json["imports"][0]
+    assert again["unchanged"] is True
+    cli("snapshots", "purge", "f1")
