@@ -133,7 +133,7 @@ class LocalEmbedder:
             ModelMissing: The model's files are absent or damaged.
         """
         encodings = self._load().counter.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [len(encoding.ids) for encoding in encodings]
+        return [len(encoding) for encoding in encodings]
 
     async def aclose(self) -> None:
         """Free the threads and the model; using it again loads it again."""

@@ -14,6 +14,9 @@ from whence.schema.ingest import DocumentDraft
 
 __all__ = ("document_fault", "draft_digest")
 
+#: How JSON writes NUL; a backslash and the same letters look alike, so that finding it proves nothing yet.
+_ESCAPED_NUL = b"\\u0000"
+
 
 def document_fault(draft: DocumentDraft) -> str:
     """Say why a document cannot be stored; empty when it can.
@@ -28,26 +31,24 @@ def document_fault(draft: DocumentDraft) -> str:
     for index, chunk in enumerate(draft.chunks):
         if not chunk.content.strip():
             return f"chunk {index} is blank"
-    for text in _texts(to_builtins(draft)):
-        if "\0" in text:
-            return "it holds a NUL character"
-        if not _is_unicode(text):
-            return "it holds half of a character (a lone surrogate)"
-    return ""
+    return _fault_of_text(draft)
+
+
+def _fault_of_text(draft: DocumentDraft) -> str:
+    """Say what cannot be stored of a document's texts; one look at the wire form clears nearly all of them."""
+    try:
+        if _ESCAPED_NUL not in encode(draft):
+            return ""
+    except UnicodeEncodeError:
+        return "it holds half of a character (a lone surrogate)"
+    texts = _texts(to_builtins(draft))
+    return "it holds a NUL character" if any("\0" in text for text in texts) else ""
 
 
 def draft_digest(draft: DocumentDraft) -> str:
     """Give the SHA-256 over all that is stored of a document except its tags, hexadecimal."""
     bare = msgspec.structs.replace(draft, tags=DocumentTags(), digest="", source_digest="")
     return hashlib.sha256(encode(bare)).hexdigest()
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -181,7 +181,7 @@ def _check_vectors(collection: CollectionInfo, document: EmbeddedDocument) -> No
     if not len(vectors):
         return
     _check_dimension(collection, vectors.shape[1], f"the vectors of {name}")
-    norms = np.linalg.norm(vectors.astype(np.float64, copy=False), axis=1)
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     if not (np.abs(norms - 1.0) <= NORM_TOLERANCE).all():
         raise BadInput(f"{name} has a vector whose length is not 1")
 
