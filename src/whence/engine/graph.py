@@ -14,7 +14,7 @@ from whence.engine.snapshots import SnapshotChoice, read_snapshot
 from whence.schema.access import Access
 from whence.schema.code_ids import CodeId, kind_of_local
 from whence.schema.code_rag import CodeRagRequest
-from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
+from whence.schema.document_rag import Answer
 from whence.schema.errors import BadInput
 from whence.schema.graph import Direction, ExpandRequest, ExpandResponse
 from whence.schema.node_names import local_id_of, missing_node
@@ -256,9 +256,7 @@ class GraphEngine(CodeEngine):
             mode=None if mode is None else search_mode(mode),
             streaming=chunk_callback is not None,
         )
-        replies = client.stream(
-            "code-rag", request, (AnswerPiece, ExplainEvent, Answer), timeout_s=timeout_s
-        )
+        replies = client.ask(request, timeout_s=timeout_s)
         answer = await collect_answer(replies, chunk_callback, explain_callback)
         self._fresh.add(answer.answer_id)
         return answer

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whence.engine.explaining import not_found, see_trace
+from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import Answer, DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput
+from whence.schema.texts import TextBudget
 
 if TYPE_CHECKING:
     from whence.flow.client import FlowClient
@@ -75,7 +77,7 @@ async def replay(
     return ReplayReport(answer_id=answer_id, identical=not differs, differs=differs)
 
 
-def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest:
+def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | CodeRagRequest:
     """Give the request that asks a recorded question again, and leaves no trace of its own.
 
     Args:
@@ -91,8 +93,11 @@ def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest:
             f"answer {record.answer_id!r} cannot be asked again: the question failed",
             hint=f"`whence explain {record.answer_id}` shows where",
         )
+    reader = record.access if access.covers(record.access) else access
+    if settings.get("flow") == CODE_RAG:
+        return _code_request(record, reader)
     return DocumentRagRequest(
-        access=record.access if access.covers(record.access) else access,
+        access=reader,
         question=record.question,
         collection=record.collection,
         doc_limit=settings["doc_limit"],
@@ -103,8 +108,28 @@ def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest:
     )
 
 
+def _code_request(record: TraceRecord, access: Access) -> CodeRagRequest:
+    """Give the request for a question about code; the settings are those that its trace tells."""
+    settings = record.settings
+    relations = settings["graph_edge_allowlist"]
+    return CodeRagRequest(
+        access=access,
+        question=record.question,
+        snapshot=settings["snapshot_id"],
+        seed_limit=settings["seed_limit"],
+        doc_limit=settings["graph_max_nodes"],
+        max_depth=settings["graph_max_depth"],
+        relations=() if relations == "*" else tuple(msgspec.json.decode(relations)),
+        direction=settings["graph_direction"],
+        prioritize=settings["prioritize"],
+        budget=TextBudget(kind=settings["budget_kind"], limit=settings["budget_limit"]),
+        mode=settings["mode"],
+        record=False,
+    )
+
+
 async def _ask_again(
-    client: FlowClient, request: DocumentRagRequest, timeout_s: float
+    client: FlowClient, request: DocumentRagRequest | CodeRagRequest, timeout_s: float
 ) -> tuple[Trace, Answer]:
     """Ask, and give the trace that the explain events tell, with the answer.
 

@@ -20,6 +20,7 @@ from whence.flow.context import DEFAULT_TIMEOUT_S, Caller
 from whence.flow.definition import FlowDefinition
 from whence.flow.topic_types import register_types
 from whence.flow.tracing import TraceContext
+from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.errors import ConfigError, InternalError, Unavailable
 from whence.schema.ingest import IngestRequest, IngestResponse
@@ -78,9 +79,12 @@ class FlowClient:
         self._new_trace = new_trace
 
     async def ask(
-        self, request: DocumentRagRequest, *, timeout_s: float = DEFAULT_TIMEOUT_S
+        self,
+        request: DocumentRagRequest | CodeRagRequest,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> AsyncGenerator[AnswerPart, None]:
-        """Ask a question; yields pieces and explain events as they come, the answer last.
+        """Ask about documents or about code; yields pieces and explain events as they come, the answer last.
 
         Leaving the iterator early takes the question back.
 
@@ -90,9 +94,10 @@ class FlowClient:
         if not request.answer_id and self._new_id is not None:
             request = msgspec.structs.replace(request, answer_id=self._new_id())
         expected = (AnswerPiece, ExplainEvent, Answer)
+        interface = CODE_RAG if isinstance(request, CodeRagRequest) else DOCUMENT_RAG
         last: Message | None = None
         async with aclosing(
-            self.stream(DOCUMENT_RAG, request, expected, timeout_s=timeout_s)
+            self.stream(interface, request, expected, timeout_s=timeout_s)
         ) as replies:
             async for last in replies:
                 yield cast("AnswerPart", last)

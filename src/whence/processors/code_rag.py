@@ -7,6 +7,7 @@ failure node.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
@@ -31,6 +32,7 @@ from whence.processors.question.validation import check_limits, check_question
 from whence.processors.services import CODE_RAG, EMBEDDING, EXPAND, PROMPT, SEARCH, TEXTS
 from whence.processors.streams import closing
 from whence.provenance.terms import Scalar
+from whence.schema.code_rag import CODE_RAG as CODE_FLOW
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput
@@ -79,7 +81,7 @@ class CodeRagProcessor(StreamingProcessor):
         monotonic: Clock in seconds that never goes back.
     """
 
-    type_name = "code-rag"
+    type_name = CODE_FLOW
     summary = "a question about code to an answer with citations and its trace"
     serves = CODE_RAG
     calls = {
@@ -201,7 +203,7 @@ class CodeRagProcessor(StreamingProcessor):
             "seed_limit": scope.seed_limit,
             "graph_max_depth": scope.max_depth,
             "graph_max_nodes": scope.max_nodes,
-            "graph_edge_allowlist": " ".join(scope.relations) or "*",
+            "graph_edge_allowlist": json.dumps(scope.relations) if scope.relations else "*",
             "graph_direction": scope.direction,
             "prioritize": scope.prioritize,
             "budget_kind": scope.budget.kind,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from whence.schema.access import Access
 from whence.schema.graph import Direction
@@ -10,7 +10,10 @@ from whence.schema.message import Message
 from whence.schema.search import SearchMode
 from whence.schema.texts import Prioritize, TextBudget
 
-__all__ = ("CodeRagRequest",)
+__all__ = ("CODE_RAG", "CodeRagRequest")
+
+#: Name of the flow, of its interface and of the processor that answers.
+CODE_RAG: Final = "code-rag"
 
 
 class CodeRagRequest(Message, frozen=True, kw_only=True):
