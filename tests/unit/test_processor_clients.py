@@ -207,3 +207,22 @@ async def test_a_callback_that_fails_closes_the_stream() -> None:
         await client.prompt("x", streaming=True, chunk_callback=hang_up)
 
     assert closed.is_set()
+
+
+async def test_scores_of_retrieval_travel_with_the_documents_they_belong_to() -> None:
+    """The rerank service gets each document's score; without any it gets none."""
+    sent: list[RerankRequest] = []
+
+    def answer(request: RerankRequest) -> RerankResponse:
+        sent.append(request)
+        return RerankResponse(results=())
+
+    client = RerankerClient(StubContext({"reranker": answer}))
+    documents = [{"id": "0", "text": "a"}, {"id": "1", "text": "b"}]
+    await client.rerank([{"id": "q", "text": "x"}], documents, retrieval_scores=[0.5, 0.25])
+    await client.rerank([{"id": "q", "text": "x"}], documents)
+
+    assert [[one.retrieval_score for one in request.documents] for request in sent] == [
+        [0.5, 0.25],
+        [None, None],
+    ]

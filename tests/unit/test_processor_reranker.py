@@ -119,3 +119,31 @@ async def test_a_request_that_cannot_work_is_refused(bad: RerankRequest) -> None
         await processor.handle(bad, StubContext())
 
     assert reranker.calls == 0
+
+
+async def test_scores_of_retrieval_are_joined_with_those_of_the_model() -> None:
+    """The order is that of both together: a small model alone would spoil a good ranking."""
+    documents = tuple(
+        RerankItem(id=str(n), text="text", retrieval_score=score)
+        for n, score in enumerate([0.9, 0.5, 0.45])
+    )
+    asked = RerankRequest(queries=(RerankItem(id="q", text="a"),), documents=documents)
+    processor = RerankerProcessor(reranker=TableReranker({"a": [0.1, 0.2, 0.9]}))
+    reply = await processor.handle(asked, StubContext())
+
+    assert [r.document_id for r in reply.results] == ["0", "2", "1"]
+    assert [r.score for r in reply.results] == pytest.approx([0.74, 0.54, 0.44])
+
+
+async def test_a_document_without_a_score_of_retrieval_leaves_all_to_the_model() -> None:
+    """Joined scores and others are not on one scale."""
+    documents = (
+        RerankItem(id="0", text="text", retrieval_score=0.9),
+        RerankItem(id="1", text="text"),
+    )
+    asked = RerankRequest(queries=(RerankItem(id="q", text="a"),), documents=documents)
+    reply = await RerankerProcessor(reranker=TableReranker({"a": [0.1, 0.2]})).handle(
+        asked, StubContext()
+    )
+
+    assert [(r.document_id, r.score) for r in reply.results] == [("1", 0.2), ("0", 0.1)]

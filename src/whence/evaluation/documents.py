@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from whence.evaluation.searcher import Hit, Searcher
+from whence.processors.blending import blended_score
 
 if TYPE_CHECKING:
     from whence.models.base import Reranker
@@ -75,7 +76,7 @@ class DocumentRanker:
 
 
 class RerankedRanker:
-    """Orders the first documents of another ranking anew; those behind them keep their order.
+    """Orders the first documents of another ranking by both scores; those behind them keep their order.
 
     Args:
         ranker: Gives the candidates.
@@ -110,7 +111,12 @@ class RerankedRanker:
         started = self._clock()
         scores = await self._reranker.score(query, [hit.content for hit in head]) if head else []
         scored = [
-            Hit(document_id=hit.document_id, score=1.0 + score, path=hit.path, content=hit.content)
+            Hit(
+                document_id=hit.document_id,
+                score=1.0 + blended_score(hit.score, score),
+                path=hit.path,
+                content=hit.content,
+            )
             for hit, score in zip(head, scores, strict=True)
         ]
         # Python's sort is stable: ties keep the order of the candidates.

@@ -10,6 +10,7 @@ import array
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -235,6 +236,8 @@ class RerankerClient:
         documents: Sequence[Mapping[str, str]],
         limit: int = 10,
         timeout: float | None = None,
+        *,
+        retrieval_scores: Sequence[float | None] = (),
     ) -> Scored:
         """Give the best documents over all queries, at most `limit`, and the scores of the rest.
 
@@ -243,13 +246,17 @@ class RerankerClient:
             documents: `{"id": ..., "text": ...}` each.
             limit: Most results, 1 or more.
             timeout: Seconds to wait; None for the context's own patience.
+            retrieval_scores: Scores of the documents before, in their order, to be joined with the new ones.
 
         Raises:
             DeadlineExceeded: There was no reply within `timeout` seconds.
         """
         message = RerankRequest(
             queries=tuple(RerankItem(id=item["id"], text=item["text"]) for item in queries),
-            documents=tuple(RerankItem(id=item["id"], text=item["text"]) for item in documents),
+            documents=tuple(
+                RerankItem(id=item["id"], text=item["text"], retrieval_score=score)
+                for item, score in zip_longest(documents, retrieval_scores[: len(documents)])
+            ),
             # All are asked for: the scores of those that are cut belong in the trace.
             limit=max(limit, len(documents), 1),
         )

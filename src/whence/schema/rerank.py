@@ -18,6 +18,8 @@ class RerankItem(Message, frozen=True, kw_only=True):
     """Id within the request."""
     text: str
     """Its text."""
+    retrieval_score: float | None = None
+    """Score of the search that found it, 0 to 1; where all documents have one, the result joins both scores."""
 
 
 class RerankerResult(msgspec.Struct, frozen=True):
@@ -28,7 +30,7 @@ class RerankerResult(msgspec.Struct, frozen=True):
     query_id: str
     """Id of the query within the request."""
     score: float
-    """Relevance, 0 to 1, higher is better."""
+    """Relevance, 0 to 1, higher is better; joined with the score of retrieval where that was sent."""
 
 
 class RerankRequest(Message, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from whence.processors.clients import Scored
+from whence.processors.clients import RerankerClient, Scored
 from whence.processors.question.citations import Passage
 from whence.processors.question.rerank_reply import Reranking, read_reranking
 from whence.processors.question.state import Question, RerankAsker
@@ -59,7 +59,10 @@ async def _rerank(
         results = await question.deadline.limit(
             "reranking",
             lambda: reranker.rerank(
-                queries=[{"id": "0", "text": question.ask.query}], documents=documents, limit=limit
+                queries=[{"id": "0", "text": question.ask.query}],
+                documents=documents,
+                limit=limit,
+                **_scores(question, reranker, passages),
             ),
             question.options.rerank_timeout_s,
             share=0.5,
@@ -72,6 +75,22 @@ async def _rerank(
     reranking = read_reranking(_with_rest(results), len(passages), limit)
     _tell_faults(question, reranking)
     return reranking, results.model if isinstance(results, Scored) else ""
+
+
+def _scores(
+    question: Question, reranker: RerankAsker, passages: Sequence[Passage]
+) -> dict[str, Any]:
+    """Give the scores of retrieval to our own service, which joins them with its own.
+
+    Only where one search found all: scores of different queries do not compare.
+    """
+    if not isinstance(reranker, RerankerClient):
+        return {}
+    accounts = {account.chunk_id: account for account in question.accounts}
+    found = [accounts[passage.chunk_id] for passage in passages]
+    if any(account.concepts != (question.ask.query,) for account in found):
+        return {}
+    return {"retrieval_scores": [account.score for account in found]}
 
 
 def _with_rest(results: Any) -> Any:
