@@ -1,74 +1,109 @@
-"""Quality of every search mode on test collections in BEIR's layout, and the mean over them.
+"""Quality of every way of searching on open test collections, held to what is promised of it.
 
-    python -m benchmarks.quality FOLDER... [--mode all] [--home FOLDER] [--json]
+    python -m benchmarks.quality [FOLDER] [--home FOLDER] [--only NAME...] [--sample N] [--write] [--json]
 
-Each collection is measured by `whence eval beir` in a process of its own. The home keeps what was indexed, so a
-second run embeds nothing; without `--home` it is a temporary one.
+FOLDER holds collections in BEIR's layout, as folders or as `.tar.gz` archives of them. What is indexed is kept
+in the home, so that a second run embeds nothing. `--write` puts the table and the chart into `docs/`. The exit
+code is 1 when a promise is broken.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-import subprocess
+import os
 import sys
-import tempfile
+import tarfile
 from pathlib import Path
 from typing import Any
 
-MEASURES = ("ndcg@10", "recall@100", "mrr@10")
+from benchmarks.quality_measures import PROMISES, Measured, broken, measure_all
+from benchmarks.quality_pages import chart, table, write_section
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE, CHART = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "quality.svg"
 
 
-def measure(folder: Path, home: Path, mode: str) -> dict[str, Any]:
-    """Measure one collection."""
-    words = [sys.executable, "-m", "whence.cli.main", "--home", str(home), "eval", "beir"]
-    done = subprocess.run(
-        [*words, str(folder), "--mode", mode, "--json"], stdout=subprocess.PIPE, check=True
+def cache_folder() -> Path:
+    """Give the folder for what is unpacked and indexed, outside of the repository."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "whence-quality"
+
+
+def collections(folder: Path, cache: Path) -> list[Path]:
+    """Give the collections of a folder by name, those in archives unpacked into the cache."""
+    for archive in sorted(folder.glob("*.tar.gz")):
+        place = cache / "data"
+        if not (place / archive.name.removesuffix(".tar.gz")).is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(archive) as members:
+                members.extractall(place, filter="data")
+    found = [*folder.glob("*/corpus.jsonl"), *(cache / "data").glob("*/corpus.jsonl")]
+    by_name = {path.parent.name: path.parent for path in found}
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--home", type=Path, default=cache_folder() / "home")
+    parser.add_argument("--only", nargs="+", default=[], help="names of collections")
+    parser.add_argument(
+        "--sample",
+        type=int,
+        default=60,
+        help="queries of each collection for the slow parts; 0 leaves out reranking",
     )
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
-
-
-def means(reports: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Give the plain mean over collections of each measure, of the modes that all of them have."""
-    modes = [mode for mode in reports[0]["modes"] if all(mode in one["modes"] for one in reports)]
-    return {
-        mode: {
-            name: sum(one["modes"][mode][name] for one in reports) / len(reports)
-            for name in MEASURES
-        }
-        for mode in modes
-    }
-
-
-def tell(name: str, modes: dict[str, Any]) -> None:
-    """Print the lines of one collection."""
-    for mode, scores in modes.items():
-        values = "  ".join(f"{measure_} {scores[measure_]:.4f}" for measure_ in MEASURES)
-        latency = scores.get("latency_ms")
-        times = f"  p50 {latency['p50']:.1f} ms  p95 {latency['p95']:.1f} ms" if latency else ""
-        print(f"{name:16} {mode:8} {values}{times}", flush=True)
+    parser.add_argument("--no-published", action="store_true", help="leave out SciFact in float32")
+    parser.add_argument("--write", action="store_true", help="write docs/")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
 
 
 def main() -> int:
-    """Measure all collections given."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--mode", default="all")
-    parser.add_argument("--home", type=Path)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    reports = []
-    with tempfile.TemporaryDirectory() as temporary:
-        for folder in options.folders:
-            reports.append(measure(folder, options.home or Path(temporary), options.mode))
-            if not options.json:
-                tell(reports[-1]["dataset"], reports[-1]["modes"])
-    if options.json:
-        print(json.dumps({"collections": reports, "mean": means(reports)}, indent=2))
-    else:
-        tell("mean", means(reports))
-    return 0
+    """Measure, print, and tell whether all promises are kept."""
+    options = arguments()
+    folders = collections(options.folder, cache_folder())
+    if options.only:
+        folders = [one for one in folders if one.name in options.only]
+    if not folders:
+        sys.exit(f"no collection in {options.folder}")
+    options.home.mkdir(parents=True, exist_ok=True)
+    measured = asyncio.run(
+        measure_all(
+            folders,
+            options.home,
+            sample=options.sample,
+            published=not options.no_published,
+            tell=_tell,
+        )
+    )
+    faults = broken(measured)
+    if options.write and not options.only:
+        CHART.write_text(chart(measured), encoding="utf-8")
+        write_section(PAGE, table(measured))
+    print(json.dumps(_document(measured, faults), indent=2) if options.json else table(measured))
+    for fault in faults:
+        print(f"broken: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _document(measured: Measured, faults: list[str]) -> dict[str, Any]:
+    return {
+        "collections": measured.collections,
+        "answerable_kept": measured.kept,
+        "unanswerable_emptied": measured.emptied,
+        "leave_one_out": measured.leave_one_out,
+        "first_passage_dense": measured.first_passage,
+        "promises": PROMISES,
+        "broken": faults,
+    }
 
 
 if __name__ == "__main__":

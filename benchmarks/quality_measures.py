@@ -1,0 +1,386 @@
+"""What `benchmarks.quality` measures, through the processors that answer searches."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whence.evaluation.beir import BeirDataset, load_beir
+from whence.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
+from whence.processors.reranker import RerankerProcessor
+from whence.processors.search import SearchParameters, SearchProcessor
+from whence.schema.access import Access
+from whence.schema.rerank import RerankItem, RerankRequest
+from whence.schema.search import Candidate, SearchRequest
+from whence.schema.texts import ChunkText
+from whence.testing.stub_context import StubContext
+
+__all__ = ("MODES", "PROMISES", "Measured", "broken", "measure_all")
+
+#: Ways of searching, in the order of the table. `hybrid` is without the passage graph, `graph` with it where it
+#: is on by default.
+MODES = ("bm25", "dense", "hybrid", "graph")
+#: What must hold; differences are of nDCG@10.
+PROMISES: dict[str, float] = {
+    "bm25_mean": 0.543,
+    "hybrid_mean": 0.620,
+    "hybrid_below_better_leg": 0.005,
+    "graph_below_hybrid": 0.005,
+    "rerank_below_its_input": 0.005,
+    "answerable_kept": 0.95,
+    "unanswerable_emptied": 0.94,
+    "all_gold_in_top_10_of_wikihop": 0.90,
+    "scifact_first_passage_dense": 0.645,
+    "scifact_first_passage_within": 0.003,
+}
+_DEPTH = 100
+#: Candidates that are reranked.
+_RERANKED = 20
+#: Queries of each collection that are asked of the others when nothing else is said.
+_SAMPLE = 60
+_THRESHOLD = 0.5
+_CONTEXT = StubContext()
+_PUBLIC = Access.public()
+
+
+class Measured(msgspec.Struct, kw_only=True):
+    """All figures of a run."""
+
+    collections: dict[str, dict[str, Any]] = {}
+    """Of each collection its sizes, and of each mode its means and latencies."""
+    kept: float = math.nan
+    """Share of queries that keep a hit of their own collection at the default threshold."""
+    emptied: float = math.nan
+    """Share of queries without one in the other collections."""
+    leave_one_out: dict[str, float] = {}
+    """nDCG@10 of each collection with the weight of the dense leg that is best for the others."""
+    first_passage: float | None = None
+    """nDCG@10 of SciFact by one vector a document, which is how published figures are made; float32."""
+
+
+class _Set(msgspec.Struct, kw_only=True):
+    """A collection that is indexed, with the vectors of its queries."""
+
+    dataset: BeirDataset
+    collection: str
+    vectors: dict[str, bytes]
+    model: Any
+    fused: dict[str, list[Candidate]] = {}
+    """Hybrid, without the passage graph."""
+    walked: dict[str, list[Candidate]] = {}
+    """Hybrid as it is by default."""
+
+
+async def measure_all(
+    folders: Sequence[Path],
+    home: Path,
+    *,
+    sample: int,
+    published: bool,
+    tell: Callable[[str], None],
+) -> Measured:
+    """Index what is new and measure everything.
+
+    Args:
+        folders: Collections in BEIR's layout.
+        home: Where the index is kept.
+        sample: Queries of each collection that are reranked, and that are asked of the other collections;
+            evenly spread. 0 leaves out reranking.
+        published: Whether SciFact is also measured as published figures are.
+        tell: Called with a line now and then.
+    """
+    from whence.flow.resources import Resources
+    from whence.flow.settings import Settings
+
+    settings = Settings.load().replace(home=str(home))
+    sets = [await _indexed(folder, settings, tell) for folder in folders]
+    measured = Measured()
+    async with Resources(settings) as resources:
+        run = _Run(await resources.get("store"), sample or _SAMPLE)
+        embedder = await resources.get("embedder")
+        for one in sets:
+            one.model = embedder.model
+            one.vectors = await _embedded(embedder, one.dataset.queries)
+            figures = await run.all_modes(one)
+            if sample:
+                figures["rerank"] = await run.reranked(one, await resources.get("reranker"))
+            measured.collections[one.dataset.name] = figures
+            tell(_line(one.dataset.name, figures))
+        measured.leave_one_out = leave_one_out(sets)
+        measured.kept = mean([float(run.keeps(one, q)) for one in sets for q in one.walked])
+        measured.emptied = await run.emptied(sets)
+    scifact = next((one for one in folders if one.name == "scifact"), None)
+    if published and scifact is not None:
+        measured.first_passage = await _first_passage(scifact, settings, tell)
+    return measured
+
+
+async def _indexed(folder: Path, settings: Any, tell: Callable[[str], None]) -> _Set:
+    """Index a collection, as `whence eval beir` does; unchanged documents cost nothing."""
+    from whence.cli.evaluate import _collection_of
+    from whence.engine import Engine
+
+    dataset = load_beir(folder)
+    name = _collection_of(dataset, settings)
+    started = time.perf_counter()
+    async with Engine(settings=settings) as engine:
+        report = await engine.index([dataset.corpus], collection=name, prune=True)
+    tell(f"{name}: {report.embedded} embedded in {time.perf_counter() - started:.0f} s")
+    return _Set(dataset=dataset, collection=name, vectors={}, model=None)
+
+
+async def _embedded(embedder: Any, queries: dict[str, str]) -> dict[str, bytes]:
+    vectors = await embedder.embed(list(queries.values()))
+    return {query: vector.tobytes() for query, vector in zip(queries, vectors, strict=True)}
+
+
+class _Run:
+    """Searches the collections of a store."""
+
+    def __init__(self, store: Any, sample: int) -> None:
+        self._store = store
+        self._sample = sample
+        self._plain = SearchProcessor(SearchParameters(passage_graph="off"), store=store)
+        self._walking = SearchProcessor(SearchParameters(), store=store)
+
+    async def all_modes(self, one: _Set) -> dict[str, Any]:
+        """Measure every way of searching on one collection."""
+        dataset = one.dataset
+        modes: dict[str, Any] = {}
+        for name, processor, mode in (
+            ("bm25", self._plain, "bm25"),
+            ("dense", self._plain, "dense"),
+            ("hybrid", self._plain, "hybrid"),
+            ("graph", self._walking, "hybrid"),
+        ):
+            runs, latencies = await self._searched(processor, one, mode)
+            modes[name] = _means(dataset, runs) | _latencies(latencies)
+            one.fused = runs if name == "hybrid" else one.fused
+            one.walked = runs
+        return {"documents": dataset.documents, "queries": len(dataset.queries), "modes": modes}
+
+    def keeps(self, one: _Set, query: str) -> bool:
+        """Tell whether a query has a hit at the default threshold."""
+        return any(candidate.score >= _THRESHOLD for candidate in one.walked[query][:1])
+
+    def _sampled(self, one: _Set) -> list[str]:
+        queries = list(one.dataset.queries)
+        return queries[:: max(1, len(queries) // self._sample)][: self._sample]
+
+    async def _searched(
+        self, processor: SearchProcessor, one: _Set, mode: str
+    ) -> tuple[dict[str, list[Candidate]], list[float]]:
+        runs, latencies = {}, []
+        for query in one.dataset.queries:
+            started = time.perf_counter()
+            runs[query] = await self._search(processor, one, query, mode, one)
+            latencies.append((time.perf_counter() - started) * 1e3)
+        return runs, latencies
+
+    async def _search(
+        self,
+        processor: SearchProcessor,
+        asker: _Set,
+        query: str,
+        mode: Any,
+        one: _Set,
+        limit: int = _DEPTH,
+        **fields: Any,
+    ) -> list[Candidate]:
+        """Search one collection with a query of another, or of its own."""
+        while True:
+            request = SearchRequest(
+                access=_PUBLIC,
+                collection=one.collection,
+                limit=limit,
+                vector=asker.vectors[query],
+                model=one.model,
+                query_text=asker.dataset.queries[query],
+                mode=mode,
+                **fields,
+            )
+            found = list((await processor.handle(request, _CONTEXT)).candidates)
+            # Judgements are about documents: as many different ones as are wanted, where there are.
+            documents = len({candidate.document_id for candidate in found})
+            if limit < _DEPTH or documents >= _DEPTH or len(found) < limit:
+                return found
+            limit *= 2
+
+    async def reranked(self, one: _Set, reranker: Any) -> dict[str, Any]:
+        """Give the means of some queries before and after their first candidates are reranked."""
+        processor = RerankerProcessor(reranker=reranker)
+        before, after, latencies = {}, {}, []
+        for query in self._sampled(one):
+            candidates = one.walked[query]
+            head = _best_passages(candidates)[:_RERANKED]
+            ids = [candidate.chunk_id for candidate in head]
+            texts = await self._store.chunk_texts(one.collection, ids, _PUBLIC)
+            started = time.perf_counter()
+            request = _rerank_request(one.dataset.queries[query], head, texts)
+            reply = await processor.handle(request, _CONTEXT)
+            latencies.append((time.perf_counter() - started) * 1e3)
+            by_id = {candidate.chunk_id: candidate for candidate in head}
+            before[query] = candidates
+            after[query] = [*(by_id[result.document_id] for result in reply.results), *candidates]
+        means = {"before": _means(one.dataset, before), "after": _means(one.dataset, after)}
+        return {"queries": len(before), **means, **_latencies(latencies)}
+
+    async def emptied(self, sets: Sequence[_Set]) -> float:
+        """Give the share of queries that find nothing in another collection than their own."""
+        empty = []
+        for one in sets:
+            for asker in sets:
+                for query in self._sampled(asker) if asker is not one else ():
+                    found = await self._search(
+                        *(self._walking, asker, query, "hybrid", one, 1), threshold=_THRESHOLD
+                    )
+                    empty.append(float(not found))
+        return mean(empty) if empty else math.nan
+
+
+def _best_passages(candidates: Sequence[Candidate]) -> list[Candidate]:
+    best: dict[str, Candidate] = {}
+    for candidate in candidates:
+        best.setdefault(candidate.document_id, candidate)
+    return list(best.values())
+
+
+def _rerank_request(
+    query: str, head: Sequence[Candidate], texts: Sequence[ChunkText]
+) -> RerankRequest:
+    content = {text.chunk_id: text.content for text in texts}
+    documents = (
+        RerankItem(id=one.chunk_id, text=content[one.chunk_id], retrieval_score=one.score)
+        for one in head
+    )
+    return RerankRequest(
+        queries=(RerankItem(id="0", text=query),), documents=tuple(documents), limit=len(head) or 1
+    )
+
+
+def _documents(candidates: Sequence[Candidate]) -> list[str]:
+    """Give the documents of a ranking, each at the place of its best passage."""
+    return list(dict.fromkeys(candidate.document_id for candidate in candidates))
+
+
+def _means(dataset: BeirDataset, runs: dict[str, list[Candidate]]) -> dict[str, float]:
+    rows = [_measures(dataset.qrels[query], _documents(runs[query])) for query in runs]
+    return {name: mean([row[name] for row in rows]) for name in rows[0]}
+
+
+def _latencies(values: Sequence[float]) -> dict[str, float]:
+    return {"p50_ms": percentile(values, 50), "p95_ms": percentile(values, 95)}
+
+
+def _measures(judged: dict[str, int], documents: list[str]) -> dict[str, float]:
+    gains = [judged.get(document, 0) for document in documents]
+    relevant = {document for document, grade in judged.items() if grade > 0}
+    return {
+        "ndcg@10": ndcg(gains, judged.values(), 10),
+        "recall@100": recall(gains, len(relevant), 100),
+        "mrr@10": reciprocal_rank(gains, 10),
+        "all_gold@10": float(relevant <= set(documents[:10])),
+    }
+
+
+def leave_one_out(sets: Sequence[_Set]) -> dict[str, float]:
+    """Give what each collection would score with the weight that is best for the mean of the others.
+
+    Over the hundred best candidates of the hybrid search, whose two scores are known. How far it is from what
+    the weight in use scores tells how much of the figures is owed to tuning on these collections.
+    """
+    grid = [weight / 100 for weight in range(20, 61, 5)]
+    table = {one.dataset.name: [_weighted(one, weight) for weight in grid] for one in sets}
+    chosen = {}
+    for name in table:
+        others = [scores for other, scores in table.items() if other != name]
+        totals = [sum(column) for column in zip(*others, strict=True)] or [0.0]
+        chosen[name] = table[name][totals.index(max(totals))]
+    return chosen
+
+
+def _weighted(one: _Set, weight: float) -> float:
+    def total(candidate: Candidate) -> float:
+        cosine = max(0.0, candidate.dense_score or 0.0)
+        return weight * cosine + (1 - weight) * (candidate.sparse_score or 0.0)
+
+    values = []
+    for query, candidates in one.fused.items():
+        ordered = sorted(candidates, key=lambda c: (-total(c), c.chunk_id))
+        values.append(_measures(one.dataset.qrels[query], _documents(ordered))["ndcg@10"])
+    return mean(values)
+
+
+async def _first_passage(folder: Path, settings: Any, tell: Callable[[str], None]) -> float:
+    """Measure the dense leg as published figures are: float32, one vector for the start of a document."""
+    from whence.flow.resources import Resources
+
+    settings = settings.replace(embedder="local:float32")
+    one = await _indexed(folder, settings, tell)
+    async with Resources(settings) as resources:
+        embedder = await resources.get("embedder")
+        one.model = embedder.model
+        one.vectors = await _embedded(embedder, one.dataset.queries)
+        run = _Run(await resources.get("store"), _SAMPLE)
+        values = []
+        for query in one.dataset.queries:
+            found = await run._search(
+                *(run._plain, one, query, "dense", one), filters={"chunk_index": 0}
+            )
+            values.append(_measures(one.dataset.qrels[query], _documents(found))["ndcg@10"])
+    return mean(values)
+
+
+def broken(measured: Measured) -> list[str]:
+    """Name the promises that the figures break."""
+    return [text for text, kept in _checks(measured) if not kept]
+
+
+def _checks(measured: Measured) -> Iterator[tuple[str, bool]]:
+    def score(name: str, mode: str) -> float:
+        value: float = measured.collections[name]["modes"][mode]["ndcg@10"]
+        return value
+
+    names = list(measured.collections)
+    for mode in ("bm25", "hybrid") if len(names) == 8 else ():
+        value, least = mean([score(name, mode) for name in names]), PROMISES[f"{mode}_mean"]
+        yield f"mean nDCG@10 of {mode} is {value:.4f}, below {least}", value >= least
+    for name in names:
+        leg = max(score(name, "bm25"), score(name, "dense"))
+        yield from _not_below(name, "hybrid", score(name, "hybrid"), leg, "hybrid_below_better_leg")
+        walked = score(name, "graph")
+        yield from _not_below(name, "graph", walked, score(name, "hybrid"), "graph_below_hybrid")
+        if "rerank" in measured.collections[name]:
+            before, after = (
+                measured.collections[name]["rerank"][when]["ndcg@10"]
+                for when in ("before", "after")
+            )
+            yield from _not_below(name, "rerank", after, before, "rerank_below_its_input")
+    thresholds = {"answerable_kept": measured.kept, "unanswerable_emptied": measured.emptied}
+    for what, value in thresholds.items() if len(names) == 8 else ():
+        yield f"{what} is {value:.4f}, below {PROMISES[what]}", value >= PROMISES[what]
+    if "wikihop" in names:
+        value = measured.collections["wikihop"]["modes"]["graph"]["all_gold@10"]
+        least = PROMISES["all_gold_in_top_10_of_wikihop"]
+        yield f"all gold in the top 10 of wikihop is {value:.4f}, below {least}", value >= least
+    if measured.first_passage is not None:
+        off = abs(measured.first_passage - PROMISES["scifact_first_passage_dense"])
+        within = PROMISES["scifact_first_passage_within"]
+        yield f"dense SciFact is {measured.first_passage:.4f}, off the published", off <= within
+
+
+def _not_below(
+    name: str, mode: str, value: float, than: float, promise: str
+) -> Iterator[tuple[str, bool]]:
+    kept = value >= than - PROMISES[promise]
+    yield f"{mode} on {name} is {value:.4f}, more than {PROMISES[promise]} below {than:.4f}", kept
+
+
+def _line(name: str, figures: dict[str, Any]) -> str:
+    values = (f"{mode} {scores['ndcg@10']:.4f}" for mode, scores in figures["modes"].items())
+    return f"{name:10} " + "  ".join(values)
