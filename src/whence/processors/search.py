@@ -269,7 +269,10 @@ class SearchProcessor(Processor):
 
     def _check(self, message: SearchRequest) -> None:
         if not 1 <= message.limit <= self.parameters.max_limit:
-            raise BadInput(f"limit must be 1 to {self.parameters.max_limit}, not {message.limit}")
+            raise BadInput(
+                f"limit (the top_k of a search) must be 1 to {self.parameters.max_limit},"
+                f" not {message.limit}"
+            )
         if not 0.0 <= message.threshold <= 1.0:
             raise BadInput(f"threshold must be 0 to 1, not {message.threshold}")
         # Refused before a leg could fail for another reason, and the other answer without it.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from whence.schema.errors import CodecError
+from whence.schema.errors import BadInput, CodecError
 from whence.schema.message import Message, message_type
 
 __all__ = ("decode", "decode_as", "encode", "to_builtins")
@@ -27,8 +27,18 @@ def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """Give the wire form of a message."""
-    return _encoder.encode(message)
+    """Give the wire form of a message.
+
+    Raises:
+        BadInput: A text in it holds half of a surrogate pair, as bytes that were no UTF-8 leave behind.
+    """
+    try:
+        return _encoder.encode(message)
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"a text holds characters that are no text: {error.object[error.start : error.end]!r}",
+            hint="give it in UTF-8",
+        ) from error
 
 
 def decode_as(payload: bytes, cls: type[M]) -> M:

@@ -1,0 +1,227 @@
+"""Odd questions, numbers, filters and tags: each is answered or refused by name, in every mode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from whence import Access, Engine
+from whence.schema.errors import BadInput
+from whence.testing.stub_models import HashEmbedder
+
+MODES = ("hybrid", "dense", "bm25")
+
+#: Queries that mean little or too much, by name.
+QUERIES = {
+    "only stop words": "the of and to a in",
+    "only punctuation": "?!... --- ,;:",
+    "10,000 times two words": "holiday leave " * 5000,
+    "10,000 words": " ".join(f"word{n}" for n in range(10_000)),
+    "1 MB in one word": "x" * 1_000_000,
+    "1 MB of words": "abc " * 250_000,
+    "only zero width": "\u200b\u200c\u200d\ufeff",
+    "zero width between": "annual\u200b \u2060leave\ufeff",
+    "right to left": "חופשה שנתית",
+    "direction marks": "\u202eannual\u202c \u2067leave\u2069",
+    "quotes": '"annual\' leave"" `',
+    "operators": "annual AND leave OR NOT (holiday*) ~2 +days -x ^3 title:x",
+    "SQL": "'; DROP TABLE whence.chunk; -- annual leave $1 %s",
+    "patterns": "100%_\\ annual.*leave[",
+    "emoji": "🏖️🏝️👨‍👩‍👧",
+    "control characters": "annual\x01\x1b[31m leave\x7f",
+    "line ends": "annual\n\nleave\r\n\t",
+    "combining": "e\u0301" * 2000,
+    "other blanks": "\u00a0\u2003annual leave\u3000",
+}
+
+#: Tags that are hard on whoever builds queries of text.
+TAGS = (
+    "plain",
+    "Plain",
+    "it's",
+    'a "quoted" tag',
+    "a,b",
+    "{x}",
+    "back\\slash",
+    " blank ",
+    "line\nend",
+    "日本語",
+    "e\u0301",
+    "\u00e9",
+    "NULL",
+    "%",
+    "*",
+    "'; DROP TABLE whence.sec_class; --",
+    "x" * 10_000,
+    "x" * 9_999 + "y",
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+    """One engine over a document for everybody, and one for each odd tag."""
+    folder = tmp_path_factory.mktemp("documents")
+    records: list[dict[str, Any]] = [
+        {
+            "_id": "open",
+            "text": "Annual leave is 27 days.",
+            "metadata": {"lang": "en", "year": 2024},
+        }
+    ]
+    records += [
+        {"_id": f"acl-{n}", "text": "Annual leave of a few.", "acl": [tag]}
+        for n, tag in enumerate(TAGS)
+    ]
+    records += [
+        {"_id": f"label-{n}", "text": "Annual leave of some.", "labels": [tag]}
+        for n, tag in enumerate(TAGS)
+    ]
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
+    async with Engine(home=folder / "home", embedder=HashEmbedder(), reranker="none") as engine:
+        report = await engine.index([corpus])
+        assert report.documents.added == len(records), report.failures
+        yield engine
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_any_text_is_a_query(engine: Engine, name: str, mode: str) -> None:
+    """Whatever the text, the search answers, and shows public documents only."""
+    results = await engine.search(QUERIES[name], mode=mode, threshold=0.0, top_k=100)
+
+    assert {one.document_id for one in results} <= {"open"}
+    assert all(0 <= one.similarity_score <= 1 for one in results)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["quotes", "operators", "SQL", "patterns", "line ends", "other blanks", "direction marks"],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_words_among_signs_are_found(engine: Engine, name: str) -> None:
+    """Signs around words are no operators and hide nothing."""
+    results = await engine.search(QUERIES[name], mode="bm25", threshold=0.0)
+
+    assert [one.document_id for one in results] == ["open"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"top_k": 0},
+        {"top_k": -1},
+        {"top_k": -(10**30)},
+        {"top_k": 10**9},
+        {"top_k": 1.5},
+        {"top_k": True},
+        {"top_k": "5"},
+        {"threshold": float("nan")},
+        {"threshold": float("inf")},
+        {"threshold": -0.001},
+        {"threshold": 1.001},
+        {"threshold": "0.5"},
+        {"threshold": None},
+        {"mode": "psychic"},
+        {"query": ""},
+        {"query": " \u00a0\u3000"},
+        {"query": "ab"},
+        {"query": "nul \0 inside"},
+        {"query": "half \ud83d a pair"},
+        {"query": None},
+        {"query": b"annual leave"},
+        {"filters": {"nobody": 1}},
+        {"filters": {"lang": {"like": "e%"}}},
+        {"filters": {"lang": []}},
+        {"filters": {"lang": None}},
+        {"filters": {"lang": {}}},
+        {"filters": {"lang": "e\0n"}},
+        {"filters": {"lang": "\ud800"}},
+        {"filters": {"year": {"gte": float("nan")}}},
+        {"filters": {"year": {"gte": "soon"}}},
+        {"filters": {"year": {"gte": 1, "lte": "2024-01-01"}}},
+        {"filters": {"year": {"gt": 1, "gte": 1}}},
+        {"filters": {"": 1}},
+        {"filters": {"'; DROP TABLE whence.document; --": 1}},
+        {"filters": {"lang": {"prefix": ""}}},
+        {"filters": {"lang": {"prefix": "x" * 201}}},
+        {"filters": {"lang": list(range(10_001))}},
+        {"filters": {f"k{n}": 1 for n in range(65)}},
+        {"filters": {"chunk_index": {"prefix": "0"}}},
+        {"filters": {"heading": {"gte": 3}}},
+        {"filters": ["lang=en"]},
+        {"rerank": True, "rerank_budget_s": 0},
+        {"rerank": True, "rerank_budget_s": float("nan")},
+    ],
+    ids=lambda given: str(given)[:60],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_cannot_be_is_refused(engine: Engine, given: dict[str, Any]) -> None:
+    """Each argument has a range; outside of it is a ValueError of ours with a message."""
+    query = given.pop("query", "annual leave")
+    try:
+        with pytest.raises(BadInput) as caught:
+            await engine.search(query, **given)
+    finally:
+        if query != "annual leave":
+            given["query"] = query
+
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.message
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_tags_are_compared_exactly(engine: Engine, mode: str) -> None:
+    """A tag opens what carries it and nothing that looks like it."""
+    for n, tag in enumerate(TAGS):
+        by_tag = await engine.search(
+            "annual leave", mode=mode, threshold=0.0, top_k=99, access=Access({tag})
+        )
+        by_label = await engine.search(
+            "annual leave", mode=mode, threshold=0.0, top_k=99, access=Access(labels={tag})
+        )
+
+        assert {one.document_id for one in by_tag} == {"open", f"acl-{n}"}
+        assert {one.document_id for one in by_label} == {"open", f"label-{n}"}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_reader_may_hold_thousands_of_tags(engine: Engine) -> None:
+    """5,000 tags, some odd and long, are rights like others, in searches and questions."""
+    access = Access({*(f"group {n}" for n in range(5000)), *TAGS}, set(TAGS), 2**31 - 1)
+    results = await engine.search("annual leave", threshold=0.0, top_k=999, access=access)
+    answer = await engine.ask("How long is annual leave?", access=access, doc_limit=5)
+
+    assert len(results) == 1 + 2 * len(TAGS)
+    assert answer.found
+
+
+@pytest.mark.parametrize("tag", ["", "nul \0", 5, None, b"bytes"])
+def test_a_tag_that_is_none_is_refused(tag: Any) -> None:
+    """Rights hold non-empty texts without NUL, nothing else; a text is no list of tags."""
+    with pytest.raises(ValueError, match="acl_tags"):
+        Access({tag})
+    with pytest.raises(ValueError, match="labels"):
+        Access(labels={tag})
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_tag_that_is_no_text_is_refused(engine: Engine) -> None:
+    """Half of a surrogate pair, as it comes from bytes that are no UTF-8, is bad input."""
+    with pytest.raises(BadInput, match="no text"):
+        await engine.search("annual leave", access=Access({"\ud800"}))
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_reranker_that_is_off_is_told(engine: Engine) -> None:
+    """Asking for what the settings switch off costs nothing but a note."""
+    report = await engine.search_report("annual leave", threshold=0.0, rerank=True)
+
+    assert [one.document_id for one in report.results] == ["open"]
+    assert [one.code for one in report.degraded] == ["no_reranker"]
