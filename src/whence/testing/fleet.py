@@ -120,12 +120,19 @@ class Fleet:
             names: A processor, or several joined by commas; a word after `@` tells copies apart.
             options: `skew_s` sets its clock wrong, `hang` makes its writer hang, `environment` adds to the
                 fleet's.
+
+        Raises:
+            TimeoutError: A process is not ready within a minute.
+            RuntimeError: A process ended before it was ready.
         """
         opened = [(name, self._launch(name, options)) for name in names]
         for name, ready in opened:
             if not ready.poll(_READY_S):
                 raise TimeoutError(f"{name} is not ready after {_READY_S} s")
-            told = ready.recv()
+            try:
+                told = ready.recv()
+            except EOFError:
+                told = "it died"
             ready.close()
             if told != "ready":
                 raise RuntimeError(f"{name} did not start: {told}")
