@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test check format bench bench-quality integration-retrieval lock clean
+.PHONY: help setup dev demo test check format bench bench-quality gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -50,6 +50,9 @@ bench: dev ## Measure the claims of the README; prints ratios
 QUALITY_DATA ?= ../shared/data
 bench-quality: dev ## Measure search on open test collections; writes docs/, fails when a promise is broken
 	$(BIN)/python -m benchmarks.quality $(QUALITY_DATA) --write $(QUALITY)
+
+gate: setup ## Refuse what makes retrieval of the example handbook worse
+	@tools/gate.sh
 
 integration-retrieval: dev ## Check code retrieval on bundles; writes log/integration/retrival
 	$(BIN)/python -m pytest tests/integration/retrival

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,12 +16,14 @@ from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from whence.engine import Engine
     from whence.engine.results import RetrievalResult
     from whence.evaluation.beir import BeirDataset
     from whence.evaluation.benchmark import Run
     from whence.evaluation.documents import RankDocuments
-    from whence.evaluation.gate.files import Suite
+    from whence.evaluation.gate.files import Baseline, LegScores, Suite
     from whence.evaluation.gate.running import SuiteRun
     from whence.evaluation.searcher import Found, Hit
     from whence.flow.resources import Resources
@@ -83,6 +85,7 @@ def _hit(result: RetrievalResult) -> Hit:
         document_id=result.document_id,
         score=result.similarity_score,
         path=text("source_file"),
+        graph_score=result.score_breakdown.get("graph_score") or 0.0,
         name=text("name", "title"),
         qualified_name=text("qualified_name"),
         content=result.chunk.content,
@@ -103,6 +106,10 @@ def beir(
     trec_qrels_out: Annotated[
         Path | None, typer.Option("--trec-qrels-out", help="Write the judgements for trec_eval.")
     ] = None,
+    allow_dropped: Annotated[
+        bool,
+        typer.Option("--allow-dropped", help="Go on without judgements of unknown queries."),
+    ] = False,
 ) -> int:
     """Measure retrieval on a test collection in BEIR's layout, in a collection of its own."""
     from whence.evaluation.beir import load_beir
@@ -116,6 +123,7 @@ def beir(
     check_folder(trec_run_out)
     check_folder(trec_qrels_out)
     dataset = load_beir(folder, qrels)
+    _refuse_dropped(dataset, allowed=allow_dropped)
     if trec_qrels_out is not None:
         write_qrels(trec_qrels_out, dataset.qrels)
     wanted = "dense" if mode == "semantic" else mode
@@ -125,6 +133,16 @@ def beir(
     )
     print_json(document) if as_json(context) else _tell_beir(document)
     return 1 if document["index"]["failed"] else 0
+
+
+def _refuse_dropped(dataset: BeirDataset, *, allowed: bool) -> None:
+    """Refuse judgements that take no part, unless the caller knows."""
+    dropped = dataset.left_out.judged_queries_missing
+    if dropped and not allowed:
+        raise BadInput(
+            f"{dropped} judged queries are not in queries.jsonl",
+            hint="complete the collection, or leave them out with --allow-dropped",
+        )
 
 
 async def _measure(
@@ -244,6 +262,9 @@ def _tell_beir(document: dict[str, Any]) -> None:
 
 SuiteFile = Annotated[Path, typer.Option("--suite", help="Queries and what they should find.")]
 K = Annotated[int, typer.Option("--k", help="Results of each query that count.")]
+Legs = Annotated[
+    bool, typer.Option("--legs/--no-legs", help="Measure each way of ranking alone, too.")
+]
 
 
 def gate(
@@ -256,6 +277,7 @@ def gate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell the verdict and leave with 0 all the same.")
     ] = False,
+    legs: Legs = True,
     acl: Acl = None,
     label: Label = None,
     clearance: Clearance = 0,
@@ -272,12 +294,14 @@ def gate(
     access = access_of(acl, label, clearance)
 
     async def work(engine: Engine, settings: Settings) -> dict[str, Any]:
-        run, digest = await _run_suite(engine, settings, cases, before.mode, k, access)
+        done = await _run_suite(engine, settings, cases, before.mode, k, access, with_legs=legs)
         return gate_document(
-            *(run, cases, before, limits),
+            *(done.run, cases, before, limits),
             collection=settings.collection,
-            digest=digest,
+            digest=done.digest,
             dry_run=dry_run,
+            document_ids=done.document_ids,
+            legs=done.legs,
         )
 
     document = run_with_engine(context, work)
@@ -292,7 +316,11 @@ def baseline(
     suite: SuiteFile,
     out: Annotated[Path, typer.Option(help="File to write.")],
     mode: Annotated[str, typer.Option(help="hybrid, dense or bm25.")] = "hybrid",
+    policy: Annotated[
+        Path | None, typer.Option(help="What the run must reach to be recorded.")
+    ] = None,
     k: K = 10,
+    legs: Legs = True,
     acl: Acl = None,
     label: Label = None,
     clearance: Clearance = 0,
@@ -301,8 +329,9 @@ def baseline(
     from importlib.metadata import version
 
     from whence.evaluation.files import check_folder, write_text
-    from whence.evaluation.gate.files import load_suite
+    from whence.evaluation.gate.files import load_policy, load_suite
     from whence.evaluation.gate.report import record
+    from whence.evaluation.gate.verdict import judge
 
     if os.environ.get("CI", "").casefold() in ("true", "1", "yes"):
         raise BadInput(
@@ -312,22 +341,60 @@ def baseline(
     if mode not in _SUITE_MODES:
         raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_SUITE_MODES)}")
     cases = load_suite(suite)
+    limits = None if policy is None else load_policy(policy)
     _check_k(k)
     check_folder(out)
     access = access_of(acl, label, clearance)
 
-    async def work(engine: Engine, settings: Settings) -> Any:
-        run, digest = await _run_suite(engine, settings, cases, mode, k, access)
-        where = {"collection": settings.collection, "digest": digest}
-        return record(run, cases, k=k, mode=mode, version=version("whence"), **where)
+    async def work(engine: Engine, settings: Settings) -> tuple[SuiteRun, Baseline]:
+        done = await _run_suite(engine, settings, cases, mode, k, access, with_legs=legs)
+        where = {"collection": settings.collection, "digest": done.digest}
+        made = record(
+            done.run, cases, k=k, mode=mode, version=version("whence"), legs=done.legs, **where
+        )
+        return done.run, made
 
-    recorded = run_with_engine(context, work)
-    write_text(out, json_text(recorded))
+    run, recorded = run_with_engine(context, work)
+    # Compared with itself, only what the policy demands of any run can fail.
+    failed = (
+        []
+        if limits is None
+        else [one for one in judge(run, recorded, limits).checks if not one.passed]
+    )
+    if failed:
+        words = ", ".join(f"{one.metric} {one.current:.4g}" for one in failed)
+        note(f"not recorded, the policy fails: {words}")
+    else:
+        _tell_changes(out, recorded)
+        write_text(out, json_text(recorded))
     if as_json(context):
         print_json(recorded)
-    else:
-        note(f"wrote {out}: recall@{k} {recorded.metrics.recall_at_k:.3f}, look at it")
-    return 0
+    return 1 if failed else 0
+
+
+def _tell_changes(out: Path, recorded: Baseline) -> None:
+    """Print what a new baseline changes of the one in its place."""
+    from whence.evaluation.gate.files import load_baseline
+    from whence.evaluation.gate.report import baseline_changes
+
+    if not out.is_file():
+        recall = recorded.metrics.recall_at_k
+        note(f"new {out}: recall@{recorded.k} {recall:.3f}, look at it")
+        return
+    try:
+        before = load_baseline(out)
+    except BadInput as error:
+        note(f"replacing {out}, which was no baseline: {error.message}")
+        return
+    changes = baseline_changes(before, recorded)
+    for change in changes:
+        note(f"{change.what}: {_shown(change.before)} -> {_shown(change.after)}")
+    if not changes:
+        note(f"{out}: no change but of latencies")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _check_k(k: int) -> None:
@@ -335,36 +402,102 @@ def _check_k(k: int) -> None:
         raise BadInput(f"k must be positive, not {k}")
 
 
+class _Done(NamedTuple):
+    """What a suite gave, and where."""
+
+    run: SuiteRun
+    digest: str
+    document_ids: list[str]
+    legs: dict[str, LegScores]
+
+
 async def _run_suite(
-    engine: Engine, settings: Settings, suite: Suite, mode: str, k: int, access: Access
-) -> tuple[SuiteRun, str]:
-    """Give a run of the suite, and the digest of the collection."""
+    engine: Engine,
+    settings: Settings,
+    suite: Suite,
+    mode: str,
+    k: int,
+    access: Access,
+    *,
+    with_legs: bool,
+) -> _Done:
+    """Run a suite, then every way of ranking alone when all of it could take part."""
     from whence.evaluation.gate.report import collection_digest
     from whence.evaluation.gate.running import run_suite
     from whence.flow.resources import Resources
 
     async with Resources(settings) as resources:
-        digest = await collection_digest(await resources.get("store"), settings.collection)
-    search = EngineSearcher(engine, settings.collection, access)
-    with progress("suite") as moved:
-        run = await run_suite(
-            search, suite, mode=mode, k=k, clock=time.perf_counter, progress=moved
-        )
-    return run, digest
+        store = await resources.get("store")
+        digest = await collection_digest(store, settings.collection)
+        document_ids = await store.document_ids(settings.collection)
+        search = EngineSearcher(engine, settings.collection, access)
+        with progress("suite") as moved:
+            run = await run_suite(
+                search, suite, mode=mode, k=k, clock=time.perf_counter, progress=moved
+            )
+        # With something missing the legs would only say again what the run says.
+        whole = not any(query.semantic_degraded for query in run.queries)
+        legs = await _legs(search, resources, suite, k) if with_legs and whole else {}
+    return _Done(run, digest, document_ids, legs)
+
+
+async def _legs(
+    search: EngineSearcher, resources: Resources, suite: Suite, k: int
+) -> dict[str, LegScores]:
+    from whence.evaluation.gate.legs import measure_legs
+
+    try:
+        reranker = await _reranker(resources)
+    except ModelMissing as error:
+        note(f"note: the leg rerank is left out: {error.message}")
+        reranker = None
+    with progress("legs") as moved:
+        return await measure_legs(search, suite, k=k, reranker=reranker, progress=moved)
 
 
 def _tell_gate(document: dict[str, Any]) -> None:
     from rich.table import Table
 
-    verdict = document["gate"]
+    verdict, report = document["gate"], document["report"]
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("check", "current", "baseline", "threshold", ""):
+    for name in ("check", "current", "baseline", "delta", "threshold", ""):
         table.add_column(name)
     for check in verdict.checks:
         before = "-" if check.baseline is None else f"{check.baseline:.4g}"
         limit = f"{'≥' if check.direction == 'min' else '≤'} {check.threshold:.4g}"
         passed = "ok" if check.passed else "[red]fail[/]"
-        table.add_row(check.metric, f"{check.current:.4g}", before, limit, passed)
+        delta = "-" if check.delta is None else f"{check.delta:+.4g}"
+        table.add_row(check.metric, f"{check.current:.4g}", before, delta, limit, passed)
     out = console()
     out.print(table)
+    _tell_legs(report["legs"], out)
+    _tell_movers(report["movers"], out)
+    for name in report["loose_checks"]:
+        note(f"note: {name} is far above its threshold: record a new baseline")
     out.print(f"verdict [bold]{verdict.verdict}[/] {' '.join(verdict.taxonomy)}")
+
+
+def _tell_legs(legs: dict[str, Any], out: Console) -> None:
+    from rich.table import Table
+
+    if not legs:
+        return
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("leg", "recall", "mrr", "ndcg", "worse"):
+        table.add_column(name)
+    for name, leg in legs.items():
+        now = leg.current
+        shares = ("-",) * 3 if now is None else (now.recall_at_k, now.mrr, now.ndcg_at_k)
+        cells = (one if isinstance(one, str) else f"{one:.4f}" for one in shares)
+        table.add_row(name, *cells, " ".join(leg.worse))
+    out.print(table)
+
+
+def _tell_movers(movers: list[Any], out: Console) -> None:
+    from rich.text import Text
+
+    for mover in movers:
+        before, now = mover.hit_rank_before or "-", mover.hit_rank or "-"
+        lost = f" lost {', '.join(mover.lost_hints)}" if mover.lost_hints else ""
+        gained = f" gained {', '.join(mover.gained_hints)}" if mover.gained_hints else ""
+        out.print(Text(f"moved: {mover.id} first hit {before} -> {now}{lost}{gained}"))

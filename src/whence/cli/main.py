@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from whence.cli import (
     ask,
     collections,
+    compare,
     dead_letters,
     demo,
     doctor,
@@ -98,6 +99,7 @@ eval_app = typer.Typer(no_args_is_help=True, help="How good retrieval is, and if
 eval_app.command("beir")(with_common_options(evaluate.beir))
 eval_app.command("gate")(with_common_options(evaluate.gate))
 eval_app.command("baseline")(with_common_options(evaluate.baseline))
+eval_app.command("compare")(with_common_options(compare.compare))
 _add_group("eval", eval_app)
 
 

@@ -77,16 +77,36 @@ def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
 def write_run(path: Path, rows: Iterable[RunRow]) -> None:
     """Write a run as trec_eval reads it: query, `Q0`, document, rank, score, tag.
 
-    Scores are written with all their digits, so that sorting by score gives the ranks back.
+    Its readers sort by score, in single precision, and break ties by document. Scores are written
+    with all their digits, and lowered by a smallest step of that precision where they would not fall from rank
+    to rank, so that sorting gives the ranks back.
+
+    Args:
+        path: File to write.
+        rows: Lines of each query and tag by rank, one after the other.
 
     Raises:
         BadInput: As for `write_qrels`.
     """
     lines = _lines(
-        (row.query_id, "Q0", row.document_id, str(row.rank), repr(row.score), row.tag)
-        for row in rows
+        (row.query_id, "Q0", row.document_id, str(row.rank), repr(score), row.tag)
+        for row, score in _falling(rows)
     )
     write_text(path, "".join(lines))
+
+
+def _falling(rows: Iterable[RunRow]) -> Iterator[tuple[RunRow, float]]:
+    """Yield each line with a score that is below the one before it in single precision, too."""
+    import numpy as np
+
+    ranking: tuple[str, str] | None = None
+    above = np.float32(np.inf)
+    for row in rows:
+        if (row.query_id, row.tag) != ranking:
+            ranking, above = (row.query_id, row.tag), np.float32(np.inf)
+        rounded, below = np.float32(row.score), np.nextafter(above, np.float32(-np.inf))
+        above = min(rounded, below)
+        yield row, row.score if rounded <= below else float(below)
 
 
 def _columns(line: str) -> list[str]:

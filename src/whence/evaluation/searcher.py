@@ -16,6 +16,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """Document of the passage; of code the canonical id of the node."""
     score: float
     """Higher is better."""
+    graph_score: float = 0.0
+    """What links between passages added to the score; 0 when they took no part."""
     path: str = ""
     """File it comes from; empty when there is none."""
     name: str = ""

@@ -21,7 +21,9 @@ __all__ = (
     "IntentLatency",
     "LatencyLimits",
     "LatencyPolicy",
+    "LegScores",
     "Metrics",
+    "NegativeTarget",
     "Policy",
     "Quality",
     "Suite",
@@ -63,6 +65,13 @@ class Target(_Strict, frozen=True, kw_only=True):
     """Document id, path, name or qualified name, whole or its last segments."""
 
 
+class NegativeTarget(Target, frozen=True, kw_only=True):
+    """Something that a query should not find."""
+
+    within: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Rank down to which it must not stand; k when None."""
+
+
 class SuiteQuery(_Strict, frozen=True, kw_only=True):
     """One case of a suite."""
 
@@ -70,7 +79,7 @@ class SuiteQuery(_Strict, frozen=True, kw_only=True):
     query: Text
     intent: Intent
     expected_targets: Annotated[list[Target], msgspec.Meta(min_length=1)]
-    negative_targets: list[Target] = []
+    negative_targets: list[NegativeTarget] = []
 
 
 class Suite(_Strict, frozen=True, kw_only=True):
@@ -91,6 +100,8 @@ class Metrics(_Strict, frozen=True, kw_only=True):
     degraded_query_rate: Share
     semantic_budget_exhaustion_rate: Share
     """Queries whose search ran out of time."""
+    negative_hit_rate: Share | None = None
+    """Queries with an unwanted target above its rank; None in a baseline without it."""
     latency_p50_ms: Milliseconds = 0.0
     """0 stands for no baseline."""
     latency_p95_ms: Milliseconds
@@ -104,6 +115,14 @@ class IntentLatency(_Strict, frozen=True, kw_only=True):
     p50_ms: Milliseconds
     p95_ms: Milliseconds
     mean_ms: Milliseconds
+
+
+class LegScores(_Strict, frozen=True, kw_only=True):
+    """Means of one way of ranking over the queries of a suite."""
+
+    recall_at_k: Share
+    mrr: Share
+    ndcg_at_k: Share
 
 
 class BaselineQuery(_Strict, frozen=True, kw_only=True):
@@ -136,6 +155,8 @@ class Baseline(_Strict, frozen=True, kw_only=True):
     latency_by_intent: dict[Intent, IntentLatency] = {}
     per_query: list[BaselineQuery] = []
     """With it the gate can tell a lost target from one that moved down."""
+    legs: dict[str, LegScores] = {}
+    """Each way of ranking alone, to tell which one got worse."""
 
 
 class Quality(_Strict, frozen=True, kw_only=True):
@@ -148,6 +169,7 @@ class Quality(_Strict, frozen=True, kw_only=True):
     max_clustering_ratio: Share
     max_degraded_query_rate: Share
     enforce_degraded_query_rate: bool = True
+    max_negative_hit_rate: Share = 1.0
 
 
 class LatencyLimits(_Strict, frozen=True, kw_only=True):
@@ -174,6 +196,7 @@ class Tolerance(_Strict, frozen=True, kw_only=True):
     zero_result_rate: Share
     clustering_ratio: Share
     degraded_query_rate: Share
+    negative_hit_rate: Share = 0.0
     p50_latency_ms: Milliseconds = 25.0
     p95_latency_ms: Milliseconds
 

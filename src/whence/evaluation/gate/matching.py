@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from whence.evaluation.searcher import Hit
 
-__all__ = ("assign", "matches")
+__all__ = ("assign", "documents_named", "matches")
 
 _PATH = ("/", "#")
 _NAME = ("::", ".", "#")
+_IN_PATH = re.compile(r"[/#]")
+_IN_CODE = re.compile(r"::|[/#.]")
 
 
 def matches(hint: str, hit: Hit) -> bool:
@@ -34,6 +37,27 @@ def matches(hint: str, hit: Hit) -> bool:
 def _ends(text: str, wanted: str, separators: Sequence[str]) -> bool:
     folded = text.casefold()
     return folded == wanted or any(folded.endswith(mark + wanted) for mark in separators)
+
+
+def documents_named(hints: Iterable[str], document_ids: Iterable[str]) -> dict[str, int]:
+    """Count the documents of a collection that each hint names by their id alone.
+
+    More than one is ambiguous: any of them satisfies the hint. None is a name or a document that is not there.
+    Cost: linear in the segments of all ids, whatever the number of hints.
+    """
+    wanted = {hint: hint.strip().casefold() for hint in hints}
+    counts = dict.fromkeys(wanted.values(), 0)
+    for one in document_ids:
+        for name in _suffixes(one) & counts.keys():
+            counts[name] += 1
+    return {hint: counts[name] for hint, name in wanted.items()}
+
+
+def _suffixes(document_id: str) -> set[str]:
+    """Give an id and all its ends that begin with a whole segment."""
+    folded = document_id.casefold()
+    marks = _IN_CODE if "::" in document_id else _IN_PATH
+    return {folded, *(folded[found.end() :] for found in marks.finditer(folded))}
 
 
 def assign(hints: Sequence[str], hits: Sequence[Hit]) -> dict[int, int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -12,10 +13,14 @@ from whence.evaluation.gate.files import (
     BASELINE_VERSION,
     Baseline,
     BaselineQuery,
+    LegScores,
+    Metrics,
     Policy,
     Suite,
     suite_digest,
 )
+from whence.evaluation.gate.legs import compare_legs
+from whence.evaluation.gate.matching import documents_named
 from whence.evaluation.gate.running import (
     QueryReport,
     SuiteRun,
@@ -23,14 +28,28 @@ from whence.evaluation.gate.running import (
     latency_by_intent,
     measure,
 )
-from whence.evaluation.gate.verdict import judge, movers
+from whence.evaluation.gate.verdict import judge, loose_checks, movers
+from whence.evaluation.statistics import bootstrap_interval
 from whence.schema.errors import BadInput, NotFound
 from whence.store.base import ChunkStore
 
-__all__ = ("check_comparable", "collection_digest", "gate_document", "record")
+__all__ = (
+    "Change",
+    "baseline_changes",
+    "check_comparable",
+    "collection_digest",
+    "gate_document",
+    "record",
+)
 
 REPORT_VERSION = "retrieval-eval-report-v1"
 _STATES_AT_ONCE = 1000
+#: Means of a report and the field of a query that they are of.
+_PER_QUERY = (
+    ("recall_at_k", "recall_at_k"),
+    ("mrr", "reciprocal_rank"),
+    ("ndcg_at_k", "ndcg_at_k"),
+)
 
 
 def check_comparable(baseline: Baseline, suite: Suite, k: int) -> None:
@@ -74,7 +93,15 @@ async def collection_digest(store: ChunkStore, collection: str) -> str:
 
 
 def record(
-    run: SuiteRun, suite: Suite, *, k: int, mode: Any, collection: str, digest: str, version: str
+    run: SuiteRun,
+    suite: Suite,
+    *,
+    k: int,
+    mode: Any,
+    collection: str,
+    digest: str,
+    version: str,
+    legs: Mapping[str, LegScores] = MappingProxyType({}),
 ) -> Baseline:
     """Give the baseline that a run makes."""
     return Baseline(
@@ -89,7 +116,39 @@ def record(
         metrics=measure(run.queries),
         latency_by_intent=latency_by_intent(run.queries),
         per_query=[_recorded(query) for query in run.queries],
+        legs=dict(legs),
     )
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a new baseline says otherwise."""
+
+    what: str
+    before: Any
+    after: Any
+
+
+def baseline_changes(before: Baseline, after: Baseline) -> list[Change]:
+    """Tell what a new baseline changes, latencies left out: they differ every time."""
+    changes = [
+        _change(name, getattr(before, name), getattr(after, name))
+        for name in ("suite_version", "suite_digest", "k", "mode", "collection_digest")
+    ]
+    changes += [
+        _change(name, getattr(before.metrics, name), getattr(after.metrics, name))
+        for name in Metrics.__struct_fields__
+        if not name.startswith("latency_")
+    ]
+    old = {query.id: query for query in before.per_query}
+    new = {query.id: query for query in after.per_query}
+    for one in sorted(old.keys() | new.keys()):
+        ranks = [None if one not in side else side[one].hit_rank for side in (old, new)]
+        changes.append(_change(f"first hit of {one}", *ranks))
+    return [change for change in changes if change.before != change.after]
+
+
+def _change(what: str, before: Any, after: Any) -> Change:
+    return Change(what=what, before=before, after=after)
 
 
 def _recorded(query: QueryReport) -> BaselineQuery:
@@ -113,8 +172,24 @@ def gate_document(
     collection: str,
     digest: str,
     dry_run: bool,
+    document_ids: Sequence[str] = (),
+    legs: Mapping[str, LegScores] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Give the whole report with its verdict."""
+    """Give the whole report with its verdict.
+
+    Args:
+        run: What the suite gave.
+        suite: The suite.
+        baseline: What it gave before.
+        policy: What it must reach.
+        collection: Name of the collection.
+        digest: Digest of its documents.
+        dry_run: Whether the verdict has no consequence.
+        document_ids: All documents of the collection, to tell which hints name several or none.
+        legs: Every way of ranking alone; empty when they were not measured.
+    """
+    gate = judge(run, baseline, policy)
+    named = documents_named(_hints(suite), document_ids)
     changed = bool(baseline.collection_digest) and baseline.collection_digest != digest
     report = {
         "version": REPORT_VERSION,
@@ -128,6 +203,10 @@ def gate_document(
         "dry_run": dry_run,
         "total_queries": len(run.queries),
         "metrics": measure(run.queries),
+        "intervals": {
+            name: _interval([getattr(query, field) for query in run.queries])
+            for name, field in _PER_QUERY
+        },
         "metrics_by_intent": _by_intent(run.queries),
         "latency_by_intent": latency_by_intent(run.queries),
         "unmatched_hints": [
@@ -135,10 +214,26 @@ def gate_document(
             for query in run.queries
             for hint in query.unmatched_hints
         ],
+        "ambiguous_hints": [
+            {"hint": hint, "documents": count} for hint, count in named.items() if count > 1
+        ],
+        "legs": compare_legs(legs, baseline.legs, policy.tolerance),
+        "loose_checks": loose_checks(gate),
         "movers": movers(run.queries, baseline),
         "per_query": run.queries,
     }
-    return {"report": report, "gate": judge(run, baseline, policy)}
+    return {"report": report, "gate": gate}
+
+
+def _hints(suite: Suite) -> list[str]:
+    """Give all hints of a suite, each once, in order."""
+    targets = (target for query in suite.queries for target in query.expected_targets)
+    return list(dict.fromkeys(target.hint for target in targets))
+
+
+def _interval(values: Sequence[float]) -> dict[str, float]:
+    """Give the 95 % interval of a mean over the queries."""
+    return bootstrap_interval(values)._asdict()
 
 
 def _by_intent(queries: Sequence[QueryReport]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from whence.evaluation.gate.files import (
     Intent,
     IntentLatency,
     Metrics,
+    NegativeTarget,
     Suite,
     SuiteQuery,
 )
@@ -58,6 +59,8 @@ class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
     semantic_budget_exhausted: bool
     negative_hits: int
     """Results within k that match a negative target."""
+    negative_violations: int
+    """Those of them that stand above the rank which their target sets."""
     found_hints: list[str]
     unmatched_hints: list[str]
     """Expected targets that no result of this query matched."""
@@ -149,9 +152,8 @@ def _report(query: SuiteQuery, first: _Try, second: _Try, k: int) -> QueryReport
         cluster_ratio=metrics.clustering_ratio([hit.path or hit.document_id for hit in hits]),
         semantic_degraded=bool(degraded),
         semantic_budget_exhausted=first.exhausted or second.exhausted,
-        negative_hits=sum(
-            any(matches(target.hint, hit) for target in query.negative_targets) for hit in hits
-        ),
+        negative_hits=_unwanted(query, hits, lambda _target: k),
+        negative_violations=_unwanted(query, hits, lambda target: target.within or k),
         found_hints=[hint for number, hint in enumerate(hints) if number in found],
         unmatched_hints=[hint for hint in hints if not any(matches(hint, hit) for hit in hits)],
         degraded_reasons=sorted(set(degraded)),
@@ -160,6 +162,16 @@ def _report(query: SuiteQuery, first: _Try, second: _Try, k: int) -> QueryReport
             TopResult(doc_id=hit.document_id, rank=rank, score=hit.score)
             for rank, hit in enumerate(hits, 1)
         ],
+    )
+
+
+def _unwanted(
+    query: SuiteQuery, hits: Sequence[Hit], depth: Callable[[NegativeTarget], int]
+) -> int:
+    """Count the results that are unwanted at their rank."""
+    return sum(
+        any(rank <= depth(one) and matches(one.hint, hit) for one in query.negative_targets)
+        for rank, hit in enumerate(hits, 1)
     )
 
 
@@ -182,6 +194,7 @@ def measure(queries: Sequence[QueryReport]) -> Metrics:
         semantic_budget_exhaustion_rate=metrics.mean(
             query.semantic_budget_exhausted for query in queries
         ),
+        negative_hit_rate=metrics.mean(query.negative_violations > 0 for query in queries),
         latency_p50_ms=metrics.percentile(latencies, 50),
         latency_p95_ms=metrics.percentile(latencies, 95),
         latency_mean_ms=round(metrics.mean(latencies), 3),

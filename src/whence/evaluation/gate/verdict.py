@@ -24,7 +24,7 @@ from whence.evaluation.gate.running import (
     measure,
 )
 
-__all__ = ("Category", "Check", "Gate", "Mover", "judge", "movers")
+__all__ = ("Category", "Check", "Gate", "Mover", "judge", "loose_checks", "movers")
 
 Category = Literal[
     "recall_drop",
@@ -48,6 +48,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float
     delta: float | None
     """`current` less `baseline`."""
+    tolerance: float | None
+    """How much worse than the baseline is noise; None where the policy has no such number."""
     direction: Literal["min", "max"]
     """`min`: at least the threshold; `max`: at most."""
     unit: Literal["share", "ms", "queries"]
@@ -75,6 +77,20 @@ class Mover(msgspec.Struct, frozen=True, kw_only=True):
     recall: float
     lost_hints: list[str]
     gained_hints: list[str]
+
+
+def loose_checks(gate: Gate) -> list[str]:
+    """Name the quality checks that could hardly fail: more than three tolerances between number and threshold.
+
+    A baseline far below what is measured lets real regressions pass.
+    """
+    return [
+        check.metric
+        for check in gate.checks
+        if check.direction == "min"
+        and check.tolerance
+        and check.current - check.threshold > 3 * check.tolerance + _EPSILON
+    ]
 
 
 def judge(run: SuiteRun, baseline: Baseline, policy: Policy) -> Gate:
@@ -142,6 +158,7 @@ def _quality_checks(now: Metrics, before: Metrics, policy: Policy) -> list[Check
         ("clustering_ratio", limits.max_clustering_ratio),
     )
     return [
+        _negative_check(now, before, policy),
         *(
             _check(
                 name,
@@ -149,6 +166,7 @@ def _quality_checks(now: Metrics, before: Metrics, policy: Policy) -> list[Check
                 getattr(before, name),
                 max(limit, getattr(before, name) - getattr(slack, name)),
                 direction="min",
+                tolerance=getattr(slack, name),
             )
             for name, limit in floors
         ),
@@ -158,10 +176,19 @@ def _quality_checks(now: Metrics, before: Metrics, policy: Policy) -> list[Check
                 getattr(now, name),
                 getattr(before, name),
                 min(limit, getattr(before, name) + getattr(slack, name)),
+                tolerance=getattr(slack, name),
             )
             for name, limit in caps
         ),
     ]
+
+
+def _negative_check(now: Metrics, before: Metrics, policy: Policy) -> Check:
+    cap, old = policy.quality.max_negative_hit_rate, before.negative_hit_rate
+    slack = policy.tolerance.negative_hit_rate
+    if old is not None:
+        cap = min(cap, old + slack)
+    return _check("negative_hit_rate", now.negative_hit_rate or 0.0, old, cap, tolerance=slack)
 
 
 def _degraded_check(now: Metrics, before: Metrics, policy: Policy) -> Check:
@@ -176,6 +203,7 @@ def _degraded_check(now: Metrics, before: Metrics, policy: Policy) -> Check:
         now.degraded_query_rate,
         before.degraded_query_rate,
         cap if enforced else 1.0,
+        tolerance=policy.tolerance.degraded_query_rate,
     )
 
 
@@ -226,6 +254,7 @@ def _latency_pair(
             old or None,
             min(limit, old + tolerance) if old else limit,
             unit="ms",
+            tolerance=tolerance,
         )
         for name, current, old, limit, tolerance in rows
     ]
@@ -245,6 +274,7 @@ def _check(
     *,
     direction: Literal["min", "max"] = "max",
     unit: Literal["share", "ms", "queries"] = "share",
+    tolerance: float | None = None,
 ) -> Check:
     beyond = threshold - current if direction == "min" else current - threshold
     return Check(
@@ -253,6 +283,7 @@ def _check(
         baseline=baseline,
         threshold=threshold,
         delta=None if baseline is None else round(current - baseline, 9),
+        tolerance=tolerance,
         direction=direction,
         unit=unit,
         passed=beyond <= _EPSILON,
@@ -274,6 +305,8 @@ def _with_losses_undone(queries: Sequence[QueryReport], baseline: Baseline) -> l
             recall_at_k=before[query.id].recall_at_k,
             ndcg_at_k=before[query.id].ndcg_at_k,
             cluster_ratio=before[query.id].cluster_ratio,
+            # What comes in where a target went out is part of the loss.
+            negative_violations=0,
         )
         if query.id in lost
         else query
