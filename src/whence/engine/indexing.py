@@ -27,7 +27,7 @@ Progress = Callable[[int, int | None], None]
 _BATCH_DOCUMENTS = 64
 _BATCH_CHARACTERS = 200_000
 #: Documents that are looked at before what became of them is told, changed or not.
-_BATCH_LOOKS = 256
+_BATCH_LOOKS = 512
 #: Messages on their way at once: one is embedded while the next is read and cut.
 _IN_FLIGHT = 2
 #: Seconds that one batch may take. Embedding the largest takes about a minute on one slow core.

@@ -14,7 +14,7 @@ from whence.ingest.assembly import file_document
 from whence.ingest.blocks import Block, BlockKind, ParsedDocument
 from whence.ingest.decoding import decode_text
 from whence.ingest.front_matter import FrontMatter
-from whence.ingest.sources import SourceFile, suffix_of
+from whence.ingest.sources import SourceFile
 from whence.ingest.spans import Span, trimmed
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
         ModuleNotFoundError: The grammar of its language is not installed.
     """
     text, encoding = decode_text(data)
-    blocks = code_blocks(text, suffix_of(file.document_id))
+    blocks = code_blocks(text, file.suffix)
     return file_document(
         file, text, FrontMatter(), blocks, title=file.document_id, encoding=encoding
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 
 from whence.schema.errors import BadInput
 
@@ -30,17 +31,33 @@ _FALLBACK = "cp1252"
 def read_bytes(path: str, limit: int) -> bytes:
     """Give the content of a file of at most `limit` bytes.
 
-    One byte more than the limit is read and no more, so a file that grows meanwhile does no harm.
+    One byte more than its size is read, then more as long as there is more: a file that grows meanwhile does no
+    harm, and a small one costs no large buffer.
 
     Raises:
         BadInput: The file is larger.
         OSError: It cannot be read.
     """
-    with open(path, "rb") as stream:  # noqa: PTH123 - paths are strings here, see `sources`
-        data = stream.read(limit + 1)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        data = os.read(descriptor, min(size, limit) + 1)
+        if len(data) != size:
+            data += _rest(descriptor, limit + 1 - len(data))
+    finally:
+        os.close(descriptor)
     if len(data) > limit:
         raise BadInput(f"is larger than {limit:,} bytes, the limit for one document")
     return data
+
+
+def _rest(descriptor: int, most: int) -> bytes:
+    """Read what is left of a file that is being written, `most` bytes of it."""
+    parts: list[bytes] = []
+    while most > 0 and (part := os.read(descriptor, most)):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
 
 
 def decode_text(data: bytes) -> tuple[str, str]:

@@ -39,7 +39,7 @@ MAX_DRAFT_BYTES = 4 * 2**20
 _NO_TAGS = DocumentTags()
 
 #: Sources whose digests are asked for at once, and bytes of them that are held until the answer is there.
-_WINDOW_SOURCES = 256
+_WINDOW_SOURCES = 512
 _WINDOW_BYTES = 4 * 2**20
 
 
@@ -56,13 +56,28 @@ class _Source(msgspec.Struct, frozen=True):
     """A document that was read and not yet parsed."""
 
     document_id: str
-    kind: str
+    file: SourceFile
+    format: Format
     data: bytes
     digest: str
     """Of the bytes and of how they are read; empty when nothing is asked about sources."""
-    file: SourceFile
-    shown: str
-    parse: Callable[[], ParsedDocument]
+    record: Record | None = None
+    """Of a file of records: this one."""
+
+    @property
+    def shown(self) -> str:
+        """Where it was read, for people."""
+        return self.record.where if self.record else self.file.shown
+
+    def parse(self) -> ParsedDocument:
+        """Give the document, without blocks when it has no text.
+
+        Raises:
+            BadInput: It cannot be understood.
+        """
+        if self.record:
+            return self.record.document()
+        return sniffed(self.format, self.data).load(self.file, self.data)
 
 
 def count(paths: Iterable[str | os.PathLike[str]]) -> int:
@@ -73,7 +88,7 @@ def count(paths: Iterable[str | os.PathLike[str]]) -> int:
     total = 0
     for file in _files(checked_paths(paths)):
         total += 1
-        if isinstance(file, SourceFile) and format_of(file.document_id).holds_records:
+        if isinstance(file, SourceFile) and format_of(file).holds_records:
             try:
                 total += count_lines(file.path) - 1
             except OSError:
@@ -115,7 +130,7 @@ def _refuse_equal_ids(roots: Sequence[Path]) -> None:
     """Look at all names first: of two files with one id the second would replace the first."""
     seen: dict[str, SourceFile] = {}
     for file in _files(roots):
-        if not isinstance(file, SourceFile) or format_of(file.document_id).holds_records:
+        if not isinstance(file, SourceFile) or format_of(file).holds_records:
             continue
         first = seen.setdefault(file.document_id, file)
         if first is not file:
@@ -170,7 +185,7 @@ class _Loading:
             if not isinstance(file, SourceFile):
                 yield file
                 continue
-            format_ = format_of(file.document_id)
+            format_ = format_of(file)
             known_id = None if format_.holds_records else file.document_id
             try:
                 if format_.holds_records:
@@ -183,40 +198,26 @@ class _Loading:
                 reason = f"cannot be read: {error.strerror or error}"
                 yield LoadFailure(path=file.shown, reason=reason, document_id=known_id)
 
-    def _file(self, file: SourceFile, format_: Format) -> _Source:
+    def _file(self, file: SourceFile, format_: Format) -> _Source | Skipped:
         data = read_bytes(file.path, format_.limit(self._max_bytes))
-        digest = self._digest(data, file.document_id)
-        return _Source(
-            file.document_id,
-            format_.name,
-            data,
-            digest,
-            file,
-            file.shown,
-            lambda: sniffed(format_, data).load(file, data),
-        )
+        if not data:
+            return Skipped(path=file.shown, reason="empty")
+        return _Source(file.document_id, file, format_, data, self._digest(data, file.document_id))
 
     def _records(self, file: SourceFile, format_: Format) -> Iterator[_Source | LoadFailure]:
         for record in format_.stream(file, self._max_bytes):
-            if isinstance(record, Record):
-                digest = self._digest(record.line.strip(), file.document_id)
-                yield _Source(
-                    record.document_id,
-                    format_.name,
-                    record.line,
-                    digest,
-                    file,
-                    record.where,
-                    record.document,
-                )
-            else:
+            if not isinstance(record, Record):
                 yield record
+                continue
+            digest = self._digest(record.line.strip(), file.document_id)
+            yield _Source(record.document_id, file, format_, record.line, digest, record)
 
     def _digest(self, data: bytes, name: str) -> str:
         if self._known is None:
             return ""
         digest = self._context.copy()
-        digest.update(_delimited((name,)))
+        # The length of the name keeps name and content apart.
+        digest.update(b"%d:%b" % (len(name), name.encode()))
         digest.update(data)
         return digest.hexdigest()
 
@@ -237,7 +238,7 @@ class _Loading:
             self._refuse_known_id(source.document_id)
             if stored and stored == source.digest:
                 self._seen[source.document_id] = source.file.document_id
-                return Unchanged(document_id=source.document_id, kind=source.kind)
+                return Unchanged(document_id=source.document_id, kind=source.format.name)
             parsed = source.parse()
             if not parsed.blocks:
                 return Skipped(path=source.shown, reason="holds no text")
@@ -247,7 +248,7 @@ class _Loading:
                 path=source.shown, reason=error.message, document_id=source.document_id
             )
         self._seen[source.document_id] = source.file.document_id
-        return LoadedDocument(draft=draft, text=parsed.text, kind=source.kind)
+        return LoadedDocument(draft=draft, text=parsed.text, kind=source.format.name)
 
     def _refuse_known_id(self, document_id: str) -> None:
         if document_id in self._seen:

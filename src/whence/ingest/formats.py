@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.sources import SourceFile, suffix_of
+from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput
 
 __all__ = (
@@ -42,6 +42,8 @@ class Format(msgspec.Struct, frozen=True):
     function: str
     packed: bool = False
     """True when the bytes are no text."""
+    holds_records: bool = False
+    """True when the ids are those of records in the file."""
 
     def load(self, file: SourceFile, data: bytes) -> ParsedDocument:
         """Read a file; its loader is imported now, so that a kind costs nothing until one is met.
@@ -62,11 +64,6 @@ class Format(msgspec.Struct, frozen=True):
         """Read the records of a file of records, one by one."""
         records: Iterator[Any] = self._function()(file, max_bytes)
         return records
-
-    @property
-    def holds_records(self) -> bool:
-        """True when the ids are those of records in the file."""
-        return self.module == "jsonl"
 
     def limit(self, max_bytes: int) -> int:
         """Give the largest file that is read, in bytes, from what is allowed for text."""
@@ -89,7 +86,7 @@ _KINDS: Mapping[Format, str] = {
     Format("Markdown", "markdown", "load_markdown"): ".md .markdown",
     Format("text", "text", "load_text"): ".txt .text",
     Format("reStructuredText", "rst", "load_rst"): ".rst .rest",
-    Format("JSON Lines", "jsonl", "load_jsonl"): ".jsonl",
+    Format("JSON Lines", "jsonl", "load_jsonl", holds_records=True): ".jsonl",
     Format("SQL", "sql", "load_sql"): ".sql",
     _HTML: ".html .htm .xhtml",
     _PDF: ".pdf",
@@ -107,6 +104,7 @@ _KINDS: Mapping[Format, str] = {
 _BY_SUFFIX = {
     suffix: format_ for format_, suffixes in _KINDS.items() for suffix in suffixes.split()
 }
+_SUFFIXES = frozenset(_BY_SUFFIX)
 
 #: First bytes of what is no document, whatever its suffix says.
 _BINARIES = (
@@ -139,12 +137,12 @@ _LOOKED_AT = 4096
 
 def supported_suffixes() -> frozenset[str]:
     """Give the suffixes of the files that are read."""
-    return frozenset(_BY_SUFFIX)
+    return _SUFFIXES
 
 
-def format_of(name: str) -> Format:
-    """Give how a file of this name is read; its suffix must be a supported one."""
-    return _BY_SUFFIX[suffix_of(name)]
+def format_of(file: SourceFile) -> Format:
+    """Give how a file is read by its suffix, which must be a supported one."""
+    return _BY_SUFFIX[file.suffix]
 
 
 def sniffed(named: Format, data: bytes) -> Format:

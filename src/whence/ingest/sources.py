@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import stat
 from collections.abc import Collection, Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -14,8 +14,11 @@ from whence.ingest.outcomes import LoadFailure, Skipped
 from whence.ingest.values import checked_id
 from whence.schema.errors import BadInput
 
-__all__ = ("SourceFile", "checked_paths", "find_files", "suffix_of")
+__all__ = ("SourceFile", "checked_paths", "find_files", "shown_path", "suffix_of")
 
+_NAME_OF = attrgetter("name")
+#: A path of ASCII up to here can be an id without a closer look.
+_SURE_LENGTH = 512
 _ARCHIVES = frozenset(
     {
         ".zip",
@@ -38,18 +41,21 @@ _PASSED_OVER = frozenset({"node_modules", "__pycache__"})
 
 
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file to be read."""
+    """A file to be read.
+
+    Its path is a string: with thousands of small files, making `Path` objects takes longer than reading them.
+    """
 
     path: str
     document_id: str
     """Path relative to the folder that is indexed, parts joined by `/`; of a single file its name."""
-    size: int
-    """Bytes, when it was found."""
+    suffix: str
+    """In lower case, with its dot."""
 
     @property
     def shown(self) -> str:
         """Path for people, printable whatever its bytes are."""
-        return _shown(self.path)
+        return shown_path(self.path)
 
 
 def checked_paths(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
@@ -83,8 +89,8 @@ def find_files(
     """Yield the files at or below a path, by name within each folder.
 
     Names that begin with a dot, `node_modules` and `__pycache__` are passed over without a word. Links to files
-    are followed; links to folders are not, which leaves no loops, and are skipped like files of unknown kinds
-    and empty ones. Memory holds the names of one folder per level.
+    are followed; links to folders are not, which leaves no loops, and are skipped like files of unknown kinds.
+    Memory holds the names of one folder per level.
 
     Args:
         root: A file, or a folder.
@@ -95,35 +101,39 @@ def find_files(
         return
     name = root.name or root.resolve().name
     if suffix_of(name) in _ARCHIVES:
-        yield LoadFailure(path=_shown(root), reason="is an archive, unpack it first")
+        yield LoadFailure(path=shown_path(root), reason="is an archive, unpack it first")
         return
-    yield _source(os.fspath(root), name, suffixes)
+    path = os.fspath(root)
+    yield _what_is_no_file(path) or _source(path, name, suffix_of(name), suffixes)
 
 
 def _below(
     folder: str, prefix: str, suffixes: Collection[str]
 ) -> Iterator[SourceFile | LoadFailure | Skipped]:
-    """Walk a folder; `os.scandir` tells folders from files without asking for each."""
+    """Walk a folder; `os.scandir` tells what each entry is without asking the system for each."""
     try:
         with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+            entries = sorted(found, key=_NAME_OF)
     except OSError as error:
         reason = f"cannot be listed: {error.strerror}"
-        yield LoadFailure(path=_shown(folder), reason=reason)
+        yield LoadFailure(path=shown_path(folder), reason=reason)
         return
     for entry in entries:
         name = entry.name
         if name[0] == "." or name in _PASSED_OVER:
             continue
-        if _is_folder(entry):
+        if entry.is_dir(follow_symlinks=False):
             yield from _below(entry.path, f"{prefix}{name}/", suffixes)
-        else:
-            yield _source(entry.path, prefix + name, suffixes)
+            continue
+        regular = entry.is_file(follow_symlinks=False)
+        strange = None if regular else _what_is_no_file(entry.path)
+        yield strange or _source(entry.path, prefix + name, suffix_of(name), suffixes)
 
 
 def suffix_of(name: str) -> str:
     """Give the last suffix of a file name in lower case, with its dot; empty when it has none."""
-    return posixpath.splitext(name)[1].lower()
+    dot = name.rfind(".")
+    return name[dot:].lower() if dot > name.rfind("/") + 1 else ""
 
 
 def _check_root(root: Path) -> None:
@@ -132,52 +142,47 @@ def _check_root(root: Path) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(
-            f"{_shown(root)} cannot be read: {reason}", hint="check the path, then run it again"
+            f"{shown_path(root)} cannot be read: {reason}", hint="check the path, then run it again"
         ) from error
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-        raise BadInput(f"{_shown(root)} is neither a file nor a folder")
+        raise BadInput(f"{shown_path(root)} is neither a file nor a folder")
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _what_is_no_file(path: str) -> Skipped | None:
+    """Look at what is neither a folder nor surely a file, without opening it: a pipe would never end."""
     try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
+        mode = os.stat(path).st_mode  # noqa: PTH116 - paths are strings here
+    except OSError as error:
+        return Skipped(path=shown_path(path), reason=f"leads nowhere: {error.strerror}")
+    if stat.S_ISDIR(mode):
+        return Skipped(path=shown_path(path), reason="a link to a folder is not followed")
+    if not stat.S_ISREG(mode):
+        return Skipped(path=shown_path(path), reason="not a regular file")
+    return None
 
 
 def _source(
-    path: str, document_id: str, suffixes: Collection[str]
+    path: str, document_id: str, suffix: str, suffixes: Collection[str]
 ) -> SourceFile | LoadFailure | Skipped:
-    """Look at one file without opening it: a pipe would never end."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a `Path` takes longer to make than the call
-    except OSError as error:
-        return Skipped(path=_shown(path), reason=f"leads nowhere: {error.strerror}")
-    if stat.S_ISDIR(found.st_mode):
-        return Skipped(path=_shown(path), reason="a link to a folder is not followed")
-    if not stat.S_ISREG(found.st_mode):
-        return Skipped(path=_shown(path), reason="not a regular file")
-    suffix = suffix_of(document_id)
     if suffix not in suffixes:
         archive = suffix in _ARCHIVES
         reason = "an archive, unpack it first" if archive else "unknown kind of file"
-        return Skipped(path=_shown(path), reason=reason)
-    if not found.st_size:
-        return Skipped(path=_shown(path), reason="empty")
-    try:
-        checked_id(document_id, "its path")
-    except BadInput as error:
-        return LoadFailure(path=_shown(path), reason=error.message)
-    return SourceFile(path=path, document_id=document_id, size=found.st_size)
+        return Skipped(path=shown_path(path), reason=reason)
+    if not document_id.isascii() or len(document_id) > _SURE_LENGTH or not document_id.strip():
+        try:
+            checked_id(document_id, "its path")
+        except BadInput as error:
+            return LoadFailure(path=shown_path(path), reason=error.message)
+    return SourceFile(path=path, document_id=document_id, suffix=suffix)
 
 
 def _overlap(inner: Path, outer: Path) -> BadInput:
     return BadInput(
-        f"{_shown(inner)} is given twice, also through {_shown(outer)}",
+        f"{shown_path(inner)} is given twice, also through {shown_path(outer)}",
         hint="a file has one id: name either the folder or what is in it",
     )
 
 
-def _shown(path: str | Path) -> str:
+def shown_path(path: str | Path) -> str:
     """Give a path that can be printed; bytes that are no UTF-8 as escapes."""
     return os.fsencode(path).decode(errors="backslashreplace")
