@@ -1,0 +1,133 @@
+"""Measure how fast bundles of code come in, embedding left out.
+
+A made-up bundle (texts of some 250 characters, five edges a node) is imported into an embedded server on
+the path of `whence import`, with vectors that cost nothing. Beside the wall clock stands the processor time
+of this process, which other programs on the machine disturb less. `read` reads and checks the bundle and
+stores nothing; `import` reads, counts words, writes texts, vectors, nodes and edges, indexes and publishes;
+`again` imports the same content a second time; `replace` puts other content in its place and deletes the
+old. Run `python -m benchmarks.bench_import`; `--json` for one JSON document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.ingest.bundles.bundle import open_bundle
+from whence.ingest.bundles.contents import validate
+from whence.schema.embedding import Purpose
+from whence.store.postgres import PostgresStore
+from whence.store.server import EmbeddedServer
+from whence.testing.small_bundles import import_into, write_small
+from whence.testing.stub_models import HashEmbedder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+EDGES_PER_NODE = 5
+AREAS = ("Payment", "Token", "Query", "Invoice", "Shipment", "Graph", "Risk", "Audit", "Cache")
+ROLES = ("Service", "Validator", "Builder", "Store", "Policy", "Ranker", "Loader", "Writer")
+TEMPLATE = (
+    "// component {n}: joins {0} and {1} before {2}\n"
+    "namespace Bench.{3};\n"
+    "public class {4}{n} {{ public void Run() {{ {5}.Load(); return new {6}({7}, {n}); }} }}\n"
+    "// called by {8}, writes what {9} reads\n"
+)
+
+
+class FreeEmbedder(HashEmbedder):
+    """Gives every text one and the same vector."""
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
+        """Give float32 vectors of shape (len(texts), dimension)."""
+        vectors = np.zeros((len(texts), self.model.dimension), dtype=np.float32)
+        vectors[:, 0] = 1.0
+        return vectors
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count every text as one."""
+        return [1] * len(texts)
+
+
+def make_bundle(path: Path, n: int, seed: int) -> Path:
+    """Write a bundle of n nodes; the seed decides texts and edges."""
+    rng = random.Random(seed)
+    names = [area + role for area in AREAS for role in ROLES]
+    nodes = {
+        f"C{k:07}": {
+            "Text": TEMPLATE.format(*rng.choices(names, k=10), n=k),
+            "Class": rng.choice(names),
+            "Member": "Run",
+            "Type": "Method",
+            "RepoRelativePath": f"src/{k // 100}/File{k}.cs",
+            "acl_allow": rng.choice([[], [], ["finance"], ["hr", "ops"]]),
+            "classification_labels_all": rng.choice([[], ["internal"]]),
+        }
+        for k in range(n)
+    }
+    edges = [
+        (source, f"C{target:07}", "dep")
+        for source in nodes
+        for target in rng.sample(range(n), EDGES_PER_NODE)
+    ]
+    return write_small(path, nodes, edges, repo="Bench")
+
+
+async def _timed(work: Callable[[], Coroutine[Any, Any, object]], n: int) -> dict[str, float]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    await work()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return {"seconds": round(wall, 2), "nodes_per_s": round(n / wall), "cpu_s": round(cpu, 2)}
+
+
+async def measure(n: int) -> dict[str, Any]:
+    """Import bundles of n nodes; gives the figures of each step."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        first, second = (make_bundle(folder / f"{seed}.zip", n, seed) for seed in (1, 2))
+        steps: dict[str, Any] = {}
+        embedder = FreeEmbedder(384)
+        steps["read"] = await _timed(lambda: asyncio.to_thread(validate, open_bundle(first)), n)
+        async with (
+            EmbeddedServer(folder / "home") as server,
+            PostgresStore.open(server) as store,
+        ):
+            for step, path in (("import", first), ("again", first), ("replace", second)):
+                steps[step] = await _timed(
+                    lambda path=path: import_into(  # type: ignore[misc]
+                        store, [path], embedder=embedder, replace=True
+                    ),
+                    n,
+                )
+            (record,) = await store.snapshots()
+            steps["purge"] = await _timed(lambda: store.purge_snapshot(record.info.snapshot_id), n)
+    return {"nodes": n, "edges": n * EDGES_PER_NODE, "steps": steps}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=20_000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    result = asyncio.run(measure(options.nodes))
+    if options.json:
+        print(json.dumps(result))
+        return
+    print(f"{result['nodes']:,} nodes, {result['edges']:,} edges")
+    print(f"{'step':<9}{'seconds':>9}{'nodes/s':>10}{'cpu s':>8}")
+    for step, one in result["steps"].items():
+        print(f"{step:<9}{one['seconds']:>9.2f}{one['nodes_per_s']:>10,}{one['cpu_s']:>8.2f}")
+
+
+if __name__ == "__main__":
+    main()
