@@ -7,7 +7,7 @@ Any object with these methods will do. Each method may be a coroutine function o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ("Embedder", "FoundChunk", "MaybeAwaitable", "SparseRetriever", "VectorStore")
 
 T = TypeVar("T")
-MaybeAwaitable = T | Awaitable[T]
+MaybeAwaitable: TypeAlias = T | Awaitable[T]
 
 
 class FoundChunk(msgspec.Struct, frozen=True, kw_only=True):

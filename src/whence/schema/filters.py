@@ -134,8 +134,9 @@ def _number_fact(value: float) -> Fact | None:
         return None
     if not math.isfinite(number):
         return None
-    whole = int(number) if isinstance(value, float) and number.is_integer() else value
-    return Fact("number", str(whole), number)
+    if isinstance(value, int):
+        return Fact("number", str(value), number)
+    return Fact("number", str(int(number) if number.is_integer() else number), number)
 
 
 def _kept(text: str) -> str:
