@@ -24,6 +24,14 @@ def run(
     check: Annotated[
         bool, typer.Option("--check", help="Check the file, show what it wires, start nothing.")
     ] = False,
+    metrics: Annotated[
+        str,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve /metrics, /live and /ready there.",
+            envvar="WHENCE_METRICS",
+        ),
+    ] = "",
 ) -> int:
     """Run a flow until it is asked to stop; several copies share the work."""
     import asyncio
@@ -41,7 +49,15 @@ def run(
     if check:
         _tell(definition, in_json=as_json(context))
         return 0
-    asyncio.run(serve_flow(definition, settings, only=names, on_ready=lambda: note("ready")))
+    asyncio.run(
+        serve_flow(
+            definition,
+            settings,
+            only=names,
+            on_ready=lambda: note("ready"),
+            metrics_address=metrics,
+        )
+    )
     return 0
 
 

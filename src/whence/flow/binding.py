@@ -14,6 +14,7 @@ from whence.broker.transport import Headers, Transport
 from whence.broker.worker import Outgoing, Work, Worker
 from whence.flow.context import Caller, FlowContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
+from whence.flow.telemetry.observer import NOBODY, Observer
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Processor, StreamingProcessor
 from whence.processors.streams import closing
@@ -32,6 +33,7 @@ class Binding:
         definition: Says what its ports lead to.
         transport: Carries what the processor sends.
         clock: Source of time.
+        observer: Watches each message.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class Binding:
         definition: ProcessorDefinition,
         transport: Transport,
         clock: Clock,
+        observer: Observer = NOBODY,
     ) -> None:
+        self._observer = observer
         self._processor = processor
         self._definition = definition
         self._transport = transport
@@ -55,8 +59,14 @@ class Binding:
             InternalError: The processor broke its own contract.
             WhenceError: Whatever the processor raises.
         """
-        message = self._decode(work)
         trace = TraceContext.read(work.delivery.headers)
+        with self._observer.handling(self._definition.name, self._type.TYPE, trace) as place:
+            async with aclosing(self._handled(work, place)) as outgoing:
+                async for item in outgoing:
+                    yield item
+
+    async def _handled(self, work: Work, trace: TraceContext) -> AsyncGenerator[Outgoing, None]:
+        message = self._decode(work)
         context = FlowContext(
             Caller(self._transport, trace, work.deadline, self._clock.time),
             self._processor.calls,
@@ -120,6 +130,7 @@ class Replica:
         reply_topic: Full topic for replies to requests that name none; None drops them.
         ledger: Keeps a message that comes again from being handled again; None for a processor that bears it.
         clock: Source of time.
+        observer: Watches each message.
     """
 
     def __init__(
@@ -131,8 +142,10 @@ class Replica:
         reply_topic: str | None = None,
         ledger: Ledger | None = None,
         clock: Clock | None = None,
+        observer: Observer = NOBODY,
     ) -> None:
         self._definition = definition
+        self._observer = observer
         self._build = build
         self._ledger = ledger
         self._transport = transport
@@ -154,7 +167,7 @@ class Replica:
             raise ConfigError(f"processor type {definition.type!r} neither serves nor consumes")
         self._processor = self._build()
         await self._processor.start()
-        binding = Binding(self._processor, definition, self._transport, self._clock)
+        binding = Binding(self._processor, definition, self._transport, self._clock, self._observer)
         self.worker = Worker(
             self._transport,
             topic=definition.inbound,

@@ -19,12 +19,13 @@ import msgspec
 
 from whence.broker.clock import Clock, clock_of
 from whence.broker.idempotency import Ledger
-from whence.broker.transport import Transport
+from whence.broker.transport import TopicStats, Transport
 from whence.flow.binding import Replica
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
 from whence.flow.pruning import without
 from whence.flow.resources import Resources
 from whence.flow.supervisor import RestartPolicy, State, Supervisor
+from whence.flow.telemetry.observer import NOBODY, Observer
 from whence.flow.topic_types import register_types
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError, WhenceError
@@ -60,6 +61,22 @@ class ProcessorHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Messages given up since the last restart."""
     backlog: int
     """Messages that wait for its group, in all processes; -1 when the broker does not tell."""
+    oldest_age_s: float = 0.0
+    """Age of the oldest of them in seconds; -1 when the broker does not tell."""
+    received: int = 0
+    """Deliveries taken; this and the following since the last restart."""
+    replies: int = 0
+    """Replies published, errors included."""
+    retries: int = 0
+    """Attempts that failed and were followed, or will be, by another."""
+    dead_letters: int = 0
+    """Messages given up that became dead letters."""
+    expired: int = 0
+    """Messages that were not wanted any more when they came."""
+    cancelled: int = 0
+    """Messages that were taken back by their caller."""
+    duplicates: int = 0
+    """Deliveries of what was done before."""
     last_error: str = ""
     """What ended a replica last; empty when nothing did."""
 
@@ -86,6 +103,11 @@ class _Running:
         self.lives: dict[int, Replica] = {}
 
 
+#: Counters of workers that health adds up.
+_COUNTED = (
+    "received", "handled", "failed", "replies", "retries", "dead_letters", "expired", "cancelled",
+    "duplicates",
+)  # fmt: skip
 #: Worst first.
 _SEVERITY = (State.UNHEALTHY, State.RESTARTING, State.STARTING, State.STOPPED, State.RUNNING)
 
@@ -101,6 +123,7 @@ class FlowRuntime:
         restart: When to restart a replica that failed.
         clock: Source of time for messages; the transport's, else this machine's, when None.
         monotonic: Seconds that never go back, for restarts and draining.
+        observer: Watches the messages of all processors.
     """
 
     def __init__(
@@ -113,8 +136,10 @@ class FlowRuntime:
         restart: RestartPolicy | None = None,
         clock: Clock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        observer: Observer = NOBODY,
     ) -> None:
         self._whole = definition
+        self._observer = observer
         self._transport = transport
         self._resources = resources
         self._only = tuple(only)
@@ -255,6 +280,7 @@ class FlowRuntime:
                 reply_topic=reply_topic,
                 ledger=ledger if definition.cls.once else None,
                 clock=self._clock,
+                observer=self._observer,
             )
             running.lives[number] = life
             return life
@@ -287,9 +313,9 @@ class FlowRuntime:
         workers = [life.worker for life in running.lives.values() if life.worker is not None]
         errors = [str(one.last_error) for one in supervisors if one.last_error is not None]
         try:
-            backlog = (await self._transport.stats(definition.inbound, definition.name)).backlog
+            stats = await self._transport.stats(definition.inbound, definition.name)
         except WhenceError:
-            backlog = -1
+            stats = TopicStats(backlog=-1, in_flight=-1, oldest_age_s=-1.0)
         return ProcessorHealth(
             name=definition.name,
             type=definition.type,
@@ -298,10 +324,12 @@ class FlowRuntime:
             running=sum(one.state is State.RUNNING for one in supervisors),
             restarts=sum(one.restarts for one in supervisors),
             in_flight=sum(worker.in_flight for worker in workers),
-            handled=sum(worker.counters.handled for worker in workers),
-            failed=sum(worker.counters.failed for worker in workers),
-            backlog=backlog,
+            backlog=stats.backlog,
+            oldest_age_s=stats.oldest_age_s,
             last_error=errors[-1] if errors else "",
+            **{
+                name: sum(getattr(worker.counters, name) for worker in workers) for name in _COUNTED
+            },
         )
 
 

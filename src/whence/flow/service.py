@@ -14,6 +14,7 @@ from whence.flow.definition import FlowDefinition
 from whence.flow.resources import Resources
 from whence.flow.runtime import DRAIN_S, FlowRuntime
 from whence.flow.settings import Settings
+from whence.flow.telemetry.watching import telemetry
 
 __all__ = ("serve_flow",)
 
@@ -26,6 +27,7 @@ async def serve_flow(
     on_ready: Callable[[], None] | None = None,
     drain_s: float = DRAIN_S,
     resources: Resources | None = None,
+    metrics_address: str = "",
 ) -> None:
     """Run a flow until a signal asks it to stop; returns when all is drained and closed.
 
@@ -36,6 +38,7 @@ async def serve_flow(
         on_ready: Called once all processors take messages.
         drain_s: Seconds for work that is begun when the first signal comes.
         resources: What processors need, closed at the end; made from the settings when None.
+        metrics_address: `PORT` or `HOST:PORT` for metrics and probes; none are served when empty.
 
     Raises:
         WhenceError: The flow could not be started, or a processor was given up.
@@ -44,14 +47,18 @@ async def serve_flow(
 
     names = tuple(only)
     definition.only(names)
-    transport = await connect(settings.broker)
-    try:
-        async with resources or Resources(settings) as owned:
-            runtime = FlowRuntime(definition, transport, owned, only=names)
-            with _Signals() as signals:
-                await _run(runtime, signals, on_ready, drain_s)
-    finally:
-        await transport.aclose()
+    with telemetry(definition.name, metrics_address) as watching:
+        transport = await connect(settings.broker)
+        try:
+            async with resources or Resources(settings) as owned:
+                runtime = FlowRuntime(
+                    definition, transport, owned, only=names, observer=watching.observer
+                )
+                with _Signals() as signals:
+                    async with watching.of(runtime):
+                        await _run(runtime, signals, on_ready, drain_s)
+        finally:
+            await transport.aclose()
 
 
 async def _run(

@@ -1,0 +1,1 @@
+"""What a running flow tells of itself: Prometheus metrics, OpenTelemetry spans, and probes."""

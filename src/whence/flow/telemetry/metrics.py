@@ -1,0 +1,147 @@
+"""Metrics in Prometheus' form: what each processor has done, how long it took and how far it is behind.
+
+Counters begin anew when a replica restarts, as Prometheus expects of counters. Names follow its conventions:
+https://prometheus.io/docs/practices/naming/.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from whence.flow.runtime import FlowHealth, ProcessorHealth
+from whence.flow.supervisor import State
+from whence.flow.tracing import TraceContext
+
+__all__ = ("METRICS", "FlowMetrics")
+
+#: Seconds; from a hop in one process to the time a language model takes for an answer.
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_SECONDS = "whence_handle_seconds"
+_LABELS = ("flow", "processor")
+#: Name, what it tells, and the field of `ProcessorHealth` it is read from.
+_COUNTERS = (
+    ("whence_messages_received_total", "Deliveries taken from the broker.", "received"),
+    ("whence_messages_handled_total", "Messages done and acknowledged.", "handled"),
+    ("whence_replies_total", "Replies published, errors included.", "replies"),
+    ("whence_retries_total", "Attempts that failed and were followed by another.", "retries"),
+    ("whence_messages_failed_total", "Messages given up.", "failed"),
+    ("whence_dead_letters_total", "Messages given up that became dead letters.", "dead_letters"),
+    ("whence_messages_expired_total", "Messages whose caller had given up.", "expired"),
+    ("whence_messages_cancelled_total", "Messages that were taken back.", "cancelled"),
+    ("whence_messages_duplicate_total", "Deliveries of what was done before.", "duplicates"),
+    ("whence_restarts_total", "Restarts of replicas.", "restarts"),
+)
+_GAUGES = (
+    ("whence_messages_in_flight", "Messages being handled now.", "in_flight"),
+    ("whence_backlog_messages", "Messages that wait, in all processes.", "backlog"),
+    ("whence_oldest_message_age_seconds", "Age of the oldest that waits.", "oldest_age_s"),
+    ("whence_replicas", "Replicas that should run in this process.", "replicas"),
+    ("whence_replicas_running", "Replicas that take messages.", "running"),
+)
+_READY = "whence_ready"
+_STATE = "whence_processor_state"
+_BUILD = "whence_build_info"
+
+#: Every metric by name, with what it tells.
+METRICS: dict[str, str] = {
+    **{name: text for name, text, _ in (*_COUNTERS, *_GAUGES)},
+    _SECONDS: "Time from taking a message to its last reply, in seconds.",
+    _READY: "1 when every replica takes messages and the broker answers.",
+    _STATE: "1 for the state a processor is in.",
+    _BUILD: "Version of Whence.",
+}
+
+
+class FlowMetrics(Collector):
+    """The metrics of one flow in this process; an observer of its work.
+
+    Args:
+        flow: Name of the flow.
+        monotonic: Clock in seconds that never goes back.
+    """
+
+    def __init__(self, flow: str, *, monotonic: Callable[[], float] = time.perf_counter) -> None:
+        self.registry = CollectorRegistry()
+        self._flow = flow
+        self._monotonic = monotonic
+        self._health: FlowHealth | None = None
+        self._seconds = Histogram(
+            _SECONDS,
+            METRICS[_SECONDS],
+            (*_LABELS, "outcome"),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.registry.register(self)
+
+    @property
+    def ready(self) -> bool:
+        """True when the flow was ready at the last look."""
+        return self._health is not None and self._health.ready
+
+    def tell(self, health: FlowHealth) -> None:
+        """Take note of how the flow is; the next scrape, in whichever thread, shows this."""
+        self._health = health
+
+    @contextmanager
+    def handling(self, processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
+        """Time one message; `outcome` is `done`, or the class of the error that ended it."""
+        started = self._monotonic()
+        outcome = "done"
+        try:
+            yield trace
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            spent = self._monotonic() - started
+            self._seconds.labels(self._flow, processor, outcome).observe(spent)
+
+    def collect(self) -> Iterator[Metric]:
+        """Give what was told last; called by whoever scrapes."""
+        yield InfoMetricFamily(
+            _BUILD.removesuffix("_info"), METRICS[_BUILD], {"version": version("whence")}
+        )
+        ready = GaugeMetricFamily(_READY, METRICS[_READY], labels=("flow",))
+        ready.add_metric((self._flow,), float(self.ready))
+        yield ready
+        processors = self._health.processors if self._health is not None else ()
+        yield from _counters(self._flow, processors)
+        yield from _gauges(self._flow, processors)
+        yield _states(self._flow, processors)
+
+
+def _counters(flow: str, processors: tuple[ProcessorHealth, ...]) -> Iterator[Metric]:
+    for name, text, field in _COUNTERS:
+        counter = CounterMetricFamily(name, text, labels=_LABELS)
+        for one in processors:
+            counter.add_metric((flow, one.name), getattr(one, field))
+        yield counter
+
+
+def _gauges(flow: str, processors: tuple[ProcessorHealth, ...]) -> Iterator[Metric]:
+    for name, text, field in _GAUGES:
+        gauge = GaugeMetricFamily(name, text, labels=_LABELS)
+        for one in processors:
+            value = getattr(one, field)
+            # What the broker does not tell is left out: a number would be taken for one.
+            if value >= 0:
+                gauge.add_metric((flow, one.name), value)
+        yield gauge
+
+
+def _states(flow: str, processors: tuple[ProcessorHealth, ...]) -> Metric:
+    states = GaugeMetricFamily(_STATE, METRICS[_STATE], labels=(*_LABELS, "state"))
+    for one in processors:
+        for state in State:
+            states.add_metric((flow, one.name, state.value), float(one.state is state))
+    return states

@@ -1,0 +1,103 @@
+"""Spans of OpenTelemetry: one trace over all hops of a request, in whatever process each is done.
+
+The place of a message in its trace travels in W3C headers in any case; this makes spans of it and sends them to
+a collector. Where to is said by OpenTelemetry's own variables, `OTEL_EXPORTER_OTLP_ENDPOINT` above all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from whence.flow.tracing import TraceContext
+from whence.schema.errors import ConfigError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+__all__ = ("FlowSpans", "provider_from_environment")
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+class FlowSpans:
+    """Makes a span of every message that is handled.
+
+    Args:
+        flow: Name of the flow.
+        provider: Where spans go; shut down by whoever made it.
+    """
+
+    def __init__(self, flow: str, provider: TracerProvider) -> None:
+        self._flow = flow
+        self._tracer = provider.get_tracer("whence")
+
+    @contextmanager
+    def handling(self, processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
+        """Open a span under the message's place; what is done for the message belongs under the span."""
+        from opentelemetry.trace import (
+            NonRecordingSpan,
+            SpanContext,
+            SpanKind,
+            StatusCode,
+            TraceFlags,
+            set_span_in_context,
+        )
+
+        parent = SpanContext(
+            int(trace.trace_id, 16),
+            int(trace.span_id, 16),
+            is_remote=True,
+            trace_flags=TraceFlags(int(trace.flags, 16)),
+        )
+        # Names of the semantic conventions for messaging.
+        facts = {
+            "messaging.system": "whence",
+            "messaging.operation.type": "process",
+            "messaging.consumer.group.name": processor,
+            "messaging.message.type": message,
+            "whence.flow": self._flow,
+        }
+        # Not made the current span: a handler that streams goes on in other contexts than it began in.
+        span = self._tracer.start_span(
+            f"process {processor}",
+            context=set_span_in_context(NonRecordingSpan(parent)),
+            kind=SpanKind.CONSUMER,
+            attributes=facts,
+        )
+        own = span.get_span_context()
+        try:
+            yield trace._replace(span_id=f"{own.span_id:016x}", flags=f"{own.trace_flags:02x}")
+        except Exception as error:
+            span.set_status(StatusCode.ERROR, type(error).__name__)
+            raise
+        finally:
+            span.end()
+
+
+def provider_from_environment(
+    environment: Mapping[str, str] = os.environ,
+) -> TracerProvider | None:
+    """Give a provider that exports as OpenTelemetry's variables say; None when they say nothing.
+
+    Raises:
+        ConfigError: An endpoint is set and OpenTelemetry is not installed.
+    """
+    if not any(environment.get(name) for name in _ENDPOINTS):
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise ConfigError(
+            "an endpoint for traces is set, and OpenTelemetry is not installed",
+            hint="pip install 'whence[otel]', or unset OTEL_EXPORTER_OTLP_ENDPOINT",
+        ) from error
+    name = environment.get("OTEL_SERVICE_NAME", "whence")
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider

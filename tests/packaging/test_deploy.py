@@ -1,0 +1,140 @@
+"""What is deployed is what the flow says: compose file, manifests, image and dashboards, checked offline."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from whence.flow.builtin import find_flow
+from whence.flow.loader import load_flow
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+PROCESSORS = {processor.name for processor in load_flow(find_flow("all-in-one")).processors}
+
+
+def documents() -> list[dict[str, Any]]:
+    """Give every object of the Kubernetes manifests."""
+    files = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+    every = [document for file in files for document in yaml.safe_load_all(file.read_text())]
+    return [document for document in every if document["kind"] != "Kustomization"]
+
+
+def compose() -> dict[str, Any]:
+    """Give the compose file with its anchors filled in."""
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return loaded
+
+
+def test_compose_keeps_to_its_specification() -> None:
+    """The schema of the Compose Specification accepts the file."""
+    command = [
+        sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec",
+        str(DEPLOY / "compose.yaml"),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compose_runs_every_processor_once() -> None:
+    """One service a processor, named like it, started with only it; all wait for broker and database."""
+    services = compose()["services"]
+    ours = {name: one for name, one in services.items() if one.get("image") == "whence"}
+
+    assert set(ours) == PROCESSORS
+    for name, one in ours.items():
+        assert one["command"] == ["run", "all-in-one", "--only", name]
+        assert set(one["depends_on"]) == {"pulsar", "postgres"}
+        assert one["deploy"]["resources"]["limits"]["memory"]
+        assert one["read_only"] is True
+    for name in ("pulsar", "postgres"):
+        assert services[name]["healthcheck"]["test"]
+        assert not services[name]["image"].endswith(("latest", ":"))
+
+
+def test_nothing_is_open_to_the_network() -> None:
+    """Ports of the compose file are bound to this machine alone."""
+    ports = [port for one in compose()["services"].values() for port in one.get("ports", ())]
+
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+@pytest.mark.parametrize(
+    "document", documents(), ids=lambda d: f"{d['kind']}-{d['metadata']['name']}"
+)
+def test_manifests_keep_to_the_schemas_of_kubernetes(document: dict[str, Any]) -> None:
+    """Kubernetes' own schemas accept each object, unknown fields included."""
+    kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_manifests_are_those_of_the_flow() -> None:
+    """The file is what the tool writes from the flow today; `python tools/manifests.py` renews it."""
+    written = runpy.run_path(str(ROOT / "tools" / "manifests.py"))["manifests"]()
+
+    assert (DEPLOY / "kubernetes" / "processors.yaml").read_text() == written
+
+
+def test_every_processor_can_be_scaled_and_drained() -> None:
+    """Each has a Deployment that probes and drains, an autoscaler and a budget of disruptions."""
+    by_kind: dict[str, dict[str, Any]] = {}
+    for document in documents():
+        by_kind.setdefault(document["kind"], {})[document["metadata"]["name"]] = document
+
+    for kind in ("Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget"):
+        assert set(by_kind[kind]) == PROCESSORS
+    for name, deployment in by_kind["Deployment"].items():
+        pod = deployment["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert container["args"][-1] == name
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["terminationGracePeriodSeconds"] > 20
+        assert {"startupProbe", "readinessProbe", "livenessProbe", "resources"} <= set(container)
+        names = [kind for source in container["envFrom"] for kind in source.values()]
+        assert {"name": "whence"} in names
+
+
+def test_the_kustomization_names_files_that_exist() -> None:
+    """Every resource is there, and no manifest is left out."""
+    folder = DEPLOY / "kubernetes"
+    named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+
+    assert sorted([*named, "kustomization.yaml"]) == sorted(p.name for p in folder.glob("*.yaml"))
+
+
+def test_the_image_runs_without_rights_and_copies_what_exists() -> None:
+    """The last user has no rights; every path copied from the checkout is there and not ignored."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = [
+        word
+        for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE)
+        for word in line.split()[:-1]
+    ]
+
+    assert re.findall(r"^USER (.+)$", text, re.MULTILINE) == ["10001:10001"]
+    assert copied
+    for path in copied:
+        assert (ROOT / path).exists()
+        assert f"!{path}" in ignored
+
+
+def test_dashboards_are_documents_with_panels() -> None:
+    """Each panel has a title, a place of its own and a query."""
+    for path in (DEPLOY / "dashboards").glob("*.json"):
+        panels = json.loads(path.read_text())["panels"]
+        places = [tuple(panel["gridPos"].values()) for panel in panels]
+
+        assert len(set(places)) == len(places)
+        assert len({panel["id"] for panel in panels}) == len(panels)
+        assert all(panel["title"] and panel["targets"] for panel in panels)
