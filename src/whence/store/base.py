@@ -156,11 +156,13 @@ class ChunkStore(Protocol):
         access: Access,
         threshold: float = 0.0,
         filters: Filters = (),
+        exact: bool = False,
     ) -> list[Candidate]:
         """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
 
-        `filters` narrow before anything is ranked. `score` is max(0, cosine), `dense_score` the cosine; both are exact. Cost grows with the
-        visible rows of the collection (exact scan).
+        `filters` narrow before anything is ranked. `score` is max(0, cosine), `dense_score` the exact
+        cosine. A store may ask an approximate index where very many chunks are visible, but never gives
+        fewer than there are; `exact` looks at every visible chunk, at a cost that grows with them.
 
         Raises:
             NotFound: There is no such collection.

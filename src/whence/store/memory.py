@@ -310,8 +310,9 @@ class MemoryStore(MemoryNames):
         access: Access,
         threshold: float = 0.0,
         filters: Filters = (),
+        exact: bool = False,
     ) -> list[Candidate]:
-        """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
+        """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id; always exact.
 
         Raises:
             NotFound: There is no such collection.

@@ -21,7 +21,7 @@ from whence.schema.filters import Filters
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
-from whence.store import code_graph, lexical, postings, search, traces
+from whence.store import code_graph, lexical, postings, search, traces, vector_index
 from whence.store import documents as written
 from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument, StoredTrace
 from whence.store.bm25 import LexicalStatistics
@@ -33,6 +33,7 @@ from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.postgres_code import PostgresCode
 from whence.store.postgres_names import PostgresNames
 from whence.store.server import EmbeddedServer
+from whence.store.vector_index import VisibleCounts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,6 +78,9 @@ class PostgresStore(PostgresNames, PostgresCode):
         self._write_timeout_s = write_timeout_s
         self._clock = clock
         self._maintenance: dict[str, asyncio.Task[None]] = {}
+        self._indexing: dict[str, asyncio.Task[None]] = {}
+        self._looked_at: set[str] = set()
+        self._counts = VisibleCounts()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -125,7 +129,7 @@ class PostgresStore(PostgresNames, PostgresCode):
 
     async def aclose(self) -> None:
         """Close all connections; work still going on after 10 s is cut off, maintenance at once."""
-        running = list(self._maintenance.values())
+        running = [*self._maintenance.values(), *self._indexing.values()]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -281,8 +285,11 @@ class PostgresStore(PostgresNames, PostgresCode):
 
     async def _keep_up(self, connection: Any, collection: str) -> None:
         """Start what a write left to do, when it left any."""
-        if is_text(collection) and await postings.settle_due(connection, collection):
+        if not is_text(collection):
+            return
+        if await postings.settle_due(connection, collection):
             self._maintain(collection)
+        await self._keep_indexed(connection, collection)
 
     def _maintain(self, collection: str) -> asyncio.Task[None]:
         """Give the running maintenance of a collection, started when there is none."""
@@ -303,6 +310,34 @@ class PostgresStore(PostgresNames, PostgresCode):
             logger.warning(
                 "maintenance of the words failed",
                 extra={"action": "maintain", "collection": collection},
+                exc_info=task.exception(),
+            )
+
+    async def _keep_indexed(self, connection: Any, collection: str) -> None:
+        """Start building the graph over a collection's vectors, when it needs one and has none."""
+        collection_id = await connection.fetchval(
+            "SELECT id FROM collection WHERE name = $1", collection
+        )
+        if collection in self._indexing or not await vector_index.index_due(
+            connection, collection_id
+        ):
+            return
+        task = asyncio.create_task(self._build_index(collection_id))
+        self._indexing[collection] = task
+        task.add_done_callback(lambda done: self._end_indexing(collection, done))
+
+    async def _build_index(self, collection_id: int) -> None:
+        async with self._connection() as connection:
+            await vector_index.build_index(connection, collection_id)
+            await vector_index.drop_orphans(connection)
+
+    def _end_indexing(self, collection: str, task: asyncio.Task[None]) -> None:
+        del self._indexing[collection]
+        # Searches are exact until there is a graph; the next write or start tries again.
+        if not task.cancelled() and task.exception() is not None:
+            logger.warning(
+                "building the index of vectors failed",
+                extra={"action": "index", "collection": collection},
                 exc_info=task.exception(),
             )
 
@@ -335,8 +370,11 @@ class PostgresStore(PostgresNames, PostgresCode):
         access: Access,
         threshold: float = 0.0,
         filters: Filters = (),
+        exact: bool = False,
     ) -> list[Candidate]:
         """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
+
+        Where very many are visible, a graph is asked for those near by; `exact` looks at all.
 
         Raises:
             NotFound: There is no such collection.
@@ -344,9 +382,13 @@ class PostgresStore(PostgresNames, PostgresCode):
             BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the
                 filters.
         """
-        return await self._with_words(
-            collection,
-            lambda connection: search.search_dense(
+
+        async def read(connection: Any) -> list[Candidate] | None:
+            if collection not in self._looked_at:
+                # A build that was cut off, or a collection of a former version.
+                self._looked_at.add(collection)
+                await self._keep_indexed(connection, collection)
+            return await search.search_dense(
                 connection,
                 collection,
                 vector,
@@ -354,8 +396,10 @@ class PostgresStore(PostgresNames, PostgresCode):
                 access=access,
                 threshold=threshold,
                 filters=filters,
-            ),
-        )
+                counts=None if exact else self._counts,
+            )
+
+        return await self._with_words(collection, read)
 
     async def search_lexical(
         self,

@@ -26,6 +26,13 @@ from whence.store.documents import model_of
 from whence.store.driver import Connection
 from whence.store.facts import facts_are_kept, matching
 from whence.store.keys import parse_chunk_key
+from whence.store.vector_index import (
+    INDEXED,
+    Neighbourhood,
+    VisibleCounts,
+    fewest_visible,
+    neighbourhood,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,8 +53,9 @@ __all__ = (
 # of a subquery is searched from end to end for each row (2 ms against 17-19 ms at 1600 classes).
 _RESOLVE = (
     "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"  # noqa: S608 - only constants
-    f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes"
-    " FROM collection c WHERE c.name = $4"
+    f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes,"
+    f" l.chunks, {INDEXED}"
+    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $4"
 )
 #: `$6` are the chunks that a filter keeps, NULL without one; plans are made for the values at hand.
 _VISIBLE = (
@@ -70,6 +78,19 @@ _NEAREST = (
 _NEAREST_AND_TIES = (
     f"WITH nearest AS (SELECT v.ord, {_DISTANCE} AS distance FROM chunk_vec v"  # noqa: S608 - only constants
     f" WHERE {_VISIBLE} {_ENOUGH} ORDER BY 2 FETCH FIRST ($4::bigint) ROWS WITH TIES) {_RANKED}"
+)
+# Those near by, as a graph of half precision tells, ranked by the exact distance. The form of the expression is
+# that of the index; `{{dimension}}` is the collection's.
+_NEIGHBOURS = (
+    f"WITH near AS MATERIALIZED (SELECT v.ord, {_DISTANCE} AS distance FROM chunk_vec v WHERE {_VISIBLE}"  # noqa: S608 - only constants
+    " ORDER BY v.e::halfvec({dimension}) <#> $3::vector::halfvec({dimension}) LIMIT $5::int),"
+    " nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($4::bigint) ROWS WITH TIES)"
+    f" {_RANKED}"
+)
+# The way is decided here, not by the planner: only the graph gives rows in order without a sort.
+_WALK = (
+    "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),"
+    " set_config('hnsw.ef_search', $1, true), set_config('enable_sort', 'off', true)"
 )
 #: Above it, a limit means no limit.
 LARGEST_LIMIT = 2**62
@@ -111,11 +132,14 @@ async def search_dense(
     access: Access,
     threshold: float,
     filters: Filters = (),
+    counts: VisibleCounts | None = None,
 ) -> list[Candidate] | None:
-    """Rank the visible chunks by cosine. Cost: linear in the visible rows that a filter keeps.
+    """Rank the visible chunks by cosine.
 
-    Rights, filter and ranking are read from one snapshot of the database. None when there is a filter and the
-    collection's facts are not kept yet.
+    Exact, at a cost linear in the visible rows that a filter keeps; where that are many and `counts` are given,
+    the collection's graph is asked for those near by, at a cost that hardly grows. Never fewer than there
+    are. Rights, filter and ranking are read from one snapshot of the database. None when there is a
+    filter and the collection's facts are not kept yet.
 
     Raises:
         NotFound: There is no such collection.
@@ -135,14 +159,63 @@ async def search_dense(
             if not await facts_are_kept(connection, row["id"]):
                 return None
             kept = await matching(connection, row["id"], row["classes"], filters, "ord")
-        arguments = (row["id"], row["classes"], query, limit, threshold, kept)
-        rows = await connection.fetch(_NEAREST, *arguments)
-        if len(rows) > limit and rows[limit - 1]["distance"] == rows[limit]["distance"]:
-            rows = await connection.fetch(_NEAREST_AND_TIES, *arguments)
+        way = None if counts is None else await _way(connection, row, limit, kept, counts)
+        rows = [] if way is None else await _near(connection, row, query, limit, kept, way)
+        if len(rows) < limit:
+            rows = await _exact(connection, row, query, limit, kept, threshold)
     return [
         candidate(row["chunk_key"], row["document_id"], -row["distance"], rank)
         for rank, row in enumerate(rows[:limit], 1)
+        if threshold <= 0 or -row["distance"] >= threshold
     ]
+
+
+async def _exact(
+    connection: Connection,
+    row: Any,
+    query: NDArray[np.float32],
+    limit: int,
+    kept: list[int] | None,
+    threshold: float,
+) -> list[Any]:
+    """Look at every visible row."""
+    arguments = (row["id"], row["classes"], query, limit, threshold, kept)
+    rows = await connection.fetch(_NEAREST, *arguments)
+    if len(rows) > limit and rows[limit - 1]["distance"] == rows[limit]["distance"]:
+        rows = await connection.fetch(_NEAREST_AND_TIES, *arguments)
+    return rows
+
+
+async def _way(
+    connection: Connection, row: Any, limit: int, kept: list[int] | None, counts: VisibleCounts
+) -> Neighbourhood | None:
+    """Tell how to ask the graph; None when there is none or few rows are visible."""
+    if not row["indexed"]:
+        return None
+    chunks = row["chunks"] or 0
+    most = fewest_visible(limit, chunks) + 1
+    if most > chunks:
+        return None
+    if kept is not None:
+        return neighbourhood(limit, len(kept), chunks)
+    visible = await counts.count(connection, row["id"], row["classes"], most)
+    return neighbourhood(limit, visible, chunks)
+
+
+async def _near(
+    connection: Connection,
+    row: Any,
+    query: NDArray[np.float32],
+    limit: int,
+    kept: list[int] | None,
+    way: Neighbourhood,
+) -> list[Any]:
+    """Ask the graph; it may give fewer rows than there are."""
+    await connection.execute(_WALK, str(way.ef_search))
+    statement = _NEIGHBOURS.format(dimension=int(row["dimension"]))
+    return await connection.fetch(
+        statement, row["id"], row["classes"], query, limit, way.fetched, kept
+    )
 
 
 def places_of(collection: str, chunk_ids: Sequence[str]) -> tuple[list[str], list[int]]:

@@ -1,0 +1,197 @@
+"""Measure hybrid search under load: 64 clients, both legs as two questions, against one statement for both.
+
+The one-statement form is what a plain setup would do: one SQL statement with a class array in each leg, HNSW
+for the vectors, BM25 summed over blocks of numbers, joined by reciprocal ranks; on tables of its own on the
+same server, asked over a pool of the same size. The store is asked as a hybrid search asks it: both legs at
+once, as deep as the statement's. Every reader sees half of the chunks. The two forms take turns in short
+rounds. Run `python -m benchmarks.bench_hybrid`; `--chunks 200000` for the larger size, `--json` for one JSON
+document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from pgvector.asyncpg import register_vector
+
+from benchmarks.corpus import DIMENSION, READERS, Texts, fill, settled, unit_vectors
+from whence.store.postgres import PostgresStore
+from whence.store.server import EmbeddedServer
+
+CLIENTS, DEPTH, LIMIT, ROUNDS = 64, 50, 10, 4
+READER = "50 %"
+_TABLES = f"""
+CREATE TABLE one_vector (ord int PRIMARY KEY, class_id int NOT NULL, e vector({DIMENSION}) NOT NULL);
+ALTER TABLE one_vector ALTER e SET STORAGE PLAIN;
+INSERT INTO one_vector SELECT ord, class_id, e FROM whence.chunk_vec;
+CREATE TABLE one_posting (term int, block int, ids int[] NOT NULL, impacts float4[] NOT NULL,
+    classes int[] NOT NULL, PRIMARY KEY (term, block));
+ALTER TABLE one_posting ALTER ids SET STORAGE EXTERNAL, ALTER impacts SET STORAGE EXTERNAL,
+    ALTER classes SET STORAGE EXTERNAL;
+INSERT INTO one_posting
+SELECT term, n / 8192, array_agg(ord ORDER BY n), array_agg(impact ORDER BY n), array_agg(class_id ORDER BY n)
+FROM (
+    SELECT w.term, t.ord, c.class_id, row_number() OVER (PARTITION BY w.term ORDER BY t.ord) - 1 AS n,
+        w.tf / (w.tf + 1.2 * (0.25 + 0.75 * t.length / 80.0)) AS impact
+    FROM whence.chunk_terms t JOIN whence.chunk c ON c.ord = t.ord, LATERAL (
+        SELECT ('x' || encode(reverse(substr(t.terms, 4 * k + 1, 4)), 'hex'))::bit(32)::int AS term,
+            ('x' || encode(reverse(substr(t.counts, 4 * k + 1, 4)), 'hex'))::bit(32)::int AS tf
+        FROM generate_series(0, length(t.terms) / 4 - 1) k) w
+) p GROUP BY 1, 2;
+CREATE TABLE one_chunk AS SELECT ord, class_id, chunk_key, document FROM whence.chunk;
+ALTER TABLE one_chunk ADD PRIMARY KEY (ord);
+SET max_parallel_maintenance_workers = 0;
+CREATE INDEX ON one_vector USING hnsw (e vector_ip_ops);
+"""
+_ONE_STATEMENT = f"""
+WITH dense AS (
+    SELECT ord, row_number() OVER (ORDER BY distance) AS place FROM (
+        SELECT ord, e <#> $1 AS distance FROM one_vector WHERE class_id = ANY($2::int[])
+        ORDER BY e <#> $1 LIMIT {DEPTH}) n),
+words AS (
+    SELECT ord, row_number() OVER (ORDER BY score DESC, ord) AS place FROM (
+        SELECT u.ord, sum(q.idf * u.impact) AS score
+        FROM unnest($3::int[], $4::float8[]) q(term, idf) JOIN one_posting p ON p.term = q.term,
+            LATERAL unnest(p.ids, p.impacts, p.classes) u(ord, impact, class_id)
+        WHERE u.class_id = ANY($2::int[]) GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {DEPTH}) n),
+fused AS (
+    SELECT ord, coalesce(1.0 / (60 + d.place), 0) + coalesce(1.0 / (60 + w.place), 0) AS score
+    FROM dense d FULL JOIN words w USING (ord) ORDER BY 2 DESC, 1 LIMIT {LIMIT})
+SELECT c.chunk_key, f.score FROM fused f JOIN one_chunk c USING (ord) ORDER BY 2 DESC, 1
+"""
+
+
+async def _load(ask: Callable[[int], Awaitable[Any]], seconds: float) -> tuple[float, list[float]]:
+    """Let all clients ask for a while; gives questions a second and the times in milliseconds."""
+    times: list[float] = []
+    started = time.perf_counter()
+
+    async def client(number: int) -> None:
+        n = number
+        while time.perf_counter() - started < seconds:
+            began = time.perf_counter()
+            await ask(n)
+            times.append((time.perf_counter() - began) * 1e3)
+            n += CLIENTS
+
+    await asyncio.gather(*(client(number) for number in range(CLIENTS)))
+    return len(times) / (time.perf_counter() - started), times
+
+
+async def _terms(connection: Any, queries: list[str]) -> list[tuple[list[int], list[float]]]:
+    """Give ids and weights of the terms of each query; looking them up is not charged to the one statement."""
+    rows = await connection.fetch(
+        "SELECT id, term, ln(1 + (l.chunks - df + 0.5) / (df + 0.5)) AS idf FROM whence.term,"
+        " whence.lexicon l"
+    )
+    known = {row["term"]: (row["id"], float(row["idf"])) for row in rows}
+    found = []
+    for query in queries:
+        pairs = [known[word] for word in dict.fromkeys(query.split()) if word in known]
+        found.append(([one for one, _ in pairs], [idf for _, idf in pairs]))
+    return found
+
+
+async def _vectors_known(connection: Any) -> None:
+    await register_vector(connection)
+
+
+async def measure(chunks: int, seconds: float) -> dict[str, Any]:
+    """Fill both sides, and let them take turns."""
+    source = Texts()
+    texts = source.texts(chunks)
+    queries, vectors = source.mixed(texts, 500), unit_vectors(500, 3)
+    result: dict[str, Any] = {"chunks": chunks, "clients": CLIENTS}
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            EmbeddedServer(Path(folder) / "home") as server,
+            PostgresStore.open(server) as store,
+        ):
+            await fill(store, "bench", texts, source.tags(chunks), unit_vectors(chunks, 2))
+            async with store._connection() as connection:
+                await store._keep_indexed(connection, "bench")
+            await settled(store)
+            pool = await asyncpg.create_pool(
+                server.url(),
+                min_size=1,
+                max_size=store._pool.get_max_size(),
+                init=_vectors_known,
+                server_settings={
+                    "plan_cache_mode": "force_custom_plan",
+                    "hnsw.ef_search": "100",
+                    "hnsw.iterative_scan": "relaxed_order",
+                    "jit": "off",
+                },
+            )
+            async with pool.acquire() as plain:
+                await plain.execute(_TABLES)
+                await plain.execute("VACUUM ANALYZE")
+                classes = await plain.fetchval(
+                    "SELECT array_agg(id) FROM whence.sec_class WHERE acl && $1::text[]",
+                    sorted(READERS[READER].acl_tags),
+                )
+                terms = await _terms(plain, queries)
+
+            async def legs(n: int) -> None:
+                access = READERS[READER]
+                await asyncio.gather(
+                    store.search_dense("bench", vectors[n % 500], limit=DEPTH, access=access),
+                    store.search_lexical("bench", queries[n % 500], limit=DEPTH, access=access),
+                )
+
+            async def statement(n: int) -> None:
+                await pool.fetch(_ONE_STATEMENT, vectors[n % 500], classes, *terms[n % 500])
+
+            forms = {"legs": legs, "statement": statement}
+            rates: dict[str, list[float]] = {name: [] for name in forms}
+            times: dict[str, list[float]] = {name: [] for name in forms}
+            for turn in range(ROUNDS + 1):
+                for name, ask in forms.items():
+                    rate, some = await _load(ask, seconds)
+                    if turn:
+                        rates[name].append(rate)
+                        times[name] += some
+            await pool.close()
+    for name in forms:
+        result[name] = {
+            "per_s": statistics.median(rates[name]),
+            "p50_ms": statistics.median(times[name]),
+        }
+    result["ratio"] = result["legs"]["per_s"] / result["statement"]["per_s"]
+    return result
+
+
+def report(result: dict[str, Any]) -> None:
+    """Print for people."""
+    print(f"{result['chunks']} chunks, {result['clients']} clients, reader sees {READER}")
+    for name, words in (("legs", "two legs of the store"), ("statement", "one plain statement")):
+        found = result[name]
+        print(f"{words:24} {found['per_s']:7.0f} a second, p50 {found['p50_ms']:7.1f} ms")
+    print(f"ratio {result['ratio']:.2f}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chunks", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each turn")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    result = asyncio.run(measure(options.chunks, options.seconds))
+    if options.json:
+        print(json.dumps(result))
+    else:
+        report(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Approximate indexes over vectors: one HNSW graph for each large collection, and when to ask it.
+
+A graph is partial, over the rows of one collection: its vectors have one length, no walk passes rows of others,
+and dropping it touches nothing else. It holds half-precision copies (half the size at the same speed and
+recall); what it finds is ranked by the exact cosine. It is built `CONCURRENTLY`, so reads and writes go on; a
+build that was cut off leaves an invalid graph, which no search uses and the next build replaces.
+
+Rows that the reader may not see are passed over on the way. The fewer are visible, the longer the way and the
+worse the recall, while the cost of an exact scan falls: below a number of visible rows the scan is both
+faster and right, see `fewest_visible`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from whence.store.driver import Connection
+
+__all__ = (
+    "INDEXED",
+    "Neighbourhood",
+    "VisibleCounts",
+    "build_index",
+    "drop_orphans",
+    "fewest_visible",
+    "index_due",
+    "index_name",
+    "neighbourhood",
+)
+
+#: Chunks of a collection from which on it gets a graph; an exact scan of as many takes some ten milliseconds.
+_INDEX_FROM = 20_000
+#: Most dimensions that pgvector indexes in half precision.
+_MOST_DIMENSIONS = 4000
+#: Older ones stop at `ef_search` rows, visible or not.
+_LOWEST_PGVECTOR = (0, 8)
+#: Rows asked of the graph for each place of the ranking, and at least: what it finds early is not always
+#: nearest.
+_OVERFETCH = 4
+_LEAST_FETCHED = 40
+#: `hnsw.ef_search`, at least and at most; pgvector allows 1000.
+_LEAST_EF, _MOST_EF = 100, 1000
+#: Cost of a row on the way through the graph in rows of an exact scan: 15 us against 0.8 us at 384 dimensions.
+_STEP = 20
+#: First half of the key of the advisory lock under which a graph is built: "when" in ASCII.
+_LOCK = 0x7768656E
+_PREFIX = "chunk_vec_near_"
+
+#: Whether the collection `c` has a graph that can be asked; an expression for the list of columns.
+INDEXED = (
+    "EXISTS (SELECT FROM pg_index i WHERE i.indisvalid AND i.indexrelid ="
+    f" to_regclass('whence.{_PREFIX}' || c.id)) AS indexed"
+)
+_STATE = (
+    f"SELECT c.dimension, coalesce(l.chunks, 0) AS chunks, {INDEXED}"  # noqa: S608 - only constants
+    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.id = $1"
+)
+_ORPHANS = (
+    "SELECT i.relname FROM pg_class i JOIN pg_namespace n ON n.oid = i.relnamespace"  # noqa: S608 - only constants
+    f" WHERE n.nspname = 'whence' AND i.relkind = 'i' AND i.relname ^@ '{_PREFIX}' AND NOT EXISTS"
+    f" (SELECT FROM collection c WHERE i.relname = '{_PREFIX}' || c.id)"
+)
+
+
+def index_name(collection_id: int) -> str:
+    """Give the name of a collection's graph."""
+    return f"{_PREFIX}{collection_id}"
+
+
+class Neighbourhood:
+    """How a ranking is asked of a graph.
+
+    Args:
+        limit: Places of the ranking.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.fetched = max(_LEAST_FETCHED, _OVERFETCH * limit)
+        self.ef_search = min(_MOST_EF, max(_LEAST_EF, self.fetched))
+
+
+def neighbourhood(limit: int, visible: int, chunks: int) -> Neighbourhood | None:
+    """Tell how to ask the graph for a ranking; None when an exact scan is the better way.
+
+    Args:
+        limit: Places of the ranking.
+        visible: Rows that the reader may see and a filter keeps, or any number above `fewest_visible`.
+        chunks: Rows of the collection.
+    """
+    way = Neighbourhood(limit)
+    return way if visible > fewest_visible(limit, chunks) else None
+
+
+def fewest_visible(limit: int, chunks: int) -> int:
+    """Give the number of visible rows up to which an exact scan costs less than the graph.
+
+    Of `chunks` rows with `visible` among them, `fetched * chunks / visible` are passed on the way to
+    `fetched` visible ones, each as dear as `_STEP` rows of a scan over the visible: the costs are equal where
+    visible**2 = _STEP * fetched * chunks.
+    """
+    return max(limit, math.isqrt(_STEP * Neighbourhood(limit).fetched * chunks))
+
+
+class VisibleCounts:
+    """How many rows of a collection a reader sees, remembered for a while: it only decides how to search.
+
+    Args:
+        monotonic: Clock in seconds.
+    """
+
+    _LIFE_S = 30.0
+    _MOST = 1024
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._known: dict[tuple[int, tuple[int, ...], int], tuple[float, int]] = {}
+
+    async def count(
+        self, connection: Connection, collection_id: int, classes: Sequence[int], most: int
+    ) -> int:
+        """Count the rows of some classes, up to `most`. Cost: linear in `most`, once in half a minute."""
+        key = (collection_id, tuple(classes), most)
+        now = self._monotonic()
+        known = self._known.get(key)
+        if known is not None and now < known[0]:
+            return known[1]
+        found: int = await connection.fetchval(
+            "SELECT count(*) FROM (SELECT FROM chunk_vec v WHERE v.collection_id = $1"
+            " AND v.class_id = ANY($2::int[]) LIMIT $3) found",
+            collection_id,
+            list(classes),
+            most,
+        )
+        if len(self._known) >= self._MOST:
+            self._known.clear()
+        self._known[key] = (now + self._LIFE_S, found)
+        return found
+
+
+async def index_due(connection: Connection, collection_id: int) -> bool:
+    """Tell whether a collection is large enough for a graph and has none."""
+    row = await connection.fetchrow(_STATE, collection_id)
+    return (
+        row is not None
+        and not row["indexed"]
+        and row["chunks"] >= _INDEX_FROM
+        and row["dimension"] <= _MOST_DIMENSIONS
+    )
+
+
+async def build_index(connection: Connection, collection_id: int) -> bool:
+    """Build the graph of a collection if it is due; False when it is not, or another process builds it.
+
+    Outside of any transaction, on a connection whose settings are undone afterwards. Cost: some 0.4 ms a row
+    while the graph fits `maintenance_work_mem`, twice that when it does not.
+    """
+    if not await _can_iterate(connection):
+        return False
+    if not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", _LOCK, collection_id):
+        return False
+    try:
+        if not await index_due(connection, collection_id):
+            return False
+        await _unhurried(connection)
+        name = index_name(collection_id)
+        # Under the lock nobody builds: what is there and not valid was cut off.
+        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+        dimension = await connection.fetchval(
+            "SELECT dimension FROM collection WHERE id = $1", collection_id
+        )
+        await connection.execute(
+            f"CREATE INDEX CONCURRENTLY {name} ON chunk_vec"
+            f" USING hnsw ((e::halfvec({dimension})) halfvec_ip_ops)"
+            f" WHERE collection_id = {collection_id:d}"
+        )
+    finally:
+        if not connection.is_closed():
+            await connection.execute("SELECT pg_advisory_unlock($1, $2)", _LOCK, collection_id)
+    return True
+
+
+async def drop_orphans(connection: Connection) -> None:
+    """Drop the graphs of collections that are gone."""
+    for row in await connection.fetch(_ORPHANS):
+        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {row['relname']}")
+
+
+async def _unhurried(connection: Connection) -> None:
+    """Take the time it needs, on one core: the others go on answering."""
+    for setting in (
+        "statement_timeout = 0",
+        "lock_timeout = 0",
+        "max_parallel_maintenance_workers = 0",
+    ):
+        await connection.execute(f"SET {setting}")
+
+
+async def _can_iterate(connection: Connection) -> bool:
+    version: str = await connection.fetchval(
+        "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    )
+    return tuple(int(part) for part in version.split(".")[:2]) >= _LOWEST_PGVECTOR

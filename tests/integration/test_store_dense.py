@@ -1,0 +1,309 @@
+"""The dense leg on PostgreSQL: exact where few rows are visible, a graph where many are, never short."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store import search, vector_index
+from whence.store.base import EmbeddedDocument
+from whence.store.postgres import PostgresStore
+
+pytestmark = pytest.mark.postgres
+
+DIMENSION = 16
+MODEL = EmbeddingModel(name="dense", dimension=DIMENSION)
+ALL = Access(frozenset({"a", "b"}))
+SOME = Access(frozenset({"b"}))
+_GRAPHS = "SELECT relname, indisvalid FROM pg_class JOIN pg_index ON indexrelid = oid WHERE relname ^@ 'chunk_vec_near_'"
+
+
+def _vectors(n: int, seed: int) -> NDArray[np.float32]:
+    drawn = np.random.default_rng(seed).normal(size=(n, DIMENSION))
+    return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+
+
+def _document(n: int, vector: NDArray[np.float32], tag: str) -> EmbeddedDocument:
+    draft = DocumentDraft(
+        document_id=f"d{n:04}", chunks=(ChunkDraft(content="red"),), tags=DocumentTags((tag,))
+    )
+    return EmbeddedDocument(draft=draft, vectors=vector[None])
+
+
+async def _filled(store: PostgresStore, n: int = 400, *, name: str = "c", start: int = 0) -> None:
+    """Store n documents; every tenth has the tag b."""
+    await store.ensure_collection(name, MODEL)
+    documents = [
+        _document(start + k, vector, "a" if k % 10 else "b")
+        for k, vector in enumerate(_vectors(n, start))
+    ]
+    await store.replace_documents(name, documents)
+
+
+async def _indexed(store: PostgresStore) -> None:
+    while store._indexing:
+        await asyncio.gather(*store._indexing.values())
+
+
+async def _found(
+    store: PostgresStore, vector: NDArray[np.float32], access: Access = ALL, **options: Any
+) -> list[tuple[str, float]]:
+    hits = await store.search_dense("c", vector, access=access, **{"limit": 10, **options})
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    return [(hit.document_id, hit.dense_score or 0.0) for hit in hits]
+
+
+async def _sql(url: str, *statements: str) -> list[Any]:
+    """Run statements; gives the rows of the last."""
+    connection = await asyncpg.connect(url, server_settings={"search_path": "whence, public"})
+    try:
+        for statement in statements[:-1]:
+            await connection.execute(statement)
+        return list(await connection.fetch(statements[-1]))
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes at which a few hundred rows have a graph, asked whenever more than the limit is visible."""
+    monkeypatch.setattr(vector_index, "_INDEX_FROM", 200)
+    monkeypatch.setattr(vector_index, "_STEP", 0)
+
+
+def _recall(found: Sequence[Any], exact: Sequence[Any]) -> float:
+    return len({one[0] for one in found} & {one[0] for one in exact}) / max(1, len(exact))
+
+
+async def test_a_graph_finds_what_a_scan_finds(
+    postgres_store: PostgresStore, database_url: str, graphs: None
+) -> None:
+    """Of a large collection the nearest are found through its graph, in order, with exact cosines."""
+    await _filled(postgres_store)
+    await _indexed(postgres_store)
+    assert [row["indisvalid"] for row in await _sql(database_url, _GRAPHS)] == [True]
+    recalls = []
+    for vector in _vectors(20, 99):
+        for access in (ALL, SOME):
+            near = await _found(postgres_store, vector, access)
+            exact = await _found(postgres_store, vector, access, exact=True)
+            scores = dict(await _found(postgres_store, vector, access, exact=True, limit=400))
+            assert near == sorted(near, key=lambda one: (-one[1], one[0]))
+            assert all(scores[one] == score for one, score in near)
+            recalls.append(_recall(near, exact))
+            assert len(near) == 10
+
+    assert np.mean(recalls) >= 0.99
+
+
+async def test_the_graph_is_asked(
+    postgres_store: PostgresStore, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many are visible the search goes through the graph; on demand, or below its bound, it does not."""
+    await _filled(postgres_store)
+    await _indexed(postgres_store)
+    (vector,) = _vectors(1, 5)
+    plans: list[str] = []
+    near = search._near
+
+    async def noted(connection: Any, row: Any, *others: Any) -> Any:
+        statement = search._NEIGHBOURS.format(dimension=DIMENSION)
+        found = await near(connection, row, *others)
+        query, limit, kept, way = others
+        arguments = (row["id"], row["classes"], query, limit, way.fetched, kept)
+        plans.extend(one[0] for one in await connection.fetch(f"EXPLAIN {statement}", *arguments))
+        return found
+
+    monkeypatch.setattr(search, "_near", noted)
+    for options in ({"exact": True}, {"limit": 400}):
+        await _found(postgres_store, vector, **options)
+    assert plans == []
+    await _found(postgres_store, vector)
+
+    assert any("Index Scan using chunk_vec_near_" in line for line in plans)
+
+
+async def test_no_ranking_is_short(
+    postgres_store: PostgresStore, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the graph leaves out, because it gives up or because few are visible, the scan finds."""
+    await _filled(postgres_store)
+    await _indexed(postgres_store)
+    (vector,) = _vectors(1, 7)
+    exact = await _found(postgres_store, vector, SOME, exact=True, limit=40)
+
+    assert len(exact) == 40
+    for limit in (1, 39, 40, 41, 400, 10**9):
+        for access, there in ((SOME, 40), (ALL, 400), (Access.public(), 0)):
+            found = await _found(postgres_store, vector, access, limit=limit)
+            assert len(found) == min(limit, there)
+    assert await _found(postgres_store, vector, SOME, limit=40) == exact
+
+
+async def test_rights_hold_on_the_way_through_the_graph(
+    postgres_store: PostgresStore, graphs: None
+) -> None:
+    """Nothing hidden is found, new tags hold at once, and removed documents are gone."""
+    await _filled(postgres_store)
+    await _indexed(postgres_store)
+    (vector,) = _vectors(1, 3)
+    best = [one for one, _ in await _found(postgres_store, vector)]
+    await postgres_store.retag_documents("c", dict.fromkeys(best[:5], DocumentTags(("z",))))
+    await postgres_store.remove_documents("c", best[5:])
+    after = await _found(postgres_store, vector)
+
+    assert len(after) == 10
+    assert not {one for one, _ in after} & set(best)
+    assert all(int(one[1:]) % 10 == 0 for one, _ in await _found(postgres_store, vector, SOME))
+
+
+async def test_a_threshold_cuts_what_the_graph_gives(
+    postgres_store: PostgresStore, graphs: None
+) -> None:
+    """No hit is below the threshold, and none above it is missing."""
+    await _filled(postgres_store)
+    await _indexed(postgres_store)
+    (vector,) = _vectors(1, 2)
+    everything = await _found(postgres_store, vector)
+    middle = everything[4][1]
+
+    assert await _found(postgres_store, vector, threshold=middle) == everything[:5]
+
+
+async def test_what_is_written_later_is_found(postgres_store: PostgresStore, graphs: None) -> None:
+    """Rows that come after the graph was built are in it."""
+    await _filled(postgres_store)
+    await _indexed(postgres_store)
+    await _filled(postgres_store, 50, start=1000)
+    for k, vector in enumerate(_vectors(50, 1000)):
+        assert (await _found(postgres_store, vector, limit=1))[0][0] == f"d{1000 + k}"
+
+
+async def test_each_large_collection_has_a_graph_of_its_own(
+    postgres_store: PostgresStore, database_url: str, graphs: None
+) -> None:
+    """A small one has none, and a large one's holds none of the others' rows."""
+    await _filled(postgres_store)
+    await _filled(postgres_store, 250, name="other")
+    await _filled(postgres_store, 20, name="small")
+    await _indexed(postgres_store)
+    names = {row["relname"] for row in await _sql(database_url, _GRAPHS)}
+    (vector,) = _vectors(1, 8)
+    hits = await postgres_store.search_dense("other", vector, limit=10, access=ALL)
+
+    assert len(names) == 2
+    assert all(hit.chunk_id.startswith("urn:chunk:other:") for hit in hits)
+
+
+async def test_a_build_that_was_cut_off_is_done_again(
+    database_url: str, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An invalid graph is not asked; the next start replaces it."""
+    async with PostgresStore.open(database_url, pool_size=3) as store:
+        await _filled(store)
+        await _indexed(store)
+        (vector,) = _vectors(1, 4)
+        expected = await _found(store, vector)
+    await _sql(
+        database_url,
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid IN"
+        " (SELECT oid FROM pg_class WHERE relname ^@ 'chunk_vec_near_')",
+        "SELECT 1",
+    )
+    async with PostgresStore.open(database_url, pool_size=3) as store:
+        assert await _found(store, vector) == expected
+        await _indexed(store)
+        assert await _found(store, vector) == expected
+
+    assert [row["indisvalid"] for row in await _sql(database_url, _GRAPHS)] == [True]
+
+
+async def test_one_process_builds(
+    postgres_store: PostgresStore, database_url: str, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one builds, others leave the graph alone, unfinished as it looks."""
+    with monkeypatch.context() as patch:
+        patch.setattr(vector_index, "_INDEX_FROM", 10_000)
+        await _filled(postgres_store)
+    number = (await _sql(database_url, "SELECT id FROM collection WHERE name = 'c'"))[0][0]
+    holder = await asyncpg.connect(database_url)
+    try:
+        await holder.fetchval("SELECT pg_try_advisory_lock($1, $2)", vector_index._LOCK, number)
+        async with postgres_store._connection() as connection:
+            assert not await vector_index.build_index(connection, number)
+    finally:
+        await holder.close()
+    async with postgres_store._connection() as connection:
+        assert await vector_index.build_index(connection, number)
+        assert not await vector_index.build_index(connection, number)
+
+
+async def test_graphs_of_collections_that_are_gone_go(
+    postgres_store: PostgresStore, database_url: str, graphs: None
+) -> None:
+    """Nothing is left of a collection that was deleted."""
+    await _filled(postgres_store)
+    await _indexed(postgres_store)
+    await _sql(
+        database_url,
+        "DELETE FROM document",
+        "DELETE FROM collection",
+        "SELECT 1",
+    )
+    async with postgres_store._connection() as connection:
+        await vector_index.drop_orphans(connection)
+
+    assert await _sql(database_url, _GRAPHS) == []
+
+
+async def test_searches_and_writes_go_on_while_a_graph_is_built(
+    postgres_store: PostgresStore, graphs: None
+) -> None:
+    """A build stops nobody, and what was written meanwhile is in the graph."""
+    await _filled(postgres_store, 1500)
+    rounds = 0
+    while postgres_store._indexing:
+        await _filled(postgres_store, 5, start=2000 + 10 * rounds)
+        (vector,) = _vectors(1, rounds)
+        assert len(await _found(postgres_store, vector)) == 10
+        rounds += 1
+    for k in range(rounds):
+        for n, vector in enumerate(_vectors(5, 2000 + 10 * k)):
+            assert (await _found(postgres_store, vector, limit=1))[0][0] == f"d{2000 + 10 * k + n}"
+
+
+async def test_filters_narrow_on_the_way_through_the_graph(
+    postgres_store: PostgresStore, graphs: None
+) -> None:
+    """A filter and the graph together give what a filter and a scan give."""
+    from whence.schema.filters import parse_filters
+
+    await postgres_store.ensure_collection("c", MODEL)
+    documents = []
+    for k, vector in enumerate(_vectors(300, 21)):
+        draft = DocumentDraft(
+            document_id=f"d{k:04}",
+            chunks=(ChunkDraft(content="red"),),
+            tags=DocumentTags(("a",)),
+            metadata={"side": "left" if k % 2 else "right"},
+        )
+        documents.append(EmbeddedDocument(draft=draft, vectors=vector[None]))
+    await postgres_store.replace_documents("c", documents)
+    await _indexed(postgres_store)
+    filters = parse_filters({"side": "left"})
+    (vector,) = _vectors(1, 22)
+    found = await _found(postgres_store, vector, filters=filters)
+    exact = await _found(postgres_store, vector, filters=filters, exact=True)
+
+    assert all(int(one[1:]) % 2 for one, _ in found)
+    assert _recall(found, exact) >= 0.9
+    assert len(found) == 10

@@ -1,0 +1,35 @@
+"""When the graph over vectors is asked, and when every visible row is looked at."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.store.vector_index import fewest_visible, neighbourhood
+
+_limits = st.integers(1, 10_000)
+_sizes = st.integers(1, 10_000_000)
+
+
+@given(limit=_limits, chunks=_sizes, visible=_sizes)
+def test_few_visible_rows_are_scanned(limit: int, chunks: int, visible: int) -> None:
+    """The graph is asked above the bound only, and then for more rows than the ranking has places."""
+    way = neighbourhood(limit, visible, chunks)
+
+    assert (way is not None) == (visible > fewest_visible(limit, chunks))
+    assert way is None or (way.fetched > limit and 100 <= way.ef_search <= 1000)
+
+
+@given(limit=_limits, chunks=_sizes)
+def test_the_bound_grows_with_collection_and_ranking(limit: int, chunks: int) -> None:
+    """A larger collection makes the way longer, a longer ranking makes it longer too; all places fit."""
+    bound = fewest_visible(limit, chunks)
+
+    assert limit <= bound <= fewest_visible(limit, 2 * chunks)
+    assert bound <= fewest_visible(2 * limit, chunks)
+
+
+def test_the_bound_lies_where_both_ways_cost_the_same() -> None:
+    """Top 10 of 200,000: a twentieth is scanned, a half is asked of the graph."""
+    assert neighbourhood(10, 10_000, 200_000) is None
+    assert neighbourhood(10, 100_000, 200_000) is not None
