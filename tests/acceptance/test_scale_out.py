@@ -1,0 +1,125 @@
+"""The commands of a fleet, as a user types them: one home, one broker, two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whence.testing.pulsar_broker import TestBroker
+
+pytestmark = [
+    pytest.mark.pulsar,
+    pytest.mark.postgres,
+    pytest.mark.models,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
+
+QUESTION = "Who keeps the key of the archive?"
+DOCUMENT = "# The archive\n\nThe key of the archive is kept by the porter. It opens at ten.\n"
+
+
+class Shell:
+    """Runs `whence` against one home and one namespace of a broker."""
+
+    def __init__(self, broker: TestBroker, home: Path) -> None:
+        self.url = broker.url
+        self.environment = os.environ | broker.environment(broker.fresh_namespace())
+        self.environment |= {"WHENCE_HOME": str(home), "WHENCE_RERANKER": "none"}
+        self.started: list[subprocess.Popen[str]] = []
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "whence.cli.main", *words]
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        """Run a command with `--json` and give its document."""
+        command = self.command(*words, "--json")
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return json.loads(done.stdout)
+
+    def start(self, *words: str) -> None:
+        """Start a part of the flow and wait until it is ready."""
+        command = self.command("run", "all-in-one", "--broker", self.url, *words)
+        process = subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, text=True)
+        self.started.append(process)
+        assert process.stderr is not None
+        end = time.monotonic() + 120
+        while True:
+            assert select.select([process.stderr], [], [], end - time.monotonic())[0]
+            line = process.stderr.readline()
+            assert line, "it ended before it was ready"
+            if line.strip() == "ready":
+                return
+
+    def stop(self) -> list[int]:
+        """Ask all processes to drain; gives their exit codes."""
+        for process in self.started:
+            process.terminate()
+        return [process.wait(60) for process in self.started]
+
+
+@pytest.fixture
+def shell(pulsar_broker: TestBroker, tmp_path: Path) -> Iterator[Shell]:
+    """Give a shell; whatever it started is gone afterwards."""
+    made = Shell(pulsar_broker, tmp_path / "home")
+    yield made
+    for process in made.started:
+        process.kill()
+        process.wait()
+
+
+def without_times(answer: dict[str, Any]) -> dict[str, Any]:
+    """Give what must be equal in two answers to one question."""
+    stages = [
+        {key: value for key, value in stage.items() if key != "duration_ms"}
+        for stage in answer["stages"]
+    ]
+    gone = {"answer_id", "latency_ms"}
+    return {key: value for key, value in answer.items() if key not in gone} | {"stages": stages}
+
+
+def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
+    """Started in two parts it indexes and answers as one process does, tells its state, and drains."""
+    paper = tmp_path / "papers" / "archive.md"
+    paper.parent.mkdir()
+    paper.write_text(DOCUMENT, encoding="utf-8")
+    broker = ("--broker", shell.url)
+    early = shell.json("ask", QUESTION, *broker, code=4)
+    shell.start("--only", "embedding,ingest,search,text-fetcher,prompt")
+    shell.start("--only", "document-rag,recorder,search")
+
+    indexed = shell.json("index", str(paper.parent), *broker)
+    again = shell.json("index", str(paper.parent), *broker)
+    there = shell.json("ask", QUESTION, *broker)
+    here = shell.json("ask", QUESTION)
+    hits = shell.json("search", "archive key", *broker)["hits"]
+    status = shell.json("status", *broker)
+    letters = shell.json("dlq", "list", *broker)
+    trace = shell.json("explain", there["answer_id"])
+    codes = shell.stop()
+
+    assert early["error"]["code"] == "unavailable"
+    assert "whence run" in early["error"]["hint"]
+    assert (indexed["documents"]["added"], again["documents"]["unchanged"]) == (1, 1)
+    assert without_times(there) == without_times(here)
+    assert "porter" in there["answer"]
+    assert [hit["document_id"] for hit in hits] == ["archive.md"]
+    assert trace["complete"]
+    workers = {one["group"]: one["workers"] for one in status["topics"]}
+    assert (workers["search"], workers["embedding"], workers["reranker"]) == (2, 1, 0)
+    assert status["store"] == {"collections": 1, "documents": 1, "chunks": indexed["chunks"]}
+    assert sum(len(topic["messages"]) for topic in letters["topics"]) == 0
+    assert codes == [0, 0]
