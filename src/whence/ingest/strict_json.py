@@ -17,7 +17,7 @@ def parse_json(text: str) -> Any:
         BadInput: It is not JSON, is nested too deeply for the parser, or has a key twice.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        return _decoder.decode(text)
     except json.JSONDecodeError as error:
         raise BadInput(f"is not JSON: {error.msg} at column {error.colno}") from error
     except RecursionError as error:
@@ -49,3 +49,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise BadInput(f"holds {name}, which JSON has not")
+
+
+# Made once: making a decoder costs as much as a small value, of which a bundle has hundreds of thousands.
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)

@@ -24,8 +24,16 @@ __all__ = ("Element", "array_elements", "decoded", "object_elements")
 #: Bytes asked for at a time.
 BLOCK_BYTES = 64 * 1024
 _NO_SPACE = re.compile(rb"[^ \t\r\n]")
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
 # A string as a whole when all of it is there, which takes one step where quote by quote takes three.
-_BRACKET_OR_STRING = re.compile(rb'[{}\[\]]|"(?:[^"\\]*+(?:\\.[^"\\]*+)*+")?', re.DOTALL)
+_BRACKET_OR_STRING = re.compile(rb"[{}\[\]]|(?:" + _STRING + rb')|"', re.DOTALL)
+_BETWEEN = rb'[^"{}\[\]]*+'
+_FLAT = rb"[{\[]" + _BETWEEN + rb"(?:" + _STRING + _BETWEEN + rb")*[}\]]"
+# An object or array in one step, when it holds none but flat ones and all of it is there: nearly every element.
+_CONTAINER = re.compile(
+    rb"[{\[]" + _BETWEEN + rb"(?:(?:" + _STRING + rb"|" + _FLAT + rb")" + _BETWEEN + rb")*[}\]]",
+    re.DOTALL,
+)
 _QUOTE_OR_BACKSLASH = re.compile(rb'["\\]')
 _AFTER_SCALAR = re.compile(rb"[,\]}: \t\r\n]")
 _QUOTE = ord('"')
@@ -218,6 +226,9 @@ class _Cutter:
         return found.start()
 
     def _container_end(self) -> int:
+        whole = _CONTAINER.match(self._buffer, self._at)
+        if whole is not None:
+            return whole.end()
         depth, position = 0, self._at
         while True:
             found = self._search(_BRACKET_OR_STRING, position)
