@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.options import Acl, Clearance, Label
+from whence.cli.options import Acl, Clearance, Filter, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine
 from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
+from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +32,7 @@ def ask(
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave the reranker out.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Print as it is written.")] = False,
     mode: Annotated[str | None, typer.Option(help="hybrid, dense or bm25.")] = None,
+    filters: Filter = None,
     timeout: Annotated[float, typer.Option(help="Seconds for the whole question.")] = 120.0,
     flow: Annotated[
         str | None,
@@ -45,10 +47,13 @@ def ask(
 ) -> int:
     """Answer a question from the documents or the code you may see, with citations."""
     from whence.engine.searching import search_mode
+    from whence.schema.filters import parse_filters, read_options
 
     # Refused before anything starts.
     if mode is not None:
         search_mode(mode)
+    conditions = read_options(filters or ())
+    parse_filters(conditions)
     access = access_of(acl, label, clearance)
     live = stream and not as_json(context)
 
@@ -67,6 +72,8 @@ def ask(
         "chunk_callback": show if live else None,
     }
     if flow == "code-rag" or (snapshot, set_name, snapshot_source) != (None, None, None):
+        if conditions:
+            raise BadInput("questions about code take no filters", hint="leave --filter out")
         common |= chosen_snapshot(snapshot, set_name, snapshot_source)
         answer = run_with_engine(
             context,
@@ -82,6 +89,7 @@ def ask(
                 collection=settings.collection,
                 fetch_limit=fetch_limit,
                 rerank=not no_rerank,
+                filters=conditions,
                 **common,
             ),
             warm_up=mode != "bm25",

@@ -320,6 +320,7 @@ class Engine(GraphEngine):
         fetch_limit: int = 0,
         rerank: bool = True,
         mode: str | None = None,
+        filters: Mapping[str, Any] | None = None,
         timeout_s: float = 120.0,
         chunk_callback: ChunkCallback | None = None,
         explain_callback: ExplainCallback | None = None,
@@ -334,6 +335,7 @@ class Engine(GraphEngine):
             fetch_limit: Candidates before reranking; 0 for three times `doc_limit`.
             rerank: False leaves the reranker out.
             mode: `hybrid`, `dense` or `bm25`; None for the flow's own.
+            filters: Conditions on metadata that passages must meet, as for `search`.
             timeout_s: Seconds for the whole question.
             chunk_callback: Gets the text as it is written.
             explain_callback: Gets the triples of each stage as soon as it is done. An exception in it is
@@ -355,6 +357,7 @@ class Engine(GraphEngine):
             fetch_limit=fetch_limit,
             rerank=rerank,
             mode=None if mode is None else search_mode(mode),
+            filters=dict(filters or {}),
             streaming=chunk_callback is not None,
         )
         replies = client.ask(request, timeout_s=timeout_s)

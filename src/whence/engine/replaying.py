@@ -104,6 +104,7 @@ def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | 
         fetch_limit=settings.get("fetch_limit", 0),
         rerank=settings.get("rerank", True),
         mode=settings.get("mode"),
+        filters=msgspec.json.decode(settings.get("filters", "{}"), type=dict[str, Any]),
         record=False,
     )
 

@@ -155,8 +155,10 @@ class DocEmbeddingsClient:
         collection: str,
         access: Access,
         mode: SearchMode = "dense",
+        filters: Mapping[str, Any] | None = None,
         port: str = "search",
     ) -> None:
+        self._filters = dict(filters or {})
         self._context = context
         self._collection = collection
         self._access = access
@@ -187,6 +189,7 @@ class DocEmbeddingsClient:
             query_text=query_text or vector.text,
             mode=self._mode,
             threshold=threshold,
+            filters=self._filters,
         )
         reply = await self._context.call(self._port, message, SearchResponse)
         return Matches(reply.candidates, reply.degraded, reply.graph)

@@ -35,6 +35,7 @@ from whence.processors.services import DOCUMENT_RAG, EMBEDDING, PROMPT, RERANK, 
 from whence.processors.streams import closing
 from whence.schema.document_rag import DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput
+from whence.schema.filters import parse_filters
 from whence.schema.message import Message
 from whence.schema.search import SearchMode
 
@@ -165,6 +166,7 @@ class DocumentRagProcessor(StreamingProcessor):
         ):
             if value > most:
                 raise BadInput(f"{name} must be at most {most}, not {value}")
+        parse_filters(message.filters)
 
     def rag(self, message: DocumentRagRequest, context: Context) -> DocumentRag:
         """Give the RAG of one request: its clients carry the rights of the reader."""
@@ -174,13 +176,22 @@ class DocumentRagProcessor(StreamingProcessor):
         return DocumentRag(
             PromptClient(context),
             EmbeddingsClient(context),
-            DocEmbeddingsClient(context, mode=mode, **reader),
+            DocEmbeddingsClient(context, mode=mode, filters=message.filters, **reader),
             texts.fetch_chunk,
             RerankerClient(context) if context.is_bound("reranker") else None,
             fetch_chunks=texts.fetch_chunks,
             options=self.parameters,
-            settings={"collection": message.collection, "mode": mode},
+            settings=_settings(message, mode),
             new_id=self._new_id,
             clock=self._clock,
             monotonic=self._monotonic,
         )
+
+
+def _settings(message: DocumentRagRequest, mode: SearchMode) -> dict[str, Any]:
+    """Give what the trace keeps of a request, enough to ask it again."""
+    settings: dict[str, Any] = {"collection": message.collection, "mode": mode}
+    if message.filters:
+        wire = msgspec.json.encode(message.filters, order="deterministic")
+        settings["filters"] = wire.decode()
+    return settings

@@ -41,6 +41,8 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """False leaves the reranker out."""
     mode: SearchMode | None = None
     """How candidates are found; None for the flow's own."""
+    filters: dict[str, Any] = {}
+    """Conditions on metadata that candidates must meet, key to value; all must hold."""
     streaming: bool = False
     """True for pieces of text as they are written."""
     explain: bool = True

@@ -1,0 +1,56 @@
+"""Questions carry filters to every search they make, and to the trace that replays them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from whence.engine.replaying import replay_request
+from whence.processors.clients import DocEmbeddingsClient
+from whence.processors.document_rag import DocumentRagProcessor
+from whence.schema.access import Access
+from whence.schema.document_rag import Answer, DocumentRagRequest, TraceRecord
+from whence.schema.errors import BadInput
+from whence.schema.search import SearchRequest, SearchResponse
+from whence.testing.stub_context import StubContext
+
+FILTERS = {"lang": ["en", "de"], "year": {"gte": 2020}}
+
+
+async def test_searches_carry_the_filters() -> None:
+    """The search service gets the conditions as they were given."""
+    context = StubContext({"search": lambda _: SearchResponse(candidates=())})
+    client = DocEmbeddingsClient(context, collection="c", access=Access.public(), filters=FILTERS)
+    await client.query([1.0, 0.0], 5)
+    ((_, request),) = context.sent
+
+    assert isinstance(request, SearchRequest)
+    assert request.filters == FILTERS
+
+
+async def test_a_filter_that_is_none_is_refused_before_anything_is_asked() -> None:
+    """A wrong filter costs no search and no model."""
+    context = StubContext({})
+    request = DocumentRagRequest(
+        access=Access.public(), question="why?", filters={"year": {"near": 2020}}
+    )
+    with pytest.raises(BadInput, match="near"):
+        async for _ in DocumentRagProcessor().handle_stream(request, context):
+            pass
+
+    assert context.sent == []
+
+
+def test_a_replay_asks_with_the_same_filters() -> None:
+    """What the trace keeps of the filters gives them back."""
+    record = TraceRecord(
+        answer_id="a",
+        collection="c",
+        question="why?",
+        access=Access.public(),
+        events=(),
+        answer=Answer(answer_id="a", question="why?", text="so"),
+        settings={"doc_limit": 5, "filters": msgspec.json.encode(FILTERS).decode()},
+    )
+
+    assert replay_request(record, Access.public()).filters == FILTERS
