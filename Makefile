@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test check format bench bench-quality gate integration-retrieval lock clean
+.PHONY: help setup dev demo test check format docs bench bench-quality gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -56,6 +56,10 @@ gate: setup ## Refuse what makes retrieval of the example handbook worse
 
 integration-retrieval: dev ## Check code retrieval on bundles; writes log/integration/retrival
 	$(BIN)/python -m pytest tests/integration/retrival
+
+docs: dev ## Renew what is written from the code: reference pages and manifests
+	$(BIN)/python tools/reference.py
+	$(BIN)/python tools/manifests.py
 
 lock: ## Pin all dependencies anew, with hashes and without addresses
 	@test -x $(BIN)/uv || $(PIP) install --quiet uv

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 from whence.flow.definition import nearest
 from whence.schema.errors import ConfigError
 
-__all__ = ("FILE_NAME", "VARIABLES", "Origin", "SettingLine", "Settings", "mask_url")
+__all__ = ("FILE_NAME", "MEANINGS", "VARIABLES", "Origin", "SettingLine", "Settings", "mask_url")
 
 FILE_NAME: Final = "whence.toml"
 
@@ -36,6 +36,23 @@ VARIABLES: Final[Mapping[str, str]] = {
     "openai_base_url": "OPENAI_BASE_URL",
     "cohere_api_key": "COHERE_API_KEY",
     "cohere_base_url": "COHERE_BASE_URL",
+}
+
+#: What every setting is for.
+MEANINGS: Final[Mapping[str, str]] = {
+    "home": "Folder of the embedded database and of local models; the user's data folder by default. Several"
+    " processes may use one home at once.",
+    "database_url": "A PostgreSQL 16+ with pgvector in place of the embedded one.",
+    "broker": "`memory://` runs flows in this process; `pulsar://HOST:PORT` or `pulsar+ssl://` is a broker.",
+    "embedder": "`local`, `openai:MODEL` or `cohere:MODEL`.",
+    "writer": "`extractive`, or `openai:MODEL` of any server that speaks OpenAI's API.",
+    "reranker": "`auto`, `none`, or the name or folder of a flashrank model.",
+    "collection": "Collection that commands work on.",
+    "models": "Folder of local models in place of the usual ones.",
+    "openai_api_key": "Key for OpenAI's API or a server that speaks it.",
+    "openai_base_url": "Its address, `/v1` included.",
+    "cohere_api_key": "Key for Cohere's API.",
+    "cohere_base_url": "Its root; `/v2/embed` is appended.",
 }
 
 #: An empty default means: not set. The default of `home` is the user's data folder.

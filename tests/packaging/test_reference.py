@@ -1,0 +1,36 @@
+"""The reference pages are those of the code as it is."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES: dict[str, str] = runpy.run_path(str(ROOT / "tools" / "reference.py"))["pages"]()
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_reference_page_is_not_stale(name: str) -> None:
+    """Each page is what the tool writes from the code today; `make docs` renews it."""
+    assert (ROOT / "docs" / "reference" / name).read_text() == PAGES[name], "run `make docs`"
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_nothing_is_left_unexplained(name: str) -> None:
+    """No option, setting, field, error or metric of a page has an empty meaning."""
+    head: list[str] = []
+    for line in PAGES[name].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            head = []
+        elif not head:
+            head = cells
+        elif "Meaning" in head and not line.startswith("|---"):
+            assert cells[head.index("Meaning")], line
+
+
+def test_the_folder_holds_no_other_pages() -> None:
+    """A page that the tool no longer writes is gone."""
+    assert {path.name for path in (ROOT / "docs" / "reference").iterdir()} == set(PAGES)
