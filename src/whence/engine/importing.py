@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from whence.engine.passages import Passages
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
-from whence.ingest.bundles.contents import BundleContents
+from whence.ingest.bundles.contents import BundleContents, validate
 from whence.schema.code import CodeNode, ImportReport, KindCounts
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
-from whence.schema.errors import BadInput, WhenceError
-from whence.store.code_documents import UNKNOWN_BRANCH, check_set_name
+from whence.schema.errors import BadInput, Unavailable, WhenceError
+from whence.store.code_documents import UNKNOWN_BRANCH, check_set_name, different_content
 
 if TYPE_CHECKING:
     import os
 
     from whence.flow.client import FlowClient
     from whence.models.base import Embedder
-    from whence.store.code import CodeImport, CodeStore, NodeText, StagedSnapshot
+    from whence.store.code import CodeImport, CodeStore, NodeText, SnapshotRecord, StagedSnapshot
 
 __all__ = ("Importing", "open_bundles")
 
@@ -125,10 +125,16 @@ class Importing:
         """
         started = time.monotonic()
         staged: list[_Read] = []
+        published = {one.info.snapshot_id: one for one in await self._store.snapshots()}
         async with self._store.importing() as run:
             for place, bundle in enumerate(bundles):
                 tag = tags[place] if tags else bundle.name
-                staged.append(await self._stage(run, bundle, tag))
+                former = published.get(bundle.snapshot.snapshot_id)
+                report = None if former is None else await self._unchanged(bundle, former)
+                if report is None:
+                    staged.append(await self._stage(run, bundle, tag))
+                else:
+                    staged.append(await self._keep(run, bundle, tag, report))
             # Not before all bundles were read: what is wrong with the last should not cost hours.
             for one in staged:
                 await self._embed(one)
@@ -139,6 +145,32 @@ class Importing:
             set=made,
             seconds=round(time.monotonic() - started, 3),
         )
+
+    async def _unchanged(self, bundle: Bundle, former: SnapshotRecord) -> ImportReport | None:
+        """Give the account of a bundle whose content is published already; None when it may be replaced.
+
+        Reading alone costs a fraction of storing.
+
+        Raises:
+            BadInput: The bundle cannot be imported, or has other content that may not be replaced.
+        """
+        report = await asyncio.to_thread(validate, bundle)
+        if report.digest == former.digest:
+            return report
+        if not self._replace:
+            raise different_content(bundle.snapshot)
+        return None
+
+    async def _keep(self, run: CodeImport, bundle: Bundle, tag: str, report: ImportReport) -> _Read:
+        """Note an import that had nothing to store."""
+        import_id = self._new_id()
+        staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
+        if await staged.close(report, replace=self._replace):
+            raise Unavailable(
+                f"{bundle.snapshot.repo} at {bundle.snapshot.head_sha} was changed during the import",
+                hint="run the same command again",
+            )
+        return _Read(import_id, staged, report, is_new=False)
 
     async def _stage(self, run: CodeImport, bundle: Bundle, tag: str) -> _Read:
         import_id = self._new_id()
