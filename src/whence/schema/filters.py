@@ -313,11 +313,11 @@ def _bound(key: str, name: str, value: object) -> tuple[bool, Bound]:
 
 
 def _check_of_chunk(condition: Condition) -> None:
-    """Refuse what a key of chunks cannot be asked."""
+    """Refuse what a key that is always there cannot be asked."""
     is_range = condition.low is not None or condition.high is not None
     if condition.key == "chunk_index" and (condition.prefix or condition.of_dates):
         raise _bad("chunk_index", "it is a number")
-    if condition.key in CHUNK_KEYS[:3] and is_range:
+    if condition.key in ("document_id", *CHUNK_KEYS[:3]) and is_range:
         raise _bad(condition.key, "it is a text, which has no range")
 
 

@@ -47,6 +47,7 @@ _CHUNK_TEXT = {
     "header_path": _KEPT.format("c.section_path"),
     "heading": _KEPT.format("c.heading"),
 }
+_LONG_ID = _KEPT.format("d.document_id")
 _VISIBLE = "d.collection_id = $1 AND d.class_id = ANY($2::int[])"
 _UNKNOWN = (
     "SELECT k FROM unnest($3::text[]) WITH ORDINALITY w(k, place) WHERE NOT EXISTS"  # noqa: S608 - only constants
@@ -81,6 +82,8 @@ def _rows(
 ) -> Iterator[tuple[Any, ...]]:
     for number, draft in numbered:
         for key, fact in draft_facts(draft):
+            if key == "document_id":
+                continue  # The row of the document has it, under an index of its own.
             kind = _KIND[fact.kind].encode()
             yield collection_id, number, key, kind, fact.text, fact.number
 
@@ -198,6 +201,8 @@ def _sql(condition: Condition, arguments: _Arguments) -> str:
         return _of_index(condition, arguments)
     if condition.key in _CHUNK_TEXT:
         return _of_text(condition, _CHUNK_TEXT[condition.key], arguments)
+    if condition.key == "document_id":
+        return _of_document_id(condition, arguments)
     key = arguments.add(condition.key, "text")
     return (
         "d.id IN (SELECT f.document FROM document_fact f WHERE f.collection_id = $1"  # noqa: S608 - only constants
@@ -238,6 +243,12 @@ def _of_text(condition: Condition, column: str, arguments: _Arguments) -> str:
         return f"{column} ^@ {arguments.add(condition.prefix, 'text')}"
     texts = [fact.text for fact in condition.any_of if fact.kind == "text"]
     return f"{column} = ANY({arguments.add(texts, 'text[]')})"
+
+
+def _of_document_id(condition: Condition, arguments: _Arguments) -> str:
+    """Ask the index of documents' ids; only of a long one the digest has to be made."""
+    long = any(len(fact.text) > LONGEST_PREFIX for fact in condition.any_of)
+    return _of_text(condition, _LONG_ID if long else "d.document_id", arguments)
 
 
 def _of_index(condition: Condition, arguments: _Arguments) -> str:

@@ -65,6 +65,7 @@ CASES: dict[str, set[str]] = {
     "document_id^=notes/100%": {"100%_sure"},
     "document_id^=notes/_": set(),
     "document_id=guides/first.md": {"first"},
+    "document_id=guides/first.md," + "x" * 300: {"first"},
     "title=The first": {"first"},
     "heading=Part 1": {"first", "second", "third", "100%_sure", "long"},
     "heading^=Part 9": set(),
