@@ -150,7 +150,7 @@ async def test_status_and_roll_call(pulsar_broker: TestBroker) -> None:
         running(pulsar_broker.connect(namespace), ("embedding",)),
     ):
         await client.call("embedding", EmbeddingRequest(texts=("a",)), EmbeddingResponse)
-        status = await fleet_status(flow(), outside, wait_s=3.0)
+        status = await fleet_status(flow(), outside, wait_s=5.0)
         embedding = flow().interface("embedding").request
         await outside.publish(embedding, b"not a message")
         async with asyncio.timeout(30):

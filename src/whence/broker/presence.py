@@ -20,15 +20,15 @@ __all__ = ("roll_call",)
 
 
 async def roll_call(
-    transport: Transport, topics: Collection[str], *, wait_s: float = 1.0, enough: int | None = None
+    transport: Transport, topics: Collection[str], *, wait_s: float = 2.0, enough: int | None = None
 ) -> list[ProcessorReport]:
     """Ask the workers of some topics who they are, and gather what they answer.
 
     Args:
         transport: The broker.
         topics: Topics that the workers take messages from.
-        wait_s: Seconds in which answers count.
-        enough: Answers after which to stop waiting; None waits for all of `wait_s`.
+        wait_s: Seconds within which the first answer must come, and each further one after the last.
+        enough: Answers after which to stop waiting.
 
     Returns:
         By topic and instance.
@@ -63,11 +63,11 @@ async def _gather(
 ) -> list[ProcessorReport]:
     found: dict[str, ProcessorReport] = {}
     with suppress(TimeoutError):
-        async with asyncio.timeout(wait_s):
-            while enough is None or len(found) < enough:
+        while enough is None or len(found) < enough:
+            async with asyncio.timeout(wait_s):
                 delivery = await subscription.receive()
-                with suppress(CodecError):
-                    report = decode_as(delivery.payload, ProcessorReport)
-                    found[report.instance] = report
-                await subscription.ack(delivery)
+            with suppress(CodecError):
+                report = decode_as(delivery.payload, ProcessorReport)
+                found[report.instance] = report
+            await subscription.ack(delivery)
     return list(found.values())

@@ -36,7 +36,7 @@ T = TypeVar("T")
 DOCUMENT_RAG = "document-rag"
 INGEST = "ingest"
 
-#: Calls of a second each that nobody answers before nobody counts as there: a processor that is being
+#: Calls of two seconds each that nobody answers before nobody counts as there: a processor that is being
 #: restarted is back within these.
 _CALLS = 3
 

@@ -57,14 +57,14 @@ async def counts_all(transport: Transport) -> bool:
 
 
 async def fleet_status(
-    definition: FlowDefinition, transport: Transport, *, wait_s: float = 1.0
+    definition: FlowDefinition, transport: Transport, *, wait_s: float = 2.0
 ) -> FleetStatus:
     """Look at a flow from outside. Cost: two questions to the broker for each processor.
 
     Args:
         definition: The flow.
         transport: Its broker.
-        wait_s: Seconds in which live workers may answer.
+        wait_s: Seconds within which a live worker answers, after the one before.
 
     Raises:
         Unavailable: The broker cannot be reached.
