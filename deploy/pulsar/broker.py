@@ -130,13 +130,21 @@ class Broker:
             body: bytes = answer.read()
             return body
 
-    def start(self, *, port: int = 0, http_port: int = 0, keep_data: bool = False) -> str:
+    def start(
+        self,
+        *,
+        port: int = 0,
+        http_port: int = 0,
+        keep_data: bool = False,
+        timeout_s: float = START_TIMEOUT_S,
+    ) -> str:
         """Start the broker, wait until it serves and give its address.
 
         Args:
             port: Port for clients; 0 is the last one used when data are kept, else any free port.
             http_port: The same for the admin interface.
             keep_data: Go on with the data of the last run instead of wiping them.
+            timeout_s: Seconds it may take to serve.
 
         Raises:
             BrokerError: Java or Maven is missing, or the broker does not come up.
@@ -157,7 +165,7 @@ class Broker:
         state = {"port": port, "http_port": http_port, "bookie_port": bookie_port}
         state["pid"] = process.pid
         self._state_file.write_text(json.dumps(state), encoding="utf-8")
-        self._wait_until_serving(process)
+        self._wait_until_serving(process, timeout_s)
         return self.url
 
     def stop(self) -> None:
@@ -240,15 +248,15 @@ class Broker:
                 start_new_session=True,
             )
 
-    def _wait_until_serving(self, process: subprocess.Popen[bytes]) -> None:
-        until = time.monotonic() + START_TIMEOUT_S
+    def _wait_until_serving(self, process: subprocess.Popen[bytes], timeout_s: float) -> None:
+        until = time.monotonic() + timeout_s
         while not self.is_serving():
             if process.poll() is not None:
                 raise BrokerError(f"the broker ended while starting\n{self._log_tail()}")
             if time.monotonic() > until:
-                process.kill()
-                process.wait()
-                raise BrokerError(f"no broker after {START_TIMEOUT_S:.0f} s\n{self._log_tail()}")
+                # Cleanly when it listens: what keeps it from serving may be how it ended last time.
+                self.stop()
+                raise BrokerError(f"no broker after {timeout_s:.0f} s\n{self._log_tail()}")
             time.sleep(0.25)
 
     def _log_tail(self) -> str:

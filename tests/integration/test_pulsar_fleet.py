@@ -8,7 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,12 +151,21 @@ class House:
         await asyncio.to_thread(self.fleet.__exit__, None, None, None)
 
 
+@asynccontextmanager
+async def housed(broker: TestBroker, database_url: str, **options: Any) -> AsyncIterator[House]:
+    """Give a house for the time of a block; its fleet ends with it, whatever happens."""
+    made = House(broker, database_url, **options)
+    try:
+        yield made
+    finally:
+        await made.aclose()
+
+
 @pytest.fixture
 async def house(pulsar_broker: TestBroker, database_url: str) -> AsyncIterator[House]:
     """Give a house on the broker of the session."""
-    made = House(pulsar_broker, database_url)
-    yield made
-    await made.aclose()
+    async with housed(pulsar_broker, database_url) as made:
+        yield made
 
 
 async def recorded(store: PostgresStore, answer_ids: set[str]) -> Counter[str]:
@@ -273,34 +282,34 @@ async def test_documents_add_up_while_processors_die(
     """With processors killed at random all is added once; only what was in hands is embedded again."""
     count, batch, at_once = DOCUMENT_COUNT, 10, 4
     log = tmp_path / "embedded.txt"
-    house = House(pulsar_broker, database_url, embedding_log=str(log), embedding_s=0.02)
     names = ("ingest@1", "ingest@2", "embedding@1", "embedding@2")
-    await house.start(*names)
     batches = iter(range(0, count, batch))
     outcomes: Counter[str] = Counter()
     embedded = kills = 0
     chance = random.Random(7)
 
-    async def send() -> None:
+    async def send(client: FlowClient) -> None:
         nonlocal embedded
         for start in batches:
             documents = tuple(
                 draft(f"{n:05}.md", f"document {n} of many") for n in range(start, start + batch)
             )
             request = IngestRequest(collection="many", documents=documents)
-            reply = await house.client.ingest(request, timeout_s=2 * PATIENCE_S)
+            reply = await client.ingest(request, timeout_s=2 * PATIENCE_S)
             outcomes.update(outcome.outcome for outcome in reply.outcomes)
             embedded += sum(outcome.embedded for outcome in reply.outcomes)
 
-    sending = asyncio.gather(*(send() for _ in range(at_once)))
-    while not sending.done() and kills < KILLS:
-        await asyncio.sleep(chance.uniform(0.0, 0.8))
-        name = chance.choice(names)
-        await house.kill(name)
-        kills += 1
-        await house.start(name)
-    await sending
-    await house.aclose()
+    options: dict[str, Any] = {"embedding_log": str(log), "embedding_s": 0.02}
+    async with housed(pulsar_broker, database_url, **options) as house:
+        await house.start(*names)
+        sending = asyncio.gather(*(send(house.client) for _ in range(at_once)))
+        while not sending.done() and kills < KILLS:
+            await asyncio.sleep(chance.uniform(0.0, 0.8))
+            name = chance.choice(names)
+            await house.kill(name)
+            kills += 1
+            await house.start(name)
+        await sending
 
     async with PostgresStore.open(database_url, pool_size=1) as store:
         ids = await store.document_ids("many")
@@ -324,22 +333,22 @@ def broker_to_kill() -> Iterator[TestBroker]:
         yield broker
 
 
+@pytest.mark.timeout(600)
 async def test_the_broker_is_killed(broker_to_kill: TestBroker, database_url: str) -> None:
     """A kill -9 of the broker costs no question its end, and afterwards the fleet works as before."""
-    house = House(broker_to_kill, database_url)
-    await house.start(
-        "ingest,embedding,search,text-fetcher", "reranker,prompt,recorder,document-rag"
-    )
-    await house.fill()
-    asking = asyncio.create_task(house.ask_many(QUESTIONS // 3, at_once=4))
-    while sum(house.ends.values()) < QUESTIONS // 10:
-        await asyncio.sleep(0.01)
-    await asyncio.to_thread(broker_to_kill.kill)
-    await asyncio.to_thread(broker_to_kill.start_again)
-    await asking
-    during = Counter(house.ends)
-    await house.ask_many(10)
-    await house.aclose()
+    async with housed(broker_to_kill, database_url) as house:
+        await house.start(
+            "ingest,embedding,search,text-fetcher", "reranker,prompt,recorder,document-rag"
+        )
+        await house.fill()
+        asking = asyncio.create_task(house.ask_many(QUESTIONS // 3, at_once=4))
+        while sum(house.ends.values()) < QUESTIONS // 10:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(broker_to_kill.kill)
+        await asyncio.to_thread(broker_to_kill.start_again)
+        await asking
+        during = Counter(house.ends)
+        await house.ask_many(10)
 
     assert sum(during.values()) == QUESTIONS // 3
     assert set(during) <= {"answered", "deadline_exceeded", "unavailable"}

@@ -222,6 +222,8 @@ async def _run(
         ready.send("ready")
         ready.close()
 
+    orphaned = asyncio.create_task(_end_with_parent(os.getppid()))
+
     await serve_flow(
         load_flow(find_flow(spec.flow)),
         settings,
@@ -230,3 +232,12 @@ async def _run(
         drain_s=spec.drain_s,
         resources=Resources(settings, models),
     )
+    orphaned.cancel()
+
+
+async def _end_with_parent(parent: int) -> None:
+    """End this process when the one that forked it is gone: nobody would."""
+    # Nobody tells a process that it is an orphan.
+    while os.getppid() == parent:  # noqa: ASYNC110
+        await asyncio.sleep(1.0)
+    os._exit(1)
