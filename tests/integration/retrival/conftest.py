@@ -2,7 +2,7 @@
 
 Bundles are those that `INTEGRATION_BUNDLE_GLOB` matches, by default the generated ones, in order of name; the
 first is primary, the second secondary. Logs and traces go to `log/integration/retrival`, or to
-`INTEGRATION_LOG_DIR`.
+`INTEGRATION_LOG_DIR`; where tests are spread over processes, each keeps its own out of the way.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ ROOT = Path(__file__).resolve().parents[3]
 DEFAULT_GLOB = "tests/repositories/fake/Release_FAKE_ENTERPRISE_*.zip"
 SET = "Fake_snapshot"
 SOURCES = ("primary", "secondary")
+#: Whether other processes may be running a part of the cases.
+SPREAD = "PYTEST_XDIST_WORKER" in os.environ
 
 
 class RawNode(NamedTuple):
@@ -105,9 +107,11 @@ class Log:
 
     Args:
         folder: Where to; emptied first, so that nothing of an earlier run is taken for this one's.
+        whole: Whether all cases of the run are logged here.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, whole: bool) -> None:
+        self.whole = whole
         shutil.rmtree(folder, ignore_errors=True)
         self.folder = folder
         self.traces = folder / "pipeline_traces"
@@ -456,7 +460,10 @@ def retrieval(
     """Import the bundles into a fresh home and make the set of them, once for all cases."""
     from whence.engine import Engine
 
-    log = Log(Path(os.environ.get("INTEGRATION_LOG_DIR") or ROOT / "log/integration/retrival"))
+    folder = ROOT / "log/integration/retrival"
+    if SPREAD:
+        folder = tmp_path_factory.mktemp("log")
+    log = Log(Path(os.environ.get("INTEGRATION_LOG_DIR") or folder), whole=not SPREAD)
     with asyncio.Runner() as runner:
         engine = Engine(home=tmp_path_factory.mktemp("retrival"))
         runner.run(engine.__aenter__())
