@@ -1,0 +1,275 @@
+"""Expand, fetch and ask about code on the command line: shapes, exit codes, and what is never told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whence.testing.fake_bundles import fake_head_sha, write_fake_bundles
+
+FIRST = "d4578e80-0513-581a-8e08-fcc69a9c50b0"
+SECOND = "a4e24b9f-4d29-5249-8c8a-aaaf2b376f0b"
+PAYMENT = "SQL:dbo.proc_ProcessPayment"
+FINANCE = ("--acl", "finance", "--acl", "security")
+
+
+def canonical(local: str, snapshot: str = FIRST) -> str:
+    kind = "sql" if local.startswith("SQL:") else "cs"
+    return f"Fake::{snapshot}::{kind}::{local}"
+
+
+def assert_told(result: Any, code: int) -> None:
+    """Check the form in which every error is told."""
+    lines = result.err.splitlines()
+
+    assert result.code == code, result.err
+    assert len([line for line in lines if line.startswith("error: ")]) == 1, result.err
+    assert len([line for line in lines if line.startswith("hint: ")]) == 1, result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.fixture(scope="module")
+def code(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Give the command on a home with both releases."""
+    paths = write_fake_bundles(tmp_path_factory.mktemp("bundles"))
+    result = cli("import", *paths, "--set", "Fake_snapshot", "--json")
+    assert result.code == 0, result.err
+    return cli
+
+
+def test_an_expansion_has_the_shape_that_is_promised(code: Any) -> None:
+    """Nodes, edges and their order; the seed first, without a parent."""
+    words = ("expand", PAYMENT, "--snapshot", FIRST, "--max-depth", "1", "--json")
+    result = code(*words)
+    found = result.json
+
+    assert result.code == 0, result.err
+    assert result.err == ""
+    assert found["seeds"] == [canonical(PAYMENT)]
+    assert found["nodes"][0] == {
+        "id": canonical(PAYMENT),
+        "local_id": PAYMENT,
+        "depth": 0,
+        "parent_id": None,
+    }
+    assert [(n["local_id"], n["depth"], n["parent_id"]) for n in found["nodes"][1:]] == [
+        ("SQL:dbo.proc_ComputeFraudRisk", 1, canonical(PAYMENT)),
+        ("SQL:dbo.proc_ValidateToken", 1, canonical(PAYMENT)),
+        ("SQL:dbo.table_Payments", 1, canonical(PAYMENT)),
+    ]
+    assert {(e["from_id"], e["relation"]) for e in found["edges"]} == {
+        (canonical(PAYMENT), "Executes"),
+        (canonical(PAYMENT), "WritesTo"),
+    }
+    assert (found["truncated"], found["reason"]) == (False, None)
+    assert code(*words).out == result.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--snapshot", FIRST),
+        ("--snapshot", fake_head_sha("1.0")),
+        ("--snapshot", "release-1.0"),
+        ("--set", "Fake_snapshot"),
+    ],
+    ids=["id", "head-sha", "ref", "set"],
+)
+def test_a_snapshot_has_many_names(code: Any, words: tuple[str, ...]) -> None:
+    """Id, head sha, ref and set all lead to it; canonical ids work as well as local ones."""
+    result = code("expand", canonical("C0005"), *words, "--json")
+
+    assert result.code == 0, result.err
+    assert result.json["seeds"] == [canonical("C0005")]
+
+
+def test_a_branch_is_followed_to_its_own_snapshot(code: Any) -> None:
+    """The secondary member of the set is another snapshot with other rights."""
+    result = code(
+        "expand", "C0006", "--set", "Fake_snapshot", "--snapshot-source", "secondary", "--json"
+    )
+
+    assert result.json["seeds"] == [canonical("C0006", SECOND)]
+
+
+@pytest.mark.parametrize("name", ["dep", "CS_DEP", "cs_dep"])
+def test_relations_match_in_any_spelling(code: Any, name: str) -> None:
+    """With and without prefix, in any case; another relation leads nowhere."""
+    words = ("expand", "C0008", "C0005", "--snapshot", FIRST, "--json", "--relation")
+    edges = code(*words, name).json["edges"]
+
+    # The public sees three: one hangs on the seed, two behind it.
+    assert len(edges) == 3
+    assert code(*words, "ReadsFrom").json["edges"] == []
+
+
+def test_a_cap_cuts_what_is_visible_and_says_so(code: Any) -> None:
+    """Hidden nodes use no room; the cap counts the seed."""
+    words = ("expand", "C0005", "--snapshot", FIRST, "--json", "--max-nodes")
+    whole = code(*words, "120").json
+    cut = code(*words, "3").json
+    fits = code(*words, str(len(whole["nodes"]))).json
+
+    assert not whole["truncated"]
+    assert (len(cut["nodes"]), cut["truncated"], bool(cut["reason"])) == (3, True, True)
+    assert not fits["truncated"]
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        (("C0005", "--snapshot", FIRST, "--max-depth", "0"), 2),
+        (("C0005", "--snapshot", FIRST, "--max-nodes", "0"), 2),
+        (("C0005", "C0007", "--snapshot", FIRST, "--max-nodes", "1"), 2),
+        (("C0005", "--snapshot", FIRST, "--direction", "up"), 2),
+        (("C0005", "--set", "Fake_snapshot", "--snapshot-source", "third"), 2),
+        (("C0005",), 2),
+        (("--snapshot", FIRST), 2),
+        ((canonical("C0005", SECOND), "--snapshot", FIRST), 2),
+        (("C0005", "--snapshot", "nothing"), 3),
+        (("C0005", "--set", "nothing"), 3),
+        (("C0005", "C9999", "--snapshot", FIRST), 3),
+    ],
+)
+def test_expand_refuses(code: Any, words: tuple[str, ...], exit_code: int) -> None:
+    """Wrong limits and words are bad input; what is not there is not found."""
+    assert_told(code("expand", *words), exit_code)
+
+
+def test_a_hidden_seed_is_told_of_like_a_missing_one(code: Any) -> None:
+    """The message differs in the id only, for expansion and for fetch."""
+    for command in (("expand",), ("fetch", "--max-chars", "500", "--seed", "C0005", "--seed")):
+        messages = []
+        for node in ("C0027", "C9999"):
+            result = code(*command, node, "--snapshot", FIRST, "--json")
+            assert_told(result, 3)
+            messages.append(result.json["error"]["message"].replace(node, "?"))
+        assert messages[0] == messages[1]
+
+
+def test_a_fetch_has_the_shape_that_is_promised(code: Any) -> None:
+    """Texts, sizes, one decision a node, and what was used of the budget."""
+    result = code(
+        "fetch", "--snapshot", FIRST, "--seed", "C0005", "--graph", "C0008", "--graph", "C0007",
+        "--graph", "C0006", "--graph", "C9999", "--prioritize", "graph_first",
+        "--budget-tokens", "300", "--json",
+    )  # fmt: skip
+    found = result.json
+
+    assert result.code == 0, result.err
+    assert [(n["local_id"], n["is_seed"], n["depth"]) for n in found["node_texts"]] == [
+        ("C0007", False, 1),
+        ("C0008", False, 1),
+        ("C0005", True, 0),
+    ]
+    assert all(n["chars"] == len(n["text"]) and n["tokens"] > 0 for n in found["node_texts"])
+    assert found["used"] == {
+        "chars": sum(n["chars"] for n in found["node_texts"]),
+        "tokens": sum(n["tokens"] for n in found["node_texts"]),
+    }
+    assert found["budget"] == {"kind": "tokens", "limit": 300}
+    actions = {one["id"]: (one["action"], one["reason"]) for one in found["decisions"]}
+    assert len(actions) == len(found["decisions"]) == 5
+    # C0006 is hidden from the public, C9999 is nowhere: nobody can tell which is which.
+    assert actions[canonical("C0006")] == actions[canonical("C9999")] == ("skip", "not_found")
+    assert actions[canonical("C0005")][0] == "include"
+
+
+def test_nothing_fits_is_an_answer(code: Any) -> None:
+    """A budget too small for any text gives an empty list and no error."""
+    result = code("fetch", "--snapshot", FIRST, "--seed", "C0005", "--max-chars", "5", "--json")
+
+    assert result.code == 0
+    assert result.json["node_texts"] == []
+    assert result.json["used"] == {"chars": 0, "tokens": 0}
+    assert result.json["budget"] == {"kind": "chars", "limit": 5}
+    assert [one["action"] for one in result.json["decisions"]] == ["skip"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("s.yaml", "top: 1\nnode_text_fetch_top_n: 60\n"),
+        ("s.json", '{"node_text_fetch_top_n": 60}'),
+    ],
+    ids=["yaml", "json"],
+)
+def test_a_budget_is_read_from_settings(code: Any, tmp_path: Path, name: str, content: str) -> None:
+    """The number under the key is a budget in tokens."""
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    result = code(
+        "fetch", "--snapshot", FIRST, "--seed", "C0005", "--seed", "C0007", "--json",
+        "--budget-from-settings", "node_text_fetch_top_n", "--settings", tmp_path / name,
+    )  # fmt: skip
+
+    assert result.code == 0, result.err
+    assert result.json["budget"] == {"kind": "tokens", "limit": 60}
+    assert [one["local_id"] for one in result.json["node_texts"]] == ["C0005"]
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        (("--seed", "C0005"), 2),
+        (("--seed", "C0005", "--max-chars", "9", "--budget-tokens", "9"), 2),
+        (("--seed", "C0005", "--max-chars", "0"), 2),
+        (("--seed", "C0005", "--budget-tokens", "-3"), 2),
+        (("--seed", "C0005", "--max-chars", "9", "--prioritize", "best"), 2),
+        (("--max-chars", "9"), 2),
+        (("--seed", "C0005", "--budget-from-settings", "nope", "--settings", "s.yaml"), 2),
+        (("--seed", "C0005", "--budget-from-settings", "word", "--settings", "s.yaml"), 2),
+        (("--seed", "C0005", "--budget-from-settings", "top", "--settings", "none.yaml"), 2),
+        (("--seed", "C0005", "--budget-from-settings", "top"), 2),
+        (("--seed", "C0005", "--graph", canonical("C0007", SECOND), "--max-chars", "9"), 2),
+    ],
+)
+def test_fetch_refuses(code: Any, tmp_path: Path, words: tuple[str, ...], exit_code: int) -> None:
+    """No budget, two, or none that can be; unknown words, keys and files; another snapshot."""
+    (tmp_path / "s.yaml").write_text("top: 5\nword: five\n", encoding="utf-8")
+    assert_told(code("fetch", "--snapshot", FIRST, *words, cwd=tmp_path), exit_code)
+
+
+def test_a_question_about_code_is_answered_with_its_trace(code: Any) -> None:
+    """The answer cites a node; its trace names seeds, edges and what the budget kept; it can be replayed."""
+    asked = code(
+        "ask", "How does token validation check a signature?", "--flow", "code-rag",
+        "--snapshot", "release-1.1", *FINANCE, "--json",
+    )  # fmt: skip
+    assert asked.code == 0, asked.err
+    answer = asked.json
+    assert answer["found"]
+    assert answer["citations"][0]["document_id"].startswith(f"Fake::{SECOND}::")
+    assert [stage["stage"] for stage in answer["stages"]][2:] == [
+        "exploration",
+        "focus",
+        "synthesis",
+    ]
+    explained = code("explain", answer["answer_id"], *FINANCE, "--format", "json")
+    trace = explained.json
+    exploration = next(one for one in trace["stages"] if one["stage"] == "exploration")
+
+    assert explained.code == 0, explained.err
+    assert trace["complete"]
+    assert trace["graph"] == "urn:graph:retrieval"
+    assert {triple["g"] for triple in trace["triples"]} == {"urn:graph:retrieval"}
+    assert exploration["seeds"]
+    assert exploration["edges"]
+    assert {0, 1} <= {one["depth"] for one in exploration["walked"]}
+    assert code("replay", answer["answer_id"], *FINANCE, "--json").json["identical"]
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        (("--flow", "code-rag"), 2),
+        (("--flow", "code-rag", "--snapshot", "nothing"), 3),
+        (("--flow", "code-rga", "--snapshot", FIRST), 2),
+        (("--flow", "document-rag", "--snapshot", FIRST), 2),
+        (("--flow", "code-rag", "--snapshot", FIRST, "--doc-limit", "0"), 2),
+    ],
+)
+def test_ask_refuses(code: Any, words: tuple[str, ...], exit_code: int) -> None:
+    """A question about code needs a snapshot that is there and a flow that answers such questions."""
+    assert_told(code("ask", "who validates tokens?", *words), exit_code)
