@@ -91,7 +91,7 @@ def test_a_snapshot_is_searched_by_any_of_its_names(
     cli: Any, imported: Any, words: tuple[str, ...], snapshot: str
 ) -> None:
     """Every hit is a node of the snapshot that was named, whole and with its file."""
-    rights = ("--acl", "security", "--label", "internal")
+    rights = ("--label", "public", "--label", "confidential")
     result = cli(
         "search",
         "token validation",
