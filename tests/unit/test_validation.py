@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.evaluation.validation import checks
@@ -243,6 +243,7 @@ def test_topics_are_words_and_not_parts_of_words(topic: str, *, occurs: bool) ->
     assert (checks.found_topics([topic], [passage(0)]) == [topic]) is occurs
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.sampled_from("abcdefgh"), max_size=30), st.lists(st.sampled_from("abcdefgh")))
 def test_overlap_is_a_share_and_symmetric(one: list[str], other: list[str]) -> None:
     """0 to 1, the same both ways, and 1 of a text with itself."""
@@ -296,6 +297,18 @@ async def test_a_service_that_is_down_ends_the_validation() -> None:
     for error in (Unavailable("down"), NotFound("no collection"), ModelMismatch("other model")):
         with pytest.raises(type(error)):
             await report(Scripted(SOUND, errors={1: error}))
+
+
+async def test_queries_that_cannot_be_embedded_end_the_validation() -> None:
+    """Words alone would measure something else than what was asked for."""
+
+    class Wordy(Scripted):
+        async def search(self, query: str, *, limit: int) -> Retrieved:
+            found = await super().search(query, limit=limit)
+            return msgspec.structs.replace(found, embedded=False, degraded=("no vectors",))
+
+    with pytest.raises(Unavailable, match="no vectors"):
+        await report(Wordy(SOUND))
 
 
 async def test_a_service_that_goes_away_fails_its_query(caplog: pytest.LogCaptureFixture) -> None:
@@ -405,6 +418,7 @@ async def test_the_verdict_is_by_share_and_tail() -> None:
     assert not (await report(Scripted(SOUND), good, max_p95_ms=0.0)).passed
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(0, 1e5), min_size=1, max_size=50))
 def test_a_picture_is_well_formed(times: list[float]) -> None:
     """Any latencies make an SVG; names are escaped."""
@@ -468,6 +482,7 @@ def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
         load_suite(tmp_path / "none.json")
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     st.lists(
         st.builds(

@@ -92,6 +92,7 @@ class EngineTarget:
             embedding_ms=times["embedding"],
             search_ms=times["search"] + times["texts"],
             degraded=tuple(fault.reason for fault in report.degraded),
+            embedded=all(fault.stage != "embedding" for fault in report.degraded),
         )
 
     async def page(self, passage: Passage) -> StoredPage:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 __all__ = ("Interval", "bootstrap_interval", "paired_p_value")
 
 _RESAMPLES = 2000
+#: Numbers held at once, 8 MB.
+_NUMBERS = 1_000_000
 _SIGNS = 20_000
 #: Up to so many pairs all signs are tried, 2^14 = 16384; beyond, random ones.
 _EXACT = 14
@@ -31,7 +33,7 @@ class Interval(NamedTuple):
 def bootstrap_interval(values: Sequence[float]) -> Interval:
     """Give the interval of a mean over queries, by percentiles of resampled means.
 
-    Cost: 2000 times the number of values, in a matrix of as many numbers.
+    Cost: 2000 times the number of values.
 
     Args:
         values: One per query; none gives (0, 0).
@@ -45,9 +47,10 @@ def bootstrap_interval(values: Sequence[float]) -> Interval:
         return Interval(0.0, 0.0)
     sample = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(_SEED)
-    means = np.sort(
-        [sample[rng.integers(0, len(sample), len(sample))].mean() for _ in range(_RESAMPLES)]
-    )
+    at_once = max(1, _NUMBERS // len(sample))
+    blocks = [min(at_once, _RESAMPLES - done) for done in range(0, _RESAMPLES, at_once)]
+    drawn = (sample[rng.integers(0, len(sample), (rows, len(sample)))] for rows in blocks)
+    means = np.sort(np.concatenate([block.mean(axis=1) for block in drawn]))
     low, high = means[int(0.025 * _RESAMPLES)], means[int(0.975 * _RESAMPLES) - 1]
     return Interval(round(float(low), 6), round(float(high), 6))
 

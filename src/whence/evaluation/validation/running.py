@@ -141,7 +141,7 @@ class _Runner:
             return
         try:
             async with asyncio.timeout(self._limits.time_limit_s):
-                await self._target.search(text, limit=_LEAST_TOP)
+                found = await self._target.search(text, limit=_LEAST_TOP)
         except BadInput as error:
             if isinstance(error, ModelMismatch):
                 raise
@@ -150,6 +150,12 @@ class _Runner:
                 f"the first search had no answer within {self._limits.time_limit_s:g} s",
                 hint="run `whence doctor`, or allow more with --time-limit",
             ) from error
+        else:
+            if not found.embedded:
+                raise Unavailable(
+                    "; ".join(found.degraded),
+                    hint="check the embedding service, or validate words alone with --mode bm25",
+                )
 
     async def _sequence(self, count: int) -> list[Asked]:
         cycled = [self._queries[number % len(self._queries)] for number in range(count)]

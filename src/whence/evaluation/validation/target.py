@@ -42,6 +42,8 @@ class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds for ranking and reading the texts."""
     degraded: tuple[str, ...] = ()
     """What took no part, and why; empty for a whole search."""
+    embedded: bool = True
+    """False when words alone ranked although vectors were asked for."""
 
 
 class StoredPage(msgspec.Struct, frozen=True, kw_only=True):
