@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.analysis import document_terms
 from whence.store.driver import Connection
@@ -238,24 +240,31 @@ async def _mention_new(
     connection: Connection, collection_id: int, new: dict[str, int], language: str
 ) -> None:
     """Note which of the texts whose postings are written hold names that are new."""
-    rarest = await _rarest_terms(connection, collection_id, new)
-    if not rarest:
+    wanted = await _terms_of(connection, collection_id, new)
+    if not wanted:
         return
-    ords = await chunks_with(connection, collection_id, rarest)
+    ords = await chunks_with(connection, collection_id, sorted(wanted))
     for start in range(0, len(ords), _BATCH):
         rows = await connection.fetch(
-            "SELECT ord, content FROM chunk WHERE ord = ANY($1::int[]) ORDER BY ord",
+            "SELECT ord, terms FROM chunk_terms WHERE ord = ANY($1::int[])",
             ords[start : start + _BATCH],
+        )
+        likely = await asyncio.to_thread(_with_all_terms, rows, wanted)
+        rows = await connection.fetch(
+            "SELECT ord, content FROM chunk WHERE ord = ANY($1::int[]) ORDER BY ord", likely
         )
         texts = await asyncio.to_thread(_cut, [row["content"] for row in rows], language)
         found = [row["ord"] for row in rows]
         await _mention(connection, await asyncio.to_thread(_held, new, found, texts))
 
 
-async def _rarest_terms(
+async def _terms_of(
     connection: Connection, collection_id: int, names: dict[str, int]
-) -> list[int]:
-    """Give for each name the id of the term that the fewest chunks have; none for one with an unknown term."""
+) -> dict[int, list[frozenset[int]]]:
+    """Give the ids of the strong terms of each name, by that of its rarest one.
+
+    A name with a term that no chunk has is left out.
+    """
     keys = {name: [term_key(term) for term in strong_terms(name)] for name in names}
     rows = await connection.fetch(
         "SELECT id, term, df FROM term WHERE collection_id = $1 AND term = ANY($2::text[])",
@@ -263,12 +272,25 @@ async def _rarest_terms(
         sorted({key for some in keys.values() for key in some}),
     )
     known = {row["term"]: (row["df"], row["id"]) for row in rows}
-    rarest = {
-        min(known[key] for key in some)[1]
-        for some in keys.values()
-        if all(key in known for key in some)
-    }
-    return sorted(rarest)
+    wanted: dict[int, list[frozenset[int]]] = {}
+    for some in keys.values():
+        if all(key in known for key in some):
+            rarest = min(known[key] for key in some)[1]
+            wanted.setdefault(rarest, []).append(frozenset(known[key][1] for key in some))
+    return wanted
+
+
+def _with_all_terms(rows: Sequence[Any], wanted: dict[int, list[frozenset[int]]]) -> list[int]:
+    """Give the chunks that have all terms of a name: few texts are then read for nothing."""
+    return [
+        row["ord"]
+        for row in rows
+        if _has_any(frozenset(np.frombuffer(row["terms"], dtype="<i4").tolist()), wanted)
+    ]
+
+
+def _has_any(terms: frozenset[int], wanted: dict[int, list[frozenset[int]]]) -> bool:
+    return any(name <= terms for rarest in wanted.keys() & terms for name in wanted[rarest])
 
 
 async def names_of(
