@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -33,6 +34,7 @@ class Shell:
 
     def __init__(self, broker: TestBroker, home: Path) -> None:
         self.url = broker.url
+        self.broker = broker
         self.environment = os.environ | broker.environment(broker.fresh_namespace())
         self.environment |= {"WHENCE_HOME": str(home), "WHENCE_RERANKER": "none"}
         self.started: list[subprocess.Popen[str]] = []
@@ -71,6 +73,26 @@ class Shell:
             if sum(one["workers"] for one in status["topics"]) >= 8:
                 break
         return status
+
+    def send_rubbish(self) -> None:
+        """Publish what is no message to the embedding service."""
+
+        async def publish() -> None:
+            transport = self.broker.connect(self.environment["WHENCE_PULSAR_NAMESPACE"])
+            await transport.publish("embedding.request", b"rubbish")
+            await transport.aclose()
+
+        asyncio.run(publish())
+
+    def dead(self, count: int) -> list[dict[str, Any]]:
+        """Wait until so many messages were given up, and give them."""
+        for _ in range(20):
+            document = self.json("dlq", "list", "embedding.request", "--broker", self.url)
+            letters = [one for topic in document["topics"] for one in topic["messages"]]
+            if len(letters) == count:
+                break
+            time.sleep(0.5)
+        return letters
 
     def stop(self) -> list[int]:
         """Ask all processes to drain; gives their exit codes."""
@@ -117,6 +139,13 @@ def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
     status = shell.status()
     letters = shell.json("dlq", "list", *broker)
     trace = shell.json("explain", there["answer_id"])
+    shell.send_rubbish()
+    given_up = shell.dead(1)
+    shown = shell.json("dlq", "show", "embedding.request", *broker)
+    replayed = shell.json("dlq", "replay", "embedding.request", *broker)
+    again_given_up = shell.dead(1)
+    dropped = shell.json("dlq", "drop", *broker)
+    left = shell.dead(0)
     codes = shell.stop()
 
     assert early["error"]["code"] == "unavailable"
@@ -130,4 +159,11 @@ def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
     assert (workers["search"], workers["embedding"], workers["reranker"]) == (2, 1, 0)
     assert status["store"] == {"collections": 1, "documents": 1, "chunks": indexed["chunks"]}
     assert sum(len(topic["messages"]) for topic in letters["topics"]) == 0
+    assert given_up[0]["exception"] == "CodecError"
+    assert (given_up[0]["attempts"], given_up[0]["group"]) == (1, "embedding")
+    assert shown["topics"][0]["messages"][0]["payload"] == "rubbish"
+    assert [topic["replayed"] for topic in replayed["topics"]] == [1]
+    assert again_given_up[0]["id"] == given_up[0]["id"]
+    assert sum(topic["dropped"] for topic in dropped["topics"]) == 1
+    assert left == []
     assert codes == [0, 0]

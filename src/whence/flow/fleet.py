@@ -71,9 +71,11 @@ async def fleet_status(
     """
     inbound = [processor.inbound for processor in definition.processors]
     counted = await counts_all(transport)
-    reports, *topics = await asyncio.gather(
+    reports, topics = await asyncio.gather(
         roll_call(transport, inbound, wait_s=wait_s),
-        *(_topic(transport, processor, counted) for processor in definition.processors),
+        asyncio.gather(
+            *(_topic(transport, processor, counted) for processor in definition.processors)
+        ),
     )
     notes = () if counted else ("no backlog: set WHENCE_PULSAR_ADMIN_URL to the admin interface",)
     return FleetStatus(

@@ -197,7 +197,7 @@ def _set_clock_wrong(seconds: float) -> None:
 
     true_time = time.time
     wrong = staticmethod(lambda: true_time() + seconds)
-    SystemClock.time = wrong  # type: ignore[method-assign]
+    SystemClock.time = wrong
 
 
 async def _run(
