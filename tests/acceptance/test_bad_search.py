@@ -1,0 +1,128 @@
+"""Odd searches from the command line: each is answered or refused in the contract's way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ODD_QUERIES = {
+    "only stop words": "the of and to a in",
+    "only punctuation": "?!... --- ,;:",
+    "10,000 words": " ".join(f"w{n}" for n in range(10_000)),
+    "100 kB": "x" * 100_000,
+    "zero width": "\u200b\u200c\u200d\ufeff",
+    "right to left": "\u202eعطلة\u202c annual leave",
+    "quotes and operators": "\"annual' AND (leave* OR -x)",
+    "SQL": "'; DROP TABLE whence.chunk; --",
+}
+
+
+@pytest.mark.parametrize("name", ODD_QUERIES)
+def test_any_text_is_a_query(cli: Any, handbook: Path, name: str) -> None:
+    """Whatever the text, the search ends with a result in JSON and exit 0."""
+    result = cli("search", "--json", "--threshold", "0", "--", ODD_QUERIES[name])
+
+    assert result.code == 0, result.err
+    assert isinstance(result.json["hits"], list)
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--top-k", "0"), "top_k"),
+        (("--top-k", "-1"), "top_k"),
+        (("--top-k", "1000000000"), "top_k"),
+        (("--top-k", "9" * 30), "top"),
+        (("--top-k", "many"), "top"),
+        (("--threshold", "nan"), "threshold"),
+        (("--threshold", "-0.5"), "threshold"),
+        (("--filter", "nobody=1"), "nobody"),
+        (("--filter", "lang"), "lang"),
+        (("--filter", "=x"), "=x"),
+        (("--filter", "status="), "status"),
+        (("--filter", "status>current"), "status"),
+        (("--filter", "updated>=soon"), "updated"),
+        (("--filter", "acl=hr"), "acl"),
+        (("--filter", b"status=\xff"), "status"),
+        (("--acl", b"\xff"), "no text"),
+        (("--rerank", "--rerank-budget", "0"), "reranking"),
+    ],
+    ids=str,
+)
+def test_wrong_options_are_named(
+    cli: Any, handbook: Path, words: tuple[str | bytes, ...], named: str
+) -> None:
+    """What cannot be is exit 2, with one line that names it and one that helps."""
+    result = cli("search", "annual leave", "--json", *words)
+
+    assert result.code == 2, result.err
+    assert named in result.json["error"]["message"]
+    assert result.json["error"]["hint"]
+    assert "Traceback" not in result.err
+
+
+def test_filters_narrow_from_the_command_line(cli: Any, handbook: Path) -> None:
+    """Equality, ranges of dates, prefixes and several at once; an unknown key lists the known ones."""
+
+    def found(*filters: str) -> set[str]:
+        options = [word for one in filters for word in ("--filter", one)]
+        result = cli(
+            "search", "annual leave", "--json", "--threshold", "0", "--top-k", "500", *options
+        )
+        assert result.code == 0, result.err
+        return {hit["document_id"] for hit in result.json["hits"]}
+
+    leave = {"people/annual-leave.md", "people/annual-leave-2022.md"}
+    people = found("document_id^=people/")
+
+    assert leave <= people < found()
+    assert "people/annual-leave.md" in found("status=current", "document_id^=people/")
+    assert "people/annual-leave-2022.md" not in found("status=current")
+    assert "people/annual-leave.md" in found("updated=2025-01-01..2025-01-01")
+    assert "people/annual-leave.md" not in found("updated>2025-01-01")
+    unknown = cli("search", "annual leave", "--filter", "colour=red")
+    assert unknown.code == 2
+    assert "status" in unknown.err
+
+
+def test_odd_tags_are_kept_and_compared_exactly(fresh: Any, tmp_path: Path) -> None:
+    """Tags with quotes, commas, Unicode and 10 kB open what carries them; 5,000 tags are no hindrance."""
+    tags = ["it's", 'a "b"', "a,b", "{x}", "日本語", "x" * 10_000]
+    corpus = tmp_path / "corpus.jsonl"
+    records = [{"_id": f"d{n}", "text": "annual leave", "acl": [tag]} for n, tag in enumerate(tags)]
+    corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
+    assert fresh("index", corpus).code == 0
+
+    def found(held: list[str]) -> set[str]:
+        options = [word for tag in held for word in ("--acl", tag)]
+        result = fresh("search", "annual leave", "--json", "--threshold", "0", *options)
+        assert result.code == 0, result.err
+        return {hit["document_id"] for hit in result.json["hits"]}
+
+    assert found([]) == set()
+    assert found([tags[2], tags[5]]) == {"d2", "d5"}
+    assert found([*(f"group {n}" for n in range(5000)), tags[0]]) == {"d0"}
+    assert found(["a", "b", "x" * 9_999, "日本"]) == set()
+
+
+def test_reranking_is_told_in_the_result(cli: Any, handbook: Path) -> None:
+    """With --rerank each hit tells where it stood before; the order is still that of the score."""
+    words = ("search", "how many days of annual leave", "--json", "--threshold", "0")
+    plain = cli(*words, "--no-rerank").json
+    result = cli(*words, "--rerank", "--rerank-budget", "60").json
+    late = cli(*words, "--rerank", "--rerank-budget", "0.000001").json
+    scores = [hit["similarity_score"] for hit in result["hits"]]
+
+    assert plain["reranker"] == ""
+    assert all(hit["reranking"] is None for hit in plain["hits"])
+    assert result["reranker"].startswith("flashrank:")
+    assert scores == sorted(scores, reverse=True)
+    assert all(hit["reranking"]["rank_before"] >= 1 for hit in result["hits"])
+    assert [hit["chunk"]["id"] for hit in late["hits"]] == [
+        hit["chunk"]["id"] for hit in plain["hits"]
+    ]
+    assert [fault["stage"] for fault in late["degraded"]] == ["rerank"]
