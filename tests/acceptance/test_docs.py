@@ -1,0 +1,55 @@
+"""The documentation says what is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.timeout(900)
+def test_the_tutorial_works_as_printed(cli: Any) -> None:
+    """Every `whence` line of the tutorial, in order, ends with 0."""
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("whence ")]
+    answer_id = ""
+    assert len(lines) > 10
+    for line in lines:
+        words = shlex.split(line)[1:]
+        if words[0] == "ask" and not answer_id:
+            result = cli(*words, "--json", cwd=ROOT)
+            answer_id = result.json["answer_id"]
+        else:
+            result = cli(*(answer_id if w == "ANSWER_ID" else w for w in words), cwd=ROOT)
+        assert result.code == 0, (line, result.err)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """A link to a file of the repository names one that exists."""
+    for target in LINK.findall(page.read_text()):
+        if "://" not in target and not target.startswith("mailto:"):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_page_can_be_found() -> None:
+    """Each page of `docs/` is linked from its index or from the README."""
+    linked = {
+        (page.parent / target).resolve()
+        for page in (ROOT / "docs" / "index.md", ROOT / "README.md")
+        for target in LINK.findall(page.read_text())
+        if "://" not in target
+    }
+    pages = {path.resolve() for path in (ROOT / "docs").rglob("*.md")} - {
+        (ROOT / "docs" / "index.md").resolve()
+    }
+
+    assert pages <= linked, pages - linked
