@@ -20,7 +20,7 @@ def report(name: str) -> dict[str, Any]:
 
 def test_the_flows_of_the_reference_are_shipped() -> None:
     """Every flow that the documents name is there."""
-    assert {"all-in-one", "document-rag", "ingest"} <= set(shipped_flows())
+    assert {"all-in-one", "code-rag", "document-rag", "ingest"} <= set(shipped_flows())
 
 
 @pytest.mark.parametrize("name", shipped_flows())

@@ -1,0 +1,248 @@
+"""The code RAG processor: seeds, walk and budget in the trace, and what happens when a part fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from whence.processors.code_rag import CodeRagProcessor
+from whence.processors.graph_expander import GraphExpanderProcessor
+from whence.processors.text_fetcher import TextFetcherProcessor
+from whence.provenance.checking import check
+from whence.provenance.trace import Trace, read
+from whence.provenance.walks import read_walk
+from whence.schema import (
+    Access,
+    Answer,
+    Candidate,
+    ChunkText,
+    CodeRagRequest,
+    DocumentTags,
+    EmbeddingModel,
+    EmbeddingResponse,
+    ExplainEvent,
+    PromptResponse,
+    PromptResult,
+    SearchResponse,
+    TextBudget,
+    TraceRecord,
+)
+from whence.schema.code import CodeEdge, KindCounts, SnapshotInfo
+from whence.schema.errors import BadInput, NotFound, Unavailable
+from whence.store.code import SnapshotRecord
+from whence.testing.graph_model import GraphModel
+from whence.testing.stub_context import StubContext, serving
+
+NAMES = "abcde"
+
+
+def node(name: str) -> str:
+    return f"R::s::cs::{name}"
+
+
+def chunk(name: str) -> str:
+    return f"urn:chunk:texts:{node(name)}:0"
+
+
+RECORD = SnapshotRecord(
+    info=SnapshotInfo(snapshot_id="s", repo="R", branch="main", head_sha="h"),
+    collection="texts",
+    digest="d",
+    nodes=KindCounts(cs=5),
+    edges=KindCounts(cs=3),
+    refs=("main",),
+    active=True,
+    published_at="2026-01-01T00:00:00Z",
+)
+
+
+class Store:
+    """Knows one snapshot, and gives texts of ten characters."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
+        if reference != "main":
+            raise NotFound("there is no such snapshot")
+        return RECORD
+
+    async def chunk_texts(
+        self, collection: str, chunk_ids: Sequence[str], access: Access
+    ) -> list[ChunkText]:
+        self.reads += 1
+        assert collection == "texts"
+        return [
+            ChunkText(chunk_id=chunk(n), document_id=node(n), content=f"text of {n}!")
+            for n in NAMES
+            if chunk(n) in chunk_ids
+        ]
+
+
+def world(**changes: Any) -> tuple[CodeRagProcessor, StubContext, Store]:
+    """Give the processor and the services it calls: a search that finds `a` and `e`, edges a-b-c, a-d."""
+    store = Store()
+    tags = {node(n): DocumentTags(("hr",)) if n == "d" else DocumentTags() for n in NAMES}
+    edges = [
+        CodeEdge(from_id=node(a), to_id=node(b), relation="cs_dep") for a, b in ("ab", "bc", "ad")
+    ]
+    found = [
+        Candidate(chunk_id=chunk(n), document_id=node(n), score=score, rank=rank)
+        for rank, (n, score) in enumerate((("a", 0.9), ("e", 0.4)), 1)
+    ]
+    model = EmbeddingModel(name="m", dimension=1)
+    answers: dict[str, Any] = {
+        "embedding": lambda _: EmbeddingResponse(vectors=b"\0\0\x80?", model=model),
+        "search": lambda _: SearchResponse(candidates=tuple(found)),
+        "prompt": lambda _: PromptResponse(
+            result=PromptResult(text="So it is [1].", model="w", language_model=False)
+        ),
+        **serving(
+            [
+                ("graph", GraphExpanderProcessor(store=GraphModel("s", tags, edges))),
+                ("texts", TextFetcherProcessor(store=store)),  # type: ignore[arg-type]
+            ]
+        ),
+    }
+    processor = CodeRagProcessor(store=store, new_id=lambda: "answer-1")  # type: ignore[arg-type]
+    return processor, StubContext(answers | changes), store
+
+
+def request(**fields: Any) -> CodeRagRequest:
+    given: dict[str, Any] = {"seed_limit": 1, "budget": TextBudget(kind="chars", limit=1000)}
+    return CodeRagRequest(
+        access=Access(), question="what does a do?", snapshot="main", **(given | fields)
+    )
+
+
+async def ask(processor: CodeRagProcessor, context: StubContext, **fields: Any) -> Answer:
+    replies = [one async for one in processor.handle_stream(request(**fields), context)]
+    answer = replies[-1]
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def trace_of(context: StubContext) -> Trace:
+    record = context.emitted["trace"][0]
+    assert isinstance(record, TraceRecord)
+    return read([t for event in record.events for t in event.triples])
+
+
+async def test_the_trace_tells_seeds_edges_and_budget() -> None:
+    """The walk is told with depths and parents, a hidden node is nowhere, the trace is complete."""
+    processor, context, store = world()
+    answer = await ask(processor, context)
+    trace = trace_of(context)
+    walk = read_walk(trace)
+
+    assert [stage.stage for stage in answer.stages] == [
+        "question", "grounding", "exploration", "focus", "synthesis",
+    ]  # fmt: skip
+    assert walk.seeds == (chunk("a"),)
+    assert [(n.chunk_id, n.depth, n.parent_id) for n in walk.nodes[1:]] == [
+        (chunk("b"), 1, chunk("a")),
+        (chunk("c"), 2, chunk("b")),
+    ]
+    assert [(e.from_id, e.to_id) for e in walk.edges] == [
+        (chunk("a"), chunk("b")),
+        (chunk("b"), chunk("c")),
+    ]
+    assert check(trace) == []
+    assert chunk("d") not in str(trace.triples)
+    assert {c.chunk_id: c.reason_code for c in trace.candidates} == {
+        chunk("a"): "", chunk("e"): "over_limit", chunk("b"): "", chunk("c"): "",
+    }  # fmt: skip
+    assert answer.citations[0].document_id == node("a")
+    assert store.reads == 1
+
+
+async def test_the_budget_drops_whole_texts_and_says_so() -> None:
+    """What does not fit is dropped at focus with its reason; the rest goes to the writer in order."""
+    processor, context, _ = world()
+    await ask(
+        processor, context, budget=TextBudget(kind="chars", limit=20), prioritize="graph_first"
+    )
+    trace = trace_of(context)
+
+    assert [one.chunk_id for one in trace.selections] == [chunk("b"), chunk("c")]
+    dropped = {c.chunk_id: c.reason_code for c in trace.candidates if c.reason_code}
+    assert dropped == {chunk("a"): "over_text_budget", chunk("e"): "over_limit"}
+    # A node that only the walk found has the score of the seed it was reached from.
+    assert {one.score for one in trace.selections} == {0.9}
+    assert check(trace) == []
+
+
+async def test_nothing_found_asks_no_writer() -> None:
+    """Without a candidate there is no walk and no reading, and the answer says that nothing was found."""
+    processor, context, store = world(search=lambda _: SearchResponse(candidates=()))
+    answer = await ask(processor, context)
+
+    assert not answer.found
+    assert store.reads == 0
+    assert check(trace_of(context)) == []
+
+
+async def test_an_expansion_that_fails_leaves_the_seeds() -> None:
+    """The seeds are read without what is around them, and the answer tells."""
+
+    def fail(_: Any) -> Any:
+        raise Unavailable("the graph is away")
+
+    processor, context, _ = world(graph=fail)
+    answer = await ask(processor, context)
+
+    assert "expansion_failed" in {one.code for one in answer.degraded}
+    assert answer.citations[0].document_id == node("a")
+    assert check(trace_of(context)) == []
+
+
+async def test_a_snapshot_that_was_replaced_is_not_mixed() -> None:
+    """A walk over another import than the search's is refused; nothing is answered from halves."""
+    processor, context, _ = world()
+    tags = {node(n): DocumentTags() for n in NAMES}
+    other = GraphExpanderProcessor(store=GraphModel("s", tags, (), collection="newer"))
+    _, mixed, _ = world(**serving([("graph", other)]))
+
+    with pytest.raises(Unavailable, match="was replaced"):
+        await ask(processor, mixed)
+    assert (await ask(processor, context)).found
+
+
+async def test_what_cannot_be_asked_is_refused_first() -> None:
+    """Blank questions, wrong limits and unknown snapshots reach no service."""
+    processor, context, _ = world()
+    wrong = [
+        CodeRagRequest(access=Access(), question="why?"),
+        request(doc_limit=0),
+        request(seed_limit=-1),
+        request(budget=TextBudget(kind="chars", limit=0)),
+    ]
+    for message in wrong:
+        with pytest.raises(BadInput):
+            await anext(aiter(processor.handle_stream(message, context)))
+    message = CodeRagRequest(access=Access(), question="why?", snapshot="other")
+    with pytest.raises(NotFound):
+        await anext(aiter(processor.handle_stream(message, context)))
+
+    assert context.sent == []
+
+
+async def test_equal_questions_leave_equal_traces() -> None:
+    """The same ids in the same order every time."""
+    told = []
+    for _ in range(2):
+        processor, context, _ = world()
+        await ask(processor, context)
+        told.append([e for e in context.emitted["explain"] if isinstance(e, ExplainEvent)])
+
+    def facts(events: list[ExplainEvent]) -> list[Any]:
+        return [
+            (t.s, t.p, t.o)
+            for event in events
+            for t in event.triples
+            if "xsd" not in t.o.datatype and "At" not in t.p.iri and "duration" not in t.p.iri
+        ]
+
+    assert facts(told[0]) == facts(told[1])
