@@ -160,7 +160,7 @@ def sniffed(named: Format, data: bytes) -> Format:
     if _PDF_MARK in head[:_PDF_WITHIN] and (named.packed or head.startswith(_PDF_MARK)):
         return _PDF
     if head.startswith(_ZIP):
-        if _is_word(data):
+        if _is_word(data, damaged=named == _WORD):
             return _WORD
         raise BadInput(f"is not {named.name} but an archive, unpack it first")
     if named.name != "HTML" and named.module in ("text", "pdf", "word") and _HTML_START.match(head):
@@ -170,10 +170,10 @@ def sniffed(named: Format, data: bytes) -> Format:
     return named
 
 
-def _is_word(data: bytes) -> bool:
+def _is_word(data: bytes, *, damaged: bool) -> bool:
+    """Look into an archive; `damaged` is the answer when that cannot be done, and its loader says why."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return "word/document.xml" in archive.namelist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
-        # Damaged: the loader says how.
-        return b"word/document.xml" in data
+        return damaged

@@ -1,0 +1,177 @@
+"""A folder of documents of every kind: all that can be read is found again, what cannot is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whence.testing.documents import make_docx, make_pdf
+
+#: Name, content, and a heading that the content is found under.
+KINDS: dict[str, tuple[str | bytes, str]] = {
+    "fish.md": ("# Herring\n\nHerring swim in large shoals.\n", "Herring"),
+    "birds.rst": ("Gulls\n=====\n\nGulls steal chips from tourists.\n", "Gulls"),
+    "moss.txt": (
+        "Moss grows on the north side of walls.",
+        "Moss grows on the north side of walls.",
+    ),
+    "bread.txt": (
+        "Müde Wanderer mögen Käse, Brot und süße Äpfel.".encode("cp1252"),
+        "Müde Wanderer",
+    ),
+    "trees.html": (
+        (
+            "<title>Trees</title><nav><a href=/>Zebra navigation</a></nav><main><h1>Oaks</h1><p>Oaks live for"
+            " centuries.</p></main><script>zebra()</script>"
+        ),
+        "Oaks",
+    ),
+    "leave.pdf": (
+        make_pdf(
+            [
+                [
+                    (20, 700, "Holidays"),
+                    (11, 670, "Everybody has thirty days of holi-"),
+                    (11, 657, "days."),
+                ],
+                [(20, 700, "Sickness"), (11, 670, "Call the office before nine.")],
+            ]
+        ),
+        "Sickness",
+    ),
+    "travel.docx": (
+        make_docx(
+            ("Title", "Handbook"), ("Heading1", "Trains"), ("", "Second class only."), [["a", "b"]]
+        ),
+        "Trains",
+    ),
+    "otter.py": ("class Otter:\n    def swim(self):\n        return 'river'\n", "Otter.swim"),
+    "Cart.cs": (
+        "namespace Shop;\nclass Cart\n{\n    void Add()\n    {\n    }\n}\n",
+        "Shop.Cart.Add",
+    ),
+    "orders.sql": ('CREATE TABLE shop."orders" (id int);\n', "shop.orders"),
+    "cart.ts": ("export class Cart {\n  add(): void {\n  }\n}\n", "Cart.add"),
+    "cart.js": ("function checkout() {\n  return 1;\n}\n", "checkout"),
+    "serve.go": ("package m\n\nfunc (s *Server) Serve() {\n}\n", "Server.Serve"),
+    "Fox.java": ("package a;\nclass Fox {\n  void hunt() {\n  }\n}\n", "a.Fox.hunt"),
+    "point.rs": ("impl Point {\n    fn norm() {\n    }\n}\n", "Point::norm"),
+    "sort.c": ("int quicksort(int *a)\n{\n    return 0;\n}\n", "quicksort"),
+    "tree.cpp": ("namespace tree {\nint height() {\n  return 1;\n}\n}\n", "tree::height"),
+    "records.jsonl": (
+        '{"_id": "r1", "text": "A record about whales."}\n',
+        "A record about whales.",
+    ),
+}
+#: What is read by its content, whatever its name says.
+LYING = {"really-a.pdf.txt": make_pdf([[(11, 700, "A PDF that is called text.")]])}
+SKIPPED: dict[str, bytes] = {
+    "empty.md": b"",
+    "blob.bin": bytes(range(256)),
+    "old.zip": b"PK\x03\x04",
+}
+FAILED = {
+    "broken.pdf": (b"%PDF-1.7\nbroken", "is no PDF that can be read"),
+    "cut.docx": (make_docx(("", "Words."))[:200], "is no Word document that can be read"),
+    "picture.md": (b"\x89PNG\r\n\x1a\n....", "is not Markdown but a PNG picture"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with a file of every kind, good and bad."""
+    folder = tmp_path_factory.mktemp("kinds")
+    files = {name: content for name, (content, _) in KINDS.items()}
+    files |= {name: content for name, (content, _) in FAILED.items()} | LYING | SKIPPED
+    for name, content in files.items():
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+def test_every_kind_is_read_and_the_broken_are_named(cli: Any, folder: Path) -> None:
+    """All good ones are in, the broken ones are told with their reason, and the exit code is 1."""
+    result = cli("index", folder, "--collection", "kinds", "--json")
+    counts = result.json["documents"]
+    failures = {Path(one["path"]).name: one["reason"] for one in result.json["failures"]}
+
+    assert result.code == 1, result.err
+    assert counts["added"] == len(KINDS) + len(LYING)
+    assert (counts["failed"], counts["skipped"]) == (len(FAILED), len(SKIPPED))
+    assert failures.keys() == FAILED.keys()
+    for name, (_, reason) in FAILED.items():
+        assert reason in failures[name]
+    assert sum(result.json["kinds"].values()) == counts["added"]
+    assert sum(result.json["skipped"].values()) == len(SKIPPED)
+
+    again = cli("index", folder, "--collection", "kinds", "--json").json
+
+    assert again["documents"]["unchanged"] == counts["added"]
+    assert again["embedded"] == 0
+
+
+def test_every_kind_is_found_by_its_heading(cli: Any, folder: Path) -> None:
+    """Each document has a chunk below the heading that its kind gives it; what surrounds pages has none."""
+    cli("index", folder, "--collection", "kinds")
+    words = (
+        "--collection",
+        "kinds",
+        "--mode",
+        "dense",
+        "--threshold",
+        "0",
+        "--top-k",
+        "100",
+        "--json",
+    )
+    hits = cli("search", "everything there is", *words).json["hits"]
+    headings = {(hit["document_id"], hit["chunk"]["metadata"]["heading"]) for hit in hits}
+    pages = {
+        hit["chunk"]["metadata"].get("page") for hit in hits if hit["document_id"] == "leave.pdf"
+    }
+
+    for name, (_, heading) in KINDS.items():
+        document = "r1" if name == "records.jsonl" else name
+        assert any(one == document and found.startswith(heading) for one, found in headings), name
+    assert pages == {1, 2}
+    assert not [hit for hit in hits if "ebra" in hit["chunk"]["content"]]
+    assert [hit for hit in hits if "thirty days of holidays" in hit["chunk"]["content"]]
+
+
+def test_an_archive_given_by_name_fails(cli: Any, folder: Path) -> None:
+    """Whoever names an archive wants what is in it, and is told what to do."""
+    result = cli("index", folder / "old.zip", "--collection", "kinds", "--json")
+
+    assert result.code == 1
+    assert "unpack it" in result.json["failures"][0]["reason"]
+
+
+def test_new_tags_embed_nothing(cli: Any, folder: Path) -> None:
+    """Only the rights change: every document is updated, none embedded, and the public sees them no more."""
+    cli("index", folder / "fish.md", "--collection", "tagged")
+    report = cli(
+        "index", folder / "fish.md", "--collection", "tagged", "--acl", "staff", "--json"
+    ).json
+    again = cli(
+        "index", folder / "fish.md", "--collection", "tagged", "--acl", "staff", "--json"
+    ).json
+    hidden = cli("search", "herring shoals", "--collection", "tagged", "--json").json
+
+    assert (report["documents"]["updated"], report["embedded"]) == (1, 0)
+    assert (again["documents"]["unchanged"], again["embedded"]) == (1, 0)
+    assert hidden["hits"] == []
+
+
+def test_prune_removes_what_is_gone(cli: Any, tmp_path: Path) -> None:
+    """A file that was deleted goes with --prune only; a changed one is replaced."""
+    for name in "ab":
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n\nWords of {name}.\n")
+    cli("index", tmp_path, "--collection", "pruned")
+    (tmp_path / "a.md").unlink()
+    (tmp_path / "b.md").write_text("# b\n\nOther words.\n")
+    kept = cli("index", tmp_path, "--collection", "pruned", "--json").json["documents"]
+    pruned = cli("index", tmp_path, "--collection", "pruned", "--prune", "--json").json["documents"]
+
+    assert (kept["updated"], kept["removed"]) == (1, 0)
+    assert (pruned["unchanged"], pruned["removed"]) == (1, 1)
