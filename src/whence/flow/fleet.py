@@ -12,6 +12,7 @@ from whence.broker.transport import Census, Transport
 from whence.flow.builtin import find_flow, shipped_flows
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
 from whence.flow.loader import load_flow
+from whence.schema.errors import Unavailable
 from whence.schema.presence import ProcessorReport
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic
 
@@ -77,7 +78,12 @@ async def fleet_status(
             *(_topic(transport, processor, counted) for processor in definition.processors)
         ),
     )
-    notes = () if counted else ("no backlog: set WHENCE_PULSAR_ADMIN_URL to the admin interface",)
+    untold = [one for one in topics if one.backlog is None]
+    notes = (
+        ("not every backlog is told: check WHENCE_PULSAR_ADMIN_URL, the admin interface",)
+        if untold
+        else ()
+    )
     return FleetStatus(
         flow=definition.name,
         broker=transport.url,
@@ -93,8 +99,12 @@ async def _topic(
     topic, group = processor.inbound, processor.name
     if not counted:
         return TopicStatus(topic=topic, group=group)
-    stats = await transport.stats(topic, group)
-    dead = await transport.stats(dead_letter_topic(topic), DEAD_LETTER_GROUP)
+    try:
+        stats = await transport.stats(topic, group)
+        dead = await transport.stats(dead_letter_topic(topic), DEAD_LETTER_GROUP)
+    except Unavailable:
+        # Who is at work can be told without the admin interface.
+        return TopicStatus(topic=topic, group=group)
     return TopicStatus(
         topic=topic,
         group=group,
