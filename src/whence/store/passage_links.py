@@ -81,7 +81,10 @@ async def passage_names(
         if row is None:
             raise missing_collection(collection)
         wanted = await connection.fetch(
-            f"SELECT c.ord{WANTED}", *values, collection, *places_of(collection, chunk_ids)
+            f"SELECT c.ord, c.chunk_key{WANTED}",
+            *values,
+            collection,
+            *places_of(collection, chunk_ids),
         )
         around = await connection.fetch(_AROUND, [one["ord"] for one in wanted])
         asked = await _names_in(connection, row["id"], query_text, row["language"])
@@ -91,17 +94,26 @@ async def passage_names(
         names = await connection.fetch(
             "SELECT id, terms FROM passage_name WHERE id = ANY($1::int[]) ORDER BY terms", ids
         )
-    return [
+    keys = frozenset(one["chunk_key"] for one in wanted)
+    found = (
         PassageName(
             name=one["terms"],
-            bearers=bearers[one["id"]],
+            bearers=bearers.get(one["id"], ()),
             mentions=mentions.get(one["id"], ()),
             in_query=one["id"] in asked,
         )
         for one in names
-        if 0 < len(bearers.get(one["id"], ())) <= MOST_BEARERS
-        and len(mentions.get(one["id"], ())) <= MOST_MENTIONS
-    ]
+    )
+    return [one for one in found if _is_rare(one) and (one.in_query or _touches(one, keys))]
+
+
+def _is_rare(name: PassageName) -> bool:
+    return 0 < len(name.bearers) <= MOST_BEARERS and len(name.mentions) <= MOST_MENTIONS
+
+
+def _touches(name: PassageName, chunk_ids: frozenset[str]) -> bool:
+    """Tell whether a link of the name ends at one of the chunks; one that bears and holds it has none."""
+    return any(ref.chunk_id in chunk_ids for ref in (*name.bearers, *name.mentions))
 
 
 async def _names_in(
