@@ -12,6 +12,7 @@ import msgspec
 
 from whence.evaluation.beir import BeirDataset, load_beir
 from whence.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
+from whence.processors.blending import text_to_read
 from whence.processors.reranker import RerankerProcessor
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema.access import Access
@@ -253,7 +254,7 @@ def _best_passages(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _rerank_request(
     query: str, head: Sequence[Candidate], texts: Sequence[ChunkText]
 ) -> RerankRequest:
-    content = {text.chunk_id: text.content for text in texts}
+    content = {text.chunk_id: text_to_read(text.content, text.metadata) for text in texts}
     documents = (
         RerankItem(id=one.chunk_id, text=content[one.chunk_id], retrieval_score=one.score)
         for one in head

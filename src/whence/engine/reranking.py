@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whence.engine.results import Reranking, RetrievalResult
-from whence.processors.blending import blended_score
+from whence.processors.blending import blended_score, text_to_read
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.rerank import RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import Degradation
@@ -80,7 +80,8 @@ async def rerank(
     request = RerankRequest(
         queries=(RerankItem(id="0", text=query),),
         documents=tuple(
-            RerankItem(id=str(place), text=one.chunk.content) for place, one in enumerate(results)
+            RerankItem(id=str(place), text=text_to_read(one.chunk.content, one.chunk.metadata))
+            for place, one in enumerate(results)
         ),
         limit=len(results),
     )

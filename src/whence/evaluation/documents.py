@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from whence.evaluation.searcher import Hit, Searcher
-from whence.processors.blending import blended_score
+from whence.processors.blending import blended_score, text_to_read
 
 if TYPE_CHECKING:
     from whence.models.base import Reranker
@@ -109,7 +109,8 @@ class RerankedRanker:
             ranking.documents[self._candidates :],
         )
         started = self._clock()
-        scores = await self._reranker.score(query, [hit.content for hit in head]) if head else []
+        texts = [text_to_read(hit.content, {"title": hit.name}) for hit in head]
+        scores = await self._reranker.score(query, texts) if head else []
         scored = [
             Hit(
                 document_id=hit.document_id,

@@ -7,7 +7,10 @@ before, joined, by the reranker alone): med .804, .809, .796; cranfield .383, .3
 
 from __future__ import annotations
 
-__all__ = ("RERANK_SHARE", "blended_score")
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ("RERANK_SHARE", "blended_score", "text_to_read")
 
 #: Share of the reranker's score; shares of .3 and more were worse than none on one of the two collections.
 RERANK_SHARE = 0.2
@@ -21,3 +24,14 @@ def blended_score(retrieved: float, reranked: float) -> float:
         reranked: Score of the reranker, 0 to 1.
     """
     return (1.0 - RERANK_SHARE) * retrieved + RERANK_SHARE * min(1.0, max(0.0, reranked))
+
+
+def text_to_read(content: str, metadata: Mapping[str, Any]) -> str:
+    """Give what a reranker reads of a chunk: title and heading in front of the text, as when it was embedded.
+
+    What the text begins with is not repeated. Without titles the local model lost 3 points of nDCG@10 on
+    abstracts whose titles say what they found.
+    """
+    parts = [metadata.get(key) for key in ("title", "heading")]
+    names = [part for part in dict.fromkeys(parts) if isinstance(part, str) and part]
+    return "\n".join([*(name for name in names if not content.startswith(name)), content])

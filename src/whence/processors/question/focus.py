@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from whence.processors.blending import text_to_read
 from whence.processors.clients import RerankerClient, Scored
 from whence.processors.question.citations import Passage
 from whence.processors.question.rerank_reply import Reranking, read_reranking
@@ -54,7 +55,8 @@ async def _rerank(
 ) -> tuple[Reranking, str]:
     """Ask the reranker; gives the usable part of its reply and the name of its model."""
     limit = question.ask.doc_limit
-    documents = [{"id": str(index), "text": p.text} for index, p in enumerate(passages)]
+    texts = _texts(reranker, passages)
+    documents = [{"id": str(index), "text": text} for index, text in enumerate(texts)]
     try:
         results = await question.deadline.limit(
             "reranking",
@@ -75,6 +77,13 @@ async def _rerank(
     reranking = read_reranking(_with_rest(results), len(passages), limit)
     _tell_faults(question, reranking)
     return reranking, results.model if isinstance(results, Scored) else ""
+
+
+def _texts(reranker: RerankAsker, passages: Sequence[Passage]) -> list[str]:
+    """Give the passages as they are, to our own service with their titles."""
+    if not isinstance(reranker, RerankerClient):
+        return [one.text for one in passages]
+    return [text_to_read(one.text, one.source.metadata if one.source else {}) for one in passages]
 
 
 def _scores(

@@ -1,0 +1,22 @@
+"""What a reranker reads of a chunk: its title and heading, then its text, nothing twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from whence.processors.blending import text_to_read
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({}, "The text."),
+        ({"title": "A", "heading": "B"}, "A\nB\nThe text."),
+        ({"title": "A", "heading": "A"}, "A\nThe text."),
+        ({"title": "The text", "heading": ""}, "The text."),
+        ({"title": 7, "heading": None}, "The text."),
+    ],
+)
+def test_names_stand_before_the_text_and_once(metadata: dict[str, object], expected: str) -> None:
+    """A passage is read as it was embedded; metadata that is no text is left out."""
+    assert text_to_read("The text.", metadata) == expected
