@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Sequence
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import asyncpg
 
-__all__ = ("Connection", "Pool", "connect", "create_pool", "errors")
+__all__ = ("Connection", "Pool", "connect", "create_pool", "errors", "snapshot")
 
 #: The driver's exceptions, by name.
 errors: Any = asyncpg
@@ -67,6 +68,10 @@ class Connection(Protocol):
         """Give the server's version; `.major` is its first number."""
         ...
 
+    def get_server_pid(self) -> int:
+        """Give the number of the server's process behind it."""
+        ...
+
     def is_closed(self) -> bool:
         """Tell whether the connection is gone."""
         ...
@@ -118,3 +123,27 @@ async def create_pool(url: str, **options: Any) -> Pool:
     """Open a pool; options as for `asyncpg.create_pool`."""
     pool: Pool = await _create_pool(url, **options)
     return pool
+
+
+@contextlib.asynccontextmanager
+async def snapshot(connection: Connection, *settings: str) -> AsyncIterator[None]:
+    """Read one state of the database for the time of a block, with settings that end with it.
+
+    One message to begin and one to end; the driver's own transactions would take one more for each setting.
+
+    Args:
+        connection: Outside of any transaction.
+        settings: Assignments, `name = value`, constants of ours only.
+    """
+    begin = [
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        *(f"SET LOCAL {one}" for one in settings),
+    ]
+    await connection.execute("; ".join(begin))
+    try:
+        yield
+    except BaseException:
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("COMMIT")

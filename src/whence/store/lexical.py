@@ -22,7 +22,7 @@ from whence.store.bm25 import (
 )
 from whence.store.checks import check_limit, lexical_candidate, missing_collection
 from whence.store.classes import ALLOWED, access_values
-from whence.store.driver import Connection
+from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
 from whence.store.postings import term_key
 from whence.store.scoring import Run, best_places
@@ -70,7 +70,7 @@ _OF_FEW_CLASSES = _POSTINGS.format(places="p.places", impacts="p.impacts")
 _OF_MANY_CLASSES = _POSTINGS.format(places="p.places || ''", impacts="p.impacts || ''")
 # Plans for the values at hand cost more to make than to run here: all tables are looked up by key. With many
 # classes only such a plan looks them up in a hash.
-_ONE_PLAN = "SET LOCAL plan_cache_mode = force_generic_plan"
+_ONE_PLAN = "plan_cache_mode = force_generic_plan"
 _OWN_PLAN = "SET LOCAL plan_cache_mode = force_custom_plan"
 _MANY_CLASSES = 100
 _WORDS = (
@@ -128,9 +128,7 @@ async def search_lexical(
         BadInput: The limit is below 1, or no visible document has a key of the filter.
     """
     check_limit(limit)
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
-        if not filters:
-            await connection.execute(_ONE_PLAN)
+    async with snapshot(connection, *(() if filters else (_ONE_PLAN,))):
         reader = await _reader(connection, collection, query_text, access)
         if reader is None:
             return None

@@ -71,8 +71,10 @@ class PostgresStore(PostgresNames, PostgresCode):
         server: EmbeddedServer | None,
         write_timeout_s: float,
         clock: Callable[[], datetime],
+        untouched: set[int],
     ) -> None:
         self._pool = pool
+        self._untouched = untouched
         self._where = where
         self._server = server
         self._write_timeout_s = write_timeout_s
@@ -124,8 +126,16 @@ class PostgresStore(PostgresNames, PostgresCode):
         where = address(url)
         with _translated(where):
             vector_schema = await _migrate(url)
-            pool = await _pool(url, vector_schema, pool_size, statement_timeout_s)
-        return cls(pool, where, server=server, write_timeout_s=write_timeout_s, clock=clock)
+            untouched: set[int] = set()
+            pool = await _pool(url, vector_schema, pool_size, statement_timeout_s, untouched)
+        return cls(
+            pool,
+            where,
+            server=server,
+            write_timeout_s=write_timeout_s,
+            clock=clock,
+            untouched=untouched,
+        )
 
     async def aclose(self) -> None:
         """Close all connections; work still going on after 10 s is cut off, maintenance at once."""
@@ -140,13 +150,20 @@ class PostgresStore(PostgresNames, PostgresCode):
             self._pool.terminate()
 
     @contextlib.asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
-        """Lend a connection; errors of the driver become ours, a dead embedded server is started again."""
+    async def _connection(self, *, touched: bool = True) -> AsyncIterator[Any]:
+        """Lend a connection; errors of the driver become ours, a dead embedded server is started again.
+
+        Args:
+            touched: Whether the connection's own settings and locks may be changed, which has to be undone.
+        """
         try:
             with _translated(self._where):
                 connection = await self._acquire()
+                self._untouched.discard(connection.get_server_pid())
                 try:
                     yield connection
+                    if not touched:
+                        self._untouched.add(connection.get_server_pid())
                 finally:
                     await self._pool.release(connection)
         except Unavailable as error:
@@ -349,7 +366,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         if not is_text(collection):
             raise missing_collection(collection)
         for _ in range(2):
-            async with self._connection() as connection:
+            async with self._connection(touched=False) as connection:
                 found = await read(connection)
             if found is not None:
                 return found
@@ -561,15 +578,27 @@ async def _migrate(url: str) -> str:
 
 
 async def _pool(
-    url: str, vector_schema: str, pool_size: int | None, statement_timeout_s: float
+    url: str,
+    vector_schema: str,
+    pool_size: int | None,
+    statement_timeout_s: float,
+    untouched: set[int],
 ) -> Pool:
     """Open the pool.
 
-    Settings go into the start-up message: what `init` sets is undone when a connection is given back.
+    Settings go into the start-up message: what `init` sets is undone when a connection is given back. Nothing
+    is to be undone on the connections of `untouched` processes, which saves a message for each search.
     """
 
     async def prepare(connection: Any) -> None:
         await register_vector(connection, schema=vector_schema)
+
+    async def undo(connection: Any) -> None:
+        pid = connection.get_server_pid()
+        if pid in untouched:
+            untouched.discard(pid)
+        else:
+            await connection.reset()
 
     size = pool_size or _CONNECTIONS_PER_CORE * (os.cpu_count() or 1)
     return await create_pool(
@@ -577,6 +606,7 @@ async def _pool(
         min_size=1,
         max_size=size,
         init=prepare,
+        reset=undo,
         timeout=_CONNECT_TIMEOUT_S,
         server_settings={
             "application_name": "whence",

@@ -23,7 +23,7 @@ from whence.store.checks import (
 )
 from whence.store.classes import ALLOWED, access_values
 from whence.store.documents import model_of
-from whence.store.driver import Connection
+from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
 from whence.store.keys import parse_chunk_key
 from whence.store.vector_index import (
@@ -87,11 +87,6 @@ _NEIGHBOURS = (
     " nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($4::bigint) ROWS WITH TIES)"
     f" {_RANKED}"
 )
-# The way is decided here, not by the planner: only the graph gives rows in order without a sort.
-_WALK = (
-    "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),"
-    " set_config('hnsw.ef_search', $1, true), set_config('enable_sort', 'off', true)"
-)
 #: Above it, a limit means no limit.
 LARGEST_LIMIT = 2**62
 
@@ -138,31 +133,31 @@ async def search_dense(
 
     Exact, at a cost linear in the visible rows that a filter keeps; where that are many and `counts` are given,
     the collection's graph is asked for those near by, at a cost that hardly grows. Never fewer than there
-    are. Rights, filter and ranking are read from one snapshot of the database. None when there is a
-    filter and the collection's facts are not kept yet.
+    are. None when there is a filter and the collection's facts are not kept yet.
 
     Raises:
         NotFound: There is no such collection.
         ModelMismatch: The vector's length is not the collection's dimension.
         BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the filter.
     """
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
-        row = await connection.fetchrow(_RESOLVE, *access_values(access), collection)
-        if row is None:
-            raise missing_collection(collection)
-        query = check_query(
-            CollectionInfo(name=row["name"], model=model_of(row)), vector, limit, threshold
-        )
-        limit = min(limit, LARGEST_LIMIT)
-        kept = None
-        if filters:
-            if not await facts_are_kept(connection, row["id"]):
-                return None
-            kept = await matching(connection, row["id"], row["classes"], filters, "ord")
-        way = None if counts is None else await _way(connection, row, limit, kept, counts)
-        rows = [] if way is None else await _near(connection, row, query, limit, kept, way)
-        if len(rows) < limit:
-            rows = await _exact(connection, row, query, limit, kept, threshold)
+    row = await connection.fetchrow(_RESOLVE, *access_values(access), collection)
+    if row is None:
+        raise missing_collection(collection)
+    query = check_query(
+        CollectionInfo(name=row["name"], model=model_of(row)), vector, limit, threshold
+    )
+    limit = min(limit, LARGEST_LIMIT)
+    kept = None
+    # No snapshot around the statements: a class once resolved stays true, and which rows are of which class is
+    # read in the one that ranks. A chunk that is gone by then is not found, a new one may be.
+    if filters:
+        if not await facts_are_kept(connection, row["id"]):
+            return None
+        kept = await matching(connection, row["id"], row["classes"], filters, "ord")
+    way = None if counts is None else await _way(connection, row, limit, kept, counts)
+    rows = [] if way is None else await _near(connection, row, query, limit, kept, way)
+    if len(rows) < limit:
+        rows = await _exact(connection, row, query, limit, kept, threshold)
     return [
         candidate(row["chunk_key"], row["document_id"], -row["distance"], rank)
         for rank, row in enumerate(rows[:limit], 1)
@@ -211,11 +206,17 @@ async def _near(
     way: Neighbourhood,
 ) -> list[Any]:
     """Ask the graph; it may give fewer rows than there are."""
-    await connection.execute(_WALK, str(way.ef_search))
     statement = _NEIGHBOURS.format(dimension=int(row["dimension"]))
-    return await connection.fetch(
-        statement, row["id"], row["classes"], query, limit, way.fetched, kept
+    # The way is decided here, not by the planner: only the graph gives rows in order without a sort.
+    settings = (
+        "hnsw.iterative_scan = relaxed_order",
+        f"hnsw.ef_search = {way.ef_search}",
+        "enable_sort = off",
     )
+    async with snapshot(connection, *settings):
+        return await connection.fetch(
+            statement, row["id"], row["classes"], query, limit, way.fetched, kept
+        )
 
 
 def places_of(collection: str, chunk_ids: Sequence[str]) -> tuple[list[str], list[int]]:
