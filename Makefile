@@ -15,12 +15,13 @@ help: ## Show this list
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --require-hashes -r requirements.lock
+	@$(PIP) uninstall --quiet --yes setuptools 2>/dev/null # Python 3.11 puts 10 MB of it where nothing needs it
+	$(PIP) install --quiet --no-deps --require-hashes -r requirements.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
-	$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	$(PIP) install --quiet --no-deps --require-hashes -r requirements-dev.lock
 	@touch $@
 
 setup: $(VENV)/.runtime ## Make .venv, install Whence and the local models

@@ -27,7 +27,7 @@ _WIDE_MARKS = (
 _SAMPLE_BYTES = 64 * 2**10
 #: What is left when the look of the bytes decides nothing, as browsers do it (WHATWG Encoding, 4.2).
 _FALLBACK = "cp1252"
-#: Encodings that files are found in: those of the WHATWG Encoding Standard, without the rarest. Asked for all it
+#: Encodings that files are found in: those of the WHATWG Encoding Standard, less the rarest. Asked for all it
 #: knows, `charset-normalizer` takes German for the Icelandic of old Macintoshes.
 _ENCODINGS = (
     *(
@@ -101,8 +101,8 @@ def decode_text(data: bytes) -> tuple[str, str]:
     r"""Give the text of some bytes and the name of their encoding, empty for UTF-8.
 
     Tried in turn: a byte order mark, UTF-8, Western European for short texts that read well in it, and what
-    `charset-normalizer` makes of the first 64 KiB. A byte order mark is no part of the text, and line ends are `\n`: the same document checked
-    out on another system has the same offsets and the same digest.
+    `charset-normalizer` makes of the first 64 KiB. A byte order mark is no part of the text, and line ends are
+    `\n`: the same document checked out on another system has the same offsets and the same digest.
 
     Raises:
         BadInput: The bytes are no text.
