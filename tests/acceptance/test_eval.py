@@ -141,3 +141,42 @@ def test_files_are_checked_before_the_collection(cli: Any, gated: list[Any]) -> 
     assert cli(*gated, "--k", "9").code == 2
     gated[3].write_text('{"version": "v1", "queries": []}')
     assert cli(*nowhere).code == 2
+
+
+def test_a_baseline_is_recorded_on_purpose(cli: Any, gated: list[Any], tmp_path: Path) -> None:
+    """A failing policy leaves the old one in place (exit 1); recorded again, it tells what changed."""
+    baseline, policy = gated[gated.index("--baseline") + 1], gated[gated.index("--policy") + 1]
+    words = ("--suite", gated[3], "--collection", "gated", "--out", baseline, "--no-legs")
+    before = baseline.read_text()
+    strict = tmp_path / "strict.json"
+    limits = json.loads(policy.read_text())
+    limits["latency"] = {"max_p50_latency_ms": 0.0, "max_p95_latency_ms": 0.0}
+    strict.write_text(json.dumps(limits))
+    refused = cli("eval", "baseline", *words, "--policy", strict, env={"CI": ""})
+    kept = baseline.read_text() == before
+    again = cli("eval", "baseline", *words, "--policy", policy, env={"CI": ""})
+
+    assert (refused.code, kept) == (1, True)
+    assert "latency_p50_ms" in refused.err
+    assert again.code == 0
+    assert "no change" in again.err
+
+
+def test_a_slower_search_is_a_latency_regression(cli: Any, gated: list[Any]) -> None:
+    """Exit 1 with that category alone, for every intent; every leg is in the report."""
+    baseline, policy = gated[gated.index("--baseline") + 1], gated[gated.index("--policy") + 1]
+    plain = json.loads(baseline.read_text())
+    plain["metrics"] |= {"latency_p50_ms": 0.001, "latency_p95_ms": 0.001}
+    for latency in plain["latency_by_intent"].values():
+        latency |= {"p50_ms": 0.001, "p95_ms": 0.001}
+    baseline.write_text(json.dumps(plain))
+    limits = json.loads(policy.read_text())
+    limits["tolerance"] |= {"p50_latency_ms": 0.0, "p95_latency_ms": 0.0}
+    policy.write_text(json.dumps(limits))
+    result = cli(*gated)
+    failed = {one["metric"] for one in result.json["gate"]["checks"] if not one["passed"]}
+
+    assert result.code == 1
+    assert result.json["gate"]["taxonomy"] == ["latency_regression"]
+    assert {"latency_p95_ms.natural_language", "latency_p95_ms.symbol"} <= failed
+    assert {"bm25", "dense", "hybrid", "expansion"} <= result.json["report"]["legs"].keys()
