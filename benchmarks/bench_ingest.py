@@ -1,0 +1,241 @@
+"""Ingest beside the work it cannot do without: embedding for new documents, hashing for unchanged ones.
+
+    python benchmarks/bench_ingest.py [--records 5000] [--rounds 3] [--json]
+
+Three figures. **Total over embedding**: seconds of `Engine.index` on short records, over the seconds that the
+embedder alone takes for the same texts in batches of the same size; rounds alternate and the best of each counts,
+so that other work on the machine slows both alike. **Memory**: peak of a process that indexes a fifth of the
+records and of one that indexes all. **Unchanged**: seconds of `Engine.index` on a folder of small files that is
+indexed already, over a plain walk that reads and hashes them. Every run has a process of its own, and counts
+neither its start nor the database's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from whence.engine.engine import Engine
+from whence.ingest.chunking import Chunker
+from whence.ingest.documents import load
+from whence.ingest.outcomes import LoadedDocument
+from whence.models.minilm import LocalEmbedder
+
+BATCH = 64
+WORDS = [
+    "ship",
+    "harbour",
+    "book",
+    "loan",
+    "table",
+    "river",
+    "stone",
+    "winter",
+    "letter",
+    "music",
+    "paper",
+    "light",
+    "garden",
+    "road",
+    "morning",
+    "answer",
+    "window",
+    "teacher",
+    "market",
+    "bridge",
+    "forest",
+    "engine",
+    "village",
+    "number",
+    "season",
+    "history",
+    "island",
+    "kitchen",
+    "doctor",
+]
+
+
+def sentence(random_: random.Random) -> str:
+    """Give a sentence of twelve words."""
+    return " ".join(random_.choices(WORDS, k=12)).capitalize() + "."
+
+
+def write_records(path: Path, count: int) -> None:
+    """Write records of a title and four sentences, about sixty tokens."""
+    random_ = random.Random(11)
+    with path.open("w") as out:
+        for number in range(count):
+            text = " ".join(sentence(random_) for _ in range(4))
+            out.write(
+                json.dumps({"_id": f"r{number}", "title": f"Record {number}", "text": text}) + "\n"
+            )
+
+
+def write_files(folder: Path, count: int) -> None:
+    """Write small Markdown files, a hundred in a folder."""
+    random_ = random.Random(12)
+    for number in range(count):
+        path = folder / f"{number // 100:03}" / f"{number:05}.md"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        body = "\n\n".join(sentence(random_) for _ in range(6))
+        path.write_text(f"# Page {number}\n\n{body}\n")
+
+
+async def embed(path: Path, _home: Path) -> dict[str, Any]:
+    """Embed the texts of all chunks, and nothing else."""
+    embedder = LocalEmbedder()
+    await embedder.embed(["warm up"])
+    chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
+    texts = [
+        chunk.embed_text or chunk.content
+        for item in load([path], chunker=chunker)
+        if isinstance(item, LoadedDocument)
+        for chunk in item.draft.chunks
+    ]
+    started = time.perf_counter()
+    for start in range(0, len(texts), BATCH):
+        await embedder.embed(texts[start : start + BATCH], "document")
+    seconds = time.perf_counter() - started
+    await embedder.aclose()
+    return {"seconds": seconds, "texts": len(texts)}
+
+
+async def index(path: Path, home: Path) -> dict[str, Any]:
+    """Index records or a folder."""
+    async with Engine(home=home, warm_up=True) as engine:
+        # The first call opens what is opened once, the second writes to a collection that is there.
+        await engine.index([write_one(home)], collection="bench")
+        started = time.perf_counter()
+        report = await engine.index([path], collection="bench")
+        seconds = time.perf_counter() - started
+    return {"seconds": seconds, "documents": report.documents.added + report.documents.unchanged}
+
+
+def write_one(home: Path) -> Path:
+    """Write a record that is no part of the measurement."""
+    path = home / "one.jsonl"
+    path.write_text('{"_id": "first", "text": "Warm up."}\n')
+    return path
+
+
+async def walk(path: Path, _home: Path) -> dict[str, Any]:
+    """Read and hash every file, as plainly as can be."""
+    started = time.perf_counter()
+    count = walked(path)
+    return {"seconds": time.perf_counter() - started, "documents": count}
+
+
+def walked(path: Path) -> int:
+    """Read and hash every file; gives how many there were."""
+    count = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as stream:  # noqa: PTH118, PTH123 - the plain way
+                hashlib.sha256(stream.read()).hexdigest()
+            count += 1
+    return count
+
+
+WORK = {"embed": embed, "index": index, "walk": walk}
+
+
+def run(name: str, path: Path, home: Path) -> dict[str, Any]:
+    """Do one piece of work in a process of its own."""
+    home.mkdir(exist_ok=True)
+    command = [sys.executable, __file__, "--work", name, str(path), str(home)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def measure(records: int, rounds: int, folder: Path) -> dict[str, Any]:
+    """Measure everything."""
+    few, many, files = folder / "few.jsonl", folder / "many.jsonl", folder / "files"
+    write_records(few, records // 5)
+    write_records(many, records)
+    write_files(files, records)
+    embedding, total = [], []
+    for number in range(rounds):
+        embedding.append(run("embed", many, folder / "none"))
+        total.append(run("index", many, folder / f"home{number}"))
+    small = run("index", few, folder / "home-few")
+    run("index", files, folder / "home-files")
+    again, plain = [], []
+    for _ in range(rounds):
+        plain.append(run("walk", files, folder / "none"))
+        again.append(run("index", files, folder / "home-files"))
+    best = {
+        name: min(one["seconds"] for one in results)
+        for name, results in (
+            ("embedding", embedding),
+            ("total", total),
+            ("walk", plain),
+            ("unchanged", again),
+        )
+    }
+    return {
+        "records": records,
+        "seconds": {name: round(seconds, 3) for name, seconds in best.items()},
+        "total_over_embedding": round(best["total"] / best["embedding"], 3),
+        "peak_mb": {str(records // 5): small["peak_mb"], str(records): total[0]["peak_mb"]},
+        "unchanged_over_walk": round(best["unchanged"] / best["walk"], 2),
+    }
+
+
+def report(results: dict[str, Any]) -> None:
+    """Print the results for people."""
+    seconds, peak = results["seconds"], results["peak_mb"]
+    records = results["records"]
+    print(f"{records:,} short records")
+    print(f"  embedding alone        {seconds['embedding']:8.2f} s")
+    print(
+        f"  index, all together    {seconds['total']:8.2f} s   {results['total_over_embedding']:.2f}x"
+    )
+    print(
+        "  peak memory            "
+        + ", ".join(f"{mb:.0f} MB at {int(n):,}" for n, mb in peak.items())
+    )
+    print(f"{records:,} unchanged files")
+    print(f"  plain walk and hash    {seconds['walk']:8.2f} s")
+    print(
+        f"  index again            {seconds['unchanged']:8.2f} s   {results['unchanged_over_walk']:.2f}x"
+    )
+
+
+def work(name: str, path: str, home: str) -> int:
+    """Do one piece of work here and print what came of it."""
+    result = asyncio.run(WORK[name](Path(path), Path(home)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(result | {"peak_mb": round(peak)}))
+    return 0
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--records", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--work", nargs=3, metavar=("NAME", "PATH", "HOME"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        return work(*options.work)
+    with tempfile.TemporaryDirectory() as folder:
+        results = measure(options.records, options.rounds, Path(folder))
+    print(json.dumps(results, indent=2)) if options.json else report(results)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
