@@ -78,6 +78,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which a few hundred rows have a graph, asked whenever more than the limit is visible."""
     monkeypatch.setattr(vector_index, "_INDEX_FROM", 200)
     monkeypatch.setattr(vector_index, "_STEP", 0)
+    monkeypatch.setattr(vector_index, "_SCANNED", 0)
 
 
 def _recall(found: Sequence[Any], exact: Sequence[Any]) -> float:
