@@ -100,7 +100,7 @@ def _document(measured: Measured, faults: list[str]) -> dict[str, Any]:
         "answerable_kept": measured.kept,
         "unanswerable_emptied": measured.emptied,
         "leave_one_out": measured.leave_one_out,
-        "first_passage_dense": measured.first_passage,
+        "scifact_float32": measured.published,
         "promises": PROMISES,
         "broken": faults,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,8 +37,8 @@ PROMISES: dict[str, float] = {
     "answerable_kept": 0.95,
     "unanswerable_emptied": 0.94,
     "all_gold_in_top_10_of_wikihop": 0.90,
-    "scifact_first_passage_dense": 0.645,
-    "scifact_first_passage_within": 0.003,
+    "scifact_published": 0.6451,
+    "scifact_published_within": 0.003,
 }
 _DEPTH = 100
 #: Candidates that are reranked.
@@ -60,7 +61,7 @@ class Measured(msgspec.Struct, kw_only=True):
     """Share of queries without one in the other collections."""
     leave_one_out: dict[str, float] = {}
     """nDCG@10 of each collection with the weight of the dense leg that is best for the others."""
-    first_passage: float | None = None
+    published: float | None = None
     """nDCG@10 of SciFact by one vector a document, which is how published figures are made; float32."""
 
 
@@ -117,7 +118,7 @@ async def measure_all(
         measured.emptied = await run.emptied(sets)
     scifact = next((one for one in folders if one.name == "scifact"), None)
     if published and scifact is not None:
-        measured.first_passage = await _first_passage(scifact, settings, tell)
+        measured.published = await _published(scifact, home, settings)
     return measured
 
 
@@ -317,23 +318,30 @@ def _weighted(one: _Set, weight: float) -> float:
     return mean(values)
 
 
-async def _first_passage(folder: Path, settings: Any, tell: Callable[[str], None]) -> float:
-    """Measure the dense leg as published figures are: float32, one vector for the start of a document."""
+async def _published(folder: Path, home: Path, settings: Any) -> float:
+    """Measure MiniLM as published figures are: float32, one vector of the first 256 tokens for each document.
+
+    The vectors are kept beside the index.
+    """
+    import numpy as np
+
     from whence.flow.resources import Resources
 
-    settings = settings.replace(embedder="local:float32")
-    one = await _indexed(folder, settings, tell)
-    async with Resources(settings) as resources:
+    dataset = load_beir(folder)
+    records = [json.loads(line) for line in dataset.corpus.read_text("utf-8").splitlines()]
+    cache = home / f"{dataset.name}-float32.npy"
+    async with Resources(settings.replace(embedder="local:float32")) as resources:
         embedder = await resources.get("embedder")
-        one.model = embedder.model
-        one.vectors = await _embedded(embedder, one.dataset.queries)
-        run = _Run(await resources.get("store"), _SAMPLE)
-        values = []
-        for query in one.dataset.queries:
-            found = await run._search(
-                *(run._plain, one, query, "dense", one), filters={"chunk_index": 0}
-            )
-            values.append(_measures(one.dataset.qrels[query], _documents(found))["ndcg@10"])
+        if not cache.is_file():
+            texts = [f"{one.get('title', '')} {one['text']}".strip() for one in records]
+            np.save(cache, await embedder.embed(texts, "document"))
+        vectors = np.load(cache)
+        queries = await embedder.embed(list(dataset.queries.values()))
+    values = []
+    for query, vector in zip(dataset.queries, queries, strict=True):
+        best = np.argsort(-(vectors @ vector), kind="stable")[:_DEPTH]
+        documents = [str(records[place]["_id"]) for place in best]
+        values.append(_measures(dataset.qrels[query], documents)["ndcg@10"])
     return mean(values)
 
 
@@ -369,10 +377,10 @@ def _checks(measured: Measured) -> Iterator[tuple[str, bool]]:
         value = measured.collections["wikihop"]["modes"]["graph"]["all_gold@10"]
         least = PROMISES["all_gold_in_top_10_of_wikihop"]
         yield f"all gold in the top 10 of wikihop is {value:.4f}, below {least}", value >= least
-    if measured.first_passage is not None:
-        off = abs(measured.first_passage - PROMISES["scifact_first_passage_dense"])
-        within = PROMISES["scifact_first_passage_within"]
-        yield f"dense SciFact is {measured.first_passage:.4f}, off the published", off <= within
+    if measured.published is not None:
+        off = abs(measured.published - PROMISES["scifact_published"])
+        within = PROMISES["scifact_published_within"]
+        yield f"dense SciFact is {measured.published:.4f}, off the published", off <= within
 
 
 def _not_below(

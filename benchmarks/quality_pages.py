@@ -78,10 +78,10 @@ def _facts(measured: Measured) -> list[str]:
                 f"- All relevant documents in the top ten of {name}: {plain:.3f},"
                 f" with the passage graph {walked:.3f}."
             )
-    if measured.first_passage is not None:
+    if measured.published is not None:
         facts.append(
             f"- SciFact by one float32 vector a document, as published figures are made:"
-            f" {measured.first_passage:.4f} (published .6451)."
+            f" {measured.published:.4f} (published .6451)."
         )
     return facts + _reranking(measured)
 
