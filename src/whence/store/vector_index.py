@@ -44,8 +44,8 @@ _LEAST_FETCHED = 100
 _LEAST_EF, _MOST_EF = 200, 1000
 #: Cost of a row on the way through the graph in rows of an exact scan: 15 us against 0.8 us at 384 dimensions.
 _STEP = 20
-#: Visible rows up to which the scan is the way whatever the graph costs: some ten milliseconds, and exact. Forty
-#: neighbours at `ef_search` 100, of 10,000 visible rows among 20,000, had a recall of .97.
+#: Visible rows up to which the scan is the way whatever the graph costs: some ten milliseconds, and exact.
+#: Forty neighbours at `ef_search` 100, of 10,000 visible rows among 20,000, had a recall of .97.
 _SCANNED = 12_000
 #: First half of the key of the advisory lock under which a graph is built: "when" in ASCII.
 _LOCK = 0x7768656E
