@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.postgres,
     pytest.mark.models,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 QUESTION = "Who keeps the key of the archive?"
@@ -109,6 +109,8 @@ def shell(pulsar_broker: TestBroker, tmp_path: Path) -> Iterator[Shell]:
     for process in made.started:
         process.kill()
         process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 def without_times(answer: dict[str, Any]) -> dict[str, Any]:
@@ -137,7 +139,6 @@ def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
     here = shell.json("ask", QUESTION)
     hits = shell.json("search", "archive key", *broker)["hits"]
     status = shell.status()
-    letters = shell.json("dlq", "list", *broker)
     trace = shell.json("explain", there["answer_id"])
     shell.send_rubbish()
     given_up = shell.dead(1)
@@ -158,7 +159,6 @@ def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
     workers = {one["group"]: one["workers"] for one in status["topics"]}
     assert (workers["search"], workers["embedding"], workers["reranker"]) == (2, 1, 0)
     assert status["store"] == {"collections": 1, "documents": 1, "chunks": indexed["chunks"]}
-    assert sum(len(topic["messages"]) for topic in letters["topics"]) == 0
     assert given_up[0]["exception"] == "CodecError"
     assert (given_up[0]["attempts"], given_up[0]["group"]) == (1, "embedding")
     assert shown["topics"][0]["messages"][0]["payload"] == "rubbish"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from whence.broker.dead_letters import DeadLetters, replay_headers
 from whence.broker.memory import MemoryTransport
 from whence.broker.transport import Headers
-from whence.schema.errors import Unavailable
+from whence.broker.worker import Outgoing, Work, Worker
+from whence.schema.errors import BadInput, Unavailable
 from whence.schema.topics import dead_letter_topic, full_topic
 
 TOPIC = full_topic("given.up")
@@ -83,3 +86,23 @@ async def test_foreign_letters_are_shown_too() -> None:
     (letter,) = await DeadLetters(transport, wait_s=0.1).list(TOPIC)
 
     assert (letter.attempts, letter.first_at, letter.origin) == (0, 0.0, "")
+
+
+async def test_what_fails_again_is_sent_once() -> None:
+    """A replay under a worker that gives up at once ends: each letter is sent once and is one again."""
+    transport = MemoryTransport()
+    ids = await given_up(transport, b"0", b"1", b"2")
+    letters = DeadLetters(transport, wait_s=0.2)
+
+    async def refuse(work: Work) -> AsyncIterator[Outgoing]:
+        raise BadInput("never")
+        yield
+
+    worker = Worker(transport, topic=TOPIC, group="g", handler=refuse)
+    await worker.start()
+    sent = await letters.replay(TOPIC)
+    await worker.aclose()
+
+    assert sent == 3
+    assert sorted(letter.id for letter in await letters.list(TOPIC)) == sorted(ids)
+    assert worker.counters.dead_letters == 3

@@ -101,7 +101,8 @@ class DeadLetters:
     ) -> int:
         """Publish dead letters anew under their old ids, all among the oldest `limit` when `ids` is None.
 
-        Attempts begin at 1. Each is published before it is dropped here: a failure in between doubles it.
+        Attempts begin at 1. What fails again meanwhile stays a dead letter. Each is published before it is
+        dropped here: a failure in between doubles it.
 
         Returns:
             How many were sent.
@@ -125,10 +126,13 @@ class DeadLetters:
     async def _take(
         self, topic: str, ids: Collection[str] | None, limit: int, *, send: bool
     ) -> int:
-        taken = 0
+        taken: set[tuple[str, str]] = set()
         async with self._open(topic, limit) as subscription:
             async for delivery in self._read(subscription, limit):
                 letter = _dead_letter(delivery)
+                if (letter.id, letter.group) in taken:
+                    # Sent again it failed again; so will it the next time, and all that follows is as new.
+                    break
                 if ids is not None and letter.id not in ids:
                     continue
                 if send:
@@ -139,8 +143,8 @@ class DeadLetters:
                         key=delivery.key,
                     )
                 await subscription.ack(delivery)
-                taken += 1
-        return taken
+                taken.add((letter.id, letter.group))
+        return len(taken)
 
     @asynccontextmanager
     async def _open(self, topic: str, limit: int) -> AsyncIterator[Subscription]:
