@@ -2,12 +2,12 @@
 
     python benchmarks/bench_ingest.py [--records 5000] [--rounds 3] [--json]
 
-Three figures. **Total over embedding**: seconds of `Engine.index` on short records, over the seconds that the
-embedder alone takes for the same texts in batches of the same size; rounds alternate and the best of each counts,
-so that other work on the machine slows both alike. **Memory**: peak of a process that indexes a fifth of the
-records and of one that indexes all. **Unchanged**: seconds of `Engine.index` on a folder of small files that is
-indexed already, over a plain walk that reads and hashes them. Every run has a process of its own, and counts
-neither its start nor the database's.
+Three figures. **Total over embedding**: seconds of `Engine.index` on short records, over the seconds that
+the embedder alone takes for the same texts in batches of the same size; rounds alternate and the best of
+each counts, so that other work on the machine slows both alike. **Memory**: peak of a process that indexes a
+fifth of the records and of one that indexes all. **Unchanged**: seconds of `Engine.index` on a folder of
+small files that is indexed already, over a plain walk that reads and hashes them. Every run has a process of
+its own, and counts neither its start nor the database's.
 """
 
 from __future__ import annotations
