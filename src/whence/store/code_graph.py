@@ -5,7 +5,7 @@ A walk reads one state of the database: a snapshot that is replaced meanwhile is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ from whence.store.checks import is_text
 from whence.store.classes import ALLOWED, access_values
 from whence.store.code_documents import missing_snapshot
 from whence.store.driver import Connection
+from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.keys import chunk_key
 
 __all__ = ("check_expand", "expand")
@@ -35,11 +36,12 @@ _SNAPSHOT = (
     " OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $4))"
     " ORDER BY s.published DESC LIMIT 1"
 )
-_SEEDS = (
-    "SELECT local_id, node FROM code_node WHERE collection_id = $1 AND local_id = ANY($2::text[])"
-    " AND class_id = ANY($3::int[])"
+_NAMED = (
+    f"SELECT n.local_id, n.node, {OWN_TAGS} FROM code_node n JOIN chunk c ON c.ord = n.ord"  # noqa: S608 - only constants
+    f" JOIN document d ON d.id = c.document{TAGS_JOIN} WHERE n.collection_id = $1"
 )
-_NAMES = "SELECT node, local_id FROM code_node WHERE collection_id = $1 AND node = ANY($2::int[])"
+_SEEDS = f"{_NAMED} AND n.local_id = ANY($2::text[]) AND n.class_id = ANY($3::int[])"
+_NAMES = f"{_NAMED} AND n.node = ANY($2::int[])"
 
 # From the nodes of a level to all that an edge leads to. $1 collection, $2 nodes of the level, $3 relations in
 # their order, $4 classes of the reader.
@@ -114,8 +116,10 @@ async def expand(
         relations = _relations(row, request.relations)
         walk = _Walk(connection, row, request, relations, travel=travel)
         await walk.run(list(seeds))
-        names = await connection.fetch(_NAMES, row["id"], list(walk.places))
-        return _response(row, seeds, walk, {r["node"]: r["local_id"] for r in names})
+        rows = await connection.fetch(_NAMES, row["id"], list(walk.places))
+        names = {r["node"]: r["local_id"] for r in cleared(rows, request.access, "expansion")}
+        walk.keep(names)
+        return _response(row, seeds, walk, names)
 
 
 def check_expand(request: ExpandRequest) -> None:
@@ -150,7 +154,8 @@ async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> di
     ]
     wanted = [local for _, local in asked if local is not None and is_text(local)]
     rows = await connection.fetch(_SEEDS, row["id"], wanted, row["classes"])
-    numbers = {found["local_id"]: found["node"] for found in rows}
+    visible = cleared(rows, request.access, "seeds")
+    numbers = {found["local_id"]: found["node"] for found in visible}
     seeds: dict[int, str] = {}
     for node, local in asked:
         if local is None or local not in numbers:
@@ -214,6 +219,16 @@ class _Walk:
                 for step in steps
                 if step.target in self.places and step.origin in self.places
             )
+
+    def keep(self, named: Container[int]) -> None:
+        """Leave out nodes that are not named, all that was reached through them, and their edges."""
+        kept: dict[int, tuple[int, int | None]] = {}
+        for node, (depth, parent) in self.places.items():
+            if node in named and (parent is None or parent in kept):
+                kept[node] = (depth, parent)
+        if len(kept) < len(self.places):
+            self.places = kept
+            self.edges = {e for e in self.edges if e.from_node in kept and e.to_node in kept}
 
     async def _steps(self, frontier: Sequence[int]) -> list[_Step]:
         arguments: list[Any] = [

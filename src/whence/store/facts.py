@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from whence.schema.access import Access
 from whence.schema.filters import (
     CHUNK_KEYS,
     DOCUMENT_KEYS,
@@ -26,6 +27,7 @@ from whence.schema.filters import (
 from whence.schema.ingest import DocumentDraft
 from whence.store.checks import draft_facts
 from whence.store.driver import Connection
+from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 
 __all__ = ("add_facts", "facts_are_kept", "matching", "open_facts")
 
@@ -54,8 +56,9 @@ _UNKNOWN = (
     f" (SELECT FROM document d WHERE {_VISIBLE} AND d.metadata ? w.k) ORDER BY w.place LIMIT 1"
 )
 _KNOWN = (
-    "SELECT DISTINCT k FROM (SELECT d.metadata FROM document d"  # noqa: S608 - only constants
-    f" WHERE {_VISIBLE} LIMIT {_SAMPLE}) m, jsonb_object_keys(m.metadata) k ORDER BY k LIMIT {_NAMED_KEYS}"
+    f"SELECT DISTINCT ON (k, d.class_id) k, {OWN_TAGS} FROM"  # noqa: S608 - only constants
+    f" (SELECT d.id, d.class_id, d.metadata FROM document d WHERE {_VISIBLE} LIMIT {_SAMPLE}) d"
+    f" CROSS JOIN LATERAL jsonb_object_keys(d.metadata) k{TAGS_JOIN} ORDER BY k, d.class_id"
 )
 
 
@@ -148,6 +151,7 @@ async def matching(
     connection: Connection,
     collection_id: int,
     classes: Sequence[int],
+    access: Access,
     filters: Filters,
     what: Literal["ord", "slot"],
 ) -> list[int]:
@@ -160,6 +164,7 @@ async def matching(
         connection: Inside the reading transaction.
         collection_id: The collection.
         classes: Classes of rights that the reader may see.
+        access: Rights of the reader.
         filters: At least one condition.
         what: `ord` for the numbers of chunks, `slot` for those that postings name.
 
@@ -176,14 +181,18 @@ async def matching(
         *arguments.values,
     )
     if packed is None:
-        await _check_keys(connection, collection_id, classes, filters)
+        await _check_keys(connection, collection_id, classes, access, filters)
         return []
     numbers: list[int] = np.frombuffer(packed, dtype=">i4").tolist()
     return numbers
 
 
 async def _check_keys(
-    connection: Connection, collection_id: int, classes: Sequence[int], filters: Filters
+    connection: Connection,
+    collection_id: int,
+    classes: Sequence[int],
+    access: Access,
+    filters: Filters,
 ) -> None:
     """Refuse a key that no visible document has. Cost: linear in the visible documents.
 
@@ -192,8 +201,9 @@ async def _check_keys(
     keys = [one.key for one in filters if one.key not in (*DOCUMENT_KEYS, *CHUNK_KEYS)]
     unknown = await connection.fetchval(_UNKNOWN, collection_id, list(classes), keys)
     if unknown is not None:
-        known = await connection.fetch(_KNOWN, collection_id, list(classes))
-        raise unknown_key(unknown, [row["k"] for row in known])
+        rows = await connection.fetch(_KNOWN, collection_id, list(classes))
+        known = dict.fromkeys(row["k"] for row in cleared(rows, access, "keys"))
+        raise unknown_key(unknown, list(known)[:_NAMED_KEYS])
 
 
 def _sql(condition: Condition, arguments: _Arguments) -> str:

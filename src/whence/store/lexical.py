@@ -24,6 +24,7 @@ from whence.store.checks import check_limit, lexical_candidate, missing_collecti
 from whence.store.classes import ALLOWED, access_values
 from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
+from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.postings import term_key
 from whence.store.scoring import Run, best_places
 from whence.store.search import WANTED, places_of
@@ -57,12 +58,12 @@ _POSTINGS = (
 )
 # The chunk decides last: slots of chunks that are gone or have other tags now lead nowhere.
 _CHUNKS = (
-    "SELECT w.n, c.chunk_key, d.document_id"
+    f"SELECT w.n, c.chunk_key, d.document_id, {OWN_TAGS}"  # noqa: S608 - only constants
     " FROM unnest($3::int[], $4::int[]) WITH ORDINALITY w(segment, place, n)"
     " JOIN segment s ON s.id = w.segment JOIN chunk_terms t ON t.collection_id = $1"
     "  AND t.slot = ('x' || encode(substr(s.slots, 4 * w.place + 1, 4), 'hex'))::bit(32)::int"
     " JOIN chunk c ON c.ord = t.ord AND c.class_id = ANY($2::int[])"
-    " JOIN document d ON d.id = c.document"
+    f" JOIN document d ON d.id = c.document{TAGS_JOIN}"
 )
 _SLOTS = "SELECT id, slots FROM segment WHERE id = ANY($1::int[])"
 _OF_FEW_CLASSES = _POSTINGS.format(places="p.places", impacts="p.impacts")
@@ -74,7 +75,8 @@ _ONE_PLAN = "plan_cache_mode = force_generic_plan"
 _OWN_PLAN = "SET LOCAL plan_cache_mode = force_custom_plan"
 _MANY_CLASSES = 100
 _WORDS = (
-    f"SELECT c.chunk_key, t.length, t.terms, t.counts{WANTED} JOIN chunk_terms t ON t.ord = c.ord"
+    f"SELECT c.chunk_key, t.length, t.terms, t.counts, {OWN_TAGS}{WANTED}"
+    " JOIN chunk_terms t ON t.ord = c.ord"
 )
 
 
@@ -82,6 +84,7 @@ class _Reader(msgspec.Struct, frozen=True):
     """A collection as one reader sees it, and a query in its terms."""
 
     collection_id: int
+    access: Access
     classes: list[int]
     """Classes of rights that the reader may see."""
     chunks: int
@@ -102,6 +105,7 @@ async def _reader(
     counts = query_counts(text, row["languages"])
     return _Reader(
         collection_id=row["id"],
+        access=access,
         classes=row["classes"],
         chunks=row["chunks"],
         mean=row["mean_length"],
@@ -136,7 +140,9 @@ async def search_lexical(
         if filters:
             if not await facts_are_kept(connection, reader.collection_id):
                 return None
-            kept = await matching(connection, reader.collection_id, reader.classes, filters, "slot")
+            kept = await matching(
+                connection, reader.collection_id, reader.classes, access, filters, "slot"
+            )
         rows = await _postings(connection, reader)
         df = {row["term"]: row["df"] for row in rows}
         ranking = _Ranking(rows, weights(reader.counts, df, reader.chunks))
@@ -213,13 +219,14 @@ class _Ranking:
         if not len(places):
             return []
         which = np.searchsorted(self._bases, places, side="right") - 1
-        return await connection.fetch(
+        rows = await connection.fetch(
             _CHUNKS,
             reader.collection_id,
             reader.classes,
             [self._segments[one] for one in which.tolist()],
             (places - self._bases[which]).tolist(),
         )
+        return cleared(rows, reader.access, "lexical")
 
 
 async def lexical_scores(
@@ -248,7 +255,10 @@ async def lexical_scores(
     parts = weights(reader.counts, {one["term"]: one["df"] for one in found}, reader.chunks)
     ids = {one["term"]: one["id"] for one in found}
     of_ids = {ids[term]: part for term, part in parts.items()}
-    return {row["chunk_key"]: _share(row, of_ids, reader.mean) for row in rows}
+    return {
+        row["chunk_key"]: _share(row, of_ids, reader.mean)
+        for row in cleared(rows, access, "shares")
+    }
 
 
 def _share(row: Any, parts: Mapping[int, float], mean: float) -> float:

@@ -10,6 +10,7 @@ from whence.store.analysis import document_terms
 from whence.store.checks import missing_collection
 from whence.store.classes import ALLOWED, access_values
 from whence.store.driver import Connection
+from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.names import MOST_BEARERS, MOST_MENTIONS, NAMES_VERSION, NameFinder
 from whence.store.passage_graph import IS_LINK, names_anchored
 from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
@@ -20,10 +21,9 @@ __all__ = ("link_statistics", "names_due", "passage_names")
 
 _VISIBLE = "c.ord = {side}.ord AND c.class_id = ANY($2::int[])"
 _SIDE = (
-    "SELECT w.name, k.chunk_key, k.document_id FROM unnest($1::int[]) w(name),"
-    " LATERAL (SELECT c.chunk_key, d.document_id FROM {table} m JOIN chunk c ON {visible}"
-    " JOIN document d ON d.id = c.document WHERE m.name = w.name {rule} LIMIT $3::int + 1) k"
-    " ORDER BY w.name, k.chunk_key"
+    f"SELECT w.name, k.* FROM unnest($1::int[]) w(name), LATERAL (SELECT c.chunk_key, d.document_id, {OWN_TAGS}"  # noqa: S608 - only constants
+    f" FROM {{table}} m JOIN chunk c ON {{visible}} JOIN document d ON d.id = c.document{TAGS_JOIN}"
+    " WHERE m.name = w.name {rule} LIMIT $3::int + 1) k ORDER BY w.name, k.chunk_key"
 )
 _BEARERS = _SIDE.format(table="passage_bearer", visible=_VISIBLE.format(side="m"), rule="")
 _MENTIONS = _SIDE.format(
@@ -81,16 +81,18 @@ async def passage_names(
         if row is None:
             raise missing_collection(collection)
         wanted = await connection.fetch(
-            f"SELECT c.ord, c.chunk_key{WANTED}",
+            f"SELECT c.ord, c.chunk_key, {OWN_TAGS}{WANTED}",
             *values,
             collection,
             *places_of(collection, chunk_ids),
         )
+        wanted = cleared(wanted, access, "passages")
         around = await connection.fetch(_AROUND, [one["ord"] for one in wanted])
         asked = await _names_in(connection, row["id"], query_text, row["language"])
         ids = sorted({one["name"] for one in around}.union(asked))
-        bearers = await _side(connection, _BEARERS, ids, row["classes"], MOST_BEARERS)
-        mentions = await _side(connection, _MENTIONS, ids, row["classes"], MOST_MENTIONS)
+        classes = row["classes"]
+        bearers = await _side(connection, _BEARERS, ids, classes, MOST_BEARERS, access)
+        mentions = await _side(connection, _MENTIONS, ids, classes, MOST_MENTIONS, access)
         names = await connection.fetch(
             "SELECT id, terms FROM passage_name WHERE id = ANY($1::int[]) ORDER BY terms", ids
         )
@@ -128,11 +130,16 @@ async def _names_in(
 
 
 async def _side(
-    connection: Connection, query: str, names: list[int], classes: list[int], limit: int
+    connection: Connection,
+    query: str,
+    names: list[int],
+    classes: list[int],
+    limit: int,
+    access: Access,
 ) -> dict[int, tuple[PassageRef, ...]]:
     """Give the visible passages of each name on one side; one more than the limit says that there are more."""
     rows = await connection.fetch(query, names, classes, limit)
     return {
         name: tuple(PassageRef(row["chunk_key"], row["document_id"]) for row in some)
-        for name, some in groupby(rows, key=lambda row: row["name"])
+        for name, some in groupby(cleared(rows, access, "links"), key=lambda row: row["name"])
     }

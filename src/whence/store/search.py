@@ -25,6 +25,7 @@ from whence.store.classes import ALLOWED, access_values
 from whence.store.documents import model_of
 from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
+from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.keys import parse_chunk_key
 from whence.store.vector_index import (
     INDEXED,
@@ -66,8 +67,9 @@ _VISIBLE = (
 _DISTANCE = "v.e <#> $3::vector"
 _ENOUGH = "AND ($5::float8 <= 0 OR -(v.e <#> $3::vector) >= $5::float8)"
 _RANKED = (
-    "SELECT c.chunk_key, d.document_id, n.distance FROM nearest n JOIN chunk c ON c.ord = n.ord"
-    " JOIN document d ON d.id = c.document ORDER BY n.distance, c.chunk_key"
+    f"SELECT c.chunk_key, d.document_id, n.distance, {OWN_TAGS} FROM nearest n"  # noqa: S608 - only constants
+    f" JOIN chunk c ON c.ord = n.ord JOIN document d ON d.id = c.document{TAGS_JOIN}"
+    " ORDER BY n.distance, c.chunk_key"
 )
 # One more than asked for, by the database's cheapest sort ...
 _NEAREST = (
@@ -91,18 +93,19 @@ _NEIGHBOURS = (
 LARGEST_LIMIT = 2**62
 
 #: Chunks asked for by id that exist and are visible; takes `access_values`, the collection and `places_of`.
+#: To be read with `OWN_TAGS`, for `cleared`.
 WANTED = (
     " FROM unnest($5::text[], $6::int[]) WITH ORDINALITY w(document_id, index, place)"
     " JOIN collection n ON n.name = $4"
     " JOIN document d ON d.collection_id = n.id AND d.document_id = w.document_id"
     " JOIN chunk c ON c.document = d.id AND c.index = w.index"
-    f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}"
+    f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}"
 )
 _TEXTS = (
     "SELECT c.chunk_key, d.document_id, c.index, c.content, c.digest, c.heading, c.section_path, c.page,"
-    f" d.title, d.source_file, d.source_url, d.metadata{WANTED} ORDER BY w.place"
+    f" d.title, d.source_file, d.source_url, d.metadata, {OWN_TAGS}{WANTED} ORDER BY w.place"
 )
-_KEYS = f"SELECT c.chunk_key{WANTED}"
+_KEYS = f"SELECT c.chunk_key, {OWN_TAGS}{WANTED}"
 _KNOWN = (
     "SELECT c.chunk_key FROM unnest($2::text[], $3::int[]) w(document_id, index)"
     " JOIN collection n ON n.name = $1"
@@ -110,7 +113,8 @@ _KNOWN = (
     " JOIN chunk c ON c.document = d.id AND c.index = w.index"
 )
 _COSINES = (
-    f"SELECT c.chunk_key, -(v.e <#> $7::vector) AS cosine{WANTED} JOIN chunk_vec v ON v.ord = c.ord"
+    f"SELECT c.chunk_key, -(v.e <#> $7::vector) AS cosine, {OWN_TAGS}{WANTED}"
+    " JOIN chunk_vec v ON v.ord = c.ord"
 )
 _MODEL = (
     "SELECT name, model_name, model_revision, model_precision, dimension FROM collection"
@@ -153,14 +157,14 @@ async def search_dense(
     if filters:
         if not await facts_are_kept(connection, row["id"]):
             return None
-        kept = await matching(connection, row["id"], row["classes"], filters, "ord")
+        kept = await matching(connection, row["id"], row["classes"], access, filters, "ord")
     way = None if counts is None else await _way(connection, row, limit, kept, counts)
     rows = [] if way is None else await _near(connection, row, query, limit, kept, way)
     if len(rows) < limit:
         rows = await _exact(connection, row, query, limit, kept, threshold)
     return [
         candidate(row["chunk_key"], row["document_id"], -row["distance"], rank)
-        for rank, row in enumerate(rows[:limit], 1)
+        for rank, row in enumerate(cleared(rows[:limit], access, "dense"), 1)
         if threshold <= 0 or -row["distance"] >= threshold
     ]
 
@@ -251,7 +255,7 @@ async def dense_scores(
             *places_of(collection, chunk_ids),
             query,
         )
-    return {row["chunk_key"]: cosine(row["cosine"]) for row in rows}
+    return {row["chunk_key"]: cosine(row["cosine"]) for row in cleared(rows, access, "cosines")}
 
 
 async def chunk_texts(
@@ -265,7 +269,7 @@ async def chunk_texts(
         return []
     places = places_of(collection, chunk_ids)
     rows = await connection.fetch(_TEXTS, *access_values(access), collection, *places)
-    return [_text(row) for row in rows]
+    return [_text(row) for row in cleared(rows, access, "texts")]
 
 
 def _text(row: Any) -> ChunkText:
@@ -303,7 +307,7 @@ async def visible_chunks(
         return frozenset()
     places = places_of(collection, chunk_ids)
     rows = await connection.fetch(_KEYS, *access_values(access), collection, *places)
-    return frozenset(row["chunk_key"] for row in rows)
+    return frozenset(row["chunk_key"] for row in cleared(rows, access, "visible chunks"))
 
 
 async def known_chunks(

@@ -1,0 +1,68 @@
+"""The second line of defence: what a statement found is checked once more before it leaves the store.
+
+The first line is SQL: a reader's rights are resolved to classes, and rows of other classes take no part in a
+ranking or a walk. The second shares nothing with it but the tags themselves. The statement that joins the few
+rows of a result with their documents gives the tags of each *document*, not the class that was copied to its
+chunk, its vector or its node; and `Access.allows`, the definition of visibility, is asked with the reader's
+own rights, not with what was resolved of them. Rows that do not pass are left out and reported as what they
+are: a fault of the first line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from whence.schema.access import Access, DocumentTags
+
+__all__ = ("OWN_TAGS", "TAGS_JOIN", "cleared")
+
+logger = logging.getLogger(__name__)
+
+#: Columns that `cleared` reads, of a document `d` and its tags `g`.
+OWN_TAGS = (
+    "d.id AS own_document, g.id AS own_class, g.acl AS own_acl, g.labels AS own_labels,"
+    " g.clearance AS own_clearance"
+)
+#: Joins the tags of a document `d`.
+TAGS_JOIN = " JOIN sec_class g ON g.id = d.class_id"
+
+
+def cleared(rows: Iterable[Any], access: Access, what: str) -> list[Any]:
+    """Give the rows whose documents a reader may see, in order. Cost: linear in the rows.
+
+    What is left out is logged as an error, by internal numbers: the name of a hidden document may itself be
+    a secret, and logs of a command are read by whoever runs it.
+
+    Args:
+        rows: Rows with the columns of `OWN_TAGS`.
+        access: Rights of the reader.
+        what: The read that found them, for the log.
+    """
+    of_class: dict[int, bool] = {}
+    kept: list[Any] = []
+    withheld: list[int] = []
+    for row in rows:
+        number = row["own_class"]
+        if number not in of_class:
+            of_class[number] = _allowed(row, access)
+        if of_class[number]:
+            kept.append(row)
+        else:
+            withheld.append(row["own_document"])
+    if withheld:
+        logger.error(
+            "rights: the first check of the %s read let %d rows pass that the second withheld,"
+            " of the documents numbered %s",
+            what,
+            len(withheld),
+            sorted(set(withheld)),
+            extra={"action": "withhold", "read": what},
+        )
+    return kept
+
+
+def _allowed(row: Any, access: Access) -> bool:
+    tags = DocumentTags(tuple(row["own_acl"]), tuple(row["own_labels"]), row["own_clearance"])
+    return access.allows(tags)
