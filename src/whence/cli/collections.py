@@ -10,9 +10,11 @@ from whence.cli.output import console, print_json
 from whence.cli.session import as_json, run_with_engine
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from whence.store.base import CollectionInfo
 
-__all__ = ("collections",)
+__all__ = ("collections", "table_of")
 
 
 def collections(context: typer.Context) -> int:
@@ -23,12 +25,16 @@ def collections(context: typer.Context) -> int:
 
 
 def _tell(found: list[CollectionInfo]) -> None:
+    if found:
+        console().print(table_of(found))
+    else:
+        console().print("no collections yet: `whence index FOLDER` makes the first")
+
+
+def table_of(found: list[CollectionInfo]) -> Table:
+    """Give collections as a table for people."""
     from rich.table import Table
 
-    out = console()
-    if not found:
-        out.print("no collections yet: `whence index FOLDER` makes the first")
-        return
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("collection", no_wrap=True)
     for name in ("documents", "chunks"):
@@ -39,4 +45,4 @@ def _tell(found: list[CollectionInfo]) -> None:
         model = f"{one.model.name} {one.model.precision}".strip()
         changed = one.changed_at[:16].replace("T", " ")
         table.add_row(one.name, str(one.documents), str(one.chunks), model, changed)
-    out.print(table)
+    return table

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from whence.cli.output import console, one_line, print_json
+from whence.cli.output import console, one_line, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
 from whence.schema.errors import Unavailable, WhenceError
 
@@ -100,6 +100,8 @@ async def _service_checks(settings: Settings) -> list[Check]:
     ]
     if not settings.embedder.startswith("local"):
         checks.append(await _try("embedder", lambda: _embedder(settings)))
+    if settings.reranker != "none":
+        checks.append(await _try("reranker", lambda: _reranker(settings)))
     if settings.writer != "extractive":
         checks.append(await _try("writer", lambda: _writer(settings)))
     return checks
@@ -126,9 +128,23 @@ async def _database(settings: Settings) -> str:
     async with Resources(settings) as resources:
         store = await resources.get("store")
         collections = await store.collections()
+        found = await store.overview()
     chunks = sum(collection.chunks for collection in collections)
     kind = "embedded" if settings.database_url is None else "external"
-    return f"{kind}, {len(collections)} collections, {chunks} chunks"
+    return (
+        f"{kind} {found.server} with pgvector {found.pgvector}, {size(found.bytes)},"
+        f" {len(collections)} collections, {chunks} chunks"
+    )
+
+
+async def _reranker(settings: Settings) -> str:
+    """Score one pair."""
+    from whence.flow.resources import Resources
+
+    async with Resources(settings) as resources:
+        reranker = await resources.get("reranker")
+        await reranker.score("one", ["small call"])
+        return str(reranker.model)
 
 
 async def _broker(settings: Settings) -> str:

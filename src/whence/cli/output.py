@@ -14,7 +14,17 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ("console", "fail", "json_text", "note", "one_line", "print_json", "progress", "say")
+__all__ = (
+    "console",
+    "fail",
+    "json_text",
+    "note",
+    "one_line",
+    "print_json",
+    "progress",
+    "say",
+    "size",
+)
 
 
 def say(text: str) -> None:
@@ -102,3 +112,13 @@ def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def size(count: int) -> str:
+    """Give a number of bytes for people, in powers of ten."""
+    amount, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.output import console, note, print_json
+from whence.cli.collections import table_of
+from whence.cli.output import console, note, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
     from whence.flow.fleet import FleetStatus, TopicStatus
     from whence.flow.settings import Settings
-    from whence.store.base import CollectionInfo
+    from whence.store.base import CollectionInfo, Store, StoreOverview
 
 __all__ = ("status",)
 
@@ -26,11 +27,11 @@ def status(
 
     start_logging()
     settings = settings_of(context)
-    document, collections, fleet = asyncio.run(_look(settings, flow))
+    document, store, fleet = asyncio.run(_look(settings, flow))
     if as_json(context):
         print_json(document)
         return 0
-    _tell_store(collections)
+    _tell_store(*store)
     if fleet is not None:
         _tell_fleet(fleet)
     return 0
@@ -38,15 +39,16 @@ def status(
 
 async def _look(
     settings: Settings, flow: str
-) -> tuple[dict[str, Any], list[CollectionInfo], FleetStatus | None]:
+) -> tuple[dict[str, Any], tuple[StoreOverview, list[CollectionInfo]], FleetStatus | None]:
     """Give everything as one document, and its parts for people."""
     fleet = None if settings.broker.startswith("memory:") else await _fleet(settings, flow)
-    collections = await _collections(settings)
+    overview, collections = await _store(settings)
     document: dict[str, Any] = {
         "store": {
             "collections": len(collections),
             "documents": sum(one.documents for one in collections),
             "chunks": sum(one.chunks for one in collections),
+            **{name: getattr(overview, name) for name in overview.__struct_fields__},
         },
         "broker": {"url": "memory://" if fleet is None else fleet.broker},
         "flow": flow if fleet is None else fleet.flow,
@@ -54,7 +56,7 @@ async def _look(
         "processors": [] if fleet is None else fleet.processors,
         "notes": [] if fleet is None else fleet.notes,
     }
-    return document, collections, fleet
+    return document, (overview, collections), fleet
 
 
 async def _fleet(settings: Settings, flow: str) -> FleetStatus:
@@ -71,28 +73,37 @@ async def _fleet(settings: Settings, flow: str) -> FleetStatus:
         await transport.aclose()
 
 
-async def _collections(settings: Settings) -> list[CollectionInfo]:
+async def _store(settings: Settings) -> tuple[StoreOverview, list[CollectionInfo]]:
     from whence.flow.resources import Resources
 
     async with Resources(settings) as resources:
-        store = await resources.get("store")
-        found: list[CollectionInfo] = await store.collections()
-        return found
+        store: Store = await resources.get("store")
+        return await store.overview(), await store.collections()
 
 
-def _tell_store(collections: list[CollectionInfo]) -> None:
+def _tell_store(overview: StoreOverview, collections: list[CollectionInfo]) -> None:
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("collection")
-    table.add_column("documents", justify="right")
-    table.add_column("chunks", justify="right")
-    for one in collections:
-        table.add_row(one.name, str(one.documents), str(one.chunks))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    pgvector = f", pgvector {overview.pgvector}" if overview.pgvector else ""
+    table.add_row("database", f"{overview.server}{pgvector}, {size(overview.bytes)}")
+    parts = sorted(overview.parts.items(), key=lambda part: -part[1])
+    table.add_row("of that", ", ".join(f"{name} {size(count)}" for name, count in parts))
+    table.add_row(
+        "documents", f"{sum(c.documents for c in collections)}{_when(overview.stored_at)}"
+    )
+    table.add_row("questions", f"{overview.questions}{_when(overview.asked_at)}")
+    table.add_row("snapshots", str(overview.snapshots))
+    console().print(table)
     if collections:
-        console().print(table)
+        console().print()
+        console().print(table_of(collections))
     else:
-        note("nothing is stored yet: whence index PATH")
+        note("nothing is indexed yet: whence index PATH")
+
+
+def _when(moment: str) -> str:
+    return f", the last {moment[:16].replace('T', ' ')} UTC" if moment else ""
 
 
 def _tell_fleet(fleet: FleetStatus) -> None:

@@ -26,6 +26,7 @@ __all__ = (
     "DocumentState",
     "EmbeddedDocument",
     "Store",
+    "StoreOverview",
     "StoredTrace",
     "TraceStore",
 )
@@ -61,6 +62,28 @@ class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
     draft: DocumentDraft
     vectors: NDArray[np.float32]
     """float32, shape (len(draft.chunks), dimension), rows of length 1."""
+
+
+class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store is and how much it holds; for the owner's eyes only."""
+
+    server: str
+    """The database server and its version."""
+    pgvector: str = ""
+    """Version of pgvector; empty where there is none."""
+    bytes: int = 0
+    """Size of the whole database, in bytes."""
+    parts: dict[str, int] = {}
+    """Bytes by what they are for: `texts`, `vectors`, `words`, `filters`, `links`, `traces`, `code` and
+    `other`."""
+    questions: int = 0
+    """Questions of which a trace is kept."""
+    snapshots: int = 0
+    """Snapshots of code."""
+    asked_at: str = ""
+    """When the last question was recorded, ISO 8601 in UTC; empty when none was."""
+    stored_at: str = ""
+    """When a document was stored last, ISO 8601 in UTC; empty when none was."""
 
 
 class StoredTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,3 +296,7 @@ class TraceStore(Protocol):
 
 class Store(ChunkStore, TraceStore, Protocol):
     """Documents and traces in one place."""
+
+    async def overview(self) -> StoreOverview:
+        """Describe the store; for the owner's eyes only."""
+        ...

@@ -109,7 +109,10 @@ async def find_collection(connection: Connection, name: str) -> CollectionInfo |
 
 
 async def list_collections(connection: Connection) -> list[CollectionInfo]:
-    """Give all collections by name, without those that hold snapshots of code. Cost: linear in all documents."""
+    """Give all collections by name, without those that hold snapshots of code.
+
+    Cost: linear in all documents.
+    """
     rows = await connection.fetch(
         f"{_COLLECTION} WHERE NOT c.internal GROUP BY c.id ORDER BY c.name"
     )

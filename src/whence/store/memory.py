@@ -19,7 +19,13 @@ from whence.schema.filters import CHUNK_KEYS, DOCUMENT_KEYS, Filters, fact_of, h
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
-from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument, StoredTrace
+from whence.store.base import (
+    CollectionInfo,
+    DocumentState,
+    EmbeddedDocument,
+    StoredTrace,
+    StoreOverview,
+)
 from whence.store.bm25 import (
     LexicalStatistics,
     coverage_per_share,
@@ -475,6 +481,13 @@ class MemoryStore(MemoryNames):
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
         """Tell which of these chunks exist, whoever may see them."""
         return frozenset(one for one in chunk_ids if self._chunk(collection, one) is not None)
+
+    async def overview(self) -> StoreOverview:
+        """Describe the store."""
+        recorded = [stored.recorded_at for stored in self._traces.values()]
+        return StoreOverview(
+            server="memory", questions=len(recorded), asked_at=max(recorded, default="")
+        )
 
     async def traces_about(self, collection: str, document_id: str) -> list[str]:
         """Give the ids of the answers whose traces name a document or its chunks, sorted."""

@@ -23,13 +23,20 @@ from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
 from whence.store import code_graph, lexical, postings, search, traces, vector_index
 from whence.store import documents as written
-from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument, StoredTrace
+from whence.store.base import (
+    CollectionInfo,
+    DocumentState,
+    EmbeddedDocument,
+    StoredTrace,
+    StoreOverview,
+)
 from whence.store.bm25 import LexicalStatistics
 from whence.store.checks import check_tags, is_text, missing_collection
 from whence.store.driver import Pool, connect, create_pool, errors
 from whence.store.failures import address, check_url, is_lost, translate
 from whence.store.ledger import PostgresLedger, find_effects
 from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
+from whence.store.overview import overview
 from whence.store.postgres_code import PostgresCode
 from whence.store.postgres_names import PostgresNames
 from whence.store.server import EmbeddedServer
@@ -538,6 +545,11 @@ class PostgresStore(PostgresNames, PostgresCode):
         """Tell which of these chunks exist, whoever may see them; for the owner's eyes only."""
         async with self._connection() as connection:
             return await search.known_chunks(connection, collection, chunk_ids)
+
+    async def overview(self) -> StoreOverview:
+        """Describe the database and how much of what it holds; for the owner's eyes only."""
+        async with self._connection() as connection:
+            return await overview(connection)
 
     async def traces_about(self, collection: str, document_id: str) -> list[str]:
         """Give the ids of the answers whose traces name a document or its chunks, sorted."""

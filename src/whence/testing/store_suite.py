@@ -802,6 +802,17 @@ class StoreSuite:
         assert about == [f"{name}-{kind}" for kind in ("chunk", "cited", "literal")]
         assert await store.traces_about("no-such", document_id) == []
 
+    async def test_the_overview_counts_questions(self, store: Store) -> None:
+        """A question that was recorded is counted, and the last one is dated."""
+        before = await store.overview()
+        await store.record_trace(_trace(f"counted-{next(_numbers)}"))
+        after = await store.overview()
+
+        assert after.questions == before.questions + 1
+        assert after.asked_at >= before.asked_at
+        assert after.asked_at.endswith("+00:00")
+        assert after.server
+
     async def test_known_chunks_are_those_that_exist(self, store: Store) -> None:
         """Hidden ones are known too, removed and foreign ones are not."""
         secret = make_document("secret.md", [QUERY], tags=DocumentTags(("a",)))
