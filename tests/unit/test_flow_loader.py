@@ -482,6 +482,17 @@ def test_a_value_is_taken_exactly_when_it_is_in_range(limit: int) -> None:
             parse(GOOD, values={"limit": limit})
 
 
+@pytest.mark.parametrize(
+    ("gone", "taken", "refused"), [("maximum: 50", 99, 0), ("minimum: 1", 1, 51)]
+)
+def test_a_range_may_be_open_at_one_end(gone: str, taken: int, refused: int) -> None:
+    """A flow parameter with one bound alone is held to that bound."""
+    text = GOOD.replace(f"    {gone}\n", "")
+    assert parse(text, values={"limit": taken}).parameters[0].value == taken
+    with pytest.raises(ConfigError, match="parameter 'limit' must be at"):
+        parse(text, values={"limit": refused})
+
+
 @given(st.integers(-300, 600))
 def test_a_literal_is_taken_exactly_when_the_processor_takes_it(limit: int) -> None:
     """A value written in the file is held to the range of the processor's own parameter."""

@@ -149,8 +149,8 @@ def _check_bounds(
             problems.at(fields[key].key, f"{what} is a {kind}, which has no {key}")
         elif key in plain and not _is(plain[key], _TYPES[kind]):
             problems.at(fields[key].node, f"{key} of {what} must be of type {kind}")
-        elif key == "maximum" and "minimum" in plain and _above(plain["minimum"], plain[key]):
-            problems.at(fields[key].node, f"maximum of {what} is below its minimum")
+    if {"minimum", "maximum"} <= plain.keys() and _above(plain["minimum"], plain["maximum"]):
+        problems.at(fields["maximum"].node, f"maximum of {what} is below its minimum")
     choices = plain.get("choices")
     if (choices is not None) != (kind == "choice"):
         node = fields["choices"].key if choices is not None else fields["type"].node

@@ -10,6 +10,7 @@ import msgspec
 
 from whence.schema.access import DocumentTags
 from whence.schema.codec import encode, to_builtins
+from whence.schema.errors import BadInput
 from whence.schema.ingest import DocumentDraft
 
 __all__ = ("document_fault", "draft_digest")
@@ -39,7 +40,7 @@ def _fault_of_text(draft: DocumentDraft) -> str:
     try:
         if _ESCAPED_NUL not in encode(draft):
             return ""
-    except UnicodeEncodeError:
+    except BadInput:
         return "it holds half of a character (a lone surrogate)"
     texts = _texts(to_builtins(draft))
     return "it holds a NUL character" if any("\0" in text for text in texts) else ""
