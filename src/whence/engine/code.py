@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from whence.engine.audit import AuditLog, audited
 from whence.engine.results import ImportResult, SnapshotOverview
 from whence.schema.errors import BadInput, NotFound
 
@@ -26,11 +27,17 @@ class CodeEngine:
         """Give what an open engine has."""
         raise TypeError("CodeEngine is a part of Engine")
 
+    @property
+    def audit_log(self) -> AuditLog | None:
+        """Where operations are logged."""
+        raise TypeError("CodeEngine is a part of Engine")
+
     async def _code_store(self) -> CodeStore:
         _, resources = self._opened()
         store: CodeStore = await resources.get("store")
         return store
 
+    @audited("import", lambda result: len(result.imports))
     async def import_bundles(
         self,
         bundles: Iterable[str | os.PathLike[str]],

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.asking import ChunkCallback, ExplainCallback, collect_answer
+from whence.engine.audit import AuditLog, audited
 from whence.engine.erasing import Erasure, erase
 from whence.engine.explaining import explain, why_not
 from whence.engine.graph import GraphEngine
@@ -108,6 +109,7 @@ class Engine(GraphEngine):
         self._objects = {
             name: value for name, value in models.items() if value and name not in named
         }
+        self._audit = None if self._settings.audit is None else AuditLog(self._settings.audit)
         self._flow = flow
         self._only = tuple(only)
         self._warm_up = warm_up
@@ -172,6 +174,12 @@ class Engine(GraphEngine):
             )
         )
 
+    @property
+    def audit_log(self) -> AuditLog | None:
+        """Where operations are logged; None when the setting `audit` names no place."""
+        return self._audit
+
+    @audited("index", lambda report: report.documents.added + report.documents.updated)
     async def index(
         self,
         paths: Iterable[str | os.PathLike[str]],
@@ -266,6 +274,7 @@ class Engine(GraphEngine):
         )
         return report.results
 
+    @audited("search", lambda report: len(report.results))
     async def search_report(
         self,
         query: str,
@@ -310,6 +319,7 @@ class Engine(GraphEngine):
         choice = SnapshotChoice(snapshot=snapshot, set_name=set_name, source=snapshot_source)
         return await search_snapshot(await self._code_store(), choice, read)
 
+    @audited("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id)
     async def ask(
         self,
         question: str,
@@ -365,6 +375,7 @@ class Engine(GraphEngine):
         self._fresh.add(answer.answer_id)
         return answer
 
+    @audited("explain", lambda trace: len(trace.candidates))
     async def explain(self, answer_id: str, access: Access = _PUBLIC) -> Trace:
         """Give the trace of an answer as far as a reader may see it.
 
@@ -375,6 +386,7 @@ class Engine(GraphEngine):
         store = await self._store()
         return await explain(store, answer_id, access, fresh=answer_id in self._fresh)
 
+    @audited("why-not")
     async def why_not(self, item: str, answer_id: str, access: Access = _PUBLIC) -> WhyNot:
         """Tell what became of a chunk or a document on the way to an answer: one stage, one reason.
 
@@ -393,6 +405,7 @@ class Engine(GraphEngine):
         store = await self._store()
         return await why_not(store, item, answer_id, access, fresh=answer_id in self._fresh)
 
+    @audited("replay")
     async def replay(
         self, answer_id: str, access: Access = _PUBLIC, *, timeout_s: float = 120.0
     ) -> ReplayReport:
@@ -413,6 +426,7 @@ class Engine(GraphEngine):
             client, store, answer_id, access, fresh=answer_id in self._fresh, timeout_s=timeout_s
         )
 
+    @audited("erase", lambda erasure: erasure.before.documents)
     async def erase(self, document_id: str, *, collection: str = "default") -> Erasure:
         """Remove a document for good: chunks, vectors, postings, and its words in traces.
 

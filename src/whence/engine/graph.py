@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import msgspec
 
 from whence.engine.asking import ChunkCallback, ExplainCallback, collect_answer
+from whence.engine.audit import audited
 from whence.engine.code import CodeEngine
 from whence.engine.searching import check_text, search_mode
 from whence.engine.snapshots import SnapshotChoice, read_snapshot
@@ -82,6 +83,7 @@ class GraphEngine(CodeEngine):
     #: Answers given here whose traces may still be on their way to the store.
     _fresh: set[str]
 
+    @audited("expand", lambda reply: len(reply.nodes))
     async def expand(
         self,
         nodes: Iterable[str],
@@ -135,6 +137,7 @@ class GraphEngine(CodeEngine):
 
         return await read_snapshot(await self._code_store(), choice, read)
 
+    @audited("fetch", lambda report: len(report.node_texts))
     async def fetch(
         self,
         seeds: Sequence[str],
@@ -185,6 +188,7 @@ class GraphEngine(CodeEngine):
 
         return await read_snapshot(await self._code_store(), choice, read)
 
+    @audited("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id)
     async def ask_code(
         self,
         question: str,

@@ -32,6 +32,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "reranker": "WHENCE_RERANKER",
     "collection": "WHENCE_COLLECTION",
     "models": "WHENCE_MODELS",
+    "audit": "WHENCE_AUDIT",
     "openai_api_key": "OPENAI_API_KEY",
     "openai_base_url": "OPENAI_BASE_URL",
     "cohere_api_key": "COHERE_API_KEY",
@@ -49,6 +50,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "reranker": "`auto`, `none`, or the name or folder of a flashrank model.",
     "collection": "Collection that commands work on.",
     "models": "Folder of local models in place of the usual ones.",
+    "audit": "File that one line of JSON is appended to for each operation: who asked what, with which rights;"
+    " `stderr` for standard error. Nothing is logged when it is not set.",
     "openai_api_key": "Key for OpenAI's API or a server that speaks it.",
     "openai_base_url": "Its address, `/v1` included.",
     "cohere_api_key": "Key for Cohere's API.",
@@ -196,6 +199,14 @@ class Settings:
         """Folder of the local models, absolute; None for the usual places."""
         chosen = self._values.get("models")
         return Path(chosen).expanduser().absolute() if chosen else None
+
+    @property
+    def audit(self) -> str | None:
+        """Absolute path of the audit log, or `stderr`; None when nothing is logged."""
+        chosen = self._values.get("audit")
+        if chosen is None or chosen == "stderr":
+            return chosen
+        return str(Path(chosen).expanduser().absolute())
 
     @property
     def openai_api_key(self) -> str | None:

@@ -1,0 +1,177 @@
+"""The audit log: one line an operation, nothing forged, nothing silent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from whence.engine.audit import STDERR, AuditLog, audited
+from whence.flow.settings import Settings
+from whence.schema.access import Access
+from whence.schema.errors import NotFound, Unavailable
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+READER = Access(frozenset({"b", "a"}), frozenset({"x"}), 3)
+
+
+class Library:
+    """Has one method that is logged."""
+
+    def __init__(self, target: str | None) -> None:
+        self.asked: list[list[str]] = []
+        self.audit_log = (
+            None
+            if target is None
+            else AuditLog(target, now=lambda: NOON, monotonic=iter(range(99)).__next__)
+        )
+
+    @audited("find", len)
+    async def find(
+        self,
+        query: str,
+        nodes: Iterable[str] = (),
+        *,
+        access: Access = READER,
+        collection: str = "default",
+        fail: BaseException | None = None,
+    ) -> list[str]:
+        """Give what was asked."""
+        self.asked.append(list(nodes))
+        if fail is not None:
+            raise fail
+        return ["text of a document", query]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_a_line_says_who_asked_what(tmp_path: Path) -> None:
+    """Time, operation, question, collection, rights, number of results and duration, and no text."""
+    log = tmp_path / "audit.jsonl"
+    await Library(str(log)).find("a question", access=READER)
+    (line,) = lines(log)
+
+    uid = line.pop("uid")
+    assert uid is None or uid >= 0
+    assert line == {
+        "time": "2026-03-01T12:00:00+00:00",
+        "operation": "find",
+        "query": "a question",
+        "collection": "default",
+        "rights": {"acl": ["a", "b"], "labels": ["x"], "clearance": 3},
+        "results": 2,
+        "duration_ms": 1000,
+    }
+
+
+async def test_the_file_is_private_and_grows(tmp_path: Path) -> None:
+    """A new file is for its owner alone, and lines are added to what is there."""
+    log = tmp_path / "audit.jsonl"
+    library = Library(str(log))
+    await library.find("one")
+    await library.find("two")
+
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert [line["query"] for line in lines(log)] == ["one", "two"]
+
+
+async def test_what_is_read_once_reaches_the_method(tmp_path: Path) -> None:
+    """An iterator is logged and still arrives whole."""
+    log = tmp_path / "audit.jsonl"
+    library = Library(str(log))
+    await library.find("q", (node for node in ("n1", "n2")))
+
+    assert library.asked == [["n1", "n2"]]
+    assert lines(log)[0]["items"] == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("there is no document with secrets"), "not-found"),
+        (RuntimeError("secrets"), "RuntimeError"),
+        (asyncio.CancelledError(), "cancelled"),
+    ],
+)
+async def test_a_failure_is_logged_by_its_code(
+    tmp_path: Path, error: BaseException, code: str
+) -> None:
+    """What fails is logged too, without the words of the error, and fails as it would have."""
+    log = tmp_path / "audit.jsonl"
+    with pytest.raises(type(error)):
+        await Library(str(log)).find("q", fail=error)
+    (line,) = lines(log)
+
+    assert line["error"].replace("_", "-") == code
+    assert "results" not in line
+    assert "secrets" not in log.read_text()
+
+
+async def test_without_a_log_nothing_is_done(tmp_path: Path) -> None:
+    """Where the log cannot be opened the operation does not begin."""
+    library = Library(str(tmp_path / "missing" / "audit.jsonl"))
+    with pytest.raises(Unavailable, match="audit log"):
+        await library.find("q")
+
+    assert library.asked == []
+
+
+async def test_a_line_that_cannot_be_written_withholds_the_result() -> None:
+    """A full disk is an error, not an answer that nobody can account for."""
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no device that is always full")
+    library = Library("/dev/full")
+    with pytest.raises(Unavailable, match="audit log"):
+        await library.find("q")
+
+    assert library.asked == [[]]
+
+
+async def test_it_can_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """`stderr` is a place, and standard output stays clean."""
+    await Library(STDERR).find("q")
+    out, err = capsys.readouterr()
+
+    assert out == ""
+    assert json.loads(err)["query"] == "q"
+
+
+async def test_it_is_off_by_default(tmp_path: Path) -> None:
+    """Without the setting there is no log, and no line anywhere."""
+    library = Library(None)
+
+    assert Settings.load(environ={}, folder=tmp_path).audit is None
+    assert await library.find("q")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_setting_names_a_file_or_standard_error(tmp_path: Path) -> None:
+    """A relative path is that of the working folder; `stderr` is no file."""
+    load = Settings.load
+    relative = load(environ={"WHENCE_AUDIT": "log.jsonl"}, folder=tmp_path)
+    assert relative.audit == str(Path("log.jsonl").absolute())
+    assert load(environ={"WHENCE_AUDIT": "stderr"}, folder=tmp_path).audit == "stderr"
+
+
+@given(query=st.text(st.characters(codec=None), max_size=40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_no_question_forges_a_line(tmp_path: Path, query: str) -> None:
+    """Whatever is asked, it is one line, of ASCII, and reads back as it was."""
+    log = tmp_path / "audit.jsonl"
+    log.unlink(missing_ok=True)
+    asyncio.run(Library(str(log)).find(query))
+    raw = log.read_bytes()
+
+    assert raw.isascii()
+    assert raw.count(b"\n") == 1
+    assert json.loads(raw).get("query", "") == query
