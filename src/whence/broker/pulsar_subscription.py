@@ -23,10 +23,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
-import pulsar
+import _pulsar
 from pulsar.asyncio import Consumer, PulsarException, Reader
 
 from whence.broker.clock import Clock, Timer
+from whence.broker.pulsar_calls import acknowledge, next_message
 from whence.broker.retry import wait_s
 from whence.broker.transport import Delivery, Headers, Mode, NackOutcome, RetryPolicy
 from whence.schema.errors import BadInput, Unavailable, WhenceError
@@ -49,6 +50,8 @@ _MAX_SETTLED = 4_096
 _SETTLED_S = 60.0
 #: First and longest wait before a lost consumer is opened again, seconds.
 _REOPEN_S = (0.1, 5.0)
+#: Messages taken in a row before others get their turn of the event loop.
+_TURN = 32
 #: How long closing a consumer may take; a broker that is gone must not keep the caller.
 _CLOSE_S = 5.0
 
@@ -117,8 +120,9 @@ class _Entry:
         "source",
     )
 
-    def __init__(self, source: _Source, message: pulsar.Message, entry_id: _Id) -> None:
-        properties: dict[str, str] = message.properties()
+    def __init__(
+        self, source: _Source, message: _pulsar.Message, entry_id: _Id, properties: dict[str, str]
+    ) -> None:
         self.id = entry_id
         self.source = source
         self.message = message
@@ -190,12 +194,12 @@ class _Source:
         self._consumer = await self._open()
         self.opened_at_ms = opened_at_ms
 
-    async def acknowledge(self, message: pulsar.Message) -> bool:
+    async def acknowledge(self, message: _pulsar.Message) -> bool:
         """Tell the broker that a message is done; False when the consumer is gone."""
         if not isinstance(self._consumer, Consumer):
             return isinstance(self._consumer, Reader)
         try:
-            await self._consumer.acknowledge(message)
+            await acknowledge(self._consumer, message)
         except PulsarException as error:
             logger.debug("ack not taken", extra={"action": "ack", "error": str(error)})
             return False
@@ -219,7 +223,10 @@ class _Source:
 
     async def _pump(self) -> None:
         try:
-            while not self._closing.is_set():
+            for taken in itertools.count(1):
+                if taken % _TURN == 0:
+                    # Messages that were fetched ahead come without a turn of the loop.
+                    await asyncio.sleep(0)
                 await self._owner.room(self, self._closing)
                 consumer = self._consumer
                 if self._closing.is_set():
@@ -235,12 +242,10 @@ class _Source:
             self._owner.abandon()
             raise
 
-    async def _receive(self, consumer: Consumer | Reader) -> pulsar.Message | None:
+    async def _receive(self, consumer: Consumer | Reader) -> _pulsar.Message | None:
         self.asked += 1
         try:
-            if isinstance(consumer, Reader):
-                return await consumer.read_next()
-            return await consumer.receive()
+            return await next_message(consumer)
         except PulsarException as error:
             if not self._closing.is_set():
                 facts = {"action": "receive", "topic": self.topic, "error": str(error)}
@@ -380,7 +385,7 @@ class PulsarSubscription:
         fetched = len(self._ready) + len(self._held) + source.asked
         return fetched < self._prefetch and len(self._known) < self._prefetch + _MAX_ASIDE
 
-    async def accept(self, source: _Source, message: pulsar.Message) -> None:
+    async def accept(self, source: _Source, message: _pulsar.Message) -> None:
         """Take a message from the broker into the local queue."""
         number = message.message_id()
         entry_id = (source.topic, number.ledger_id(), number.entry_id(), number.partition())
@@ -391,15 +396,16 @@ class PulsarSubscription:
             return
         if await self._was_settled(source, message, entry_id):
             return
-        entry = self._known[entry_id] = _Entry(source, message, entry_id)
-        due = _whole(message.properties().get(Stamps.DELIVER_AT, ""))
+        properties: dict[str, str] = message.properties()
+        entry = self._known[entry_id] = _Entry(source, message, entry_id, properties)
+        due = _whole(properties.get(Stamps.DELIVER_AT, ""))
         wait = due / 1000 - self._link.clock.time() if due else 0.0
         if wait > 0:
             self._later(entry, wait)
         else:
             self._queue(entry)
 
-    async def _was_settled(self, source: _Source, message: pulsar.Message, entry_id: _Id) -> bool:
+    async def _was_settled(self, source: _Source, message: _pulsar.Message, entry_id: _Id) -> bool:
         """Ack again what comes back because its ack was lost with a connection."""
         settled = self._settled.get(entry_id)
         if settled is None or self._link.clock.monotonic() - settled > _SETTLED_S:
