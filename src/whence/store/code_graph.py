@@ -15,7 +15,7 @@ from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphN
 from whence.schema.node_names import local_id_of, missing_node
 from whence.schema.relations import RelationFilter, plain_relation
 from whence.store.checks import is_text
-from whence.store.classes import ALLOWED, access_values
+from whence.store.classes import EPOCH, allowed_classes
 from whence.store.code_documents import missing_snapshot
 from whence.store.driver import Connection
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
@@ -27,13 +27,12 @@ __all__ = ("check_expand", "expand")
 CUT = "max_nodes"
 
 _SNAPSHOT = (
-    "SELECT s.snapshot_id, s.repo, c.id, c.name,"  # noqa: S608 - only constants
-    f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes,"
+    f"SELECT s.snapshot_id, s.repo, c.id, c.name, {EPOCH},"  # noqa: S608 - only constants
     " (SELECT coalesce(array_agg(r.id ORDER BY r.name), '{}') FROM code_relation r) AS relations,"
     " (SELECT coalesce(array_agg(r.name ORDER BY r.name), '{}') FROM code_relation r) AS relation_names"
     " FROM code_snapshot s JOIN collection c ON c.id = s.collection_id"
-    " WHERE s.active AND (s.snapshot_id = $4 OR s.head_sha = $4"
-    " OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $4))"
+    " WHERE s.active AND (s.snapshot_id = $1 OR s.head_sha = $1"
+    " OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $1))"
     " ORDER BY s.published DESC LIMIT 1"
 )
 _NAMED = (
@@ -109,9 +108,11 @@ async def expand(
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         if not is_text(request.snapshot):
             raise missing_snapshot(request.snapshot)
-        row = await connection.fetchrow(_SNAPSHOT, *access_values(request.access), request.snapshot)
-        if row is None:
+        found = await connection.fetchrow(_SNAPSHOT, request.snapshot)
+        if found is None:
             raise missing_snapshot(request.snapshot)
+        classes = await allowed_classes(connection, request.access, found["epoch"])
+        row = {**found, "classes": classes}
         seeds = await _seeds(connection, row, request)
         relations = _relations(row, request.relations)
         walk = _Walk(connection, row, request, relations, travel=travel)

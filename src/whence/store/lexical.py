@@ -21,7 +21,7 @@ from whence.store.bm25 import (
     weights,
 )
 from whence.store.checks import check_limit, lexical_candidate, missing_collection
-from whence.store.classes import ALLOWED, access_values
+from whence.store.classes import EPOCH, access_values, allowed_classes
 from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 __all__ = ("lexical_scores", "lexical_statistics", "search_lexical")
 
 _RESOLVE = (
-    "SELECT c.id, l.analyzer, l.languages, l.chunks, l.mean_length,"  # noqa: S608 - only constants
-    f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes"
-    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $4"
+    f"SELECT c.id, l.analyzer, l.languages, l.chunks, l.mean_length, {EPOCH}"  # noqa: S608 - only constants
+    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
 )
 _TERMS = "SELECT id, term, df FROM term WHERE collection_id = $1 AND term = ANY($2::text[])"
 # The terms of a query, and of each what every segment has of it that the reader may see. Runs of hidden classes
@@ -97,7 +96,7 @@ async def _reader(
     connection: Connection, collection: str, text: str, access: Access
 ) -> _Reader | None:
     """Resolve rights and words; None when the collection's words are not indexed by this analyzer."""
-    row = await connection.fetchrow(_RESOLVE, *access_values(access), collection)
+    row = await connection.fetchrow(_RESOLVE, collection)
     if row is None:
         raise missing_collection(collection)
     if row["analyzer"] != ANALYZER_VERSION:
@@ -106,7 +105,7 @@ async def _reader(
     return _Reader(
         collection_id=row["id"],
         access=access,
-        classes=row["classes"],
+        classes=await allowed_classes(connection, access, row["epoch"]),
         chunks=row["chunks"],
         mean=row["mean_length"],
         counts={term_key(term): n for term, n in counts.items()},
@@ -277,7 +276,7 @@ async def lexical_statistics(connection: Connection, collection: str) -> Lexical
     Raises:
         NotFound: There is no such collection.
     """
-    row = await connection.fetchrow(_RESOLVE, *access_values(Access.public()), collection)
+    row = await connection.fetchrow(_RESOLVE, collection)
     if row is None:
         raise missing_collection(collection)
     if row["analyzer"] != ANALYZER_VERSION:

@@ -8,7 +8,7 @@ from itertools import groupby
 from whence.schema.access import Access
 from whence.store.analysis import document_terms
 from whence.store.checks import missing_collection
-from whence.store.classes import ALLOWED, access_values
+from whence.store.classes import EPOCH, access_values, allowed_classes
 from whence.store.driver import Connection
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.names import MOST_BEARERS, MOST_MENTIONS, NAMES_VERSION, NameFinder
@@ -30,9 +30,8 @@ _MENTIONS = _SIDE.format(
     table="passage_mention", visible=_VISIBLE.format(side="m"), rule=f"AND {IS_LINK}"
 )
 _RESOLVE = (
-    "SELECT c.id, coalesce(l.languages[1], $5) AS language,"  # noqa: S608 - only constants
-    f" (SELECT coalesce(array_agg(s.id), '{{}}') FROM sec_class s WHERE {ALLOWED}) AS classes"
-    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $4"
+    f"SELECT c.id, coalesce(l.languages[1], $2) AS language, {EPOCH}"  # noqa: S608 - only constants
+    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
 )
 _AROUND = (
     "SELECT b.name FROM passage_bearer b WHERE b.ord = ANY($1::int[])"
@@ -76,13 +75,13 @@ async def passage_names(
         NotFound: There is no such collection.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        values = access_values(access)
-        row = await connection.fetchrow(_RESOLVE, *values, collection, DEFAULT_LANGUAGES[0])
+        row = await connection.fetchrow(_RESOLVE, collection, DEFAULT_LANGUAGES[0])
         if row is None:
             raise missing_collection(collection)
+        classes = await allowed_classes(connection, access, row["epoch"])
         wanted = await connection.fetch(
             f"SELECT c.ord, c.chunk_key, {OWN_TAGS}{WANTED}",
-            *values,
+            *access_values(access),
             collection,
             *places_of(collection, chunk_ids),
         )
@@ -90,7 +89,6 @@ async def passage_names(
         around = await connection.fetch(_AROUND, [one["ord"] for one in wanted])
         asked = await _names_in(connection, row["id"], query_text, row["language"])
         ids = sorted({one["name"] for one in around}.union(asked))
-        classes = row["classes"]
         bearers = await _side(connection, _BEARERS, ids, classes, MOST_BEARERS, access)
         mentions = await _side(connection, _MENTIONS, ids, classes, MOST_MENTIONS, access)
         names = await connection.fetch(

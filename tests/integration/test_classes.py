@@ -1,0 +1,150 @@
+"""Rights are resolved to classes once in an epoch, for few tags and for thousands, and never stand still."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store import classes
+from whence.store.base import EmbeddedDocument
+from whence.store.classes import EPOCH, allowed_classes, intern_classes
+from whence.store.postgres import PostgresStore
+from whence.testing.adversarial_access import AccessCorpus
+
+pytestmark = pytest.mark.postgres
+
+MODEL = EmbeddingModel(name="classes", dimension=2)
+VECTOR = np.array([1, 0], dtype=np.float32)
+READER = Access(frozenset({"a", "new"}), frozenset({"x"}), 2)
+
+
+async def epoch_of(connection: Any) -> Any:
+    return await connection.fetchval(f"SELECT {EPOCH}")
+
+
+async def store_one(store: PostgresStore, name: str, tags: DocumentTags) -> None:
+    draft = DocumentDraft(document_id=name, chunks=(ChunkDraft(content="red"),), tags=tags)
+    document = EmbeddedDocument(draft=draft, vectors=VECTOR[np.newaxis])
+    await store.replace_documents("c", [document])
+
+
+async def found(store: PostgresStore, access: Access = READER) -> set[str]:
+    """Give what both legs find, which must be the same."""
+    dense = await store.search_dense("c", VECTOR, limit=50, access=access)
+    words = await store.search_lexical("c", "red", limit=50, access=access)
+    assert {hit.document_id for hit in dense} == {hit.document_id for hit in words}
+    return {hit.document_id for hit in dense}
+
+
+@pytest.mark.parametrize("generic", [False, True])
+async def test_classes_are_those_of_the_definition(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch, generic: bool
+) -> None:
+    """Whatever the tags, and however many: the classes are those whose tags `Access.allows`."""
+    corpus = AccessCorpus(seed=11, documents=150)
+    many = frozenset(f"group-{number}" for number in range(3_000))
+    async with postgres_store._connection() as connection:
+        numbers = await intern_classes(connection, set(corpus.tags.values()))
+        if generic:
+            await connection.execute("SET plan_cache_mode = force_generic_plan")
+        for _ in range(60):
+            few = corpus.random_access()
+            for access in (
+                few,
+                Access(few.acl_tags | many, few.labels, few.clearance),
+                Access(few.acl_tags, few.labels | many, few.clearance),
+            ):
+                monkeypatch.setattr(classes, "_resolved", classes._Resolved())
+                got = await allowed_classes(connection, access, await epoch_of(connection))
+                assert got == sorted(n for tags, n in numbers.items() if access.allows(tags))
+
+
+async def test_rights_are_resolved_once_in_an_epoch(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second search of a reader resolves nothing; another reader is not taken for the first."""
+    monkeypatch.setattr(classes, "_resolved", classes._Resolved())
+    asked: list[Access] = []
+    values = classes.access_values
+
+    def noted(access: Access) -> Any:
+        asked.append(access)
+        return values(access)
+
+    monkeypatch.setattr(classes, "access_values", noted)
+    await postgres_store.ensure_collection("c", MODEL)
+    await store_one(postgres_store, "one", DocumentTags(("a",)))
+    for _ in range(3):
+        assert await found(postgres_store) == {"one"}
+        assert await found(postgres_store, Access(frozenset({"A"}))) == set()
+
+    assert asked == [READER, Access(frozenset({"A"}))]
+
+
+async def test_a_new_class_ends_the_epoch(postgres_store: PostgresStore) -> None:
+    """A reader whose rights are remembered sees a document of a class that was not there before."""
+    await postgres_store.ensure_collection("c", MODEL)
+    await store_one(postgres_store, "one", DocumentTags(("a",)))
+    assert await found(postgres_store) == {"one"}
+    async with postgres_store._connection() as connection:
+        before = await epoch_of(connection)
+        await store_one(postgres_store, "two", DocumentTags(("new",), ("x",), 2))
+        after = await epoch_of(connection)
+        await store_one(postgres_store, "three", DocumentTags(("a",)))
+        same = await epoch_of(connection)
+
+    assert before != after == same
+    assert await found(postgres_store) == {"one", "two", "three"}
+
+
+async def test_a_change_behind_our_back_ends_the_epoch(postgres_store: PostgresStore) -> None:
+    """Whoever touches the classes, by hand too: what was remembered counts no more."""
+    await postgres_store.ensure_collection("c", MODEL)
+    await store_one(postgres_store, "one", DocumentTags(("a",)))
+    assert await found(postgres_store) == {"one"}
+    async with postgres_store._connection() as connection:
+        await connection.execute("UPDATE sec_class SET acl = '{other}' WHERE acl = '{a}'")
+
+    assert await found(postgres_store) == set()
+
+
+async def test_a_revocation_holds_for_the_next_query(postgres_store: PostgresStore) -> None:
+    """New tags take effect at once for readers whose rights are remembered, to and fro."""
+    await postgres_store.ensure_collection("c", MODEL)
+    await store_one(postgres_store, "one", DocumentTags(("a",)))
+    await store_one(postgres_store, "two", DocumentTags(("other",)))
+    for tags, expected in ((("other",), set()), (("a",), {"one"}), (("other",), set())):
+        await postgres_store.retag_documents("c", {"one": DocumentTags(tags)})
+        assert await found(postgres_store) == expected
+
+
+async def test_writers_of_new_classes_take_turns(postgres_store: PostgresStore) -> None:
+    """Writers that make the same new classes at once, in any order, all end."""
+    tags = [DocumentTags((f"t{number}",)) for number in range(12)]
+
+    async def write(some: list[DocumentTags]) -> dict[DocumentTags, int]:
+        async with postgres_store._connection() as connection:
+            return await intern_classes(connection, some)
+
+    numbers = await asyncio.gather(*(write(tags[n:] + tags[:n]) for n in range(4)))
+
+    assert all(one == numbers[0] for one in numbers)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many readers come, no more than so much is remembered."""
+    monkeypatch.setattr(classes._Resolved, "_MOST", 100)
+    resolved = classes._Resolved()
+    epoch: Any = "epoch"
+    for number in range(1_000):
+        access = Access(frozenset({f"t{number}"}))
+        resolved.put(epoch, access, [1, 2])
+        assert resolved.get(epoch, access) == [1, 2]
+
+        assert len(resolved._known) <= 25
