@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from whence.cli import (
     ask,
+    bundle,
     collections,
     compare,
     dead_letters,
@@ -59,6 +60,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., int | None]], ...] = (
     ("explain", explain.explain),
     ("why-not", why_not.why_not),
     ("replay", replay.replay),
+    ("bundle", bundle.bundle),
     ("import", import_bundles.import_bundles),
     ("expand", expand.expand),
     ("fetch", fetch.fetch),

@@ -10,7 +10,7 @@ __all__ = ("EXAMPLES", "GROUPS", "epilog_of", "group_of")
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Documents": ("index", "search", "collections", "erase"),
     "Answers": ("ask", "explain", "why-not", "replay"),
-    "Code": ("import", "snapshots", "expand", "fetch"),
+    "Code": ("bundle", "import", "snapshots", "expand", "fetch"),
     "Quality": ("validate", "eval"),
     "Operation": ("run", "status", "dlq", "doctor", "models", "demo", "help"),
 }
@@ -41,6 +41,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "why-not": ("whence why-not people/leave.md --answer ANSWER_ID",),
     "replay": ("whence replay ANSWER_ID",),
+    "bundle": (
+        "whence bundle checkout/ -o release-1.0.zip",
+        "whence bundle checkout/ -o shop.zip --repo Shop --acl staff",
+    ),
     "import": (
         "whence import release-1.0.zip",
         "whence import release-1.0.zip release-1.1.zip --set releases",

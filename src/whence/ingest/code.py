@@ -18,9 +18,9 @@ from whence.ingest.sources import SourceFile
 from whence.ingest.spans import Span, trimmed
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node, Parser, Tree
 
-__all__ = ("code_blocks", "load_code")
+__all__ = ("code_blocks", "load_code", "syntax_tree")
 
 
 class _Language(msgspec.Struct, frozen=True):
@@ -150,10 +150,15 @@ def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:
     """
     suffix = _SAME.get(suffix, suffix)
     language = _LANGUAGES[suffix]
-    tree = _parser(suffix).parse(text.encode())
+    tree = syntax_tree(text, suffix)
     finder = _Finder(language)
     sections = tuple(finder.below(tree.root_node, (), 0))
     return _sections_to_blocks(text, sections)
+
+
+def syntax_tree(text: str, suffix: str) -> Tree:
+    """Parse source code of the language that files with this suffix are in, e.g. `.cs`."""
+    return _parser(_SAME.get(suffix, suffix)).parse(text.encode())
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from whence.ingest.assembly import file_document
 from whence.ingest.blocks import Block, ParsedDocument
@@ -12,7 +13,7 @@ from whence.ingest.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.ingest.spans import Span, lines, spans_between
 
-__all__ = ("load_sql", "sql_blocks")
+__all__ = ("SqlStatement", "ends_batch", "load_sql", "sql_blocks", "sql_statements")
 
 #: The separator of batches of SQL Server's tools, on a line of its own.
 _BATCH = re.compile(r"^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$", re.IGNORECASE | re.MULTILINE)
@@ -24,8 +25,8 @@ _NAMED = re.compile(
     rf"""(?ix)(?:create|alter)\s+(?:or\s+(?:replace|alter)\s+)?
     (?:(?:global|local|temp|temporary|unlogged|unique|clustered|nonclustered|materialized|recursive|external
        |foreign|constraint|definer\s*=\s*\S+|editionable|force)\s+)*
-    (?:table|view|index|function|procedure|proc|trigger|type|schema|sequence|domain|database|role|user|package
-       (?:\s+body)?|aggregate|extension|policy|rule|event|synonym)\s+
+    (?P<kind>table|view|index|function|procedure|proc|trigger|type|schema|sequence|domain|database|role|user
+       |package(?:\s+body)?|aggregate|extension|policy|rule|event|synonym)\s+
     (?:concurrently\s+)?(?:if\s+(?:not\s+)?exists\s+)?(?:only\s+)?
     (?P<name>{_WORD}(?:\s*\.\s*{_WORD})*)"""
 )
@@ -42,6 +43,16 @@ _ROUTINE = re.compile(
     r"""(?ix)(?:create|alter)\b[^;(]{0,200}?\b(?:procedure|proc|function|trigger|package|event)\b
     | begin\b(?!\s+tran|\s+work|\s*;) | declare\b"""
 )
+
+
+class SqlStatement(NamedTuple):
+    """A statement with the comments above it."""
+
+    span: Span
+    kind: str
+    """What it creates or alters, a word in lower case as `table` or `proc`; empty when nothing with a name."""
+    name: tuple[str, ...]
+    """The parts of the name, without quotes; empty as `kind` is."""
 
 
 def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
@@ -71,12 +82,35 @@ def sql_blocks(text: str) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
+def sql_statements(text: str) -> Iterator[SqlStatement]:
+    r"""Yield statements and what each makes; line ends must be `\n`. Cost is linear in the text."""
+    for span in _statements(text):
+        if _NOTHING.fullmatch(text, *span):
+            continue
+        named = _named(text, span)
+        if named is None:
+            yield SqlStatement(span, "", ())
+        else:
+            yield SqlStatement(span, " ".join(named["kind"].lower().split()), _parts(named))
+
+
+def ends_batch(text: str, start: int, end: int) -> bool:
+    """Tell whether a batch of SQL Server's tools ends between two places."""
+    return _BATCH.search(text, start, end) is not None
+
+
 def _path(text: str, span: Span) -> tuple[str, ...]:
+    named = _named(text, span)
+    return (".".join(_parts(named)),) if named else ()
+
+
+def _named(text: str, span: Span) -> re.Match[str] | None:
     comments = _COMMENTS.match(text, *span)
-    named = _NAMED.match(text, comments.end() if comments else span[0], span[1])
-    return (
-        (".".join(part.strip('"[]`') for part in _PARTS.findall(named["name"])),) if named else ()
-    )
+    return _NAMED.match(text, comments.end() if comments else span[0], span[1])
+
+
+def _parts(named: re.Match[str]) -> tuple[str, ...]:
+    return tuple(part.strip('"[]`') for part in _PARTS.findall(named["name"]))
 
 
 def _statements(text: str) -> Iterator[Span]:

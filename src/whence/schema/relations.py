@@ -1,7 +1,8 @@
 """Names of the relations between code nodes, as stored and as asked for.
 
-A dependency of a C# node is stored as `cs_dep`, a row of an SQL graph with relation R as `sql_R`. Whoever
-asks may leave the prefix out and need not mind the case.
+A dependency of a C# node is stored as `cs_dep`, as `cs_R` where the bundle names its relation R; a row of an
+SQL graph with relation R as `sql_R`. An edge that was concluded and not read ends in `(inferred)`. Whoever
+asks may leave the prefix and that mark out and need not mind the case; `dep` is any dependency of a C# node.
 """
 
 from __future__ import annotations
@@ -10,12 +11,20 @@ from collections.abc import Iterable
 
 from whence.schema.code_ids import CodeKind
 
-__all__ = ("CS_DEPENDENCY", "RelationFilter", "plain_relation", "relation_key", "stored_relation")
+__all__ = (
+    "CS_DEPENDENCY",
+    "RelationFilter",
+    "inferred_relation",
+    "plain_relation",
+    "relation_key",
+    "stored_relation",
+)
 
 #: Relation of a dependency between C# nodes.
 CS_DEPENDENCY = "cs_dep"
 _PREFIXES = ("sql_", "cs_")
 _ALL = "*"
+_INFERRED = "(inferred)"
 
 
 def stored_relation(source: CodeKind, name: str) -> str:
@@ -29,6 +38,15 @@ def stored_relation(source: CodeKind, name: str) -> str:
     'sql_ReferencedBy(C#)'
     """
     return f"{source}_{name}"
+
+
+def inferred_relation(name: str) -> str:
+    """Mark the name of a relation: the edge was concluded from a string or from equal names.
+
+    >>> inferred_relation("Executes")
+    'Executes(inferred)'
+    """
+    return name + _INFERRED
 
 
 def plain_relation(stored: str) -> str:
@@ -58,6 +76,10 @@ class RelationFilter:
     True
     >>> RelationFilter(["cs_dep"]).allows("sql_ReadsFrom")
     False
+    >>> RelationFilter(["Executes"]).allows("sql_Executes(inferred)")
+    True
+    >>> RelationFilter(["dep"]).allows("cs_inherits")
+    True
     """
 
     def __init__(self, allowed: Iterable[str] | None = None) -> None:
@@ -69,6 +91,13 @@ class RelationFilter:
         """Tell whether an edge of this stored relation is followed."""
         if self.names is None:
             return True
-        return (
-            relation_key(stored) in self.names or relation_key(plain_relation(stored)) in self.names
-        )
+        return not self.names.isdisjoint(_asked_as(stored))
+
+
+def _asked_as(stored: str) -> set[str]:
+    """Give all that may be asked for to get a stored relation, in the form of `relation_key`."""
+    forms = {relation_key(stored), relation_key(plain_relation(stored))}
+    forms |= {form.removesuffix(_INFERRED) for form in forms}
+    if relation_key(stored).startswith("cs_"):
+        forms |= {CS_DEPENDENCY, plain_relation(CS_DEPENDENCY)}
+    return forms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -41,12 +42,14 @@ def read_edges(
     *,
     warn: Callable[[BundleWarning], None],
 ) -> Iterator[FoundEdge]:
-    """Yield all edges in the order of the bundle, C# dependencies first; repeats are yielded again.
+    """Yield all edges in the order of the bundle, those of C# nodes first; repeats are yielded again.
+
+    A dependency whose relation a bundle names beside (`calls`, `inherits`, ...) has that name and no other.
 
     Whether the ends are ids, and of nodes, is not looked at here. The column `to_kind` that some bundles
     have is not read: an id tells its kind itself.
 
-    Memory holds the dependencies of one node, or one row.
+    Memory holds the dependencies of one node, or one row, and 16 bytes for each dependency that has a name.
 
     Args:
         archive: The open bundle.
@@ -56,13 +59,24 @@ def read_edges(
     Raises:
         BadInput: Something is malformed.
     """
+    named: set[bytes] = set()
+    if layout.cs_edges is not None:
+        for edge in _table_edges(archive, layout.cs_edges, "cs", warn):
+            named.add(_pair(edge.from_local, edge.to_local))
+            yield edge
     if layout.dependencies is not None:
-        yield from _cs_edges(archive, layout.dependencies)
+        for edge in _dependencies(archive, layout.dependencies):
+            if not named or _pair(edge.from_local, edge.to_local) not in named:
+                yield edge
     if layout.sql_edges is not None:
-        yield from _sql_edges(archive, layout.sql_edges, warn)
+        yield from _table_edges(archive, layout.sql_edges, "sql", warn)
 
 
-def _cs_edges(archive: Archive, member: str) -> Iterator[FoundEdge]:
+def _pair(source: str, target: str) -> bytes:
+    return hashlib.blake2b(f"{source}\0{target}".encode(), digest_size=16).digest()
+
+
+def _dependencies(archive: Archive, member: str) -> Iterator[FoundEdge]:
     with archive.open(member) as stream:
         for place, source, targets in object_elements(stream, archive.limits.max_item_bytes):
             if not isinstance(targets, list):
@@ -73,8 +87,8 @@ def _cs_edges(archive: Archive, member: str) -> Iterator[FoundEdge]:
                 yield FoundEdge(place, "cs", source, target, CS_DEPENDENCY)
 
 
-def _sql_edges(
-    archive: Archive, member: str, warn: Callable[[BundleWarning], None]
+def _table_edges(
+    archive: Archive, member: str, graph: CodeKind, warn: Callable[[BundleWarning], None]
 ) -> Iterator[FoundEdge]:
     with archive.open(member) as stream:
         for row in csv_rows(stream, archive.limits.max_item_bytes, needed=(_FROM, _TO)):
@@ -85,5 +99,5 @@ def _sql_edges(
                 message = f"{row.place}: the edge from {source!r} to {target!r} lacks an end"
                 warn(BundleWarning(code="edge_without_end", message=message))
                 continue
-            stored = stored_relation("sql", relation)
-            yield FoundEdge(row.place, "sql", source, target, stored)
+            stored = stored_relation(graph, relation)
+            yield FoundEdge(row.place, graph, source, target, stored)

@@ -13,6 +13,7 @@ __all__ = ("Layout", "find_layout")
 _REPO_META = "repo_meta.json"
 _CHUNKS = ("regular_code_bundle/chunks.json", "code/chunks.json")
 _DEPENDENCIES = ("regular_code_bundle/dependencies.json", "code/dependencies.json")
+_CS_EDGES = ("regular_code_bundle/edges.csv", "code/edges.csv")
 _SQL_BODIES = (
     "sql_bundle/docs/sql_bodies.jsonl",
     "sql_code_bundle/docs/sql_bodies.jsonl",
@@ -32,6 +33,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     repo_meta: str
     chunks: str
     dependencies: str | None = None
+    cs_edges: str | None = None
+    """The dependencies again with the names of their relations, in bundles that Whence writes."""
     sql_bodies: str | None = None
     sql_nodes: str | None = None
     """The older form of SQL nodes; None where `sql_bodies` exists, which goes before it."""
@@ -66,6 +69,7 @@ def find_layout(archive: Archive) -> Layout:
         repo_meta=repo_meta,
         chunks=chunks,
         dependencies=first(_DEPENDENCIES),
+        cs_edges=first(_CS_EDGES),
         sql_bodies=sql_bodies,
         sql_nodes=first(_SQL_NODES) if sql_bodies is None else None,
         sql_edges=first(_SQL_EDGES),

@@ -107,7 +107,7 @@ def _cs_node(record: Mapping[str, Any], snapshot: SnapshotInfo) -> CodeNode:
             owner_id=first_text(record, "owner_id"),
             source_system_id=first_text(record, "source_system_id", default="code"),
             data_type="regular_code",
-            file_type="cs",
+            file_type=first_text(record, "file_type", default="cs"),
             domain="code",
         ),
     )

@@ -1,0 +1,383 @@
+"""Edges of C# sources: what each type and member calls, uses and inherits from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from whence.ingest.checkout.csharp_types import (
+    CSharpFile,
+    CSharpMember,
+    CSharpType,
+    Part,
+    TypeRef,
+    read_file,
+    type_ref,
+    words,
+)
+from whence.ingest.checkout.csharp_values import (
+    Body,
+    CSharpProject,
+    Instance,
+    Library,
+    Named,
+    Place,
+    Value,
+)
+from whence.ingest.checkout.definitions import CallOutcome, Edge, Findings, NamedCall, Quoted
+from whence.ingest.checkout.files import SourceText
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = ("read_csharp",)
+
+_NAMES = frozenset({"identifier", "generic_name", "qualified_name"})
+_CREATIONS = frozenset({"object_creation_expression", "implicit_object_creation_expression"})
+_TYPE_PLACES = frozenset(
+    {"base_list", "type_argument_list", "nullable_type", "array_type", "typeof_expression"}
+)
+_STRINGS = frozenset(
+    {"string_literal", "verbatim_string_literal", "raw_string_literal"}
+    | {"interpolated_string_expression"}
+)
+_STRING_PARTS = frozenset({"string_literal_content", "string_content", "raw_string_content"})
+#: Parts of a type's declaration that are not its members: fields, attributes, what it inherits from.
+_OWN_PARTS = frozenset(
+    {"attribute_list", "base_list", "type_parameter_constraints_clause", "parameter_list"}
+)
+_OWN_MEMBERS = frozenset(
+    {"field_declaration", "event_field_declaration", "enum_member_declaration"}
+)
+
+
+def read_csharp(sources: Iterable[SourceText], findings: Findings) -> None:
+    """Add the definitions of C# sources and the edges between them.
+
+    Cost grows with the sources; each name is looked up where it stands, which takes as many steps as there
+    are namespaces and usings there.
+    """
+    types: dict[str, list[CSharpType]] = {}
+    files = [
+        read_file(source, types, findings) for source in sources if source.language == "csharp"
+    ]
+    finder = _EdgeFinder(CSharpProject(types, files), findings)
+    finder.read(files)
+
+
+class _EdgeFinder:
+    """Walks the code of each definition."""
+
+    def __init__(self, project: CSharpProject, findings: Findings) -> None:
+        self._project = project
+        self._findings = findings
+        self._source = ""
+        self._file = ""
+        #: How many methods have a name, to tell what could be meant from what can not.
+        self._methods = Counter(
+            member.name
+            for one in project.types
+            for members in one.members.values()
+            for member in members
+        )
+
+    def read(self, files: Iterable[CSharpFile]) -> None:
+        """Add the edges of all types, their members, and statements outside of types."""
+        for one in self._project.types:
+            self._type(one)
+            for members in one.members.values():
+                for member in members:
+                    for part in member.parts:
+                        self._member(member, part)
+        for file in files:
+            self._statements(file)
+
+    def _type(self, one: CSharpType) -> None:
+        self._source = one.id
+        for part, node, ref in one.bases():
+            self._file = part.file.path
+            place = Place(part.file, part.namespace, one.owner)
+            base = self._project.type_of(ref, place)
+            if isinstance(base, CSharpType):
+                self._connect("inherits", base.id)
+            body = self._body(part, one, (), (), (node,))
+            self._visit_all(node, body)
+        for part in one.parts:
+            self._file = part.file.path
+            inside = part.node.child_by_field_name("body")
+            own = [child for child in part.node.named_children if child.type in _OWN_PARTS]
+            own += [
+                child
+                for child in (inside.named_children if inside is not None else ())
+                if child.type in _OWN_MEMBERS
+            ]
+            body = self._body(part, one, (), (), own)
+            for node in own:
+                if node.type != "base_list":
+                    self._visit(node, body)
+
+    def _member(self, member: CSharpMember, part: Part) -> None:
+        self._source, self._file = member.id, part.file.path
+        parameters = [(each.name, each.type) for each in member.parameters]
+        if member.kind in ("Property", "Indexer"):
+            parameters.append(("value", member.returns))
+        body = self._body(part, member.owner, parameters, member.type_parameters, (part.node,))
+        self._visit_all(part.node, body)
+
+    def _statements(self, file: CSharpFile) -> None:
+        if file.statements:
+            self._source = self._file = file.path
+            place = Place(file, "", None)
+            body = Body(self._project, place, (), (), file.statements)
+            for node in file.statements:
+                self._visit(node, body)
+
+    def _body(
+        self,
+        part: Part,
+        owner: CSharpType,
+        parameters: Iterable[tuple[str, TypeRef | None]],
+        type_parameters: Iterable[str],
+        code: Iterable[Node],
+    ) -> Body:
+        place = Place(part.file, part.namespace, owner)
+        return Body(self._project, place, parameters, type_parameters, code)
+
+    def _visit_all(self, node: Node, body: Body) -> None:
+        """Look at all that is inside a node but for the name it declares."""
+        name = node.child_by_field_name("name")
+        for child in node.named_children:
+            if child != name:
+                self._visit(child, body)
+
+    def _visit(self, node: Node, body: Body) -> None:
+        kind = node.type
+        if kind == "invocation_expression":
+            self._call(node, body)
+        elif kind in _CREATIONS:
+            self._creation(node, body)
+        elif kind == "constructor_initializer":
+            self._initializer(node, body)
+        elif kind in _NAMES:
+            self._reference(node, body)
+        elif kind == "member_access_expression":
+            self._access(node, body)
+        elif kind == "attribute":
+            self._attribute(node, body)
+        elif kind in _STRINGS:
+            self._quote(node, body)
+        else:
+            self._visit_all(node, body)
+
+    def _quote(self, node: Node, body: Body) -> None:
+        text = " ".join(
+            (child.text or b"").decode()
+            for child in node.named_children
+            if child.type in _STRING_PARTS
+        )
+        if node.type == "verbatim_string_literal":
+            text = words(node)[2:-1].replace('""', '"')
+        self._findings.quote(Quoted(self._source, self._file, text, _taker(node)))
+        for child in node.named_children:
+            if child.type == "interpolation":
+                self._visit_all(child, body)
+
+    def _call(self, node: Node, body: Body) -> None:
+        function = node.child_by_field_name("function")
+        methods, receiver = body.call(node)
+        self._count(methods, receiver, function, body)
+        if len(methods) == 1:
+            self._connect("calls", methods[0].id)
+        if function is not None:
+            self._visit_called(function, body)
+        arguments = node.child_by_field_name("arguments")
+        if arguments is not None:
+            self._visit_all(arguments, body)
+
+    def _visit_called(self, function: Node, body: Body) -> None:
+        """Look at what is called but for the name of the method."""
+        if function.type in ("member_access_expression", "conditional_access_expression"):
+            first = function.child_by_field_name("expression")
+            first = first or function.child_by_field_name("condition")
+            if first is not None:
+                self._visit(first, body)
+            name = function.child_by_field_name("name")
+        else:
+            name = function
+        if name is not None and name.type == "generic_name":
+            for arguments in name.named_children[1:]:
+                self._visit_all(arguments, body)
+        elif name is function and function.type not in (
+            *_NAMES,
+            "member_access_expression",
+            "conditional_access_expression",
+        ):
+            self._visit(function, body)
+
+    def _count(
+        self, methods: list[CSharpMember], receiver: Value, function: Node | None, body: Body
+    ) -> None:
+        outcome: CallOutcome
+        name = _called_name(function)
+        if len(methods) == 1:
+            outcome = "resolved"
+        elif methods:
+            outcome = "ambiguous"
+        elif function is not None and function.type == "identifier" and name in body.functions:
+            outcome = "resolved"
+        elif receiver == "external" or isinstance(receiver, Library):
+            outcome = "external"
+        elif isinstance(receiver, Instance | Named):
+            whole = self._project.line_of(receiver.of)[1]
+            outcome = "unresolved" if whole else "external"
+        else:
+            several = receiver == "ambiguous" or self._methods[name] > 1
+            outcome = "ambiguous" if several else "unresolved"
+        if outcome != "resolved":
+            self._findings.named_calls.append(NamedCall(self._source, self._file, name))
+        self._findings.calls[outcome] += 1
+
+    def _creation(self, node: Node, body: Body) -> None:
+        named = node.child_by_field_name("type")
+        ref = type_ref(named) if named is not None else self._wanted(node)
+        value = body.of_type(ref)
+        self._created(value, node, body)
+        for child in node.named_children:
+            if child != named:
+                self._visit(child, body)
+            elif child.type == "generic_name":
+                for arguments in child.named_children[1:]:
+                    self._visit_all(arguments, body)
+
+    def _created(self, value: Value, node: Node, body: Body) -> None:
+        if not isinstance(value, Instance):
+            outcome: CallOutcome = "external" if isinstance(value, Library) else "unresolved"
+            self._findings.calls["ambiguous" if value == "ambiguous" else outcome] += 1
+            return
+        self._findings.calls["resolved"] += 1
+        arguments = node.child_by_field_name("arguments")
+        if arguments is None:
+            arguments = next((c for c in node.named_children if c.type == "argument_list"), None)
+        values = body.arguments(arguments)
+        constructors = [
+            member
+            for member in value.of.members.get(value.of.name, ())
+            if member.kind == "Constructor" and body.accepts(member, values)
+        ]
+        # Which of several constructors is meant may not be known; the type is.
+        self._connect("calls", constructors[0].id if len(constructors) == 1 else value.of.id)
+
+    def _wanted(self, node: Node) -> TypeRef | None:
+        """Give the type that `new()` makes: that of the variable, field or property it is for."""
+        above = node.parent
+        while above is not None and above.type in ("equals_value_clause", "variable_declarator"):
+            above = above.parent
+        if above is None or above.type not in ("variable_declaration", "property_declaration"):
+            return None
+        return type_ref(above.child_by_field_name("type"))
+
+    def _initializer(self, node: Node, body: Body) -> None:
+        owner = body.place.owner
+        own = any(child.type == "this" for child in node.children)
+        base = Instance(owner) if own and owner is not None else self._above(owner)
+        self._created(base, node, body)
+        self._visit_all(node, body)
+
+    def _above(self, owner: CSharpType | None) -> Value:
+        if owner is None:
+            return "unknown"
+        line, whole = self._project.line_of(owner)
+        for one in line[1:]:
+            if one.parts[0].node.type != "interface_declaration":
+                return Instance(one)
+        return "unknown" if whole else Library(TypeRef("?"), Place(owner.parts[0].file, "", owner))
+
+    def _attribute(self, node: Node, body: Body) -> None:
+        name = node.child_by_field_name("name")
+        ref = type_ref(name)
+        if ref is not None:
+            long = ref._replace(name=f"{ref.name}Attribute")
+            for each in (ref, long):
+                found = self._project.type_of(each, body.place)
+                if isinstance(found, CSharpType):
+                    self._connect("uses", found.id)
+                    break
+        self._visit_all(node, body)
+
+    def _reference(self, node: Node, body: Body) -> None:
+        if node.type == "generic_name":
+            for arguments in node.named_children[1:]:
+                self._visit_all(arguments, body)
+        if node.type == "identifier" and body.is_local(words(node)):
+            return
+        owner = body.place.owner
+        if node.type == "identifier" and owner is not None and not _names_type(node):
+            self._use_member(Instance(owner), words(node))
+            if self._project.field(Instance(owner), words(node)) is not None:
+                return
+        ref = type_ref(node)
+        found = self._project.type_of(ref, body.place) if ref is not None else None
+        if isinstance(found, CSharpType):
+            self._connect("uses", found.id)
+
+    def _access(self, node: Node, body: Body) -> None:
+        expression = node.child_by_field_name("expression")
+        name = node.child_by_field_name("name")
+        if expression is None:
+            return
+        value = body.value(node)
+        if isinstance(value, Named):
+            self._connect("uses", value.of.id)
+        receiver = body.value(expression)
+        if isinstance(receiver, Instance | Named):
+            self._use_member(receiver, words(name))
+        self._visit(expression, body)
+
+    def _use_member(self, receiver: Instance | Named, name: str) -> None:
+        """Connect a property, event, or a method that is handed on; of several overloads none."""
+        for one in self._project.line_of(receiver.of)[0]:
+            members = one.members.get(name, [])
+            members = [member for member in members if member.kind != "Constructor"]
+            if len(members) == 1:
+                self._connect("uses", members[0].id)
+            if members:
+                return
+
+    def _connect(self, relation: str, target: str) -> None:
+        self._findings.connect(Edge(self._source, relation, target, self._file))
+
+
+def _called_name(function: Node | None) -> str:
+    """Give the name of the method in what is called."""
+    if function is None:
+        return ""
+    if function.type == "conditional_access_expression":
+        function = function.named_children[-1]
+    name = function.child_by_field_name("name") or function
+    return words(name.named_children[0] if name.type == "generic_name" else name)
+
+
+def _names_type(node: Node) -> bool:
+    """Tell whether a name stands where only a type can."""
+    above = node.parent
+    if above is None:
+        return False
+    declared = above.child_by_field_name("type") or above.child_by_field_name("returns")
+    return declared == node or above.type in _TYPE_PLACES
+
+
+def _taker(node: Node) -> str:
+    """Give what a string is given to: the method, the attribute, or what is assigned to."""
+    above = node.parent
+    for _ in range(3):
+        if above is None:
+            return ""
+        if above.type == "invocation_expression":
+            return _called_name(above.child_by_field_name("function"))
+        if above.type == "attribute":
+            return words(above.child_by_field_name("name"))
+        if above.type == "assignment_expression":
+            return _called_name(above.child_by_field_name("left"))
+        above = above.parent
+    return ""

@@ -1,0 +1,315 @@
+"""The names in SQL, and what is done with what they name.
+
+The tokens are sqlglot's; its parser gives up on the bodies of T-SQL procedures, so the clauses are found by
+their first words: what follows `FROM` is read, what follows `INTO` is written, and so on. A name that is none
+(an alias, a column) does little harm, for only names of objects in the folder become edges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from whence.schema.errors import BadInput
+
+if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
+    from sqlglot.tokens import Tokenizer
+
+__all__ = ("SqlReference", "is_sql", "sql_references")
+
+#: How texts begin that are SQL; a first word alone could begin a sentence.
+_BEGINS = re.compile(
+    r"(?is)\s*(?:select\b.*?\bfrom\s|insert\s+into\s|update\s+\S+\s+set\s|delete\s+from\s|merge\s+(?:into\s+)?\S+"
+    r"(?:\s+as)?\s+\S*\s*using\s|exec(?:ute)?\s+(?:@\w+\s*=\s*)?[\w\[\].\"]+(?:\s+@|\s*;?\s*\Z)|call\s+[\w.]+\s*\("
+    r"|truncate\s+table\s|with\s+\w+\s*(?:\([^)]*\)\s*)?as\s*\()"
+)
+#: Words that end the list of what a clause names, though some dialect may use them as names.
+_NO_NAMES = frozenset(
+    re.findall(
+        r"\w+",
+        "as on set where group order having values select from into with output using when then inner left"
+        " right full cross outer join natural union except intersect limit offset for option begin end go if"
+        " else while return declare exec execute insert update delete merge truncate table top and or not null"
+        " default lateral apply of only statistics cascade",
+    )
+)
+
+
+class SqlReference(NamedTuple):
+    """A name in a statement, and what is done with it."""
+
+    relation: str
+    """`ReadsFrom`, `WritesTo`, `Executes`, `FK`, `On`, `SynonymFor`; `calls` for what stands before a bracket,
+    which is the call of a function where there is such a function."""
+    name: tuple[str, ...]
+    """Its parts, without quotes."""
+    inferred: bool = False
+    """True when it stands in a string, so that it depends on who runs that."""
+
+
+def is_sql(text: str) -> bool:
+    """Tell whether a text, of a string for instance, begins as a statement does.
+
+    >>> is_sql("SELECT id FROM Users"), is_sql("select a colour")
+    (True, False)
+    """
+    return _BEGINS.match(text) is not None
+
+
+def sql_references(text: str) -> list[SqlReference]:
+    """Give the names in statements of SQL, in their order.
+
+    Temporary tables, variables and the names of common table expressions are left out; an alias is given as
+    what it stands for. Cost is linear in the text, besides aliases of what is changed.
+
+    Raises:
+        BadInput: The text is no SQL: a quote or comment does not end.
+    """
+    from sqlglot.errors import TokenError
+
+    try:
+        tokens = list(_tokenizer()().tokenize(text))
+    except TokenError as error:
+        raise BadInput(f"is no SQL that can be read: {str(error).splitlines()[0]}") from error
+    return _Scanner(tokens).references()
+
+
+@cache
+def _tokenizer() -> type[Tokenizer]:
+    """Give the tokenizer of T-SQL, which reads the quotes of all dialects that we meet.
+
+    What it calls commands it would take as one string up to the semicolon, with all names inside.
+    """
+    from sqlglot.dialects.tsql import TSQL
+
+    class WithoutCommands(TSQL.Tokenizer):
+        COMMANDS = set()
+        IDENTIFIERS = [("[", "]"), '"', "`"]
+
+    return WithoutCommands
+
+
+class _Alias(NamedTuple):
+    at: int
+    name: tuple[str, ...]
+
+
+class _Scanner:
+    """One pass over the tokens of a text."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._words = [self._word(token) for token in tokens]
+        self._common = frozenset(self._common_tables())
+        self._aliases: dict[str, list[_Alias]] = {}
+        #: Names that may be aliases, by where in the result they stand, with the place of their tokens.
+        self._changed: list[tuple[int, int]] = []
+        self._found: list[SqlReference] = []
+
+    def references(self) -> list[SqlReference]:
+        """Give what is found."""
+        at = 0
+        while at < len(self._tokens):
+            at = max(at + 1, self._look(at))
+        for index, place in self._changed:
+            self._found[index] = self._behind_alias(self._found[index], place)
+        return [
+            one
+            for one in self._found
+            if not (len(one.name) == 1 and one.name[0].casefold() in self._common)
+        ]
+
+    def _look(self, at: int) -> int:
+        """Look at what begins here; give where to go on, at least the next token."""
+        word = self._words[at]
+        if word in ("from", "join", "apply", "using"):
+            return self._read(at)
+        if word in ("into", "update", "delete", "merge", "truncate", "insert"):
+            return self._write(at, word)
+        if word in ("exec", "execute", "call"):
+            return self._execute(at)
+        if word == "references":
+            return self._single(at + 1, "FK")
+        if word in ("create", "alter"):
+            return self._create(at)
+        if word == "" and self._is_string(at):
+            self._string(self._tokens[at].text)
+        elif word not in _NO_NAMES:
+            return self._function(at)
+        return at + 1
+
+    def _read(self, at: int) -> int:
+        if self._words[at] == "from" and self._before(at) == "distinct":
+            return at + 1
+        begin = at + 1
+        while True:
+            at += 1
+            while self._word_at(at) in ("lateral", "only", "table"):
+                at += 1
+            name, at = self._name(at)
+            if not name:
+                return max(at, begin)
+            if self._text(at) == "(":
+                # A function that gives a table; the names in its arguments are looked at, too.
+                self._add("calls", name)
+                return at
+            self._add("ReadsFrom", name)
+            at = self._alias(at, name)
+            if self._text(at) != ",":
+                return at
+
+    def _alias(self, at: int, name: tuple[str, ...]) -> int:
+        if self._word_at(at) == "as":
+            at += 1
+        alias, after = self._name(at)
+        if len(alias) != 1:
+            return at
+        self._aliases.setdefault(alias[0].casefold(), []).append(_Alias(at, name))
+        return after
+
+    def _write(self, at: int, word: str) -> int:
+        if word == "update" and self._before(at) in ("for", "on", "after", ",", "of"):
+            return at + 1
+        if word == "delete" and self._before(at) in ("on", "after", ","):
+            return at + 1
+        at += 1
+        if self._word_at(at) == "top":
+            at += 1
+            at = self._after_bracket(at) if self._text(at) == "(" else at + 1
+        while self._word_at(at) in ("into", "from", "table", "only"):
+            at += 1
+        name, after = self._name(at)
+        if not name:
+            return at
+        if word in ("update", "delete") and len(name) == 1:
+            self._changed.append((len(self._found), at))
+        self._add("WritesTo", name)
+        return self._alias(after, name) if word in ("merge", "update", "delete") else after
+
+    def _behind_alias(self, reference: SqlReference, place: int) -> SqlReference:
+        """Give a change of the table that an alias stands for: the first that is called so afterwards."""
+        for alias in self._aliases.get(reference.name[0].casefold(), []):
+            if alias.at > place:
+                return reference._replace(name=alias.name)
+        return reference
+
+    def _execute(self, at: int) -> int:
+        at += 1
+        if self._word_at(at) in ("procedure", "function"):
+            at += 1
+        if self._text(at) == "@":
+            # `EXEC @result = name`; without the name what is run is not known.
+            at += 2
+            if self._text(at) != "=":
+                return at
+            at += 1
+        return self._single(at, "Executes")
+
+    def _single(self, at: int, relation: str) -> int:
+        name, after = self._name(at)
+        if name:
+            self._add(relation, name)
+        return after
+
+    def _create(self, at: int) -> int:
+        """Take `ON table` of a trigger, policy or index, and `FOR object` of a synonym; pass over the name."""
+        kinds = ("trigger", "index", "synonym", "procedure", "proc", "function", "view", "table")
+        for step in range(at + 1, min(at + 8, len(self._words))):
+            if self._words[step] not in kinds:
+                continue
+            kind = self._words[step]
+            name, after = self._name(step + 1)
+            while self._word_at(after) in ("if", "not", "exists"):
+                name, after = self._name(after + 1)
+            wanted = {"trigger": "on", "index": "on", "synonym": "for"}.get(kind)
+            while wanted == "on" and name and self._word_at(after) not in ("on", "", "as", "begin"):
+                after += 1
+            if wanted is None or self._word_at(after) != wanted:
+                return after
+            return self._single(after + 1, "SynonymFor" if kind == "synonym" else "On")
+        return at + 1
+
+    def _function(self, at: int) -> int:
+        name, after = self._name(at)
+        if name and self._text(after) == "(":
+            self._add("calls", name)
+        return after
+
+    def _string(self, text: str) -> None:
+        if not is_sql(text):
+            return
+        try:
+            inside = sql_references(text)
+        except BadInput:
+            return
+        self._found += [one._replace(inferred=True) for one in inside]
+
+    def _add(self, relation: str, name: tuple[str, ...]) -> None:
+        self._found.append(SqlReference(relation, name))
+
+    def _name(self, at: int) -> tuple[tuple[str, ...], int]:
+        """Take a name of several parts; an empty one where there is none, or only a temporary one."""
+        parts: list[str] = []
+        while self._is_name(at):
+            parts.append(self._tokens[at].text)
+            at += 1
+            dots = 0
+            while self._text(at) == ".":
+                at += 1
+                dots += 1
+            if not dots:
+                return tuple(parts), at
+        return (), at
+
+    def _is_name(self, at: int) -> bool:
+        if at >= len(self._tokens):
+            return False
+        token = self._tokens[at]
+        if token.token_type.name == "IDENTIFIER":
+            return True
+        return bool(self._words[at]) and self._words[at] not in _NO_NAMES
+
+    def _common_tables(self) -> Iterator[str]:
+        """Yield the names before `AS (SELECT`, with or without a list of columns between."""
+        for at, word in enumerate(self._words):
+            opens = word == "as" and self._text(at + 1) == "("
+            if not opens or self._word_at(at + 2) not in ("select", "with", "values", "("):
+                continue
+            before = at - 1
+            if self._text(before) == ")":
+                while before > 0 and self._text(before) != "(":
+                    before -= 1
+                before -= 1
+            if before >= 0 and self._is_name(before):
+                yield self._tokens[before].text.casefold()
+
+    def _after_bracket(self, at: int) -> int:
+        while at < len(self._tokens) and self._text(at) != ")":
+            at += 1
+        return at + 1
+
+    def _before(self, at: int) -> str:
+        return (self._words[at - 1] or self._text(at - 1)) if at else ""
+
+    def _word_at(self, at: int) -> str:
+        return self._words[at] if at < len(self._words) else ""
+
+    def _text(self, at: int) -> str:
+        if not 0 <= at < len(self._tokens) or self._is_string(at):
+            return ""
+        token = self._tokens[at]
+        return "" if token.token_type.name == "IDENTIFIER" else token.text
+
+    def _is_string(self, at: int) -> bool:
+        return self._tokens[at].token_type.name in ("STRING", "NATIONAL_STRING", "HEREDOC_STRING")
+
+    @staticmethod
+    def _word(token: Token) -> str:
+        """Give a bare word in lower case; empty for a quoted name, a string, a number or a sign."""
+        if token.token_type.name in ("IDENTIFIER", "STRING", "NATIONAL_STRING", "HEREDOC_STRING"):
+            return ""
+        word = token.text.lower()
+        return word if word[:1].isalpha() or word[:1] == "_" else ""
