@@ -51,7 +51,9 @@ async def test_links_of_a_former_version_are_found_in_the_background(
 
     assert (before, len(expected)) == (None, 10)
     assert await postgres_store.passage_names("c", keys, PUBLIC) == expected
-    assert await postgres_store.link_statistics("c") == LinkStatistics(chunks=10, linked=5)
+    assert await postgres_store.link_statistics("c") == LinkStatistics(
+        chunks=10, linked=5, documents=5
+    )
 
 
 async def test_names_that_nobody_bears_are_forgotten(

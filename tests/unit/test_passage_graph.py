@@ -15,8 +15,9 @@ from whence.processors.passage_graph import (
     neighbourhood,
     page_rank,
     walk_scores,
+    worth_walking,
 )
-from whence.store.passage_names import PassageName, PassageRef
+from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
 
 _SIZE = 12
 _weights = st.lists(
@@ -160,3 +161,41 @@ def name(
         mentions=tuple(PassageRef(f"c{n}", f"d{n}") for n in mentions),
         in_query=in_query,
     )
+
+
+@given(own=_weights, links=_links, silent=st.sets(st.integers(0, _SIZE - 1)))
+def test_what_has_no_word_of_the_query_hands_nothing_on(
+    own: np.ndarray, links: set[tuple[int, int]], silent: set[int]
+) -> None:
+    """Silent passages keep what they have, and lift nobody; without any that speaks nothing changes."""
+    evidence = {f"c{n}": float(own[n]) for n in range(_SIZE)}
+    quiet = {f"c{n}" for n in silent}
+    around = graph(sorted(links))
+    loud = walk_scores(evidence, around)
+    some = walk_scores(evidence, around, quiet)
+    none = walk_scores(evidence, around, evidence.keys())
+
+    assert all(evidence[key] <= some[key] <= loud[key] + 1e-9 for key in evidence)
+    assert none == pytest.approx(evidence, rel=1e-12)
+
+
+@given(links=_links)
+def test_the_only_hit_of_a_word_stays_first(links: set[tuple[int, int]]) -> None:
+    """However links lie, what one passage lifts gets two thirds of its weight at most."""
+    own = {f"c{n}": 0.0 for n in range(_SIZE)} | {"c0": 0.5}
+    walked = walk_scores(own, graph(sorted(links)), own.keys() - {"c0"})
+
+    most = max(score for key, score in walked.items() if key != "c0")
+    assert most**4 <= 2 / 3 * walked["c0"] ** 4 + 1e-12
+
+
+def test_few_links_or_long_documents_are_not_worth_a_walk() -> None:
+    """A collection is walked where most passages are documents of their own, and enough of them linked."""
+
+    def worth(linked: int, documents: int) -> bool:
+        return worth_walking(LinkStatistics(chunks=100, linked=linked, documents=documents))
+
+    assert worth(57, 91)
+    assert not worth(39, 91)
+    assert not worth(86, 20)
+    assert not worth_walking(LinkStatistics(chunks=0, linked=0, documents=0))

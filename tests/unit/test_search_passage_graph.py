@@ -96,6 +96,36 @@ async def test_a_collection_with_few_links_is_left_alone_unless_told_otherwise()
     assert (await searched([*corpus(), *more], passage_graph="on")).graph is not None
 
 
+async def test_a_collection_of_long_documents_is_left_alone_unless_told_otherwise() -> None:
+    """A title names a document: where that has many passages, `auto` does not walk."""
+    long = [
+        titled("film", "Red Fox", "Made by Ada Bloom.", "Shown in Winter Hall.", "It was cold."),
+        titled("maker", "Ada Bloom", "Made the Red Fox.", "Lived in Winter Hall."),
+        titled("hall", "Winter Hall", "Where the Red Fox was shown.", "Ada Bloom lived there."),
+    ]
+
+    assert (await searched(long)).graph is None
+    told = (await searched(long, passage_graph="on")).graph
+    assert told is not None
+    assert told.linked_share > 0.4
+
+
+async def test_the_only_document_with_a_rare_word_is_not_pushed_out() -> None:
+    """Documents that only resemble the query lift nobody above what has its word."""
+    crowd = [
+        titled(f"d{n}", f"Topic {n}n", f"About topic {(n + 1) % 9}n and topic {(n + 4) % 9}n.")
+        for n in range(9)
+    ]
+    documents = [*crowd, titled("hit", "Other", "Ask Ledgerly.")]
+    plain = await searched(documents, query_text="Ledgerly", passage_graph="off", limit=10)
+    walked = await searched(documents, query_text="Ledgerly", passage_graph="on", limit=10)
+
+    assert walked.graph is not None
+    assert walked.graph.links > 0
+    assert scores(walked) == pytest.approx(scores(plain))
+    assert walked.candidates[0].document_id == "hit"
+
+
 async def test_only_hybrid_searches_walk() -> None:
     """A single leg gives that leg's ranking."""
     for mode in ("dense", "bm25"):

@@ -25,7 +25,7 @@ from whence.processors.fusion import (
     score_of,
     union,
 )
-from whence.processors.passage_graph import ENOUGH_LINKS, neighbourhood, used, walk_scores
+from whence.processors.passage_graph import neighbourhood, used, walk_scores, worth_walking
 from whence.processors.services import SEARCH
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import (
@@ -38,7 +38,7 @@ from whence.schema.errors import (
 )
 from whence.schema.filters import parse_filters
 from whence.schema.search import Candidate, Degradation, GraphUse, SearchRequest, SearchResponse
-from whence.store.passage_names import PassageNames
+from whence.store.passage_names import LinkStatistics, PassageNames
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,8 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     query, and only then can the passage graph take part."""
     passage_graph: Literal["auto", "on", "off"] = "auto"
     """Whether a hybrid search walks from the best passages to those they name and are named by. `auto` does
-    so in collections where at least 0.4 of the passages have a link."""
+    so in collections where at least 0.4 of the passages have a link and documents have at most 1.5 passages
+    in the mean."""
 
 
 class _Fused(msgspec.Struct, kw_only=True):
@@ -114,7 +115,7 @@ class SearchProcessor(Processor):
         self._store = store
         self._monotonic = monotonic
         self._models: dict[str, tuple[float, EmbeddingModel]] = {}
-        self._shares: dict[str, tuple[float, float]] = {}
+        self._links: dict[str, tuple[float, LinkStatistics | None]] = {}
 
     async def handle(self, message: SearchRequest, context: Context) -> SearchResponse:
         """Search once.
@@ -217,7 +218,8 @@ class SearchProcessor(Processor):
             )
             return
         own |= {key: evidence(one) for key, one in scores.items()}
-        walked = walk_scores(own, around)
+        shares = all_.scores | scores
+        walked = walk_scores(own, around, {key for key in own if shares[key].sparse == 0.0})
         all_.documents |= {key: around.documents[key] for key in new}
         all_.scores |= scores
         all_.fused = {key: score_of(walked.get(key, own[key])) for key in all_.documents}
@@ -230,16 +232,17 @@ class SearchProcessor(Processor):
         if setting == "off" or self.parameters.fusion != "absolute":
             return None
         now = self._monotonic()
-        known = self._shares.get(collection)
+        known = self._links.get(collection)
         if known is None or now >= known[0]:
-            statistics = await store.link_statistics(collection)
             known = (
                 now + self.parameters.model_memory_s,
-                statistics.share if statistics else -1.0,
+                await store.link_statistics(collection),
             )
-            self._shares[collection] = known
-        share = known[1]
-        return share if share >= (ENOUGH_LINKS if setting == "auto" else 0.0) else None
+            self._links[collection] = known
+        statistics = known[1]
+        if statistics is None or (setting == "auto" and not worth_walking(statistics)):
+            return None
+        return statistics.share
 
     async def _scores(
         self, message: SearchRequest, lexical: _Leg, dense: _Leg, chunk_ids: list[str]

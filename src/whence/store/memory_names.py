@@ -61,7 +61,7 @@ class MemoryNames:
             for ref in (*sides.bearers, *sides.mentions)
         }
         chunks = sum(len(one.draft.chunks) for one in documents)
-        return LinkStatistics(chunks=chunks, linked=len(linked))
+        return LinkStatistics(chunks=chunks, linked=len(linked), documents=len(documents))
 
     async def passage_names(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""

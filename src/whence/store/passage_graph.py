@@ -330,7 +330,9 @@ async def count_links(connection: Connection, collection_id: int) -> None:
     if row is None or abs(row["chunks"] - row["counted"]) <= _DRIFT * row["counted"]:
         return
     await connection.execute(
-        f"UPDATE passage_links SET counted = $2, linked = ({_COUNT}) WHERE collection_id = $1",  # noqa: S608 - only constants
+        f"UPDATE passage_links SET counted = $2, linked = ({_COUNT}),"  # noqa: S608 - only constants
+        " documents = (SELECT count(*) FROM document WHERE collection_id = $1)"
+        " WHERE collection_id = $1",
         collection_id,
         row["chunks"],
     )

@@ -42,12 +42,14 @@ _AROUND = (
 async def link_statistics(connection: Connection, collection: str) -> LinkStatistics | None:
     """Tell how densely a collection is linked; None when its links are not known by this version."""
     row = await connection.fetchrow(
-        "SELECT l.counted, l.linked FROM collection c"
+        "SELECT l.counted, l.linked, l.documents FROM collection c"
         " JOIN passage_links l ON l.collection_id = c.id AND l.version = $2 WHERE c.name = $1",
         collection,
         NAMES_VERSION,
     )
-    return None if row is None else LinkStatistics(chunks=row["counted"], linked=row["linked"])
+    if row is None:
+        return None
+    return LinkStatistics(chunks=row["counted"], linked=row["linked"], documents=row["documents"])
 
 
 async def names_due(connection: Connection, collection: str) -> bool:

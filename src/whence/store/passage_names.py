@@ -41,11 +41,18 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Passages at the last count; counted again when a tenth of them are new."""
     linked: int
     """Those of them that name another document, or are named by one."""
+    documents: int
+    """Documents that the passages are of."""
 
     @property
     def share(self) -> float:
         """Linked passages per passage, 0 to 1."""
         return self.linked / self.chunks if self.chunks else 0.0
+
+    @property
+    def passages_per_document(self) -> float:
+        """Passages per document, 1 or more; 0 in an empty collection."""
+        return self.chunks / self.documents if self.documents else 0.0
 
 
 @runtime_checkable

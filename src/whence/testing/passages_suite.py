@@ -189,7 +189,13 @@ async def _apply(store: NamesStore, world: _World, kind: str, what: Any) -> None
 
 
 _on_one_store = settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=40,
+    # One suite, several stores in one run.
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.differing_executors,
+    ],
 )
 
 
@@ -308,8 +314,8 @@ class PassagesSuite:
 
         found = await store.link_statistics(name)
 
-        assert found == LinkStatistics(chunks=4, linked=2)
-        assert found.share == 0.5
+        assert found == LinkStatistics(chunks=4, linked=2, documents=3)
+        assert (found.share, found.passages_per_document) == (0.5, pytest.approx(4 / 3))
         assert await store.link_statistics("nowhere") is None
 
     async def test_unknown_places_are_refused_or_left_out(self, store: NamesStore) -> None:
