@@ -52,8 +52,8 @@ class MemoryStore:
         self.refuses: dict[str, Exception] = {}
         self.effects: dict[str, dict[str, EffectKind]] = {}
 
-    async def collection(self, name: str) -> CollectionInfo | None:
-        return CollectionInfo(name=name, model=self.model) if self.model else None
+    async def collection_model(self, name: str) -> EmbeddingModel | None:
+        return self.model
 
     async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
         self.model = self.model or model

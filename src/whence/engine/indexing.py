@@ -22,9 +22,10 @@ __all__ = ("Indexing", "Progress", "from_thread")
 Progress = Callable[[int, int | None], None]
 """Takes the number of documents done, and of all documents, None as long as that is unknown."""
 
-#: Documents and characters of text in one message: enough to fill the encoder's batches, and with all
-#: overlap and JSON escapes still well below a broker's limit of 5 MiB.
-_BATCH_DOCUMENTS = 64
+#: Documents and characters of text in one message: enough to fill the encoder's batches and to share the
+#: fixed cost of a transaction, and with all overlap and JSON escapes still well below a broker's limit of
+#: 5 MiB.
+_BATCH_DOCUMENTS = 128
 _BATCH_CHARACTERS = 200_000
 #: Documents that are looked at before what became of them is told, changed or not.
 _BATCH_LOOKS = 512

@@ -86,13 +86,12 @@ class IngestProcessor(Processor):
             BadInput: The collection's name is none.
             Unavailable: The store or the embedding service does not answer; also `DiskFull`.
         """
-        info = await self._store.collection(message.collection)
+        model = await self._store.collection_model(message.collection)
         batch = _Batch(message.documents)
-        if info is not None:
+        if model is not None:
             ids = [document.document_id for document in batch.valid]
             batch.compare(await self._store.document_states(message.collection, ids))
             batch.recall(await self._store.effects_of(message.collection, context.message_id))
-        model = info.model if info else None
         model = await self._embed(message.collection, batch, context, model)
         await self._save(message.collection, batch, context.message_id)
         if batch.retagged:

@@ -101,6 +101,10 @@ class ChunkStore(Protocol):
         """Give a collection, or None when it does not exist."""
         ...
 
+    async def collection_model(self, name: str) -> EmbeddingModel | None:
+        """Give the model of a collection, or None when it does not exist; counts nothing."""
+        ...
+
     async def collections(self) -> list[CollectionInfo]:
         """Give all collections by name."""
         ...

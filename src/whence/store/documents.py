@@ -48,6 +48,7 @@ __all__ = (
     "document_states",
     "ensure_collection",
     "find_collection",
+    "find_model",
     "list_collections",
     "maintain",
     "model_of",
@@ -63,6 +64,11 @@ _COLLECTION = (
     " count(d.id) AS documents, coalesce(sum(d.chunks), 0)::bigint AS chunks,"
     " max(d.stored_at) AS changed_at"
     " FROM collection c LEFT JOIN document d ON d.collection_id = c.id"
+)
+#: A collection without its counts, which take time that grows with its documents: writers need none.
+_UNCOUNTED = (
+    "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"
+    " 0 AS documents, 0 AS chunks, NULL::timestamptz AS changed_at"
 )
 _DOCUMENT_COLUMNS = (
     "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
@@ -106,6 +112,16 @@ async def find_collection(connection: Connection, name: str) -> CollectionInfo |
     """Give a collection with its counts. Cost: linear in its documents."""
     row = await connection.fetchrow(f"{_COLLECTION} WHERE c.name = $1 GROUP BY c.id", name)
     return None if row is None else _info(row)
+
+
+async def find_model(connection: Connection, name: str) -> EmbeddingModel | None:
+    """Give the model of a collection, None when there is none. Cost: one look-up, nothing is counted."""
+    row = await connection.fetchrow(
+        "SELECT model_name, model_revision, model_precision, dimension FROM collection"
+        " WHERE name = $1",
+        name,
+    )
+    return None if row is None else model_of(row)
 
 
 async def list_collections(connection: Connection) -> list[CollectionInfo]:
@@ -243,17 +259,20 @@ def _words(documents: Sequence[EmbeddedDocument], language: str) -> list[Words]:
 async def _existing(connection: Connection, name: str) -> CollectionInfo:
     # What an import of code wrote is changed by no one else.
     is_open = is_text(name) and not is_internal(name)
-    info = await find_collection(connection, name) if is_open else None
-    if info is None:
+    row = (
+        await connection.fetchrow(f"{_UNCOUNTED} FROM collection c WHERE c.name = $1", name)
+        if is_open
+        else None
+    )
+    if row is None:
         raise missing_collection(name)
-    return info
+    return _info(row)
 
 
 async def _lock(connection: Connection, name: str, timeout_s: float) -> _Locked:
     """Take the collection's row, and the time that writing may take, until the transaction ends."""
     row = await connection.fetchrow(
-        "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"
-        " 0 AS documents, 0 AS chunks, NULL::timestamptz AS changed_at, set_config('statement_timeout', $2, true)"
+        f"{_UNCOUNTED}, set_config('statement_timeout', $2, true)"
         " FROM collection c WHERE c.name = $1 FOR NO KEY UPDATE",
         name,
         str(int(timeout_s * 1000)),

@@ -180,6 +180,11 @@ class MemoryStore(MemoryNames):
         found = self._collections.get(name)
         return None if found is None else found.info()
 
+    async def collection_model(self, name: str) -> EmbeddingModel | None:
+        """Give the model of a collection, or None when it does not exist."""
+        found = self._collections.get(name)
+        return None if found is None else found.model
+
     async def collections(self) -> list[CollectionInfo]:
         """Give all collections by name."""
         return [self._collections[name].info() for name in sorted(self._collections)]

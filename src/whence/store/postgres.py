@@ -198,6 +198,13 @@ class PostgresStore(PostgresNames, PostgresCode):
         async with self._connection() as connection:
             return await written.find_collection(connection, name)
 
+    async def collection_model(self, name: str) -> EmbeddingModel | None:
+        """Give the model of a collection, or None when it does not exist; counts nothing."""
+        if not is_text(name):
+            return None
+        async with self._connection() as connection:
+            return await written.find_model(connection, name)
+
     async def collections(self) -> list[CollectionInfo]:
         """Give all collections by name."""
         async with self._connection() as connection:

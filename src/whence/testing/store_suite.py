@@ -181,13 +181,13 @@ class StoreSuite:
 
     async def test_a_collection_keeps_its_model(self, store: Store) -> None:
         """A collection is made once, told back as it is, and None before."""
-        before = await store.collection("kept")
+        before = await store.collection("kept"), await store.collection_model("kept")
         made = await store.ensure_collection("kept", MODEL)
         again = await store.ensure_collection("kept", MODEL)
 
-        assert before is None
+        assert before == (None, None)
         assert made == again == await store.collection("kept")
-        assert made.model == MODEL
+        assert made.model == await store.collection_model("kept") == MODEL
         assert made in await store.collections()
 
     @pytest.mark.parametrize(
