@@ -228,12 +228,11 @@ class PythonProject:
             return self.module_value(what.module)
         origin = self.modules.get(what.module)
         found = self.named(origin, what.name) if origin else None
-        if found is not None:
-            return found
         inner = f"{what.module}.{what.name}".strip(".")
-        if inner in self.modules or inner in self._folders:
+        if found in (None, "unknown") and (inner in self.modules or inner in self._folders):
+            # A package may import its own module by the name it thereby gives it.
             return ModuleValue(inner)
-        return "unknown" if origin else "external"
+        return found or ("unknown" if origin else "external")
 
     def line_of(self, owner: PythonClass) -> tuple[list[PythonClass], bool]:
         """Give a class and what it inherits from, nearest first; True when all of that is known.
@@ -593,21 +592,26 @@ class Scope:
         names = {_last(decorator) for decorator in function.decorator_list}
         for place, argument in enumerate(plain):
             first = place == 0 and self.owner is not None and self._parent is None
-            if argument.annotation is not None:
+            if first and "staticmethod" not in names:
+                source = _Source(self, "known", self._first(function, argument, names))
+            elif argument.annotation is not None:
                 source = _Source(self, "annotation", argument.annotation)
-            elif first and self.owner is not None and "staticmethod" not in names:
-                is_class = "classmethod" in names or function.name in (
-                    "__new__",
-                    "__init_subclass__",
-                )
-                value: Value = self.owner if is_class else Instance(self.owner)
-                source = _Source(self, "known", value)
             else:
                 source = _Source(self, "known", "unknown")
             self._add(argument.arg, source)
         for rest in (arguments.vararg, arguments.kwarg):
             if rest is not None:
                 self._add(rest.arg, _Source(self, "known", "external"))
+
+    def _first(self, function: FunctionNode, argument: ast.arg, names: set[str]) -> Value:
+        """Give what a method gets as its first argument; an annotation there only narrows it."""
+        assert self.owner is not None
+        is_class = "classmethod" in names or function.name in ("__new__", "__init_subclass__")
+        if argument.annotation is not None:
+            noted = self.annotated(argument.annotation)
+            if isinstance(noted, Instance | PythonClass):
+                return noted
+        return self.owner if is_class else Instance(self.owner)
 
     def _read_node(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
