@@ -1,0 +1,84 @@
+"""A revocation holds for what is in flight: ranked before it, nothing is given out after it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whence import Access, Engine
+from whence.schema.access import DocumentTags
+from whence.schema.errors import NotFound
+from whence.store.postgres import PostgresStore
+from whence.testing.stub_models import HashEmbedder
+
+pytestmark = pytest.mark.postgres
+
+QUESTION = "When is the merger signed?"
+TEXT = "The merger is signed in June, says quokkatext."
+BOARD = Access(frozenset({"board"}))
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    """An engine with one public document."""
+    (tmp_path / "merger.md").write_text(f"# Merger\n\n{TEXT}\n")
+    home = tmp_path / "home"
+    async with Engine(home=home, embedder=HashEmbedder(), reranker="none") as engine:
+        await engine.index([tmp_path / "merger.md"])
+        yield engine
+
+
+@pytest.fixture
+def ranked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Hide everything between ranking and reading; gives the chunks that were ranked by then."""
+    chunks: list[str] = []
+    read = PostgresStore.chunk_texts
+
+    async def revoked(self: Any, collection: str, chunk_ids: Any, access: Access) -> Any:
+        chunks.extend(chunk_ids)
+        documents = await self.document_ids(collection)
+        board = DocumentTags(tuple(BOARD.acl_tags))
+        await self.retag_documents(collection, dict.fromkeys(documents, board))
+        return await read(self, collection, chunk_ids, access)
+
+    monkeypatch.setattr(PostgresStore, "chunk_texts", revoked)
+    return chunks
+
+
+async def test_a_search_gives_no_text(engine: Engine, ranked: list[str]) -> None:
+    """A hit that was ranked before its document is hidden is not a hit."""
+    results = await engine.search(QUESTION, threshold=0)
+
+    assert ranked
+    assert results == []
+
+
+async def test_an_answer_stands_on_nothing_hidden(engine: Engine, ranked: list[str]) -> None:
+    """A question whose candidates are hidden before they are read has no answer from them."""
+    answer = await engine.ask(QUESTION)
+
+    assert ranked
+    assert not answer.found
+    assert answer.citations == ()
+    assert "quokkatext" not in answer.text
+
+
+async def test_former_answers_are_hidden_too(engine: Engine) -> None:
+    """An answer that was recorded before does not exist for who may no longer see what it stands on."""
+    answer = await engine.ask(QUESTION)
+    assert answer.citations
+    store: PostgresStore = await engine._store()  # type: ignore[assignment]
+    documents = await store.document_ids("default")
+    await store.retag_documents("default", dict.fromkeys(documents, DocumentTags(("board",))))
+    for read in (
+        engine.explain(answer.answer_id),
+        engine.why_not(documents[0], answer.answer_id),
+        engine.replay(answer.answer_id),
+    ):
+        with pytest.raises(NotFound):
+            await read
+
+    assert (await engine.explain(answer.answer_id, BOARD)).candidates
