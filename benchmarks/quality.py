@@ -3,8 +3,8 @@
     python -m benchmarks.quality [FOLDER] [--home FOLDER] [--only NAME...] [--sample N] [--write] [--json]
 
 FOLDER holds collections in BEIR's layout, as folders or as `.tar.gz` archives of them. What is indexed is kept
-in the home, so that a second run embeds nothing. `--write` puts the table and the chart into `docs/`. The exit
-code is 1 when a promise is broken.
+in the home, and what is reranked beside it, so that a second run embeds and reads nothing. `--write` puts the
+table and the chart into `docs/`. The exit code is 1 when a promise is broken.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--sample",
         type=int,
-        default=60,
-        help="queries of each collection for the slow parts; 0 leaves out reranking",
+        default=100,
+        help="queries of each collection that are reranked; 0 leaves out reranking",
     )
     parser.add_argument("--no-published", action="store_true", help="leave out SciFact in float32")
     parser.add_argument("--write", action="store_true", help="write docs/")

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from benchmarks.kept_scores import KeptScores
 from whence.evaluation.beir import BeirDataset, load_beir
-from whence.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
+from whence.evaluation.metrics import mean, ndcg, recall, reciprocal_rank
 from whence.processors.blending import text_to_read
 from whence.processors.reranker import RerankerProcessor
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema.access import Access
 from whence.schema.rerank import RerankItem, RerankRequest
-from whence.schema.search import Candidate, SearchRequest
+from whence.schema.search import Candidate, SearchRequest, SearchResponse
 from whence.schema.texts import ChunkText
 from whence.testing.stub_context import StubContext
 
@@ -43,8 +45,10 @@ PROMISES: dict[str, float] = {
 _DEPTH = 100
 #: Candidates that are reranked.
 _RERANKED = 20
-#: Queries of each collection that are asked of the others when nothing else is said.
-_SAMPLE = 60
+#: Queries of each collection that are asked of the others.
+_ASKED = 60
+#: Searches at a time: the store's processes work while ours waits.
+_AT_ONCE = 4
 _THRESHOLD = 0.5
 _CONTEXT = StubContext()
 _PUBLIC = Access.public()
@@ -54,7 +58,7 @@ class Measured(msgspec.Struct, kw_only=True):
     """All figures of a run."""
 
     collections: dict[str, dict[str, Any]] = {}
-    """Of each collection its sizes, and of each mode its means and latencies."""
+    """Of each collection its sizes, and of each mode its means."""
     kept: float = math.nan
     """Share of queries that keep a hit of their own collection at the default threshold."""
     emptied: float = math.nan
@@ -91,8 +95,7 @@ async def measure_all(
     Args:
         folders: Collections in BEIR's layout.
         home: Where the index is kept.
-        sample: Queries of each collection that are reranked, and that are asked of the other collections;
-            evenly spread. 0 leaves out reranking.
+        sample: Queries of each collection that are reranked, evenly spread. 0 leaves out reranking.
         published: Whether SciFact is also measured as published figures are.
         tell: Called with a line now and then.
     """
@@ -103,19 +106,22 @@ async def measure_all(
     sets = [await _indexed(folder, settings, tell) for folder in folders]
     measured = Measured()
     async with Resources(settings) as resources:
-        run = _Run(await resources.get("store"), sample or _SAMPLE)
+        run = _Run(await resources.get("store"))
         embedder = await resources.get("embedder")
         for one in sets:
             one.model = embedder.model
             one.vectors = await _embedded(embedder, one.dataset.queries)
             figures = await run.all_modes(one)
-            if sample:
-                figures["rerank"] = await run.reranked(one, await resources.get("reranker"))
             measured.collections[one.dataset.name] = figures
             tell(_line(one.dataset.name, figures))
         measured.leave_one_out = leave_one_out(sets)
         measured.kept = mean([float(run.keeps(one, q)) for one in sets for q in one.walked])
         measured.emptied = await run.emptied(sets)
+        for one in sets if sample else ():
+            file = home / "rerank-scores" / f"{one.dataset.name}.json"
+            kept = KeptScores(await resources.get("reranker"), file)
+            measured.collections[one.dataset.name]["rerank"] = await run.reranked(one, kept, sample)
+            kept.keep()
     scifact = next((one for one in folders if one.name == "scifact"), None)
     if published and scifact is not None:
         measured.published = await _published(scifact, home, settings)
@@ -144,45 +150,41 @@ async def _embedded(embedder: Any, queries: dict[str, str]) -> dict[str, bytes]:
 class _Run:
     """Searches the collections of a store."""
 
-    def __init__(self, store: Any, sample: int) -> None:
+    def __init__(self, store: Any) -> None:
         self._store = store
-        self._sample = sample
         self._plain = SearchProcessor(SearchParameters(passage_graph="off"), store=store)
         self._walking = SearchProcessor(SearchParameters(), store=store)
 
     async def all_modes(self, one: _Set) -> dict[str, Any]:
         """Measure every way of searching on one collection."""
         dataset = one.dataset
-        modes: dict[str, Any] = {}
-        for name, processor, mode in (
-            ("bm25", self._plain, "bm25"),
-            ("dense", self._plain, "dense"),
-            ("hybrid", self._plain, "hybrid"),
-            ("graph", self._walking, "hybrid"),
-        ):
-            runs, latencies = await self._searched(processor, one, mode)
-            modes[name] = _means(dataset, runs) | _latencies(latencies)
-            one.fused = runs if name == "hybrid" else one.fused
-            one.walked = runs
+        legs = {mode: await self._searched(self._plain, one, mode) for mode in ("bm25", "dense")}
+        one.fused = await self._searched(self._plain, one, "hybrid")
+        # Where the graph takes no part both searches are the same.
+        walks = await self._walks(one)
+        one.walked = await self._searched(self._walking, one, "hybrid") if walks else one.fused
+        runs = {**legs, "hybrid": one.fused, "graph": one.walked}
+        modes = {name: _means(dataset, some) for name, some in runs.items()}
         return {"documents": dataset.documents, "queries": len(dataset.queries), "modes": modes}
 
     def keeps(self, one: _Set, query: str) -> bool:
         """Tell whether a query has a hit at the default threshold."""
         return any(candidate.score >= _THRESHOLD for candidate in one.walked[query][:1])
 
-    def _sampled(self, one: _Set) -> list[str]:
-        queries = list(one.dataset.queries)
-        return queries[:: max(1, len(queries) // self._sample)][: self._sample]
+    async def _walks(self, one: _Set) -> bool:
+        """Tell whether the passage graph takes part in the default search of a collection."""
+        query = next(iter(one.dataset.queries))
+        request = _request(one, query, "hybrid", one, _DEPTH)
+        return (await self._walking.handle(request, _CONTEXT)).graph is not None
 
     async def _searched(
         self, processor: SearchProcessor, one: _Set, mode: str
-    ) -> tuple[dict[str, list[Candidate]], list[float]]:
-        runs, latencies = {}, []
-        for query in one.dataset.queries:
-            started = time.perf_counter()
-            runs[query] = await self._search(processor, one, query, mode, one)
-            latencies.append((time.perf_counter() - started) * 1e3)
-        return runs, latencies
+    ) -> dict[str, list[Candidate]]:
+        queries = list(one.dataset.queries)
+        found = await _few_at_once(
+            self._search(processor, one, query, mode, one) for query in queries
+        )
+        return dict(zip(queries, found, strict=True))
 
     async def _search(
         self,
@@ -196,53 +198,73 @@ class _Run:
     ) -> list[Candidate]:
         """Search one collection with a query of another, or of its own."""
         while True:
-            request = SearchRequest(
-                access=_PUBLIC,
-                collection=one.collection,
-                limit=limit,
-                vector=asker.vectors[query],
-                model=one.model,
-                query_text=asker.dataset.queries[query],
-                mode=mode,
-                **fields,
-            )
-            found = list((await processor.handle(request, _CONTEXT)).candidates)
+            request = _request(asker, query, mode, one, limit, **fields)
+            response: SearchResponse = await processor.handle(request, _CONTEXT)
+            found = list(response.candidates)
             # Judgements are about documents: as many different ones as are wanted, where there are.
             documents = len({candidate.document_id for candidate in found})
             if limit < _DEPTH or documents >= _DEPTH or len(found) < limit:
                 return found
             limit *= 2
 
-    async def reranked(self, one: _Set, reranker: Any) -> dict[str, Any]:
+    async def reranked(self, one: _Set, reranker: KeptScores, sample: int) -> dict[str, Any]:
         """Give the means of some queries before and after their first candidates are reranked."""
         processor = RerankerProcessor(reranker=reranker)
-        before, after, latencies = {}, {}, []
-        for query in self._sampled(one):
+        before, after = {}, {}
+        for query in _sampled(one, sample):
             candidates = one.walked[query]
             head = _best_passages(candidates)[:_RERANKED]
             ids = [candidate.chunk_id for candidate in head]
             texts = await self._store.chunk_texts(one.collection, ids, _PUBLIC)
-            started = time.perf_counter()
             request = _rerank_request(one.dataset.queries[query], head, texts)
             reply = await processor.handle(request, _CONTEXT)
-            latencies.append((time.perf_counter() - started) * 1e3)
             by_id = {candidate.chunk_id: candidate for candidate in head}
             before[query] = candidates
             after[query] = [*(by_id[result.document_id] for result in reply.results), *candidates]
         means = {"before": _means(one.dataset, before), "after": _means(one.dataset, after)}
-        return {"queries": len(before), **means, **_latencies(latencies)}
+        return {"queries": len(before), **means}
 
     async def emptied(self, sets: Sequence[_Set]) -> float:
         """Give the share of queries that find nothing in another collection than their own."""
-        empty = []
-        for one in sets:
-            for asker in sets:
-                for query in self._sampled(asker) if asker is not one else ():
-                    found = await self._search(
-                        *(self._walking, asker, query, "hybrid", one, 1), threshold=_THRESHOLD
-                    )
-                    empty.append(float(not found))
-        return mean(empty) if empty else math.nan
+        found = await _few_at_once(
+            self._search(self._walking, asker, query, "hybrid", one, 1, threshold=_THRESHOLD)
+            for one in sets
+            for asker in sets
+            for query in (_sampled(asker, _ASKED) if asker is not one else ())
+        )
+        return mean([float(not some) for some in found]) if found else math.nan
+
+
+async def _few_at_once(searches: Iterable[Awaitable[list[Candidate]]]) -> list[list[Candidate]]:
+    """Give what searches find, in order."""
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(search: Awaitable[list[Candidate]]) -> list[Candidate]:
+        async with free:
+            return await search
+
+    return await asyncio.gather(*(one(search) for search in searches))
+
+
+def _sampled(one: _Set, count: int) -> list[str]:
+    """Give so many queries of a collection, evenly spread; all where there are fewer."""
+    queries = list(one.dataset.queries)
+    return queries[:: max(1, len(queries) // count)][:count]
+
+
+def _request(
+    asker: _Set, query: str, mode: Any, one: _Set, limit: int, **fields: Any
+) -> SearchRequest:
+    return SearchRequest(
+        access=_PUBLIC,
+        collection=one.collection,
+        limit=limit,
+        vector=asker.vectors[query],
+        model=one.model,
+        query_text=asker.dataset.queries[query],
+        mode=mode,
+        **fields,
+    )
 
 
 def _best_passages(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -273,10 +295,6 @@ def _documents(candidates: Sequence[Candidate]) -> list[str]:
 def _means(dataset: BeirDataset, runs: dict[str, list[Candidate]]) -> dict[str, float]:
     rows = [_measures(dataset.qrels[query], _documents(runs[query])) for query in runs]
     return {name: mean([row[name] for row in rows]) for name in rows[0]}
-
-
-def _latencies(values: Sequence[float]) -> dict[str, float]:
-    return {"p50_ms": percentile(values, 50), "p95_ms": percentile(values, 95)}
 
 
 def _measures(judged: dict[str, int], documents: list[str]) -> dict[str, float]:
