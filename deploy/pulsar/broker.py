@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +93,20 @@ class Broker:
 
     Args:
         folder: Keeps its data, log and state; `default` in the cache when None.
+        settings: Configuration beside that of `overrides.conf`.
+        token: Shown to the admin interface of a broker that knows its callers.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        settings: Mapping[str, object] | None = None,
+        token: str = "",
+    ) -> None:
         self.folder = (folder or cache_folder() / "default").resolve()
+        self._settings = dict(settings or {})
+        self._token = token
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -124,9 +134,10 @@ class Broker:
             return False
 
     def _ask(self, path: str, timeout_s: float) -> bytes:
-        with urllib.request.urlopen(
-            f"{self.admin_url}/admin/v2/{path}", timeout=timeout_s
-        ) as answer:
+        request = urllib.request.Request(f"{self.admin_url}/admin/v2/{path}")
+        if self._token:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
             body: bytes = answer.read()
             return body
 
@@ -216,10 +227,11 @@ class Broker:
         values = (("{port}", port), ("{http_port}", http_port), ("{loopback}", loopback))
         for name, value in values:
             overrides = overrides.replace(name, str(value))
+        more = "".join(f"{name}={value}\n" for name, value in self._settings.items())
         shipped = (home / "conf" / "standalone.conf").read_text(encoding="utf-8")
         conf = self.folder / "standalone.conf"
         # The shipped file ends without a newline.
-        conf.write_text(f"{shipped}\n\n{overrides}", encoding="utf-8")
+        conf.write_text(f"{shipped}\n\n{overrides}\n{more}", encoding="utf-8")
         environment = os.environ | {
             "PULSAR_STANDALONE_CONF": str(conf),
             "PULSAR_LOG_DIR": str(self.folder / "logs"),

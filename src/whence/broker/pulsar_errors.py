@@ -67,4 +67,11 @@ def translate(error: PulsarException, action: str, url: str) -> WhenceError:
         return Unavailable(
             text, hint="the group is taken, or its members share in another mode; choose another"
         )
+    if result == Result.Timeout:
+        # The client library tries again when a connection is refused, whatever for, until its time is up.
+        return Unavailable(
+            text,
+            hint="check that the broker runs, that the address is right and, where a broker asks for them, "
+            "the credentials: WHENCE_PULSAR_TOKEN",
+        )
     return Unavailable(text, hint="check that the broker runs and that the address is right")

@@ -13,7 +13,7 @@ import importlib.util
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
@@ -73,9 +73,13 @@ class TestBroker:
             operation_timeout_s=_OPERATION_TIMEOUT_S,
         )
 
-    def connect(self, namespace: str = DEFAULT_NAMESPACE) -> PulsarTransport:
+    def connect(
+        self, namespace: str = DEFAULT_NAMESPACE, max_pending: int | None = None
+    ) -> PulsarTransport:
         """Give a new client."""
         options = dataclasses.replace(self.options(), namespace=namespace)
+        if max_pending is not None:
+            options = dataclasses.replace(options, max_pending=max_pending)
         return PulsarTransport(self.url, options=options)
 
     def fresh_namespace(self) -> str:
@@ -126,11 +130,15 @@ class TestBroker:
 
 
 @contextmanager
-def running_broker(*, own: bool = False) -> Iterator[TestBroker]:
+def running_broker(
+    *, own: bool = False, settings: Mapping[str, object] | None = None, token: str = ""
+) -> Iterator[TestBroker]:
     """Give a broker for a session of tests, or skip with the reason; stops what it started.
 
     Args:
         own: Start one even when a running one is named, to be killed for example.
+        settings: Configuration of the broker that is started, beside that of `overrides.conf`.
+        token: Lets the start-up ask a broker that knows its callers.
     """
     url = os.environ.get("WHENCE_TEST_PULSAR_URL")
     if url and not own:
@@ -140,7 +148,7 @@ def running_broker(*, own: bool = False) -> Iterator[TestBroker]:
     if script is None:
         pytest.skip(f"no {_SCRIPT} above {Path.cwd()}; set WHENCE_TEST_PULSAR_URL")
     with tempfile.TemporaryDirectory(prefix="whence-pulsar-") as folder:
-        broker = script.Broker(Path(folder))
+        broker = script.Broker(Path(folder), settings=settings, token=token)
         try:
             broker.start()
         except script.BrokerError as error:
@@ -201,6 +209,7 @@ class PulsarFactory(TransportFactory):
 
     capabilities = frozenset(
         {
+            Capability.BOUNDED,
             Capability.CUT,
             Capability.NETWORK,
             Capability.LOOPS,
@@ -216,8 +225,8 @@ class PulsarFactory(TransportFactory):
             self.capabilities = self.capabilities | {Capability.RESTART}
 
     async def make(self, max_backlog: int | None) -> Transport:
-        """Connect one client; the backlog of a broker has no bound."""
-        return self._broker.connect()
+        """Connect one client; the backlog of a broker has no bound, what waits for its receipt has."""
+        return self._broker.connect(max_pending=max_backlog)
 
     async def cut(self, transport: Transport) -> None:
         """Break the connections of all clients in this process; a client's own cannot be told apart."""
