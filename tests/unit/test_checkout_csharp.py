@@ -1,0 +1,208 @@
+"""C# sources: which definitions are nodes, what each calls, and what is not guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from whence.ingest.checkout.csharp_edges import read_csharp
+from whence.ingest.checkout.definitions import Findings
+from whence.ingest.checkout.files import SourceText
+
+LIBRARY = """
+using System.Collections.Generic;
+namespace Shop.Data
+{
+    public interface IStore { Item Get(int id); Task<Item> GetAsync(int id); }
+    /// <summary>A thing to sell.</summary>
+    public class Item
+    {
+        public List<Item> Parts { get; set; }
+        public void Pack() { }
+        public void Pack(string paper) { }
+        public static Item Make() => new Item();
+    }
+    public class Box<T> { public T Content { get; set; } public T Open() => Content; }
+    public static class Extensions { public static void Print(this Item item) { } }
+    public enum Colour { Red, Green }
+}
+"""
+
+
+def read(*texts: str, projects: tuple[str, ...] = ()) -> Findings:
+    findings = Findings()
+    names = projects or ("",) * len(texts)
+    read_csharp(
+        [
+            SourceText(path=f"{number}.cs", language="csharp", text=text, project=project)
+            for number, (text, project) in enumerate(zip(texts, names, strict=True))
+        ],
+        findings,
+    )
+    return findings
+
+
+def edges(findings: Findings, source: str, relation: str = "calls") -> set[str]:
+    return {e.target for e in findings.edges() if e.source == source and e.relation == relation}
+
+
+def calls_in(body: str, members: str = "") -> set[str]:
+    """Give what a method of a class outside of the namespace calls there."""
+    text = f"using Shop.Data;\nclass User {{ {members}\n void Run(IStore store) {{ {body} }} }}"
+    return edges(read(LIBRARY, text), "User.Run(IStore)")
+
+
+def test_types_and_members_are_nodes_with_their_whole_text() -> None:
+    """With the comments above; overloads are apart, the parts of a partial class together."""
+    findings = read(
+        LIBRARY,
+        "namespace Shop;\npublic partial class P { void A() { } }",
+        "namespace Shop;\npublic partial class P { void B() { } }\nrecord R(int X);",
+    )
+    found = findings.definitions
+
+    assert {one.symbol_type for one in found.values()} >= {
+        "Class", "Interface", "Method", "Property", "Enum", "Record"
+    }  # fmt: skip
+    assert found["Shop.Data.Item"].text.startswith("    /// <summary>A thing")
+    assert found["Shop.Data.Item.Pack(string)"].text == "        public void Pack(string paper) { }"
+    assert found["Shop.Data.Item.Pack(string)"].signature == "public void Pack(string paper)"
+    assert found["Shop.Data.Item.Pack()"].class_name == "Item"
+    assert found["Shop.P"].text == (
+        "public partial class P { void A() { } }\n\npublic partial class P { void B() { } }"
+    )
+    assert {"Shop.P.A()", "Shop.P.B()", "Shop.R", "Shop.Data.Box`1.Open()"} <= found.keys()
+
+
+@pytest.mark.parametrize(
+    ("body", "target"),
+    [
+        ("store.Get(1);", "Shop.Data.IStore.Get(int)"),
+        ("store?.Get(1);", "Shop.Data.IStore.Get(int)"),
+        ("store.Get(1).Pack();", "Shop.Data.Item.Pack()"),
+        ('store.Get(1).Pack("x");', "Shop.Data.Item.Pack(string)"),
+        ("var item = store.Get(1); item.Pack();", "Shop.Data.Item.Pack()"),
+        ("Item item = Other(); item.Pack();", "Shop.Data.Item.Pack()"),
+        ("(await store.GetAsync(1)).Pack();", "Shop.Data.Item.Pack()"),
+        ("var i = await store.GetAsync(1).ConfigureAwait(false); i.Pack();", "Shop.Data.Item.Pack()"),
+        ("foreach (var part in store.Get(1).Parts) part.Pack();", "Shop.Data.Item.Pack()"),
+        ("store.Get(1).Parts[0].Pack();", "Shop.Data.Item.Pack()"),
+        ("if (Any() is Item found) found.Pack();", "Shop.Data.Item.Pack()"),
+        ("Item.Make().Pack();", "Shop.Data.Item.Pack()"),
+        ("Shop.Data.Item.Make();", "Shop.Data.Item.Make()"),
+        ("new Box<Item>().Open().Pack();", "Shop.Data.Item.Pack()"),
+        ("new Box<Item>().Content.Pack();", "Shop.Data.Item.Pack()"),
+        ("new Item();", "Shop.Data.Item"),
+        ("Item item = new();", "Shop.Data.Item"),
+        ("store.Get(1).Print();", "Shop.Data.Extensions.Print(Item)"),
+        ("Extensions.Print(null);", "Shop.Data.Extensions.Print(Item)"),
+        ("((Item)Any()).Pack();", "Shop.Data.Item.Pack()"),
+        ("(Any() as Item).Pack();", "Shop.Data.Item.Pack()"),
+    ],
+)  # fmt: skip
+def test_a_call_leads_to_the_method_that_the_types_tell(body: str, target: str) -> None:
+    """Through fields, variables, properties, generic arguments, awaited tasks and extension methods."""
+    assert target in calls_in(body)
+
+
+def test_members_of_the_class_its_parents_and_the_types_around_are_called_by_name() -> None:
+    """The nearest one counts; `base` passes over the own."""
+    findings = read(
+        """
+        class Top { protected virtual void A() { } protected void B() { } public Top(int x) { } }
+        class Low : Top {
+            Low() : base(1) { A(); B(); base.A(); this.C(); Helper.D(); }
+            protected override void A() { }
+            void C() { }
+            static class Helper { public static void D() { C2(); } }
+            static void C2() { }
+        }
+        """
+    )
+
+    assert edges(findings, "Low.Low()") == {
+        "Low.A()", "Top.A()", "Top.B()", "Low.C()", "Low.Helper.D()", "Top.Top(int)"
+    }  # fmt: skip
+    assert edges(findings, "Low.Helper.D()") == {"Low.C2()"}
+    assert edges(findings, "Low", "inherits") == {"Top"}
+
+
+def test_names_of_types_are_looked_up_as_the_language_does() -> None:
+    """Inner namespaces before outer ones, then usings; aliases; two usings that both fit are not known."""
+    one = "namespace A { public class T { public static void M() { } } }"
+    two = "namespace B { public class T { public static void M() { } } }"
+    inside = "namespace B.Deep { class X { void R() { T.M(); } } }"
+    using = "using A;\nclass Y { void R() { T.M(); } }"
+    alias = "using Q = B.T;\nclass Z { void R() { Q.M(); } }"
+    both = "using A;\nusing B;\nclass W { void R() { T.M(); } }"
+    static = "using static A.T;\nclass V { void R() { M(); } }"
+    findings = read(one, two, inside, using, alias, both, static)
+
+    assert edges(findings, "B.Deep.X.R()") == {"B.T.M()"}
+    assert edges(findings, "Y.R()") == {"A.T.M()"}
+    assert edges(findings, "Z.R()") == {"B.T.M()"}
+    assert edges(findings, "W.R()") == set()
+    assert edges(findings, "V.R()") == {"A.T.M()"}
+    assert findings.calls["ambiguous"] == 1
+
+
+def test_types_of_one_name_in_two_projects_are_apart() -> None:
+    """Each project sees its own."""
+    program = "class Program { static void Main() { Run(); } static void Run() { } }"
+    findings = read(program, program, projects=("App", "Tool"))
+
+    assert "Program" in findings.definitions
+    assert "Program@1.cs" in findings.definitions
+    assert edges(findings, "Program.Main()") == {"Program.Run()"}
+    assert edges(findings, "Program@1.cs.Main()") == {"Program@1.cs.Run()"}
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ("unknown.Pack();", "ambiguous"),
+        ("unknown.Get(1);", "unresolved"),
+        ("Console.WriteLine(1);", "external"),
+        ("var item = store.Get(1); item.Missing();", "unresolved"),
+        ("void Inner() { } Inner();", "resolved"),
+        ("new StringBuilder();", "external"),
+        ("store.Get(1).Pack(unknown, 1);", "unresolved"),
+    ],
+)
+def test_what_is_not_sure_makes_no_edge_and_is_counted(body: str, outcome: str) -> None:
+    """A name alone says nothing, be there one method of it or several."""
+    text = f"using Shop.Data;\nclass User {{ void Run(IStore store) {{ {body} }} }}"
+    findings = read(LIBRARY, text)
+    wrong = {each for each in edges(findings, "User.Run(IStore)") if "Pack" in each}
+
+    assert findings.calls[outcome] >= 1
+    assert not wrong
+
+
+def test_uses_are_types_properties_and_methods_handed_on() -> None:
+    """A parameter that is called as a type is none."""
+    findings = read(
+        LIBRARY,
+        "using Shop.Data;\nclass Item2 { [Mark] void A(Item Colour) { var c = Shop.Data.Colour.Red; "
+        "var p = Colour.Parts; Each(Handler); } void Handler(Item i) { } }\nclass MarkAttribute { }",
+    )
+
+    assert edges(findings, "Item2.A(Item)", "uses") == {
+        "Shop.Data.Item", "Shop.Data.Colour", "Shop.Data.Item.Parts", "Item2.Handler(Item)",
+        "MarkAttribute",
+    }  # fmt: skip
+
+
+def test_a_program_without_a_class_is_a_node() -> None:
+    """Statements outside of all types are the main method."""
+    findings = read(LIBRARY, "using Shop.Data;\nvar item = Item.Make();\nitem.Pack();\n")
+
+    assert findings.definitions["1.cs"].symbol_type == "Program"
+    assert edges(findings, "1.cs") == {"Shop.Data.Item.Make()", "Shop.Data.Item.Pack()"}
+
+
+def test_code_that_does_not_parse_is_told_and_the_rest_is_read() -> None:
+    """One broken method does not cost the others."""
+    findings = read("class A { void Good() { } void Bad( { } }")
+
+    assert "A.Good()" in findings.definitions
+    assert findings.failures == [("0.cs", "has code that cannot be parsed, which is left out")]

@@ -1,0 +1,264 @@
+"""Python sources: which definitions are nodes, what each calls, and what is not guessed."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+import pytest
+
+from whence.ingest.checkout.definitions import Findings
+from whence.ingest.checkout.files import SourceText
+from whence.ingest.checkout.python_edges import read_python
+
+
+def read(files: Mapping[str, str], folder: str = "folder") -> Findings:
+    findings = Findings()
+    sources = [
+        SourceText(path=path, language="python", text=textwrap.dedent(text).strip() + "\n")
+        for path, text in files.items()
+    ]
+    read_python(sources, folder, findings)
+    return findings
+
+
+def edges(findings: Findings, relation: str = "calls") -> set[tuple[str, str]]:
+    return {(e.source, e.target) for e in findings.edges() if e.relation == relation}
+
+
+def test_types_members_and_the_rest_of_a_module_are_nodes_with_their_whole_text() -> None:
+    """Each has the lines it stands on, decorators and all; the module has what is left."""
+    findings = read(
+        {
+            "m.py": """
+        import os
+
+        LIMIT = 3
+
+        @final
+        class A:
+            '''About A.'''
+
+            @property
+            def size(self):
+                return 1
+
+            @size.setter
+            def size(self, value):
+                pass
+
+            class Inner:
+                pass
+
+        async def run(a: int) -> str:
+            return ""
+
+        print(LIMIT)
+        """
+        }
+    )
+    found = {one.id: one for one in findings.definitions.values()}
+
+    assert {name: one.symbol_type for name, one in found.items()} == {
+        "m.py": "Module",
+        "m.py:A": "Class",
+        "m.py:A.size": "Method",
+        "m.py:A.Inner": "Class",
+        "m.py:run": "Function",
+    }
+    assert found["m.py"].text == "import os\n\nLIMIT = 3\n\nprint(LIMIT)"
+    assert found["m.py:A"].text.startswith("@final\nclass A:")
+    assert found["m.py:A"].text.endswith("class Inner:\n        pass")
+    assert "@property" in found["m.py:A.size"].text
+    assert "@size.setter" in found["m.py:A.size"].text
+    assert found["m.py:run"].signature == "async def run(a: int) -> str"
+    assert (found["m.py:A.size"].class_name, found["m.py:A.size"].member) == ("A", "size")
+
+
+def test_imports_are_followed_through_packages() -> None:
+    """Absolute, relative, renamed, of modules, of names passed on, and with a star."""
+    findings = read(
+        {
+            "p/__init__.py": "from .deep.tool import use as passed_on\nfrom .stars import *",
+            "p/stars.py": "__all__ = ['shown']\ndef shown(): ...\ndef hidden(): ...",
+            "p/deep/__init__.py": "",
+            "p/deep/tool.py": "def use(): ...",
+            "p/main.py": """
+        import p.deep.tool
+        import p.deep.tool as renamed
+        from p import passed_on, shown
+        from .deep import tool
+        from .deep.tool import use as other
+        from . import hidden
+
+        def a(): p.deep.tool.use()
+        def b(): renamed.use()
+        def c(): passed_on()
+        def d(): tool.use()
+        def e(): other()
+        def f(): shown()
+        def g(): hidden()
+        def h():
+            from p.deep import tool as inside
+            inside.use()
+        """,
+        }
+    )
+    use = "p/deep/tool.py:use"
+
+    assert edges(findings) == {
+        *((f"p/main.py:{name}", use) for name in "abcdeh"),
+        ("p/main.py:f", "p/stars.py:shown"),
+    }
+
+
+def test_methods_are_found_through_types() -> None:
+    """Of `self`, of parents, of annotated and assigned variables, attributes, what functions return."""
+    findings = read(
+        {
+            "m.py": """
+        from __future__ import annotations
+
+        class Base:
+            def shared(self): ...
+            def again(self): ...
+
+        class Tool(Base):
+            def __enter__(self): return self
+            def work(self) -> Tool: ...
+            def again(self): super().again()
+            @classmethod
+            def make(cls): return cls().work()
+            @property
+            def twin(self) -> Tool: ...
+
+        class User:
+            spare: Tool | None
+            def __init__(self):
+                self.tool = Tool()
+            def a(self): self.tool.work()
+            def b(self): self.spare.shared()
+            def c(self): self.a()
+
+        def build() -> Tool: ...
+        def d(tool: "Tool"): tool.work().shared()
+        def e():
+            tool = Tool()
+            tool.work()
+        def f(): build().twin.shared()
+        def g(tools: list[Tool]):
+            for tool in tools:
+                tool.work()
+        def h():
+            with Tool() as tool:
+                tool.work()
+        def i(tool=None): tool.work()
+        """
+        }
+    )
+    found = edges(findings)
+
+    assert {(s.partition(":")[2], t.partition(":")[2]) for s, t in found} == {
+        ("Tool.again", "Base.again"),
+        ("Tool.make", "Tool"),
+        ("Tool.make", "Tool.work"),
+        ("User.__init__", "Tool"),
+        ("User.a", "Tool.work"),
+        ("User.b", "Base.shared"),
+        ("User.c", "User.a"),
+        ("d", "Tool.work"),
+        ("d", "Base.shared"),
+        ("e", "Tool"),
+        ("e", "Tool.work"),
+        ("f", "build"),
+        ("f", "Base.shared"),
+        ("g", "Tool.work"),
+        ("h", "Tool"),
+        ("h", "Tool.work"),
+    }
+    assert edges(findings, "inherits") == {("m.py:Tool", "m.py:Base")}
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("def f(x): x.only_one()", "unresolved"),
+        ("def f(x): x.in_two()", "ambiguous"),
+        ("def f(x): x()", "unresolved"),
+        ("def f(x):\n    x = A() if x else B()\n    x.in_two()", "ambiguous"),
+        ("def f(): len('')", "external"),
+        ("import os\ndef f(): os.getcwd()", "external"),
+        ("def f():\n    def inner(): ...\n    inner()", "resolved"),
+        ("def f(A): A()", "unresolved"),
+        ("try:\n    from lib import either\nexcept ImportError:\n    def either(): ...\ndef f(): either()", "ambiguous"),
+        ("from m import B as either\nif x:\n    from m import A as either\ndef f(): either.missing()", "unresolved"),
+    ],
+)  # fmt: skip
+def test_what_is_not_sure_makes_no_edge_and_is_counted(code: str, outcome: str) -> None:
+    """A method of an unknown object is not taken for the only one of its name, nor one of two for either."""
+    known = "class A:\n    def in_two(self): ...\n    def only_one(self): ...\nclass B:\n    def in_two(self): ...\n"
+    findings = read({"m.py": known, "n.py": "from m import A, B\n" + code})
+
+    assert findings.calls[outcome] >= 1
+    assert not {(s, t) for s, t in edges(findings) if s == "n.py:f" and "." in t.partition(":")[2]}
+
+
+def test_uses_are_names_that_are_not_called() -> None:
+    """Functions handed on, annotations, decorators and constants; what is called as well is a call alone."""
+    findings = read(
+        {
+            "c.py": "LIMIT = 1\nclass Kind: ...\ndef mark(f): return f\ndef key(x): ...",
+            "m.py": """
+        import c
+        from c import LIMIT, Kind, mark, key
+
+        @mark
+        def a(kind: Kind): return sorted([], key=key)
+        def b(): return LIMIT + c.LIMIT
+        def d():
+            handed = key
+            return key(1)
+        """,
+        }
+    )
+    uses = edges(findings, "uses")
+
+    assert {pair for pair in uses if pair[0] != "m.py"} == {
+        ("m.py:a", "c.py:mark"),
+        ("m.py:a", "c.py:Kind"),
+        ("m.py:a", "c.py:key"),
+        ("m.py:b", "c.py"),
+    }
+    assert ("m.py", "c.py:Kind") in uses
+    assert edges(findings) == {("m.py:d", "c.py:key")}
+
+
+def test_a_folder_that_is_a_package_has_its_own_name() -> None:
+    """`import tool.a` inside of a folder `tool` with an `__init__.py` finds its module."""
+    findings = read(
+        {"__init__.py": "", "a.py": "def f(): ...", "b.py": "import tool.a\ndef g(): tool.a.f()"},
+        folder="tool",
+    )
+
+    assert ("b.py:g", "a.py:f") in edges(findings)
+
+
+def test_what_cannot_be_parsed_fails_alone() -> None:
+    """The file is told with its line; the others are read."""
+    findings = read({"bad.py": "def f(:\n    pass", "good.py": "def f(): ..."})
+
+    assert list(findings.definitions) == ["good.py:f"]
+    assert findings.failures[0][0] == "bad.py"
+    assert "line 1" in findings.failures[0][1]
+
+
+def test_loops_end() -> None:
+    """Modules that import each other, classes that inherit from themselves, names defined by themselves."""
+    findings = read(
+        {
+            "a.py": "from b import x, y\nclass C(D): ...\nclass D(C): ...\nz = z\ndef f(v): x(); z(); C().q(); v = v.w; v()",
+            "b.py": "from a import x\nfrom a import *\nfrom b import *\ny = y",
+        }
+    )
+
+    assert findings.calls["unresolved"] >= 2
