@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from whence.ingest.checkout.csharp_edges import read_csharp
 from whence.ingest.checkout.definitions import Findings
@@ -206,3 +208,37 @@ def test_code_that_does_not_parse_is_told_and_the_rest_is_read() -> None:
 
     assert "A.Good()" in findings.definitions
     assert findings.failures == [("0.cs", "has code that cannot be parsed, which is left out")]
+
+
+CODE = (
+    LIBRARY
+    + """
+class User : Base<int>, IOther {
+    Item field = new(), other; public int this[int i] => i; event Handler E;
+    User(int a) : this() { }
+    async void Run(IStore store, params int[] rest) {
+        var x = store?.Get(1)?.Parts[0] ?? Item.Make(); foreach (var y in x.Parts) y.Pack($"a {x} b");
+        await (x as Item).Print(); using var z = new Box<Item> { Content = x }; int F(int q) => q; F(1);
+        list.Where(i => i.Open()).Select((i, j) => base.Run(i)); if (o is Item w) w.Pack(@"c"); nameof(x);
+    }
+}
+"""
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, len(CODE)), st.integers(0, 40)), max_size=6),
+    st.text(max_size=5),
+)
+def test_code_with_parts_missing_is_read(cuts: list[tuple[int, int]], instead: str) -> None:
+    """Whatever is broken, the reader ends, and edges lie between definitions."""
+    text = CODE
+    for start, length in cuts:
+        text = text[:start] + instead + text[start + length :]
+    findings = read(text)
+
+    assert all(
+        edge.source in findings.definitions and edge.target in findings.definitions
+        for edge in findings.edges()
+    )

@@ -131,6 +131,9 @@ def test_methods_are_found_through_types() -> None:
             def make(cls): return cls().work()
             @property
             def twin(self) -> Tool: ...
+            @twin.setter
+            def twin(self, value): ...
+            def like(self: T) -> T: ...
 
         class User:
             spare: Tool | None
@@ -152,6 +155,11 @@ def test_methods_are_found_through_types() -> None:
         def h():
             with Tool() as tool:
                 tool.work()
+        def j(path):
+            tool = Tool()
+            for part in path:
+                tool = tool.work()
+            tool.like().shared()
         def i(tool=None): tool.work()
         """
         }
@@ -175,6 +183,10 @@ def test_methods_are_found_through_types() -> None:
         ("g", "Tool.work"),
         ("h", "Tool"),
         ("h", "Tool.work"),
+        ("j", "Tool"),
+        ("j", "Tool.work"),
+        ("j", "Tool.like"),
+        ("j", "Base.shared"),
     }
     assert edges(findings, "inherits") == {("m.py:Tool", "m.py:Base")}
 

@@ -51,6 +51,11 @@ class PythonFunction:
         """The last definition, which is the one that counts at run time."""
         return self.nodes[-1]
 
+    @property
+    def getter(self) -> FunctionNode:
+        """The definition that says what it gives: of a property the first, else the last."""
+        return self.nodes[0] if self.is_decorated("setter", "deleter") else self.nodes[-1]
+
     def is_decorated(self, *names: str) -> bool:
         """Tell whether one of its definitions has a decorator of one of these names."""
         return any(

@@ -445,11 +445,11 @@ class Scope:
             return self._returned(found, value.of) if is_property else found
         if isinstance(value, PythonClass):
             return self.project.member(value, name)
-        return (
-            "external"
-            if value in ("external", "nothing") or isinstance(value, Elements)
-            else "unknown"
-        )
+        if value == "nothing":
+            # Nor does this say anything: perhaps a variable that is told by itself.
+            return value
+        is_library = value == "external" or isinstance(value, Elements)
+        return "external" if is_library else "unknown"
 
     def annotated(self, node: ast.expr, depth: int = 0) -> Value:
         """Give what is known of a value by its annotation."""
@@ -526,10 +526,12 @@ class Scope:
     def _returned(self, value: Value, receiver: PythonClass | None) -> Value:
         """Give what a call of a function gives, by its annotation."""
         if not isinstance(value, PythonFunction):
-            return "unknown"
-        node = value.node
+            return "nothing" if value == "nothing" else "unknown"
+        node = value.getter
         if node.returns is None or value.is_decorated("contextmanager", "asynccontextmanager"):
             return "unknown"
+        if receiver is not None and _gives_its_own(node):
+            return Instance(receiver)
         scope = Scope(self.project, value.module, receiver or value.owner, None, None)
         return scope.annotated(node.returns)
 
@@ -680,6 +682,17 @@ def _without_subscript(node: ast.expr) -> ast.expr:
 
 def _is_ellipsis(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is Ellipsis
+
+
+def _gives_its_own(node: FunctionNode) -> bool:
+    """Tell whether a method gives what it is called on, by `def method(self: T) -> T`."""
+    first = next(iter((*node.args.posonlyargs, *node.args.args)), None)
+    noted = first.annotation if first is not None else None
+    return (
+        isinstance(noted, ast.Name)
+        and isinstance(node.returns, ast.Name)
+        and noted.id == node.returns.id
+    )
 
 
 def _returns_self(node: FunctionNode) -> bool:
