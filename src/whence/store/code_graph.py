@@ -35,9 +35,11 @@ _SNAPSHOT = (
     " OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $1))"
     " ORDER BY s.published DESC LIMIT 1"
 )
+# A limit in place of plain joins: the planner would read all chunks once it takes some hundred nodes for many.
 _NAMED = (
-    f"SELECT n.local_id, n.node, {OWN_TAGS} FROM code_node n JOIN chunk c ON c.ord = n.ord"  # noqa: S608 - only constants
-    f" JOIN document d ON d.id = c.document{TAGS_JOIN} WHERE n.collection_id = $1"
+    f"SELECT n.local_id, n.node, {OWN_TAGS} FROM code_node n CROSS JOIN LATERAL"  # noqa: S608 - only constants
+    " (SELECT d.id, d.class_id FROM chunk c JOIN document d ON d.id = c.document WHERE c.ord = n.ord LIMIT 1) d"
+    f"{TAGS_JOIN} WHERE n.collection_id = $1"
 )
 _SEEDS = f"{_NAMED} AND n.local_id = ANY($2::text[]) AND n.class_id = ANY($3::int[])"
 _NAMES = f"{_NAMED} AND n.node = ANY($2::int[])"
