@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import msgspec
 import numpy as np
 from pgvector.asyncpg import register_vector
 
+from benchmarks.bench_lexical import BATCH, cpu_s, documents, parent
 from benchmarks.corpus import DIMENSION, READERS, Texts, fill, settled, unit_vectors
 from whence.store import vector_index
 from whence.store.postgres import PostgresStore
@@ -125,6 +127,7 @@ async def measure(chunks: int, asked: int) -> dict[str, Any]:
             plain = await asyncpg.connect(server.url())
             await register_vector(plain)
             result["plain_graph_s"] = await fill_plain(plain, vectors, tags)
+            postmaster = parent(await plain.fetchval("SELECT pg_backend_pid()"))
             number = await plain.fetchval("SELECT id FROM whence.collection")
             graph = f"whence.{vector_index.index_name(number)}"
             if await plain.fetchval("SELECT to_regclass($1) IS NOT NULL", graph):
@@ -133,7 +136,26 @@ async def measure(chunks: int, asked: int) -> dict[str, Any]:
             result["vector_bytes"] = await _size(plain, "whence.chunk_vec") / chunks
             result["ms"] = await compare(store, plain, unit_vectors(asked + 3, 3))
             await plain.close()
+            result["append"] = await append(store, source, chunks, postmaster)
     return result
+
+
+async def append(
+    store: PostgresStore, source: Texts, chunks: int, postmaster: int
+) -> dict[str, float]:
+    """Append chunks as any writer does, twice; gives time and processors' time of the second in seconds."""
+    found = {}
+    for turn in range(2):
+        first = chunks + turn * BATCH
+        vectors = unit_vectors(BATCH, 4 + turn)
+        batch = [
+            msgspec.structs.replace(one, vectors=vectors[n : n + 1])
+            for n, one in enumerate(documents(source.texts(BATCH), source.tags(BATCH), first))
+        ]
+        began, spent = time.perf_counter(), cpu_s(postmaster)
+        await store.replace_documents("bench", batch)
+        found = {"s": time.perf_counter() - began, "cpu_s": cpu_s(postmaster) - spent}
+    return found
 
 
 def report(result: dict[str, Any]) -> None:
@@ -144,6 +166,10 @@ def report(result: dict[str, Any]) -> None:
     )
     sizes = ("vector_bytes", "graph_bytes", "plain_graph_bytes")
     print("bytes a chunk:", ", ".join(f"{one} {result.get(one, 0):.0f}" for one in sizes))
+    print(
+        f"append of {BATCH} with the graph: {result['append']['s']:.1f} s,"
+        f" processors {result['append']['cpu_s']:.1f} s"
+    )
     print("p50 ms    whence   exact  plain scan of the visible  plain hnsw  ratio  recall   full")
     for reader, ms in result["ms"].items():
         bar = ms["hnsw"] if ms["graph"] else ms["visible"]

@@ -37,15 +37,17 @@ _MOST_DIMENSIONS = 4000
 #: Older ones stop at `ef_search` rows, visible or not.
 _LOWEST_PGVECTOR = (0, 8)
 #: Rows asked of the graph for each place of the ranking, and at least: what it finds early is not always
-#: nearest.
+#: nearest. With half of 20,000 rows visible, 50 rows gave .988 of the ten nearest, 100 gave .995; asked for 50
+#: places, 100 rows gave .92 and 200 gave .98 of them.
 _OVERFETCH = 4
 _LEAST_FETCHED = 100
-#: `hnsw.ef_search`, at least and at most; pgvector allows 1000.
-_LEAST_EF, _MOST_EF = 200, 1000
+#: `hnsw.ef_search`, at least and at most; pgvector allows 1000. For 100 rows, 200 in place of 100 cost
+#: a tenth to seven tenths more and found at most .002 more of the ten nearest.
+_LEAST_EF, _MOST_EF = 100, 1000
 #: Cost of a row on the way through the graph in rows of an exact scan: 15 us against 0.8 us at 384 dimensions.
 _STEP = 20
-#: Visible rows up to which the scan is the way whatever the graph costs: some ten milliseconds, and exact.
-#: Forty neighbours at `ef_search` 100, of 10,000 visible rows among 20,000, had a recall of .97.
+#: Visible rows up to which the scan is the way whatever the graph costs: it is exact, and of 10,000 among
+#: 20,000 rows a fifth dearer than 100 neighbours at `ef_search` 100, which have a recall of .995 there.
 _SCANNED = 12_000
 #: First half of the key of the advisory lock under which a graph is built: "when" in ASCII.
 _LOCK = 0x7768656E
