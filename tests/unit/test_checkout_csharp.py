@@ -242,3 +242,19 @@ def test_code_with_parts_missing_is_read(cuts: list[tuple[int, int]], instead: s
         edge.source in findings.definitions and edge.target in findings.definitions
         for edge in findings.edges()
     )
+
+
+def test_long_sums_and_chains_are_followed_and_deep_nests_are_told() -> None:
+    """Strings of many parts and chains of calls are as deep as they are long; all other code is read."""
+    total = " + ".join(['"x"'] * 1000)
+    deep = "(" * 3000 + "1" + ")" * 3000
+    findings = read(
+        f"class A {{ void G() {{ }} void Sum() {{ var s = {total}; G(); }} }}",
+        f"class B {{ B G() => this; void Chain() {{ this{'.G()' * 30}; }} }}",
+        f"class C {{ void G() {{ }} void Deep() {{ F({'F(' * 400}1{')' * 400}); }} void Good() {{ G(); }} }}",
+        f"class D {{ int x = {deep}; }}",
+    )
+
+    assert edges(findings, "A.Sum()") == {"A.G()"}
+    assert edges(findings, "B.Chain()") == {"B.G()"}
+    assert edges(findings, "C.Good()") == {"C.G()"}

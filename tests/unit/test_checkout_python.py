@@ -274,3 +274,19 @@ def test_loops_end() -> None:
     )
 
     assert findings.calls["unresolved"] >= 2
+
+
+def test_long_sums_and_tangled_variables_are_no_harm() -> None:
+    """A sum is as deep as it is long; variables assigned from one another in all orders are given up."""
+    total = " + ".join(['"x"'] * 1000)
+    names = [f"v{number}" for number in range(8)]
+    tangle = "".join(f"    {a} = {b}.z\n" for a in names for b in names if a != b)
+    findings = read(
+        {
+            "a.py": f"def g(): ...\ndef f():\n    x = {total}\n    g()",
+            "b.py": f"class A:\n    def g(self): ...\ndef f():\n{tangle}    v0.g()",
+        }
+    )
+
+    assert edges(findings) == {("a.py:f", "a.py:g")}
+    assert findings.failures == []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from whence.ingest.checkout.csharp_types import (
@@ -74,6 +75,15 @@ class _EdgeFinder:
         self._findings = findings
         self._source = ""
         self._file = ""
+        self._takers: dict[str, Callable[[Node, Body], None]] = {
+            "invocation_expression": self._call,
+            "constructor_initializer": self._initializer,
+            "member_access_expression": self._access,
+            "attribute": self._attribute,
+            **dict.fromkeys(_CREATIONS, self._creation),
+            **dict.fromkeys(_NAMES, self._reference),
+            **dict.fromkeys(_STRINGS, self._quote),
+        }
         #: How many methods have a name, to tell what could be meant from what can not.
         self._methods = Counter(
             member.name
@@ -83,15 +93,26 @@ class _EdgeFinder:
         )
 
     def read(self, files: Iterable[CSharpFile]) -> None:
-        """Add the edges of all types, their members, and statements outside of types."""
+        """Add the edges of all types, their members, and statements outside of types.
+
+        What is nested too deeply keeps the edges found so far.
+        """
+        for work in self._work(files):
+            try:
+                work()
+            except RecursionError:
+                reason = f"is nested too deeply in {self._source}; edges are missing"
+                self._findings.failures.append((self._file, reason))
+
+    def _work(self, files: Iterable[CSharpFile]) -> Iterator[Callable[[], None]]:
         for one in self._project.types:
-            self._type(one)
+            yield partial(self._type, one)
             for members in one.members.values():
                 for member in members:
                     for part in member.parts:
-                        self._member(member, part)
+                        yield partial(self._member, member, part)
         for file in files:
-            self._statements(file)
+            yield partial(self._statements, file)
 
     def _type(self, one: CSharpType) -> None:
         self._source = one.id
@@ -146,29 +167,19 @@ class _EdgeFinder:
 
     def _visit_all(self, node: Node, body: Body) -> None:
         """Look at all that is inside a node but for the name it declares."""
-        name = node.child_by_field_name("name")
-        for child in node.named_children:
-            if child != name:
-                self._visit(child, body)
+        for child in _inside(node):
+            self._visit(child, body)
 
     def _visit(self, node: Node, body: Body) -> None:
-        kind = node.type
-        if kind == "invocation_expression":
-            self._call(node, body)
-        elif kind in _CREATIONS:
-            self._creation(node, body)
-        elif kind == "constructor_initializer":
-            self._initializer(node, body)
-        elif kind in _NAMES:
-            self._reference(node, body)
-        elif kind == "member_access_expression":
-            self._access(node, body)
-        elif kind == "attribute":
-            self._attribute(node, body)
-        elif kind in _STRINGS:
-            self._quote(node, body)
-        else:
-            self._visit_all(node, body)
+        """Look at a node and all that is inside; a sum of a thousand parts is as deep as it is long."""
+        pending = [node]
+        while pending:
+            at = pending.pop()
+            take = self._takers.get(at.type)
+            if take is not None:
+                take(at, body)
+            else:
+                pending.extend(reversed(_inside(at)))
 
     def _quote(self, node: Node, body: Body) -> None:
         text = " ".join(
@@ -346,6 +357,12 @@ class _EdgeFinder:
 
     def _connect(self, relation: str, target: str) -> None:
         self._findings.connect(Edge(self._source, relation, target, self._file))
+
+
+def _inside(node: Node) -> list[Node]:
+    """Give the nodes inside a node but for the name it declares."""
+    name = node.child_by_field_name("name")
+    return [child for child in node.named_children if child != name]
 
 
 def _called_name(function: Node | None) -> str:

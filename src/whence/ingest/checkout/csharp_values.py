@@ -26,7 +26,9 @@ __all__ = ("Body", "CSharpProject", "Instance", "Library", "Named", "Place", "Va
 
 #: Types that hand on what they hold, by their last name.
 _AWAITED = frozenset({"Task", "ValueTask"})
-_DEEPEST = 24
+_DEEPEST = 100
+#: Variables that are looked at to tell one expression; ones assigned from one another could take any number.
+_MOST_STEPS = 300
 _LITERALS = {
     "string_literal": "string",
     "verbatim_string_literal": "string",
@@ -286,6 +288,7 @@ class Body:
         self._elements: dict[str, Node] = {}
         self.functions: set[str] = set()
         self._open: set[str] = set()
+        self._steps = 0
         for name, ref in parameters:
             self._types[name].append(ref)
         for node in code:
@@ -305,6 +308,8 @@ class Body:
         """Give what an expression stands for."""
         if node is None or depth > _DEEPEST:
             return "unknown"
+        if not depth and not self._open:
+            self._steps = 0
         kind = node.type
         if kind in ("identifier", "generic_name"):
             return self._name(node)
@@ -451,7 +456,8 @@ class Body:
         return "external" if is_type else "unknown"
 
     def _local(self, name: str) -> Value:
-        if name in self._open:
+        self._steps += 1
+        if name in self._open or self._steps > _MOST_STEPS:
             return "unknown"
         self._open.add(name)
         try:

@@ -51,8 +51,7 @@ def read_python(sources: Iterable[SourceText], folder: str, findings: Findings) 
     ]
     project = PythonProject(modules, _further_names)
     finder = _EdgeFinder(project, findings, modules)
-    for module in modules:
-        finder.read(module)
+    finder.read_all(modules)
 
 
 def _is_init(path: str) -> bool:
@@ -116,6 +115,15 @@ class _EdgeFinder:
             for definition in function.nodes:
                 self._function(definition, function.owner, module, None)
 
+    def read_all(self, modules: Iterable[PythonModule]) -> None:
+        """Add the edges of all modules; one whose code is nested too deeply keeps those found so far."""
+        for module in modules:
+            try:
+                self.read(module)
+            except RecursionError:
+                reason = f"is nested too deeply in {self._source}; edges are missing"
+                self._findings.failures.append((module.path, reason))
+
     def _imports(self, module: PythonModule) -> None:
         for bindings in module.names.values():
             for binding in bindings:
@@ -165,26 +173,34 @@ class _EdgeFinder:
             self._visit(statement, inside)
 
     def _visit(self, node: ast.AST, scope: Scope) -> None:
+        """Look at a node and all that is inside; a sum of a thousand parts is as deep as it is long."""
+        pending = [node]
+        while pending:
+            at = pending.pop()
+            if not self._take(at, scope):
+                pending.extend(reversed(list(ast.iter_child_nodes(at))))
+
+    def _take(self, node: ast.AST, scope: Scope) -> bool:
+        """Look at a node; False when the ones inside it are to be looked at, too."""
         if isinstance(node, _FUNCTIONS):
             self._function(node, scope.owner, scope.module, scope)
-            return
-        if isinstance(node, ast.Call):
+        elif isinstance(node, ast.Call):
             self._call(node, scope)
-            return
-        if isinstance(node, ast.Name | ast.Attribute):
+        elif isinstance(node, ast.Name | ast.Attribute):
             self._reference(node, scope)
-            return
-        if isinstance(node, ast.Constant | ast.JoinedStr):
+        elif isinstance(node, ast.Constant | ast.JoinedStr):
             self._quote(node, "")
+            return isinstance(node, ast.Constant)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             self._quote(node.value, node.targets[0].id)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            # A docstring speaks of things.
-            return
-        for child in ast.iter_child_nodes(node):
-            self._visit(child, scope)
+            return False
+        else:
+            # A docstring speaks of things and is no part of the program.
+            return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        return True
 
     def _call(self, node: ast.Call, scope: Scope) -> None:
+        self._project.begin()
         value = scope.value(node.func)
         if isinstance(value, Instance):
             value = self._project.member(value.of, "__call__")
@@ -219,6 +235,7 @@ class _EdgeFinder:
         return "ambiguous" if self._members[name] > 1 else "unresolved"
 
     def _reference(self, node: ast.Name | ast.Attribute, scope: Scope) -> None:
+        self._project.begin()
         if isinstance(node.ctx, ast.Load):
             self._use(scope.value(node) if self._is_definite(node, scope) else "unknown")
             self._use_variable(node, scope)

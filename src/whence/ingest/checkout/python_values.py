@@ -29,6 +29,9 @@ __all__ = ("Instance", "ModuleValue", "PythonProject", "Scope", "Value")
 Plain: TypeAlias = Literal["external", "local", "nothing", "ambiguous", "unknown"]
 #: Expressions, names and attributes that lead on to others are followed this far.
 _DEEPEST = 24
+#: Names and attributes that are looked at to tell one of them. Variables that are assigned from one another in
+#: all orders would take as many as there are orders.
+_MOST_STEPS = 300
 _BUILTIN_TYPES = frozenset(
     {"str", "bytes", "int", "float", "bool", "complex", "list", "dict", "set", "tuple", "frozenset"}
     | {
@@ -130,6 +133,16 @@ class PythonProject:
         self._lines: dict[PythonClass, tuple[list[PythonClass], bool]] = {}
         self._scopes: dict[PythonFunction, Scope] = {}
         self._open: set[tuple[int, str]] = set()
+        self._steps = 0
+
+    def begin(self) -> None:
+        """Begin to tell what another expression stands for."""
+        self._steps = 0
+
+    def step(self) -> bool:
+        """Take a step; False when there were too many for this expression."""
+        self._steps += 1
+        return self._steps <= _MOST_STEPS
 
     def scope_of(self, function: PythonFunction) -> Scope:
         """Give the names inside a function; of several definitions those of the last."""
@@ -147,7 +160,7 @@ class PythonProject:
     def named(self, module: PythonModule, name: str) -> Value | None:
         """Give what a name of a module stands for; None when the module has no such name."""
         key = (id(module), name)
-        if key in self._open or len(self._open) > _DEEPEST:
+        if key in self._open or len(self._open) > _DEEPEST or not self.step():
             return "unknown"
         self._open.add(key)
         try:
@@ -279,7 +292,7 @@ class PythonProject:
 
     def _attribute(self, cls: PythonClass, name: str) -> Value | None:
         key = (id(cls), name)
-        if key in self._open or len(self._open) > _DEEPEST:
+        if key in self._open or len(self._open) > _DEEPEST or not self.step():
             return "unknown"
         self._open.add(key)
         try:
@@ -485,6 +498,8 @@ class Scope:
     def _local(self, name: str, sources: list[_Source]) -> Value:
         if name in self._open:
             return "nothing"
+        if not self.project.step():
+            return "unknown"
         self._open.add(name)
         try:
             typed = next((source for source in sources if source.kind == "annotation"), None)
@@ -501,17 +516,18 @@ class Scope:
                 return special
         if _last(node.func) == "cast" and len(node.args) == 2:
             return self.annotated(node.args[0])
-        value = self.value(node.func)
+        holder: Value = "unknown"
+        if isinstance(node.func, ast.Attribute):
+            holder = self.value(node.func.value)
+            value = self.attribute(holder, node.func.attr)
+        else:
+            value = self.value(node.func)
         if isinstance(value, PythonClass):
             return Instance(value)
         if isinstance(value, Instance):
             return self._returned(self.project.member(value.of, "__call__"), value.of)
-        receiver: PythonClass | None = None
-        if isinstance(value, PythonFunction) and isinstance(node.func, ast.Attribute):
-            holder = self.value(node.func.value)
-            receiver = holder.of if isinstance(holder, Instance | Parent) else None
-            receiver = holder if isinstance(holder, PythonClass) else receiver
-        return self._returned(value, receiver)
+        receiver = holder.of if isinstance(holder, Instance | Parent) else None
+        return self._returned(value, holder if isinstance(holder, PythonClass) else receiver)
 
     def _special(self, node: ast.Call, name: str) -> Value | None:
         if name == "super" and not node.args and self.owner is not None:
