@@ -1,0 +1,119 @@
+"""Ctrl-C while documents are indexed: what is stored stays whole, and the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RECORDS = 500
+#: Requests of 64 texts each, two to a message of 128 documents, two messages at once: whoever sends a fifth one
+#: has stored a message.
+FREE_REQUESTS = 4
+
+
+class SlowEmbeddings:
+    """A server of embeddings that answers a few requests and keeps all others waiting until it is let go."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.stuck = threading.Event()
+        self.released = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                outer.requests += 1
+                if outer.requests > FREE_REQUESTS:
+                    outer.stuck.set()
+                    outer.released.wait(60)
+                rows = [
+                    {"index": place, "embedding": [1.0, *[0.0] * 7]}
+                    for place in range(len(json.loads(body)["input"]))
+                ]
+                data = json.dumps({"data": rows, "model": "slow"}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Give what makes a command embed here."""
+        return {
+            "WHENCE_EMBEDDER": "openai:slow",
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{self.server.server_port}/v1",
+            "OPENAI_API_KEY": "none",
+        }
+
+
+@pytest.fixture
+def embeddings() -> Iterator[SlowEmbeddings]:
+    """Run the server beside the test."""
+    one = SlowEmbeddings()
+    thread = threading.Thread(target=one.server.serve_forever)
+    thread.start()
+    yield one
+    one.released.set()
+    one.server.shutdown()
+    thread.join()
+    one.server.server_close()
+
+
+def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
+    fresh: Any, embeddings: SlowEmbeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 130, one line and a hint; no document twice or in part, and none embedded again."""
+    settings = embeddings.settings
+    environment = fresh.environment(**settings)
+    monkeypatch.setattr(fresh, "environment", lambda **more: environment | more)
+    records = tmp_path / "records.jsonl"
+    records.write_text(
+        "".join(f'{{"_id": "r{n}", "text": "Ship {n} sails."}}\n' for n in range(RECORDS))
+    )
+    running = fresh.start("index", records, start_new_session=True)
+    try:
+        was_stuck = embeddings.stuck.wait(60)
+        # A terminal sends the signal to all processes of the group, as is done here.
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        embeddings.released.set()
+    before = counts(fresh)
+    again = fresh("index", records, "--json")
+
+    assert was_stuck
+    assert running.returncode == 130, err
+    assert out == b""
+    assert b"interrupted after" in err
+    assert b"run the same command again" in err
+    assert b"Traceback" not in err
+    documents, chunks = before
+    assert 0 < documents == chunks < RECORDS
+    assert again.code == 0, again.err
+    told = again.json["documents"]
+    assert (told["added"], told["unchanged"]) == (RECORDS - documents, documents)
+    assert again.json["embedded"] == RECORDS - documents
+    assert counts(fresh) == (RECORDS, RECORDS)
+
+
+def counts(cli: Any) -> tuple[int, int]:
+    """Give how many documents and chunks another process sees."""
+    (one,) = cli("collections", "--json").json["collections"]
+    return one["documents"], one["chunks"]
