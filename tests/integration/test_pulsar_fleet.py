@@ -7,19 +7,23 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from whence.broker.dead_letters import DeadLetters
 from whence.broker.pulsar import PulsarTransport
+from whence.broker.transport import Headers, RetryPolicy
 from whence.flow.builtin import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
 from whence.schema.access import Access
+from whence.schema.codec import encode
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
+from whence.schema.embedding import EmbeddingRequest
 from whence.schema.errors import WhenceError
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
 from whence.store.postgres import PostgresStore
@@ -179,7 +183,9 @@ async def recorded(store: PostgresStore, answer_ids: set[str]) -> Counter[str]:
     return Counter(traces)
 
 
-async def test_each_processor_may_be_killed(house: House, database_url: str) -> None:
+async def test_each_processor_may_be_killed(
+    house: House, database_url: str, record_property: Callable[[str, object], None]
+) -> None:
     """Each type is killed during the questions: every question is answered once, and traced once."""
     await house.start("ingest,embedding@0", *OF_QUESTIONS)
     await house.fill()
@@ -193,6 +199,7 @@ async def test_each_processor_may_be_killed(house: House, database_url: str) -> 
         await house.start(name)
     await asking
 
+    record_property("ends", dict(house.ends))
     assert sum(house.ends.values()) == QUESTIONS
     assert house.ends["answered"] == QUESTIONS, house.ends
     assert all("porter" in answer.text for answer in house.answers.values())
@@ -276,8 +283,46 @@ async def test_poison_does_not_outlive_its_caller(house: House) -> None:
         assert await store.document_ids("c") == sorted([*texts, "late.md"])
 
 
+async def test_poison_without_a_deadline(house: House) -> None:
+    """A message that kills whoever handles it, and that nobody waits for, becomes a dead letter.
+
+    The processor has no ledger and no second copy, so nothing but the message can count. What waits beside
+    the poison is handled, and none of it is given up.
+    """
+    topic = house.definition.interface("embedding").request
+    await house.start("embedding")
+    texts = [f"text {number}" for number in range(12)]
+    texts.insert(3, f"say {POISON}")
+    for text in texts:
+        request = EmbeddingRequest(texts=(text,))
+        headers = {Headers.TYPE: request.TYPE}
+        await house.transport.publish(topic, encode(request), headers=headers)
+    letters = DeadLetters(house.transport)
+    deaths = 0
+    async with asyncio.timeout(4 * PATIENCE_S):
+        while not await letters.count(topic):
+            if not house.fleet.is_alive("embedding"):
+                deaths += 1
+                house.fleet.forget("embedding")
+                with suppress(RuntimeError):
+                    await house.start("embedding")
+            await asyncio.sleep(0.05)
+        while (await house.transport.stats(topic, "embedding")).backlog:
+            await asyncio.sleep(0.1)
+    (letter,) = await letters.list(topic)
+
+    assert POISON.encode() in letter.payload
+    assert f"{RetryPolicy().max_attempts} workers died" in letter.reason
+    # One that was not suspected yet may be among them.
+    assert RetryPolicy().max_attempts <= deaths <= 3 * RetryPolicy().max_attempts
+    assert house.fleet.is_alive("embedding")
+
+
 async def test_documents_add_up_while_processors_die(
-    pulsar_broker: TestBroker, database_url: str, tmp_path: Path
+    pulsar_broker: TestBroker,
+    database_url: str,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """With processors killed at random all is added once; only what was in hands is embedded again."""
     count, batch, at_once = DOCUMENT_COUNT, 10, 4
@@ -316,6 +361,9 @@ async def test_documents_add_up_while_processors_die(
         info = await store.collection("many")
     texts = Counter(log.read_text("utf-8").splitlines())
     assert kills
+    record_property("documents", count)
+    record_property("kills", kills)
+    record_property("embedded_again", sum(texts.values()) - count)
     assert outcomes == {"added": count}
     assert embedded == count
     assert len(ids) == len(set(ids)) == count

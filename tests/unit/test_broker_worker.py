@@ -204,7 +204,7 @@ async def test_long_waits_go_through_the_broker() -> None:
         yield reply()
 
     policy = RetryPolicy(max_attempts=5, base_delay_s=0.1, factor=5.0, jitter=0.0)
-    worker = await started(transport, handle, retry=policy)
+    worker = await started(transport, handle, retry=policy, clock=clock)
     await transport.publish(TOPIC, b"in")
     await until(lambda: attempts == [1, 2] and not worker.in_flight)
     backlog = (await transport.stats(TOPIC, "g")).backlog

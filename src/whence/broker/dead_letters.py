@@ -16,6 +16,8 @@ __all__ = ("DeadLetter", "DeadLetters", "replay_headers")
 #: Headers that tell of the failure; the message sent again is the one that was first published.
 _OF_FAILURE = frozenset(
     {
+        Headers.DEATHS,
+        Headers.COUNTED_AT,
         Headers.REASON,
         Headers.GROUP,
         Headers.ORIGIN,

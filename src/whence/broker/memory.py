@@ -99,6 +99,7 @@ class MemorySubscription:
         reason: str = "",
         exception: str = "",
         attempts: int = 1,
+        headers: Mapping[str, str] | None = None,
     ) -> NackOutcome:
         """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None.
 
@@ -118,6 +119,9 @@ class MemorySubscription:
         if delay_s is None:
             delay_s = wait_s(self._retry, attempt - 1, uniform=self._transport.uniform)
         entry.attempt = attempt
+        if headers:
+            # The message itself belongs to all groups.
+            entry.message = entry.message.with_headers(headers)
         due = self._transport.broker.clock.monotonic() + delay_s
         self._member.group.retry(self._member, delivery.id, due)
         return NackOutcome.RETRY

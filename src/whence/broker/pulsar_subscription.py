@@ -534,6 +534,7 @@ class PulsarSubscription:
         reason: str = "",
         exception: str = "",
         attempts: int = 1,
+        headers: Mapping[str, str] | None = None,
     ) -> NackOutcome:
         """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None.
 
@@ -554,6 +555,8 @@ class PulsarSubscription:
             return await self._dead_letter(delivery.id, entry, attempt - 1, reason, exception)
         if delay_s is None:
             delay_s = wait_s(self._retry, attempt - 1, uniform=self._uniform)
+        if headers:
+            entry.headers = {**entry.headers, **headers}
         if self._volatile or self._mode is Mode.BROADCAST:
             # Nothing of this member outlives it, so neither need its retries.
             entry.attempt, entry.redelivered = attempt, True

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
+from collections.abc import Mapping
 from itertools import count
 
 from whence.broker.clock import Clock, SystemClock, Timer
@@ -45,6 +46,11 @@ class StoredMessage:
         self.published_at = published_at
         #: Monotonic seconds before which nobody gets it; 0 for at once.
         self.due = due
+
+    def with_headers(self, headers: Mapping[str, str]) -> StoredMessage:
+        """Give a copy with more headers, for one group."""
+        own = {**self.headers, **headers}
+        return StoredMessage(self.topic, self.payload, own, self.key, self.published_at, self.due)
 
 
 class Entry:

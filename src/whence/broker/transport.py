@@ -56,6 +56,10 @@ class Headers:
     """W3C trace context."""
     TRACESTATE = "tracestate"
     """W3C trace state, passed on as it is."""
+    DEATHS = "deaths"
+    """How many workers are known to have died with the message in their hands."""
+    COUNTED_AT = "deaths-at"
+    """When the last of these was counted, milliseconds since the epoch."""
     REASON = "dlq-reason"
     """Why a message became a dead letter."""
     GROUP = "dlq-group"
@@ -186,6 +190,7 @@ class Subscription(Protocol):
         reason: str = "",
         exception: str = "",
         attempts: int = 1,
+        headers: Mapping[str, str] | None = None,
     ) -> NackOutcome:
         """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None.
 
@@ -196,6 +201,7 @@ class Subscription(Protocol):
             exception: Class of the error, for the same.
             attempts: Attempts this delivery took: more than 1 when the holder tried again itself, 0 when
                 it did not try at all.
+            headers: Set on the message when it comes again.
 
         Raises:
             Unavailable: The broker cannot be reached; the message is still this member's.

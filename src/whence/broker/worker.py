@@ -14,7 +14,7 @@ import os
 import random
 import socket
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +28,8 @@ from whence.broker.clock import Clock, SystemClock
 from whence.broker.idempotency import Claim, ClaimState, Ledger
 from whence.broker.requests import deadline_of
 from whence.broker.retry import Verdict, check_policy, classify, wait_s
+from whence.broker.suspects import Suspects, deaths_of
+from whence.broker.suspects import Verdict as Trial
 from whence.broker.transport import (
     Delivery,
     Headers,
@@ -63,6 +65,11 @@ _MARGIN_S = 0.05
 _MAX_CANCELLED = 1_024
 #: Longest pause between two tries to settle a message with a broker that does not answer, seconds.
 _SETTLE = RetryPolicy(base_delay_s=0.1, max_delay_s=5.0)
+#: A message whose death was counted is handled this much later, seconds: brokers hear of acks late (Pulsar's
+#: client sends them every 100 ms), and what dies before that has its message come twice.
+_COUNTED_S = 0.25
+#: How often a worker looks whether a trial is over, seconds.
+_TRIAL_S = 1.0
 #: Time that handlers get to unwind when they are stopped, in seconds.
 _UNWIND_S = 1.0
 
@@ -280,6 +287,9 @@ class Worker:
         self._start = start
         self._retry = check_policy(retry or RetryPolicy())
         self._ledger = ledger
+        self._suspects: Suspects | None = None
+        #: Held until another is no more on trial.
+        self._waiting: deque[Delivery] = deque()
         self._reply_topic = full_topic(reply_topic) if reply_topic else None
         self._lease_s = lease_s
         self._clock: Clock = clock or SystemClock()
@@ -307,6 +317,12 @@ class Worker:
         """
         if self._subscription is not None or self._stopping.is_set():
             raise ConfigError(f"worker {self.name} was started before")
+        if self._ledger is None and self._mode is Mode.SHARED:
+            self._suspects = Suspects(
+                self._clock,
+                budget=self._prefetch,
+                max_deaths=self._retry.max_attempts,
+            )
         self._control = await self._transport.subscribe(
             cancel_topic(self._topic),
             f"{self._group}.{uuid.uuid4().hex}",
@@ -405,13 +421,12 @@ class Worker:
         while not self._stopping.is_set():
             self._idle.add(task)
             try:
-                delivery = await subscription.receive()
+                delivery = await self._next(subscription)
             except WhenceError as error:
                 self._give_up(error)
                 return
             finally:
                 self._idle.discard(task)
-            self.counters.received += 1
             run = _Run(delivery)
             self._runs.add(run)
             try:
@@ -424,6 +439,21 @@ class Worker:
                     await subscription.nack(delivery, reason="the worker failed")
             finally:
                 self._runs.discard(run)
+
+    async def _next(self, subscription: Subscription) -> Delivery:
+        """Give the next message: one that waited for a trial to end, else a new one."""
+        while self._suspects is not None and self._waiting:
+            if self._suspects.is_free:
+                return self._waiting.popleft()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TRIAL_S):
+                    return await self._received(subscription)
+        return await self._received(subscription)
+
+    async def _received(self, subscription: Subscription) -> Delivery:
+        delivery = await subscription.receive()
+        self.counters.received += 1
+        return delivery
 
     async def _process(self, subscription: Subscription, run: _Run) -> None:
         """Take one delivery from its arrival to its settlement."""
@@ -442,6 +472,17 @@ class Worker:
             return
         if not await self._claim(subscription, run, work):
             return
+        if self._suspects is None:
+            await self._handle(subscription, run)
+        elif await self._is_above_suspicion(subscription, run, self._suspects):
+            self._suspects.begin(delivery)
+            try:
+                await self._handle(subscription, run)
+            finally:
+                self._suspects.end(delivery)
+
+    async def _handle(self, subscription: Subscription, run: _Run) -> None:
+        """Have a message handled, as often as it takes and may, and settle it."""
         try:
             await self._attempt(run)
         except _Stop:
@@ -595,6 +636,16 @@ class Worker:
         else:
             # Closing the subscription hands it back; nobody has answered it yet, so it can begin anew.
             self.counters.handed_back += 1
+            await self._take_back_death(subscription, run)
+
+    async def _take_back_death(self, subscription: Subscription, run: _Run) -> None:
+        """Count no death for a message that was on trial and is handed back by a living worker."""
+        deaths = deaths_of(run.delivery)
+        if self._suspects is None or not deaths:
+            return
+        headers = {Headers.DEATHS: str(deaths - 1)}
+        with suppress(WhenceError):
+            await subscription.nack(run.delivery, delay_s=0.0, attempts=0, headers=headers)
 
     async def _drop_cancelled(self, subscription: Subscription, run: _Run) -> None:
         self.counters.cancelled += 1
@@ -693,6 +744,29 @@ class Worker:
         error = InternalError(f"{claim.deaths} workers died of this message")
         await self._dead_letter(subscription, run, error, answer=True)
         return True
+
+    async def _is_above_suspicion(
+        self, subscription: Subscription, run: _Run, suspects: Suspects
+    ) -> bool:
+        """Count the death of who may have died of a message; False when it is settled here for now."""
+        match suspects.judge(run.delivery):
+            case Trial.HANDLE:
+                return True
+            case Trial.COUNT:
+                headers = suspects.counted(run.delivery)
+                await self._settle(
+                    lambda: subscription.nack(
+                        run.delivery, delay_s=_COUNTED_S, attempts=0, headers=headers
+                    )
+                )
+            case Trial.WAIT:
+                self._waiting.append(run.delivery)
+            case Trial.POSTPONE:
+                await self._postpone(subscription, run, _TRIAL_S, "others are on trial")
+            case Trial.DEAD_LETTER:
+                error = InternalError(f"{deaths_of(run.delivery) + 1} workers died of this message")
+                await self._dead_letter(subscription, run, error, answer=True)
+        return False
 
     async def _postpone(
         self, subscription: Subscription, run: _Run, delay_s: float, reason: str

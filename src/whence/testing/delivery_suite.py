@@ -138,6 +138,28 @@ class DeliverySuite:
         assert await two.ack(first)
         assert await is_silent(two)
 
+    async def test_nack_sets_headers(self, transport_factory: TransportFactory) -> None:
+        """3: What a nack sets comes again with the message, in that group only, over all that follow."""
+        transport, topic = await transport_factory(), fresh_topic()
+        one = await transport.subscribe(topic, "one", retry=QUICK)
+        two = await transport.subscribe(topic, "two", retry=QUICK)
+        await transport.publish(topic, b"x", headers={"color": "blue", "size": "1"})
+
+        await one.nack(
+            await arrives(one.receive()), delay_s=0, attempts=0, headers={"size": "2", "new": "3"}
+        )
+        again = await arrives(one.receive())
+        await one.nack(again, delay_s=0)
+        third = await arrives(one.receive())
+        first = await arrives(two.receive())
+
+        wanted = {"color": "blue", "size": "2", "new": "3"}
+        assert [again.attempt, third.attempt] == [1, 2]
+        for delivery in (again, third):
+            assert wanted.items() <= delivery.headers.items()
+        assert first.headers["size"] == "1"
+        assert "new" not in first.headers
+
     async def test_cancelled_receive_loses_nothing(
         self, transport_factory: TransportFactory
     ) -> None:
