@@ -1,8 +1,8 @@
 """Joining what a reranker says of a chunk with what retrieval said, on one scale.
 
 Both scores mean the same for every query, and so does their sum: a threshold keeps its meaning. Retrieval keeps
-most of the weight. Measured with the local late-interaction model over the first 20 of a hybrid search (nDCG@10
-before, joined, by the reranker alone): med .804, .809, .796; cranfield .383, .386, .342.
+most of the weight. Measured with the local late-interaction model over the first 20 of a hybrid search, titles
+read with the texts: on eight collections nDCG@10 rises by .003 (`cacm`) to .027 (`cosqa`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 __all__ = ("RERANK_SHARE", "blended_score", "text_to_read")
 
-#: Share of the reranker's score; shares of .3 and more were worse than none on one of the two collections.
+#: Share of the reranker's score. Shares of .1 to .2 lose on none of the eight collections, .2 gains the most of
+#: these; .25 loses .005 on `cacm`.
 RERANK_SHARE = 0.2
 
 
