@@ -25,8 +25,9 @@ import msgspec
 import numpy as np
 from pgvector.asyncpg import register_vector
 
-from benchmarks.bench_lexical import BATCH, cpu_s, documents, parent
+from benchmarks.bench_lexical import BATCH, documents
 from benchmarks.corpus import DIMENSION, READERS, Texts, fill, settled, unit_vectors
+from benchmarks.cpu import cpu_s, parent
 from whence.store import vector_index
 from whence.store.postgres import PostgresStore
 from whence.store.server import EmbeddedServer

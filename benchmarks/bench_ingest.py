@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench_lexical import cpu_s
+from benchmarks.cpu import cpu_s
 from whence.engine.engine import Engine
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load

@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import logging
-import os
 import statistics
 import tempfile
 import time
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.corpus import READERS, Texts, fill, settled
+from benchmarks.cpu import cpu_s, parent
 from whence.schema.access import DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store import vector_index
@@ -52,25 +52,6 @@ def documents(texts: list[list[str]], tags: list[str], start: int) -> Iterator[E
             tags=DocumentTags((tag,)),
         )
         yield EmbeddedDocument(draft=draft, vectors=vector)
-
-
-def cpu_s(postmaster: int) -> float:
-    """Give the processor time of this process and of all processes of the server, in seconds."""
-    ticks = 0
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = file.read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == postmaster:
-            ticks += int(fields[11]) + int(fields[12])
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
-
-
-def parent(process: int) -> int:
-    """Give the process that started another."""
-    stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-    return int(stat.rpartition(")")[2].split()[1])
 
 
 async def compare(
