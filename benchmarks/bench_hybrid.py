@@ -119,10 +119,9 @@ async def _recalls(store: PostgresStore, pool: Any, vectors: Any) -> dict[str, f
     tags = sorted(access.acl_tags)
     found = dict.fromkeys(("legs", "statement"), 0)
     for vector in vectors:
-        ask = {"limit": DEPTH, "access": access}
-        right = await store.search_dense("bench", vector, exact=True, **ask)
+        right = await store.search_dense("bench", vector, limit=DEPTH, access=access, exact=True)
         nearest = {one.chunk_id for one in right[:LIMIT]}
-        own = await store.search_dense("bench", vector, **ask)
+        own = await store.search_dense("bench", vector, limit=DEPTH, access=access)
         found["legs"] += len(nearest & {one.chunk_id for one in own[:LIMIT]})
         rows = await pool.fetch(
             f"SELECT chunk_key FROM one_chunk WHERE ord IN ({_NEAR})",
