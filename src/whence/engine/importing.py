@@ -33,8 +33,9 @@ Progress = Callable[[int, int | None], None]
 #: Nodes and edges written at once: large enough for COPY, small enough to keep in memory with their texts.
 _NODES_AT_ONCE = 1000
 _EDGES_AT_ONCE = 20_000
-#: Texts and characters of one embedding request; replies stay below a broker's limit of 5 MiB.
-_TEXTS_AT_ONCE = 128
+#: Texts and characters of one embedding request; replies stay below a broker's limit of 5 MiB, with vectors
+#: of 3,072 numbers as well.
+_TEXTS_AT_ONCE = 256
 _CHARACTERS_AT_ONCE = 200_000
 #: Requests on their way at once.
 _IN_FLIGHT = 2

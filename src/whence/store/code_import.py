@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -37,7 +38,7 @@ from whence.store.code_documents import (
 )
 from whence.store.code_snapshots import discard, find_published, hide, write_set
 from whence.store.driver import Connection, errors
-from whence.store.keys import chunk_key
+from whence.store.keys import document_key
 from whence.store.words import DEFAULT_LANGUAGES, Words, count_words
 
 if TYPE_CHECKING:
@@ -321,6 +322,8 @@ class _Staged:
         self._classes: dict[DocumentTags, int] = {}
         #: Place of each node's chunk and its class, by canonical id.
         self._rows: dict[str, tuple[int, int]] = {}
+        #: Class of each node by the place of its chunk.
+        self._class_of: dict[int, int] = {}
         #: Number of each node by canonical id, once all nodes are there.
         self._nodes: dict[str, int] | None = None
         self._relations: dict[str, int] = {}
@@ -356,6 +359,7 @@ class _Staged:
                 await postings.add_words(connection, self.collection_id, ords, words)
             for node, ord_, class_id in zip(nodes, ords, classes, strict=True):
                 self._rows[node.id] = (ord_, class_id)
+                self._class_of[ord_] = class_id
 
     async def _class_ids(self, tags: Sequence[DocumentTags]) -> list[int]:
         new = set(tags) - self._classes.keys()
@@ -379,11 +383,18 @@ class _Staged:
         ords: Sequence[int],
         classes: Sequence[int],
     ) -> Iterable[tuple[Any, ...]]:
+        begin = f"{self.snapshot.repo}::{self.snapshot.snapshot_id}::"
         collection = internal_name(self.number)
+        # All ids begin alike: that part is escaped once, and the rest seldom needs it.
+        head = {
+            kind: document_key(collection, f"{begin}{kind}::").removesuffix(":")
+            for kind in ("cs", "sql")
+        }
         for number, ord_, draft, class_id in zip(numbers, ords, drafts, classes, strict=True):
             chunk = draft.chunks[0]
+            kind, local = draft.document_id.removeprefix(begin).split("::", 1)
             yield (
-                ord_, self.collection_id, number, 0, chunk_key(collection, draft.document_id, 0),
+                ord_, self.collection_id, number, 0, f"{head[kind]}{quote(local, safe='/')}:0",
                 class_id, chunk.content, content_digest(chunk.content), chunk.heading,
                 chunk.section_path, chunk.start, chunk.end, chunk.embed_text,
             )  # fmt: skip
@@ -519,12 +530,7 @@ class _Staged:
         check_vectors(vectors, len(keys), model, self._model)
         async with self._lock:
             connection = self._connection
-            classes = {
-                row["ord"]: row["class_id"]
-                for row in await connection.fetch(
-                    "SELECT ord, class_id FROM code_node WHERE ord = ANY($1::int[])", list(keys)
-                )
-            }
+            classes = self._class_of
             async with self._writing():
                 if self._model is None:
                     await self._use_model(model)

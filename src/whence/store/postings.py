@@ -158,8 +158,12 @@ async def add_words(
     """Add the words of new chunks to the forward index and to all counts. Cost: linear in the words."""
     if not ords:
         return
-    df = Counter(term for one in words for term in one.counts)
-    ids = await _count_terms(connection, collection_id, {term_key(t): n for t, n in df.items()})
+    df: Counter[str] = Counter()
+    for one in words:
+        df.update(one.counts.keys())
+    keys = {term: term_key(term) for term in df}
+    known = await _count_terms(connection, collection_id, {keys[t]: n for t, n in df.items()})
+    ids = {term: known[key] for term, key in keys.items()}
     total = sum(one.length for one in words)
     first = await _take_slots(connection, collection_id, len(ords))
     await connection.execute(
@@ -217,7 +221,7 @@ async def _take_slots(connection: Connection, collection_id: int, n: int) -> int
 
 def _packed(words: Words, ids: dict[str, int]) -> tuple[bytes, bytes]:
     """Give ids of terms and their counts as two columns of bytes, ascending by id."""
-    pairs = sorted([(ids[term_key(term)], count) for term, count in words.counts.items()])
+    pairs = sorted([(ids[term], count) for term, count in words.counts.items()])
     # Some fifty numbers: an array of numpy costs more to make than to fill.
     layout = struct.Struct(f"<{len(pairs)}i")
     return layout.pack(*[one for one, _ in pairs]), layout.pack(*[n for _, n in pairs])

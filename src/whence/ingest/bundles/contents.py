@@ -56,6 +56,10 @@ class BundleContents:
 
     def __init__(self, bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> None:
         self._bundle = bundle
+        snapshot = bundle.snapshot
+        self._prefixes = {
+            kind: f"{snapshot.repo}::{snapshot.snapshot_id}::{kind}::" for kind in ("cs", "sql")
+        }
         self._known_labels = frozenset(known_labels)
         self._unknown_labels: set[str] = set()
         self._warnings: list[BundleWarning] = []
@@ -169,8 +173,7 @@ class BundleContents:
 
     def _canonical(self, local: str) -> str:
         """Give the id of a node that was read; its parts were checked then."""
-        snapshot = self._bundle.snapshot
-        return "::".join((snapshot.repo, snapshot.snapshot_id, kind_of_local(local), local))
+        return self._prefixes[kind_of_local(local)] + local
 
     def _warn_of_dangling(self, found: FoundEdge, missing: list[str]) -> None:
         self._counts["dangling edge", found.graph] += 1
