@@ -158,7 +158,8 @@ def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
     assert trace["complete"]
     workers = {one["group"]: one["workers"] for one in status["topics"]}
     assert (workers["search"], workers["embedding"], workers["reranker"]) == (2, 1, 0)
-    assert status["store"] == {"collections": 1, "documents": 1, "chunks": indexed["chunks"]}
+    counts = {"collections": 1, "documents": 1, "chunks": indexed["chunks"]}
+    assert counts.items() <= status["store"].items()
     assert given_up[0]["exception"] == "CodecError"
     assert (given_up[0]["attempts"], given_up[0]["group"]) == (1, "embedding")
     assert shown["topics"][0]["messages"][0]["payload"] == "rubbish"
