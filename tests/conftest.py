@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from whence.store.postgres import PostgresStore
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from whence.testing.pulsar_broker import TestBroker
 
 _numbers = itertools.count()
+
+# How fast examples are made depends on what else the machine does, and says nothing about the code.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
