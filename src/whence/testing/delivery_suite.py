@@ -568,7 +568,9 @@ class DeliverySuite:
                 timeout=60,
                 check=False,
             )
-            assert (result.returncode, result.stderr) == (0, "")
+            # That something took long on a busy machine is no warning about the client.
+            told = [line for line in result.stderr.splitlines() if " took " not in line]
+            assert (result.returncode, told) == (0, [])
 
     async def test_one_megabyte(self, transport_factory: TransportFactory) -> None:
         """41: A body of a megabyte passes unchanged."""
