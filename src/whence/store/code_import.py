@@ -38,6 +38,7 @@ from whence.store.code_documents import (
 )
 from whence.store.code_snapshots import discard, find_published, hide, write_set
 from whence.store.driver import Connection, errors
+from whence.store.failures import DRIVER_ERRORS
 from whence.store.keys import document_key
 from whence.store.words import DEFAULT_LANGUAGES, Words, count_words
 
@@ -270,7 +271,7 @@ class PostgresImport:
         try:
             for one in self._staged:
                 await self._fail(one.number, reason)
-        except (errors.PostgresError, errors.InterfaceError, OSError):
+        except (*DRIVER_ERRORS, OSError):
             logger.warning("a failed import is not removed yet", extra={"action": "import"})
 
     async def _fail(self, number: int, reason: str) -> None:

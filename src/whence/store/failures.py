@@ -16,11 +16,15 @@ from whence.schema.errors import (
 )
 from whence.store.driver import errors
 
-__all__ = ("address", "check_url", "is_lost", "translate")
+__all__ = ("DRIVER_ERRORS", "address", "check_url", "is_lost", "translate")
 
+#: Everything that the driver raises.
+DRIVER_ERRORS = (errors.PostgresError, errors.InterfaceError, errors.InternalClientError)
 _LOST = (
     OSError,
     errors.InterfaceError,
+    # What a query meets whose connection the server ends in this very moment.
+    errors.InternalClientError,
     errors.PostgresConnectionError,
     errors.AdminShutdownError,
     errors.CrashShutdownError,

@@ -32,8 +32,8 @@ from whence.store.base import (
 )
 from whence.store.bm25 import LexicalStatistics
 from whence.store.checks import check_tags, is_text, missing_collection
-from whence.store.driver import Pool, connect, create_pool, errors
-from whence.store.failures import address, check_url, is_lost, translate
+from whence.store.driver import Pool, connect, create_pool
+from whence.store.failures import DRIVER_ERRORS, address, check_url, is_lost, translate
 from whence.store.ledger import PostgresLedger, find_effects
 from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.overview import overview
@@ -582,7 +582,7 @@ def _translated(where: str) -> Iterator[None]:
         yield
     except WhenceError:
         raise
-    except (errors.PostgresError, errors.InterfaceError, OSError, TimeoutError) as error:
+    except (*DRIVER_ERRORS, OSError, TimeoutError) as error:
         raise translate(error, where) from error
 
 
