@@ -12,6 +12,7 @@ faster and right, see `fewest_visible`.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -51,6 +52,8 @@ _STEP = 20
 _SCANNED = 12_000
 #: First half of the key of the advisory lock under which a graph is built: "when" in ASCII.
 _LOCK = 0x7768656E
+#: Pause between two tries to take it, in seconds.
+_TURN_S = 0.2
 _PREFIX = "chunk_vec_near_"
 
 #: Whether the collection `c` has a graph that can be asked; an expression for the list of columns.
@@ -169,6 +172,7 @@ async def build_index(connection: Connection, collection_id: int) -> bool:
         if not await index_due(connection, collection_id):
             return False
         await _unhurried(connection)
+        await _take_turn(connection)
         name = index_name(collection_id)
         # Under the lock nobody builds: what is there and not valid was cut off.
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
@@ -182,8 +186,20 @@ async def build_index(connection: Connection, collection_id: int) -> bool:
         )
     finally:
         if not connection.is_closed():
-            await connection.execute("SELECT pg_advisory_unlock($1, $2)", _LOCK, collection_id)
+            await connection.execute("SELECT pg_advisory_unlock_all()")
     return True
+
+
+async def _take_turn(connection: Connection) -> None:
+    """Wait until nobody else builds in the table: two builds wait for each other's snapshots, a deadlock.
+
+    Asked for again and again, since a statement that waits for a lock holds a snapshot as well.
+    """
+    # Another process has no event to wait for.
+    while not await connection.fetchval(  # noqa: ASYNC110
+        "SELECT pg_try_advisory_lock($1, 0)", _LOCK
+    ):
+        await asyncio.sleep(_TURN_S)
 
 
 async def drop_orphans(connection: Connection) -> None:
