@@ -6,7 +6,7 @@ Used with a brute-force oracle: what a reader may see is decided here by `Access
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class AccessCorpus:
         self.tags = {name: self.random_tags() for name in names}
         self.words = {name: self._random.sample(WORDS, 3) for name in names}
         self.vectors = {name: self.random_vector() for name in names}
+        self._readers: list[Access] = []
+        self._visible: dict[Access, frozenset[str]] = {}
 
     def random_tags(self) -> DocumentTags:
         """Give the tags of a document: of most few, of some none, of some many."""
@@ -64,6 +66,13 @@ class AccessCorpus:
         labels = pick.sample(TAGS, pick.choice((0, 1, 3, len(TAGS))))
         return Access(frozenset(acl), frozenset(labels), pick.choice((0, 0, 1, 2, 2**31 - 1)))
 
+    def random_reader(self) -> Access:
+        """Give a new reader, or as often one that came before: rights that are remembered may be outdated."""
+        if self._readers and self._random.random() < 0.5:
+            return self._random.choice(self._readers)
+        self._readers.append(self.random_access())
+        return self._readers[-1]
+
     def random_vector(self) -> NDArray[np.float32]:
         """Give a unit vector, float32, shape (DIMENSION,)."""
         vector = self._vectors.normal(size=DIMENSION)
@@ -81,11 +90,15 @@ class AccessCorpus:
         """Give how many results are asked for: a page, a few pages, or everything."""
         return self._random.choice((1, 3, 10, 10, 1_000))
 
-    def visible(self, access: Access) -> set[str]:
-        """Give the documents that a reader may see."""
-        return {name for name, tags in self.tags.items() if access.allows(tags)}
+    def visible(self, access: Access) -> frozenset[str]:
+        """Give the documents that a reader may see; each is looked at once between two changes of rights."""
+        if access not in self._visible:
+            self._visible[access] = frozenset(
+                name for name, tags in self.tags.items() if access.allows(tags)
+            )
+        return self._visible[access]
 
-    def with_words(self, names: Sequence[str] | set[str], words: str) -> set[str]:
+    def with_words(self, names: Set[str], words: str) -> Set[str]:
         """Give those of the documents that hold one of the words."""
         wanted = set(words.split())
         return {name for name in names if wanted.intersection(self.words[name])}
@@ -105,5 +118,10 @@ class AccessCorpus:
 
     def retag(self, name: str) -> DocumentTags:
         """Give a document other tags, and give these back."""
-        self.tags[name] = self.random_tags()
-        return self.tags[name]
+        return self.set_tags(name, self.random_tags())
+
+    def set_tags(self, name: str, tags: DocumentTags) -> DocumentTags:
+        """Give a document these tags, and give them back."""
+        self.tags[name] = tags
+        self._visible.clear()
+        return tags
