@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from whence.engine.passages import Passages
 from whence.engine.results import ImportedBundle, ImportResult
@@ -33,6 +34,8 @@ Progress = Callable[[int, int | None], None]
 #: Nodes and edges written at once: large enough for COPY, small enough to keep in memory with their texts.
 _NODES_AT_ONCE = 1000
 _EDGES_AT_ONCE = 20_000
+#: Batches on their way while the next one is read.
+_WRITTEN_AT_ONCE = 2
 #: Texts and characters of one embedding request; replies stay below a broker's limit of 5 MiB, with vectors
 #: of 3,072 numbers as well.
 _TEXTS_AT_ONCE = 256
@@ -267,23 +270,25 @@ class _Read:
 async def _pump(
     items: Iterator[T], size: int, write: Callable[[list[T]], Coroutine[Any, Any, None]]
 ) -> None:
-    """Read in a thread while the batch before is written.
+    """Read in a thread while the two batches before are on their way: one is prepared, one written.
 
-    Neither is cancelled when the other fails: a COPY cut off in the middle costs the connection.
+    Nothing is cancelled when something fails: a COPY cut off in the middle costs the connection.
     """
 
     def read() -> list[T]:
         return list(itertools.islice(items, size))
 
-    batch = await asyncio.to_thread(read)
-    while batch:
-        following, written = await asyncio.gather(
-            asyncio.to_thread(read), write(batch), return_exceptions=True
-        )
-        for outcome in (following, written):
-            if isinstance(outcome, BaseException):
-                raise outcome
-        batch = cast("list[T]", following)
+    writes: deque[asyncio.Task[None]] = deque()
+    try:
+        while batch := await asyncio.to_thread(read):
+            writes.append(asyncio.create_task(write(batch)))
+            if len(writes) > _WRITTEN_AT_ONCE:
+                await writes.popleft()
+    finally:
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
 
 
 def _requests(texts: Sequence[str]) -> Iterator[tuple[int, int]]:

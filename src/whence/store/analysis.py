@@ -22,11 +22,13 @@ import Stemmer
 __all__ = (
     "ANALYZER_VERSION",
     "LANGUAGES",
+    "ascii_tokens",
     "document_terms",
     "is_weak",
     "query_terms",
     "strong_length",
     "term_counts",
+    "token_terms",
 )
 
 #: Recorded with each collection: terms of another version cannot be matched.
@@ -110,14 +112,19 @@ def term_counts(text: str, language: str = "english") -> dict[str, int]:
     counts: dict[str, int] = {}
     if not text.isascii():
         return dict(Counter(_terms(text, language)))
-    for token, n in Counter(_ASCII_TOKEN.findall(text)).items():
-        for term in _ascii_terms(token, language):
+    for token, n in Counter(ascii_tokens(text)).items():
+        for term in token_terms(token, language):
             counts[term] = counts.get(term, 0) + n
     return counts
 
 
-def _ascii_terms(token: str, language: str) -> tuple[str, ...]:
-    """Give the terms of a match of `_ASCII_TOKEN`."""
+def ascii_tokens(text: str) -> list[str]:
+    """Give the tokens of a text that is ASCII, in order: `token_terms` of each are the text's terms."""
+    return _ASCII_TOKEN.findall(text)
+
+
+def token_terms(token: str, language: str) -> tuple[str, ...]:
+    """Give the terms of one of the `ascii_tokens`, in order."""
     if token[-1] not in "#+":
         return _word_terms(token, language)
     word = token.rstrip("#+")

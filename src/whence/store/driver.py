@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import asyncpg
 
-__all__ = ("Connection", "Pool", "connect", "create_pool", "errors", "snapshot")
+__all__ = ("Connection", "Pool", "connect", "create_pool", "errors", "snapshot", "writing")
 
 #: The driver's exceptions, by name.
 errors: Any = asyncpg
@@ -129,17 +129,34 @@ async def create_pool(url: str, **options: Any) -> Pool:
 async def snapshot(connection: Connection, *settings: str) -> AsyncIterator[None]:
     """Read one state of the database for the time of a block, with settings that end with it.
 
-    One message to begin and one to end; the driver's own transactions would take one more for each setting.
-
     Args:
         connection: Outside of any transaction.
         settings: Assignments, `name = value`, constants of ours only.
     """
-    begin = [
-        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-        *(f"SET LOCAL {one}" for one in settings),
-    ]
-    await connection.execute("; ".join(begin))
+    async with _transaction(
+        connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", settings
+    ):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def writing(connection: Connection, *settings: str) -> AsyncIterator[None]:
+    """Write in one transaction for the time of a block, with settings that end with it.
+
+    Args:
+        connection: Outside of any transaction.
+        settings: As for `snapshot`.
+    """
+    async with _transaction(connection, "BEGIN", settings):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _transaction(
+    connection: Connection, begin: str, settings: Sequence[str]
+) -> AsyncIterator[None]:
+    """Begin and end with a message each; the driver's own transactions take one more for each setting."""
+    await connection.execute("; ".join([begin, *(f"SET LOCAL {one}" for one in settings)]))
     try:
         yield
     except BaseException:

@@ -1,0 +1,485 @@
+"""One snapshot on its way into PostgreSQL: its rows, written batch by batch where nobody looks.
+
+Rows go in by binary COPY, each batch in a transaction of its own that does not wait for the disk: nothing
+counts before the transaction that publishes, and that one waits for all. Where the role may, the server does
+not look up the referred row for each row that is written, which takes more than half of its time; all of a
+snapshot is checked at once before it is published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from whence.schema.access import DocumentTags
+from whence.schema.code import CodeEdge, CodeNode, ImportReport, SnapshotInfo
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import InternalError
+from whence.schema.ingest import DocumentDraft
+from whence.store import postings
+from whence.store.checks import check_text, content_digest, json_text
+from whence.store.classes import intern_classes
+from whence.store.code import NodeText, SnapshotRecord
+from whence.store.code_documents import (
+    check_relation,
+    check_vectors,
+    different_content,
+    internal_name,
+    node_document,
+)
+from whence.store.code_snapshots import find_published, hide
+from whence.store.code_words import Counted, SnapshotWords
+from whence.store.driver import Connection, writing
+from whence.store.keys import document_key
+from whence.store.numbers import reserve
+from whence.store.words import DEFAULT_LANGUAGES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ("StagedRows", "bulk_settings", "to_its_end")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: From here on it pays to tell the planner what has changed.
+_ANALYZE_FROM = 1000
+_ANALYZE = (
+    "ANALYZE document (id, collection_id, document_id, class_id),"
+    " chunk (ord, collection_id, document, class_id), code_node, code_edge"
+)
+
+_DOCUMENT_COLUMNS = (
+    "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
+    "source_file", "source_url", "metadata",
+)  # fmt: skip
+_CHUNK_COLUMNS = (
+    "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
+    "heading", "section_path", "span_start", "span_end", "embed_text",
+)  # fmt: skip
+_NODE_COLUMNS = ("collection_id", "node", "ord", "class_id", "local_id")
+_EDGE_COLUMNS = ("collection_id", "from_node", "to_node", "relation")
+
+# Texts that have a vector of this model in another snapshot of the repository. Of several the newest counts.
+_KNOWN_VECTORS = (
+    "INSERT INTO chunk_vec (ord, collection_id, class_id, e)"
+    " SELECT DISTINCT ON (n.ord) n.ord, n.collection_id, n.class_id, v.e"
+    " FROM code_node n JOIN chunk c ON c.ord = n.ord"
+    " JOIN collection k ON k.id = ANY($2::int[]) OR k.id IN"
+    " (SELECT s.collection_id FROM code_snapshot s WHERE s.repo = $7)"
+    " JOIN code_node o ON o.collection_id = k.id AND o.local_id = n.local_id"
+    " JOIN chunk d ON d.ord = o.ord AND d.embed_text = c.embed_text"
+    " JOIN chunk_vec v ON v.ord = o.ord"
+    " WHERE n.collection_id = $1 AND (k.model_name, k.model_revision, k.model_precision, k.dimension)"
+    " = ($3::text, $4::text, $5::text, $6::int)"
+    " AND NOT EXISTS (SELECT FROM chunk_vec x WHERE x.ord = n.ord)"
+    " ORDER BY n.ord, k.id DESC"
+)
+
+# Every node must have its chunk, its document, rights that exist, words and a vector.
+_COMPLETE = (
+    "SELECT count(*) FILTER (WHERE v.ord IS NULL) AS bare,"
+    " count(*) FILTER (WHERE g.id IS NULL OR t.ord IS NULL) AS torn"
+    " FROM code_node n LEFT JOIN chunk_vec v ON v.ord = n.ord"
+    " LEFT JOIN chunk_terms t ON t.ord = n.ord LEFT JOIN chunk c ON c.ord = n.ord"
+    " LEFT JOIN document d ON d.id = c.document AND d.collection_id = n.collection_id"
+    " LEFT JOIN sec_class g ON g.id = d.class_id WHERE n.collection_id = $1"
+)
+
+
+def to_its_end(
+    method: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a step finish before its cancellation takes effect.
+
+    A transaction that is cut off while it commits leaves the connection in a state that nobody knows, and
+    the import needs it to clean up.
+    """
+
+    @wraps(method)
+    async def step(*args: P.args, **kwargs: P.kwargs) -> T:
+        task = asyncio.create_task(method(*args, **kwargs))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()
+            raise
+
+    return step
+
+
+async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, ...]:
+    """Give the settings of a transaction that writes rows of a snapshot.
+
+    Args:
+        connection: Whose role is asked for what it may.
+        timeout_s: Longest one statement may take, in seconds.
+    """
+    settings = (f"statement_timeout = {int(timeout_s * 1000)}", "synchronous_commit = off")
+    may_skip_checks = await connection.fetchval(
+        "SELECT has_parameter_privilege('session_replication_role', 'SET')"
+    )
+    return (*settings, "session_replication_role = replica") if may_skip_checks else settings
+
+
+class StagedRows:
+    """A snapshot on its way in; implements `StagedSnapshot`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        number: int,
+        collection_id: int,
+        snapshot: SnapshotInfo,
+        refs: tuple[str, ...],
+        settings: tuple[str, ...],
+        siblings: Callable[[], list[int]],
+    ) -> None:
+        self.number = number
+        self.snapshot = snapshot
+        self._connection = connection
+        self.collection_id = collection_id
+        self._siblings = siblings
+        self._refs = refs
+        self._settings = settings
+        self._lock = asyncio.Lock()
+        #: Held while words are counted; taken before the other.
+        self._counting = asyncio.Lock()
+        self._words = SnapshotWords(connection, collection_id, DEFAULT_LANGUAGES[0])
+        self._classes: dict[DocumentTags, int] = {}
+        #: Place of each node's chunk and its class, by canonical id.
+        self._rows: dict[str, tuple[int, int]] = {}
+        #: Class of each node by the place of its chunk.
+        self._class_of: dict[int, int] = {}
+        #: Number of each node by canonical id, once all nodes are there.
+        self._nodes: dict[str, int] | None = None
+        self._relations: dict[str, int] = {}
+        self._report: ImportReport | None = None
+        self._replace = False
+        self._unchanged = False
+        self._model: EmbeddingModel | None = None
+        #: Places of the chunks without a vector whose text was not given out, once all are there.
+        self._waiting: deque[int] | None = None
+
+    @to_its_end
+    async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
+        """Write some nodes, each id once. Cost: linear in their texts; memory keeps the ids.
+
+        While a batch is written the next one can be prepared; they are written in the order of the calls.
+        """
+        if self._nodes is not None:
+            raise InternalError("all nodes come before the first edge")
+        async with self._counting:
+            if self._words.is_full:
+                async with self._lock, self._writing():
+                    await self._words.spill()
+            drafts, words = await asyncio.to_thread(self._prepared, nodes)
+        async with self._lock:
+            connection = self._connection
+            classes = await self._class_ids([node.tags for node in nodes])
+            numbers = await reserve(connection, "document", "id", len(nodes))
+            ords = await reserve(connection, "chunk", "ord", len(nodes))
+            async with self._writing():
+                await connection.copy_records_to_table(
+                    "document",
+                    columns=_DOCUMENT_COLUMNS,
+                    records=self._document_rows(drafts, numbers, classes),
+                )
+                await connection.copy_records_to_table(
+                    "chunk",
+                    columns=_CHUNK_COLUMNS,
+                    records=self._chunk_rows(drafts, numbers, ords, classes),
+                )
+                await self._words.write(ords, words)
+            for node, ord_, class_id in zip(nodes, ords, classes, strict=True):
+                self._rows[node.id] = (ord_, class_id)
+                self._class_of[ord_] = class_id
+
+    def _prepared(self, nodes: Sequence[CodeNode]) -> tuple[list[DocumentDraft], Counted]:
+        """Give documents and words of nodes; the part of the work that needs no database."""
+        drafts = [node_document(node) for node in nodes]
+        texts = [draft.chunks[0].embed_text for draft in drafts]
+        for draft, text in zip(drafts, texts, strict=True):
+            check_text(text, f"node {draft.document_id!r}")
+        return drafts, self._words.count(texts)
+
+    async def _class_ids(self, tags: Sequence[DocumentTags]) -> list[int]:
+        new = set(tags) - self._classes.keys()
+        if new:
+            self._classes |= await intern_classes(self._connection, new)
+        return [self._classes[one] for one in tags]
+
+    def _document_rows(
+        self, drafts: Sequence[DocumentDraft], numbers: Sequence[int], classes: Sequence[int]
+    ) -> Iterable[tuple[Any, ...]]:
+        for number, draft, class_id in zip(numbers, drafts, classes, strict=True):
+            yield (
+                number, self.collection_id, draft.document_id, draft.digest, class_id, 1,
+                draft.title, draft.source_file, "", json_text(draft.metadata),
+            )  # fmt: skip
+
+    def _chunk_rows(
+        self,
+        drafts: Sequence[DocumentDraft],
+        numbers: Sequence[int],
+        ords: Sequence[int],
+        classes: Sequence[int],
+    ) -> Iterable[tuple[Any, ...]]:
+        begin = f"{self.snapshot.repo}::{self.snapshot.snapshot_id}::"
+        collection = internal_name(self.number)
+        # All ids begin alike: that part is escaped once, and the rest seldom needs it.
+        head = {
+            kind: document_key(collection, f"{begin}{kind}::").removesuffix(":")
+            for kind in ("cs", "sql")
+        }
+        for number, ord_, draft, class_id in zip(numbers, ords, drafts, classes, strict=True):
+            chunk = draft.chunks[0]
+            kind, local = draft.document_id.removeprefix(begin).split("::", 1)
+            yield (
+                ord_, self.collection_id, number, 0, f"{head[kind]}{quote(local, safe='/')}:0",
+                class_id, chunk.content, content_digest(chunk.content), chunk.heading,
+                chunk.section_path, chunk.start, chunk.end, chunk.embed_text,
+            )  # fmt: skip
+
+    def _writing(self) -> AbstractAsyncContextManager[None]:
+        """Open a transaction that writes rows of this snapshot and nothing else."""
+        return writing(self._connection, *self._settings)
+
+    async def _number_nodes(self) -> dict[str, int]:
+        """Write the nodes under their numbers, once. Cost: n log n."""
+        if self._nodes is None:
+            ids = await asyncio.to_thread(sorted, self._rows)
+            self._nodes = {node_id: number for number, node_id in enumerate(ids)}
+            async with self._writing():
+                await self._connection.copy_records_to_table(
+                    "code_node",
+                    columns=_NODE_COLUMNS,
+                    records=(
+                        (self.collection_id, number, *self._rows[one], one.split("::", 3)[3])
+                        for number, one in enumerate(ids)
+                    ),
+                )
+        return self._nodes
+
+    # --- edges -------------------------------------------------------------------------------------
+
+    @to_its_end
+    async def add_edges(self, edges: Sequence[CodeEdge]) -> None:
+        """Write some edges between nodes that were added, each once. Cost: linear in the edges."""
+        async with self._lock:
+            nodes = await self._number_nodes()
+            await self._know_relations({edge.relation for edge in edges})
+            relations, collection_id = self._relations, self.collection_id
+            async with self._writing():
+                await self._connection.copy_records_to_table(
+                    "code_edge",
+                    columns=_EDGE_COLUMNS,
+                    records=(
+                        (collection_id, nodes[e.from_id], nodes[e.to_id], relations[e.relation])
+                        for e in edges
+                    ),
+                )
+
+    async def _know_relations(self, names: set[str]) -> None:
+        new = sorted(names - self._relations.keys())
+        if not new:
+            return
+        for name in new:
+            check_relation(name)
+        await self._connection.execute(
+            "INSERT INTO code_relation (name) SELECT w.name FROM unnest($1::text[]) w(name)"
+            " WHERE NOT EXISTS (SELECT FROM code_relation r WHERE r.name = w.name)"
+            " ORDER BY w.name ON CONFLICT (name) DO NOTHING",
+            new,
+        )
+        rows = await self._connection.fetch(
+            "SELECT name, id FROM code_relation WHERE name = ANY($1::text[])", new
+        )
+        self._relations |= {row["name"]: row["id"] for row in rows}
+
+    # --- the end -----------------------------------------------------------------------------------
+
+    @to_its_end
+    async def close(self, report: ImportReport, *, replace: bool = False) -> bool:
+        """Say that all was written; False when the published snapshot has the same content already.
+
+        Raises:
+            BadInput: The snapshot is published with other content and `replace` is False.
+        """
+        async with self._lock:
+            self._report, self._replace = report, replace
+            snapshot_id = self.snapshot.snapshot_id
+            former = (await find_published(self._connection, [snapshot_id])).get(snapshot_id)
+            if self._is_known(former):
+                self._unchanged = True
+                return False
+            nodes = await self._number_nodes()
+            async with self._writing():
+                await self._words.finish()
+                await postings.settle(self._connection, self.collection_id, everything=True)
+                if len(nodes) >= _ANALYZE_FROM:
+                    await self._connection.execute(_ANALYZE)
+            return True
+
+    def _is_known(self, former: SnapshotRecord | None) -> bool:
+        """Tell whether this content is published already.
+
+        Raises:
+            BadInput: Other content is, and it may not be replaced.
+        """
+        if former is None:
+            return False
+        assert self._report is not None
+        if former.digest == self._report.digest:
+            return True
+        if not self._replace:
+            raise different_content(self.snapshot)
+        return False
+
+    @to_its_end
+    async def texts(self, limit: int) -> list[NodeText]:
+        """Give some nodes that have no vector and were not given before; the first call gives one."""
+        if self._unchanged:
+            return []
+        async with self._lock:
+            if self._waiting is None:
+                self._waiting = deque(self._class_of)
+            n = min(limit if self._model else 1, len(self._waiting))
+            rows = await self._connection.fetch(
+                "SELECT ord, embed_text FROM chunk WHERE ord = ANY($1::int[]) ORDER BY ord",
+                [self._waiting.popleft() for _ in range(n)],
+            )
+            return [NodeText(key=row["ord"], text=row["embed_text"]) for row in rows]
+
+    @to_its_end
+    async def add_vectors(
+        self, keys: Sequence[int], vectors: NDArray[np.float32], model: EmbeddingModel
+    ) -> None:
+        """Give nodes their vectors.
+
+        Raises:
+            ModelMismatch: It is another model than that of the first call.
+            BadInput: The vectors cannot be stored.
+        """
+        check_vectors(vectors, len(keys), model, self._model)
+        async with self._lock:
+            connection = self._connection
+            classes = self._class_of
+            async with self._writing():
+                if self._model is None:
+                    await self._use_model(model)
+                await connection.copy_records_to_table(
+                    "chunk_vec",
+                    columns=("ord", "collection_id", "class_id", "e"),
+                    records=(
+                        (key, self.collection_id, classes[key], vector)
+                        for key, vector in zip(keys, vectors, strict=True)
+                    ),
+                )
+                if self._model is None:
+                    await self._reuse_vectors(model)
+            self._model = model
+
+    async def _use_model(self, model: EmbeddingModel) -> None:
+        await self._connection.execute(
+            "UPDATE collection SET model_name = $2, model_revision = $3, model_precision = $4,"
+            " dimension = $5 WHERE id = $1",
+            self.collection_id,
+            model.name,
+            model.revision,
+            model.precision,
+            model.dimension,
+        )
+
+    async def _reuse_vectors(self, model: EmbeddingModel) -> None:
+        """Give nodes the vectors that their texts have in other snapshots of the repository or import."""
+        await self._connection.execute(
+            _KNOWN_VECTORS,
+            self.collection_id,
+            [one for one in self._siblings() if one != self.collection_id],
+            model.name,
+            model.revision,
+            model.precision,
+            model.dimension,
+            self.snapshot.repo,
+        )
+        rows = await self._connection.fetch(
+            "SELECT ord FROM chunk_vec WHERE collection_id = $1", self.collection_id
+        )
+        done = {row["ord"] for row in rows}
+        self._waiting = deque(ord_ for ord_ in self._waiting or () if ord_ not in done)
+
+    async def publish(self, former: SnapshotRecord | None, now: datetime) -> int | None:
+        """Make the snapshot readable, inside the caller's transaction.
+
+        Gives the collection that nobody can reach any more.
+
+        Raises:
+            BadInput: Other content was published under its id meanwhile.
+            InternalError: It was not closed, or a node has no vector.
+        """
+        connection, report = self._connection, self._report
+        if report is None:
+            raise InternalError("a snapshot is closed before it is published")
+        gone = self.collection_id if self._is_known(former) else None
+        if gone is None:
+            await self._check_complete()
+            gone = await self._put(report, now)
+        await connection.executemany(
+            "INSERT INTO code_ref (ref, snapshot_id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            [(ref, self.snapshot.snapshot_id) for ref in self._refs],
+        )
+        await connection.execute(
+            "UPDATE code_import SET status = 'completed', finished_at = $2, report = $3,"
+            " collection_id = NULL WHERE id = $1",
+            self.number,
+            now,
+            json_text(msgspec.to_builtins(report)),
+        )
+        await hide(connection, [] if gone is None else [gone])
+        return gone
+
+    async def _check_complete(self) -> None:
+        found = await self._connection.fetchrow(_COMPLETE, self.collection_id)
+        for n, what in ((found["torn"], "are not whole"), (found["bare"], "have no vector")):
+            if n:
+                raise InternalError(f"{n} nodes of {self.snapshot.repo} {what}")
+
+    async def _put(self, report: ImportReport, now: datetime) -> int | None:
+        """Write the row by which the snapshot is found; gives the collection it had before."""
+        connection, snapshot = self._connection, self.snapshot
+        former: int | None = await connection.fetchval(
+            "SELECT collection_id FROM code_snapshot WHERE snapshot_id = $1", snapshot.snapshot_id
+        )
+        await connection.execute(
+            "INSERT INTO code_snapshot (snapshot_id, repo, branch, head_sha, generated_at,"
+            " collection_id, digest, nodes_cs, nodes_sql, edges_cs, edges_sql, published_at)"
+            " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+            " ON CONFLICT (snapshot_id) DO UPDATE SET branch = $3, generated_at = $5,"
+            " collection_id = $6, digest = $7, nodes_cs = $8, nodes_sql = $9, edges_cs = $10,"
+            " edges_sql = $11, published_at = $12, published = DEFAULT",
+            snapshot.snapshot_id,
+            snapshot.repo,
+            snapshot.branch,
+            snapshot.head_sha,
+            snapshot.generated_at,
+            self.collection_id,
+            report.digest,
+            report.nodes.cs,
+            report.nodes.sql,
+            report.edges.cs,
+            report.edges.sql,
+            now,
+        )
+        return former

@@ -1,0 +1,232 @@
+"""The words of a snapshot on its way in, counted in memory and written a batch at a time.
+
+Nobody else writes the collection of an import, so its terms are not looked up: they are numbered as they come,
+and go to the database together, each once with its final count. A bundle with more terms than may be kept
+writes some before all are known; from then on new ones are looked up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.store.analysis import ascii_tokens, document_terms, is_weak, token_terms
+from whence.store.driver import Connection
+from whence.store.numbers import reserve
+from whence.store.postings import term_key
+
+__all__ = ("Counted", "SnapshotWords")
+
+#: Terms, and tokens that were taken apart, kept in memory; some 200 bytes each.
+_MOST_KEPT = 200_000
+_LOW_HALF = 0xFFFFFFFF
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The words of some texts, with an entry for each text and each of its terms, in this order."""
+
+    rows: NDArray[np.int64]
+    """Of each entry: which text."""
+    places: NDArray[np.int64]
+    """Of each entry: which term of the vocabulary."""
+    counts: NDArray[np.int64]
+    """Of each entry: how often the text has the term."""
+    lengths: NDArray[np.int64]
+    """Of each text: occurrences of strong terms."""
+
+
+class _Vocabulary:
+    """Terms by the order in which they came."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self._place_of: dict[str, int] = {}
+        self.tokens = _Tokens(lambda token: self._places(token_terms(token, language)))
+        self.terms: list[str] = []
+        #: Of each term: 1 when it is strong.
+        self.strong = bytearray()
+        #: Of each term: texts that have it.
+        self.df: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        #: Of each term: its number in the database, as far as texts that have it were written.
+        self.numbers: list[int] = []
+        #: Places of terms that were in the database before.
+        self.known: list[int] = []
+
+    def places_of(self, text: str) -> list[int]:
+        """Give the place of every term of a text, in order, with repeats."""
+        if text.isascii():
+            return list(chain.from_iterable(map(self.tokens.__getitem__, ascii_tokens(text))))
+        return list(self._places(document_terms(text, self._language)))
+
+    def _places(self, terms: Sequence[str]) -> tuple[int, ...]:
+        return tuple([self._place(term) for term in terms])
+
+    def _place(self, term: str) -> int:
+        place = self._place_of.get(term)
+        if place is None:
+            place = self._place_of[term] = len(self.terms)
+            self.strong.append(not is_weak(term))
+            # Last: a term that can be seen here is complete.
+            self.terms.append(term)
+        return place
+
+    def count(self, places: NDArray[np.int64]) -> None:
+        """Add texts to the counts of terms, one for each place."""
+        found = np.bincount(places, minlength=len(self.df))
+        found[: len(self.df)] += self.df
+        self.df = found
+
+
+class _Tokens(dict[str, tuple[int, ...]]):
+    """Places of the terms of tokens; one that was not asked for yet is taken apart."""
+
+    def __init__(self, places_of: Callable[[str], tuple[int, ...]]) -> None:
+        super().__init__()
+        self._places_of = places_of
+
+    def __missing__(self, token: str) -> tuple[int, ...]:
+        places = self[token] = self._places_of(token)
+        return places
+
+
+class SnapshotWords:
+    """Counts the words of texts and writes them, into a lexicon that is open and empty.
+
+    `count` is for one caller at a time, and runs in a thread while words that were counted before are written.
+    `spill` and `finish` want all of them to be written.
+
+    Args:
+        connection: To the database.
+        collection_id: Which nobody else writes.
+        language: What the texts are stemmed in.
+        most_kept: How many terms, and tokens, are kept in memory.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        collection_id: int,
+        language: str,
+        most_kept: int = _MOST_KEPT,
+    ) -> None:
+        self._connection = connection
+        self._collection_id = collection_id
+        self._language = language
+        self._most_kept = most_kept
+        self._vocabulary = _Vocabulary(language)
+        self._has_spilt = False
+        self._slots = 0
+        self._total_length = 0
+
+    def count(self, texts: Sequence[str]) -> Counted:
+        """Count the words of texts. Cost: linear in their length, n log n in the words of all together."""
+        vocabulary = self._vocabulary
+        found = [vocabulary.places_of(text) for text in texts]
+        widths = np.fromiter(map(len, found), np.int64, len(found))
+        places = np.fromiter(chain.from_iterable(found), np.int64, int(widths.sum()))
+        owners = np.repeat(np.arange(len(texts), dtype=np.int64), widths)
+        entries, counts = np.unique(owners << 32 | places, return_counts=True)
+        rows, places = entries >> 32, entries & _LOW_HALF
+        vocabulary.count(places)
+        strong = np.frombuffer(bytes(vocabulary.strong), dtype=np.uint8)
+        lengths = np.bincount(rows, weights=counts * strong[places], minlength=len(texts))
+        return Counted(rows, places, counts, lengths.astype(np.int64))
+
+    async def write(self, ords: Sequence[int], counted: Counted) -> None:
+        """Write the words of chunks, inside a transaction, in the order in which they were counted."""
+        await self._number_terms()
+        packed = await asyncio.to_thread(lambda: list(self._packed(counted)))
+        lengths = counted.lengths.tolist()
+        await self._connection.copy_records_to_table(
+            "chunk_terms",
+            columns=("collection_id", "slot", "ord", "length", "terms", "counts"),
+            records=[
+                (self._collection_id, self._slots + place, ord_, lengths[place], *packed[place])
+                for place, ord_ in enumerate(ords)
+            ],
+        )
+        self._slots += len(ords)
+        self._total_length += sum(lengths)
+
+    async def _number_terms(self) -> None:
+        """Give every new term a number; after a spill it may have one."""
+        vocabulary = self._vocabulary
+        first = len(vocabulary.numbers)
+        new = vocabulary.terms[first:]
+        known = await self._look_up(new) if self._has_spilt else {}
+        fresh = iter(await reserve(self._connection, "term", "id", len(new) - len(known)))
+        for place, term in enumerate(new, first):
+            number = known.get(term)
+            if number is not None:
+                vocabulary.known.append(place)
+            vocabulary.numbers.append(next(fresh) if number is None else number)
+
+    async def _look_up(self, terms: Sequence[str]) -> dict[str, int]:
+        keys = {term_key(term): term for term in terms}
+        rows = await self._connection.fetch(
+            "SELECT term, id FROM term WHERE collection_id = $1 AND term = ANY($2::text[])",
+            self._collection_id,
+            list(keys),
+        )
+        return {keys[row["term"]]: row["id"] for row in rows}
+
+    def _packed(self, counted: Counted) -> Iterator[tuple[bytes, bytes]]:
+        """Yield numbers of terms and their counts as two columns of bytes, ascending by number."""
+        numbers = np.array(self._vocabulary.numbers, dtype=np.int64)[counted.places]
+        # Numbers ascend with places as long as none was looked up: nothing moves then.
+        order = np.argsort(counted.rows << 32 | numbers, kind="stable")
+        terms = memoryview(numbers[order].astype("<i4").tobytes())
+        counts = memoryview(counted.counts[order].astype("<i4").tobytes())
+        widths = np.bincount(counted.rows, minlength=len(counted.lengths))
+        start = 0
+        for end in (4 * np.cumsum(widths)).tolist():
+            yield bytes(terms[start:end]), bytes(counts[start:end])
+            start = end
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether as much is kept as may be."""
+        kept = max(len(self._vocabulary.terms), len(self._vocabulary.tokens))
+        return kept >= self._most_kept
+
+    async def spill(self) -> None:
+        """Write the terms, inside a transaction, and forget them."""
+        await self._write_terms()
+        self._has_spilt = True
+
+    async def finish(self) -> None:
+        """Write what is left, inside a transaction."""
+        await self._write_terms()
+        await self._connection.execute(
+            "UPDATE lexicon SET chunks = $2::int, total_length = $3, next_slot = $2::int"
+            " WHERE collection_id = $1",
+            self._collection_id,
+            self._slots,
+            self._total_length,
+        )
+
+    async def _write_terms(self) -> None:
+        vocabulary, self._vocabulary = self._vocabulary, _Vocabulary(self._language)
+        numbers, df = vocabulary.numbers, vocabulary.df.tolist()
+        known = set(vocabulary.known)
+        if known:
+            await self._connection.execute(
+                "UPDATE term t SET df = t.df + w.df FROM unnest($1::int[], $2::int[]) w(id, df)"
+                " WHERE t.id = w.id",
+                [numbers[place] for place in vocabulary.known],
+                [df[place] for place in vocabulary.known],
+            )
+        await self._connection.copy_records_to_table(
+            "term",
+            columns=("id", "collection_id", "term", "df"),
+            records=(
+                (numbers[place], self._collection_id, term_key(term), df[place])
+                for place, term in enumerate(vocabulary.terms)
+                if place not in known
+            ),
+        )
