@@ -1,7 +1,7 @@
 """Write the reference pages under `docs/reference/` from the code; a test fails when one is stale.
 
 `python tools/reference.py` renews them: the command line, the settings, the messages, the processors with their
-parameters, the errors and the metrics.
+parameters, the errors, the metrics and the HTTP interface.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ from whence.cli.manual import EXAMPLES, GROUPS
 from whence.flow.registry import BUILT_IN, Registry
 from whence.flow.settings import MEANINGS, VARIABLES, Settings
 from whence.flow.telemetry.metrics import METRICS
+from whence.gateway import events
+from whence.gateway.failures import STATUSES
+from whence.gateway.mcp import REVISIONS, TOOLS
+from whence.gateway.requests import AskBody, SearchBody
+from whence.gateway.rights import AccessBody
 from whence.processors.base import Processor
 from whence.schema.errors import WhenceError
 from whence.schema.message import message_types
@@ -340,6 +345,65 @@ def metrics() -> str:
     )
 
 
+# The gateway
+
+PATHS = """| Path | Answer |
+|---|---|
+| `GET /` | the page |
+| `POST /v1/search` | passages: the document of `whence search --json` |
+| `POST /v1/ask` | an answer: the document of `whence ask --json`; events with `Accept: text/event-stream` |
+| `GET /v1/answers/{answer_id}` | its trace; `?format=json`, `tree`, `nquads`, `trig`, `jsonld` or `svg` |
+| `GET /v1/answers/{answer_id}/why-not?item=ID` | what became of a passage or document |
+| `POST /mcp` | the Model Context Protocol |
+| `GET /openapi.json` | all of this for machines |
+| `GET /live`, `GET /ready` | 200 while it serves |
+"""
+
+
+def http() -> str:
+    """Give the page of the gateway's interface."""
+    out = ["# HTTP\n", "`whence serve` answers at these paths.\n", PATHS]
+    for path, body in (("/v1/search", SearchBody), ("/v1/ask", AskBody)):
+        out.append(f"## Body of `{path}`\n")
+        out.append(table(("Field", "Type", "Default", "Meaning"), map(body_field, fields_of(body))))
+    out.append("## `access`\n")
+    out.extend(struct(AccessBody))
+    out.append("## Events\n")
+    out.append("\n".join(events.__doc__.splitlines()[2:]) + "\n")
+    out.append("## Statuses of errors\n")
+    out.append("The body is `{error: {code, message, hint}}`.\n")
+    rows = [(status, f"`{kind.code}`", first_line(kind)) for kind, status in STATUSES]
+    rows += [
+        (413, "`bad_input`", "The request is too large."),
+        (500, "`internal`", "A fault of ours."),
+    ]
+    out.append(table(("Status", "Code", "Meaning"), sorted(rows, key=lambda row: row[:2])))
+    out.append("## Tools of the Model Context Protocol\n")
+    revisions = ", ".join(REVISIONS)
+    out.append(f"Revisions {revisions}. Arguments are those of the paths above.\n")
+    tools = ((f"`{tool.name}`", tool.title, required(tool.body)) for tool in TOOLS)
+    out.append(table(("Tool", "What it does", "Needs"), tools))
+    return "\n".join(out)
+
+
+def fields_of(body: type[Any]) -> tuple[Any, ...]:
+    """Give the fields of a request."""
+    return msgspec.structs.fields(body)
+
+
+def required(body: type[Any]) -> str:
+    """Give the fields that a request must have."""
+    needed = (f for f in fields_of(body) if f.required)
+    return ", ".join(f"`{field.name}`" for field in needed)
+
+
+def body_field(field: Any) -> tuple[str, str, str, str]:
+    """Give the row of a field of a request; its meaning stands in its type."""
+    kind, meta = typing.get_args(field.type)[:2]
+    default = "required" if field.required else f"`{shown_default(field)}`"
+    return f"`{field.name}`", f"`{shown_type(kind)}`", default, meta.description
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": commands,
     "settings.md": settings,
@@ -347,6 +411,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "processors.md": processors,
     "errors.md": errors,
     "metrics.md": metrics,
+    "http.md": http,
 }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from whence.schema.document_rag import Answer
 
-__all__ = ("answer_document", "ask", "tell_answer")
+__all__ = ("ask", "tell_answer")
 
 
 def ask(
@@ -96,6 +96,8 @@ def ask(
             flow=flow or "all-in-one",
         )
     if as_json(context):
+        from whence.engine.documents import answer_document
+
         print_json(answer_document(answer))
     else:
         # A writer that died on the way was followed by another, who may have found other words.
@@ -104,45 +106,6 @@ def ask(
             note("note: the answer was begun anew while it was written; this is the whole of it")
         tell_answer(answer, console(), text_shown=live and whole)
     return 0
-
-
-def answer_document(answer: Answer) -> dict[str, object]:
-    """Give the JSON form of an answer."""
-    return {
-        "answer_id": answer.answer_id,
-        "question": answer.question,
-        "answer": answer.text,
-        "found": answer.found,
-        "citations": [
-            {
-                "marker": citation.marker,
-                "chunk_id": citation.chunk_id,
-                "document_id": citation.document_id,
-                "source_file": citation.source_file,
-                "source_url": citation.source_url,
-                "heading": citation.heading,
-                "quote": citation.quote,
-            }
-            for citation in answer.citations
-        ],
-        "model": answer.model,
-        "degraded": [
-            {"stage": fault.stage, "reason": fault.reason, "code": fault.code}
-            for fault in answer.degraded
-        ],
-        "stages": [
-            {
-                "stage": stage.stage,
-                "duration_ms": stage.duration_ms,
-                "candidates_in": stage.candidates_in,
-                "candidates_out": stage.candidates_out,
-            }
-            for stage in answer.stages
-        ],
-        "in_token": answer.in_token,
-        "out_token": answer.out_token,
-        "latency_ms": answer.latency_ms,
-    }
 
 
 def tell_answer(

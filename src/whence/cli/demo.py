@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whence.cli.ask import answer_document, tell_answer
+from whence.cli.ask import tell_answer
 from whence.cli.output import console, note, print_json, progress
 from whence.cli.session import as_json, run_with_engine
 from whence.schema.access import Access
@@ -29,6 +29,7 @@ def demo(context: typer.Context) -> int:
     folder = _examples()
     questions = json.loads((folder / "demo_questions.json").read_text("utf-8"))["questions"]
     quiet = as_json(context)
+    from whence.engine.documents import answer_document
 
     async def work(engine: Engine, _settings: object) -> list[dict[str, Any]]:
         with progress("indexing the handbook") as moved:

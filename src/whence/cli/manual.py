@@ -12,7 +12,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Answers": ("ask", "explain", "why-not", "replay"),
     "Code": ("bundle", "import", "snapshots", "expand", "fetch"),
     "Quality": ("validate", "eval"),
-    "Operation": ("run", "status", "dlq", "doctor", "models", "demo", "help"),
+    "Operation": ("run", "serve", "status", "dlq", "doctor", "models", "demo", "help"),
 }
 
 #: Command lines that work as they are once their files and ids exist.
@@ -67,6 +67,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "whence run document-rag",
         "whence run document-rag --broker pulsar://localhost:6650 --only search,reranker",
         "whence run my-flow.yaml --check",
+    ),
+    "serve": (
+        "whence serve",
+        "whence serve --host 0.0.0.0 --tokens tokens.toml --require-token",
+        "whence serve --stdio",
     ),
     "status": ("whence status", "whence status --broker pulsar://localhost:6650"),
     "dlq": ("whence dlq list", "whence dlq replay service.ingest"),

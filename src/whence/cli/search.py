@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -112,18 +112,9 @@ def _tell(
     message: str,
 ) -> None:
     if as_json(context):
-        document: dict[str, Any] = {
-            "query": query,
-            "mode": mode,
-            "hits": report.results if report else [],
-            "message": message,
-            "degraded": report.degraded if report else [],
-            "graph": report.graph if report else None,
-            "reranker": report.reranker if report else "",
-            "latency_ms": latency or {"total": 0.0},
-        }
-        if report and report.snapshot_id:
-            document["snapshot_id"] = report.snapshot_id
+        from whence.engine.documents import search_document
+
+        document = search_document(query, mode, report, latency_ms=latency, message=message)
         print_json(document)
         return
     if report is None or not report.results:

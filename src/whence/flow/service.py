@@ -5,15 +5,13 @@ The first SIGTERM or SIGINT drains, the second hands everything back at once.
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 
 from whence.flow.definition import FlowDefinition
 from whence.flow.resources import Resources
 from whence.flow.runtime import DRAIN_S, FlowRuntime
 from whence.flow.settings import Settings
+from whence.flow.signals import Signals
 from whence.flow.telemetry.watching import telemetry
 
 __all__ = ("serve_flow",)
@@ -54,7 +52,7 @@ async def serve_flow(
                 runtime = FlowRuntime(
                     definition, transport, owned, only=names, observer=watching.observer
                 )
-                with _Signals() as signals:
+                with Signals() as signals:
                     async with watching.of(runtime):
                         await _run(runtime, signals, on_ready, drain_s)
         finally:
@@ -62,7 +60,7 @@ async def serve_flow(
 
 
 async def _run(
-    runtime: FlowRuntime, signals: _Signals, on_ready: Callable[[], None] | None, drain_s: float
+    runtime: FlowRuntime, signals: Signals, on_ready: Callable[[], None] | None, drain_s: float
 ) -> None:
     try:
         if not await signals.unless_asked(runtime.start()):
@@ -75,47 +73,3 @@ async def _run(
         signals.again()
         await signals.unless_asked(runtime.drain(drain_s))
         await runtime.drain(0.0)
-
-
-class _Signals:
-    """Counts the requests to stop, for the time of a `with`."""
-
-    def __init__(self) -> None:
-        self._asked = asyncio.Event()
-
-    def __enter__(self) -> _Signals:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # Only the main thread can take signals; elsewhere the caller cancels instead.
-            with suppress(ValueError, RuntimeError, NotImplementedError):
-                loop.add_signal_handler(number, self._asked.set)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with suppress(ValueError, RuntimeError, NotImplementedError):
-                loop.remove_signal_handler(number)
-
-    def again(self) -> None:
-        """Wait for the next signal from now on."""
-        self._asked.clear()
-
-    async def unless_asked(self, work: Awaitable[None]) -> bool:
-        """Do some work, or leave it when a signal comes; tells whether it was done.
-
-        Raises:
-            Exception: Whatever the work raises.
-        """
-        task = asyncio.ensure_future(work)
-        asked = asyncio.create_task(self._asked.wait())
-        try:
-            await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                await task
-                return True
-            return False
-        finally:
-            for one in (task, asked):
-                one.cancel()
-            await asyncio.gather(task, asked, return_exceptions=True)

@@ -18,6 +18,7 @@ __all__ = (
     "chunk_selection_uri",
     "id_from_iri",
     "iri_from_id",
+    "stage_of",
     "validate_answer_id",
 )
 
@@ -114,6 +115,18 @@ def answer_id_of(uri: str) -> str:
         return ""
     answer_id = uri[len(QUESTION_PREFIX) :].split("/", 1)[0]
     return answer_id if _ANSWER_ID.match(answer_id) else ""
+
+
+def stage_of(uri: str) -> str:
+    """Give the stage that has this IRI; empty when it is none of ours.
+
+    >>> stage_of("urn:trustgraph:docrag:a1"), stage_of("urn:trustgraph:docrag:a1/focus")
+    ('question', 'focus')
+    """
+    if not answer_id_of(uri):
+        return ""
+    # Ids of answers hold no slash.
+    return uri[len(QUESTION_PREFIX) :].partition("/")[2] or "question"
 
 
 def iri_from_id(identifier: str) -> str:

@@ -1,0 +1,92 @@
+"""`whence serve`: the gateway for other programs, assistants and browsers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whence.cli.options import Acl, Clearance, Label
+from whence.cli.output import note, print_json
+from whence.cli.session import access_of, as_json, settings_of, start_logging
+
+if TYPE_CHECKING:
+    from whence.flow.settings import Settings
+    from whence.schema.access import Access
+
+__all__ = ("serve",)
+
+
+def serve(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8080,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file that says which token sees what."),
+    ] = None,
+    require_token: Annotated[
+        bool, typer.Option("--require-token", help="Refuse callers without a token.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name that this server goes by; repeat for more."),
+    ] = None,
+    stdio: Annotated[
+        bool,
+        typer.Option("--stdio", help="Speak MCP on standard input and output, not HTTP."),
+    ] = False,
+    acl: Acl = None,
+    label: Label = None,
+    clearance: Clearance = 0,
+) -> int:
+    """Serve HTTP, events, MCP and a page until asked to stop.
+
+    The rights given are those of callers without a token; none given means public documents only.
+    """
+    start_logging("WARNING")
+    settings = settings_of(context)
+    everybody = access_of(acl, label, clearance)
+    if stdio:
+        asyncio.run(_serve_lines(settings, everybody))
+        return 0
+    from whence.gateway.rights import Rights, read_tokens
+    from whence.gateway.server import check_exposure, listen, url_of
+
+    known = {} if tokens is None else read_tokens(tokens)
+    check_exposure(host, everybody, token_needed=require_token)
+    rights = Rights(everybody, known, token_needed=require_token)
+    with listen(host, port) as listening:
+        url = url_of(listening)
+
+        def ready() -> None:
+            if as_json(context):
+                print_json({"url": url, "mcp": f"{url}/mcp", "openapi": f"{url}/openapi.json"})
+            note(f"ready {url}")
+
+        from whence.engine.engine import Engine
+        from whence.gateway.app import gateway
+        from whence.gateway.server import hosts_of, serve_http
+        from whence.gateway.service import Service
+
+        async def session() -> None:
+            async with Engine(settings=settings, warm_up=True) as engine:
+                service = Service(engine, settings.collection)
+                app = gateway(service, rights, hosts=hosts_of(host, allow_host))
+                await serve_http(app, listening, on_ready=ready)
+
+        asyncio.run(session())
+    return 0
+
+
+async def _serve_lines(settings: Settings, everybody: Access) -> None:
+    from whence.engine.engine import Engine
+    from whence.gateway.rights import Caller
+    from whence.gateway.server import serve_lines, standard_streams
+    from whence.gateway.service import Service
+
+    async with Engine(settings=settings, warm_up=True) as engine:
+        service = Service(engine, settings.collection)
+        await serve_lines(service, Caller("", everybody), *standard_streams())

@@ -1,0 +1,107 @@
+"""Errors as HTTP tells them: a status for machines, the same three words as everywhere for people."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+
+from whence.gateway.rights import Unauthorized
+from whence.schema.errors import (
+    BadInput,
+    CodecError,
+    DeadlineExceeded,
+    DiskFull,
+    InternalError,
+    ModelMissing,
+    NotFound,
+    Overloaded,
+    Unavailable,
+    WhenceError,
+)
+
+if TYPE_CHECKING:
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+
+__all__ = (
+    "STATUSES",
+    "JsonResponse",
+    "error_document",
+    "known",
+    "tell_error",
+    "tell_fault",
+    "tell_http_error",
+)
+
+logger = logging.getLogger(__name__)
+
+#: Status of each class of errors; the first that fits counts.
+STATUSES: tuple[tuple[type[WhenceError], int], ...] = (
+    (Unauthorized, 401),
+    (BadInput, 400),
+    (CodecError, 400),
+    (NotFound, 404),
+    (DeadlineExceeded, 504),
+    (DiskFull, 507),
+    (Unavailable, 503),
+    (ModelMissing, 503),
+    (Overloaded, 503),
+)
+
+
+class JsonResponse(Response):
+    """A JSON document with the same order of keys on every run; msgspec structs are welcome."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Encode it; text that is no Unicode becomes a sign that says so."""
+        wire = msgspec.json.encode(content, order="deterministic")
+        return wire.decode("utf-8", "replace").encode()
+
+
+def error_document(error: WhenceError) -> dict[str, Any]:
+    """Give the JSON form of an error, as the command line prints it."""
+    return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+
+
+def known(error: Exception) -> WhenceError:
+    """Give an error of ours for any; what nobody foresaw is logged and not told to the caller."""
+    if isinstance(error, WhenceError):
+        return error
+    logger.error("request failed", extra={"action": "serve"}, exc_info=error)
+    return InternalError("the request failed", hint="the log of the server tells more")
+
+
+async def tell_error(_: Request, error: Exception) -> Response:
+    """Answer with an error of ours."""
+    fault = known(error)
+    status = next((code for kind, code in STATUSES if isinstance(fault, kind)), 500)
+    headers = {}
+    if fault.retry_after_s is not None or isinstance(fault, Overloaded):
+        headers["Retry-After"] = str(max(1, round(fault.retry_after_s or 1)))
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JsonResponse(error_document(fault), status, headers)
+
+
+async def tell_http_error(request: Request, error: Exception) -> Response:
+    """Answer what the router refused: an unknown path or method."""
+    refused: HTTPException = error  # type: ignore[assignment]
+    words = {
+        404: ("not_found", f"there is nothing at {request.url.path}", "see /openapi.json"),
+        405: ("bad_input", f"{request.method} does not go with this path", "see /openapi.json"),
+    }
+    code, message, hint = words.get(
+        refused.status_code, ("bad_input", str(refused.detail), "see /openapi.json")
+    )
+    document = {"error": {"code": code, "message": message, "hint": hint}}
+    return JsonResponse(document, refused.status_code, dict(refused.headers or {}))
+
+
+async def tell_fault(request: Request, error: Exception) -> Response:
+    """Answer what nobody foresaw."""
+    return await tell_error(request, error)

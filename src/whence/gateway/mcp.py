@@ -1,0 +1,277 @@
+"""The Model Context Protocol: search, ask, explain and why-not as tools of an assistant.
+
+Spoken over HTTP (one JSON-RPC message a POST, no session) and over standard input and output (one message a
+line). Revisions up to 2025-11-25 begin with a handshake; from 2026-07-28 on every request carries its
+revision in an envelope. Both are served side by side, for clients of either age. The official library would
+bring 30 MB and a second of start; the tests hold this to its client instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import version
+from typing import Any, Final
+
+import msgspec
+
+from whence.gateway.failures import known
+from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, read_body
+from whence.gateway.rights import Caller
+from whence.gateway.service import Service, rendered
+from whence.schema.errors import WhenceError
+
+__all__ = ("HANDSHAKE_REVISIONS", "REVISIONS", "TOOLS", "Mcp", "McpReply", "Tool")
+
+#: Revisions that begin with `initialize`, newest first.
+HANDSHAKE_REVISIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+#: Revisions whose requests carry an envelope, newest first.
+ENVELOPE_REVISIONS: Final = ("2026-07-28",)
+REVISIONS: Final = (*ENVELOPE_REVISIONS, *HANDSHAKE_REVISIONS)
+
+#: Keys of the envelope in `params._meta`.
+_REVISION: Final = "io.modelcontextprotocol/protocolVersion"
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+_SERVER: Final = "io.modelcontextprotocol/serverInfo"
+
+_PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD = -32700, -32600, -32601
+_INVALID_PARAMS, _INTERNAL = -32602, -32603
+_HEADER_MISMATCH, _UNSUPPORTED_REVISION = -32020, -32022
+#: HTTP status of a protocol error in an enveloped exchange; handshake revisions answer 200.
+_STATUSES: Final = {
+    _PARSE_ERROR: 400,
+    _INVALID_REQUEST: 400,
+    _INVALID_PARAMS: 400,
+    _HEADER_MISMATCH: 400,
+    _UNSUPPORTED_REVISION: 400,
+    _NO_METHOD: 404,
+    _INTERNAL: 500,
+}
+#: How long the list of tools stays as it is: as long as the program runs, an hour at the least.
+_TTL_MS: Final = 3_600_000
+
+_INSTRUCTIONS = (
+    "Search and ask the documents indexed by Whence. `ask` gives an answer whose markers [1], [2] stand for"
+    " its citations; `explain` shows which passages were considered, kept and dropped, and why; `why_not` tells"
+    " what became of one passage. Only documents that the caller may see take part."
+)
+
+
+class McpReply(msgspec.Struct, frozen=True):
+    """What goes back for one message."""
+
+    status: int
+    """HTTP status."""
+    document: dict[str, Any] | None = None
+    """The JSON-RPC message; None when there is nothing to say."""
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """One tool and what it calls."""
+
+    name: str
+    title: str
+    body: type[Any]
+    """Form of its arguments; its docstring is the description."""
+    call: Callable[[Service, Caller, Any], Awaitable[Any]]
+    """Gives the result as a JSON document."""
+
+    def listed(self) -> dict[str, Any]:
+        """Give the tool as `tools/list` shows it."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": (self.body.__doc__ or "").strip(),
+            "inputSchema": _input_schema(self.body),
+            "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        }
+
+
+async def _explain(service: Service, caller: Caller, body: ExplainBody) -> dict[str, Any]:
+    from whence.provenance.render.json import to_json
+
+    trace = await service.trace(caller, body)
+    # Triples are for machines that follow IRIs; the tree says the same in a twentieth of the words.
+    told = {key: value for key, value in to_json(trace).items() if key != "triples"}
+    return told | {"tree": rendered(trace, "tree")}
+
+
+TOOLS: Final = (
+    Tool("search", "Search passages", SearchBody, lambda s, caller, body: s.search(caller, body)),
+    Tool("ask", "Ask a question", AskBody, lambda s, caller, body: s.ask(caller, body)),
+    Tool("explain", "Explain an answer", ExplainBody, _explain),
+    Tool(
+        "why_not",
+        "Why a passage is not in an answer",
+        WhyNotBody,
+        lambda s, caller, body: s.why_not(caller, body),
+    ),
+)
+
+
+def _input_schema(body: type[Any]) -> dict[str, Any]:
+    """Give the JSON Schema of a tool's arguments, with its parts inside."""
+    (schema,), parts = msgspec.json.schema_components([body], ref_template="#/$defs/{name}")
+    own = dict(parts.pop(body.__name__) if "$ref" in schema else schema)
+    return own | ({"$defs": parts} if parts else {})
+
+
+class _Refused(Exception):
+    """A message that the protocol does not allow."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+
+class Mcp:
+    """Answers messages of the protocol.
+
+    Args:
+        service: What the tools call.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._tools = {tool.name: tool for tool in TOOLS}
+
+    async def answer(
+        self, raw: bytes, caller: Caller, headers: Mapping[str, str] | None = None
+    ) -> McpReply:
+        """Answer one message.
+
+        Args:
+            raw: The message as it came.
+            caller: Whoever sent it.
+            headers: Headers of the request by lower-case name; None where there are none.
+        """
+        try:
+            message = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _failed(None, _Refused(_PARSE_ERROR, f"no JSON: {error}"), status=400)
+        if not isinstance(message, dict) or not isinstance(message.get("method"), str):
+            refused = _Refused(_INVALID_REQUEST, "one JSON-RPC request or notification at a time")
+            return _failed(None, refused, status=400)
+        if "id" not in message:
+            # Nothing that a client can notify of changes what is done here.
+            return McpReply(202)
+        enveloped = _REVISION in _meta(message)
+        try:
+            _check(message, headers, enveloped=enveloped)
+            result = await self._result(message, caller, enveloped=enveloped)
+        except _Refused as refused:
+            status = _STATUSES[refused.code] if enveloped else 200
+            return _failed(message["id"], refused, status=status)
+        return McpReply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    async def _result(
+        self, message: Mapping[str, Any], caller: Caller, *, enveloped: bool
+    ) -> dict[str, Any]:
+        method, params = message["method"], message.get("params") or {}
+        kept = {"ttlMs": _TTL_MS, "cacheScope": "public"}
+        if method == "server/discover" and enveloped:
+            result = {"supportedVersions": list(ENVELOPE_REVISIONS), **_about(), **kept}
+            result["_meta"] = {_SERVER: _server()}
+        elif method == "initialize" and not enveloped:
+            asked = params.get("protocolVersion")
+            revision = asked if asked in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
+            result = {"protocolVersion": revision, "serverInfo": _server(), **_about()}
+        elif method == "ping" and not enveloped:
+            result = {}
+        elif method == "tools/list":
+            result = {"tools": [tool.listed() for tool in TOOLS]} | (kept if enveloped else {})
+        elif method == "tools/call":
+            result = await self._call(params, caller)
+        else:
+            raise _Refused(_NO_METHOD, f"there is no method {method!r} here")
+        return result | ({"resultType": "complete"} if enveloped else {})
+
+    async def _call(self, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """Call a tool; what goes wrong inside is a result that says so, for the assistant to act on."""
+        name = params.get("name")
+        tool = self._tools.get(name) if isinstance(name, str) else None
+        if tool is None:
+            near = ", ".join(self._tools)
+            raise _Refused(_INVALID_PARAMS, f"there is no tool {name!r}; there are {near}")
+        try:
+            body = read_body(params.get("arguments") or {}, tool.body)
+            found = await tool.call(self._service, caller, body)
+        except Exception as error:  # noqa: BLE001 - told to whoever called the tool
+            return _tool_failed(known(error))
+        document = msgspec.to_builtins(found)
+        return {
+            "content": [{"type": "text", "text": _text(document)}],
+            "structuredContent": document,
+            "isError": False,
+        }
+
+
+def _check(
+    message: Mapping[str, Any], headers: Mapping[str, str] | None, *, enveloped: bool
+) -> None:
+    """Refuse a message that contradicts its headers, or whose revision is not spoken here."""
+    if message.get("jsonrpc") != "2.0" or type(message["id"]) not in (str, int):
+        raise _Refused(_INVALID_REQUEST, "no JSON-RPC 2.0 request with an id")
+    if not isinstance(message.get("params") or {}, dict):
+        raise _Refused(_INVALID_PARAMS, "params must be an object")
+    stated = (headers or {}).get("mcp-protocol-version")
+    if not enveloped:
+        if stated is not None and stated not in REVISIONS:
+            raise _unsupported(stated)
+        return
+    meta = _meta(message)
+    if _CAPABILITIES not in meta or not isinstance(meta[_REVISION], str):
+        raise _Refused(_INVALID_PARAMS, f"params._meta needs {_REVISION} and {_CAPABILITIES}")
+    if headers is not None:
+        _check_headers(message, headers, meta[_REVISION])
+    if meta[_REVISION] not in ENVELOPE_REVISIONS:
+        raise _unsupported(meta[_REVISION])
+
+
+def _check_headers(message: Mapping[str, Any], headers: Mapping[str, str], revision: str) -> None:
+    """Refuse an enveloped request whose headers route it elsewhere than its body does."""
+    routes = {"mcp-protocol-version": revision, "mcp-method": message["method"]}
+    if message["method"] == "tools/call":
+        routes["mcp-name"] = str(message["params"].get("name"))
+    for name, wanted in routes.items():
+        if headers.get(name) != wanted:
+            raise _Refused(_HEADER_MISMATCH, f"the header {name} does not say {wanted!r}")
+
+
+def _unsupported(revision: str) -> _Refused:
+    return _Refused(
+        _UNSUPPORTED_REVISION,
+        f"revision {revision} is not spoken here",
+        {"supported": list(REVISIONS), "requested": revision},
+    )
+
+
+def _meta(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return meta if isinstance(meta, dict) else {}
+
+
+def _failed(message_id: Any, refused: _Refused, *, status: int) -> McpReply:
+    error: dict[str, Any] = {"code": refused.code, "message": refused.message}
+    if refused.data is not None:
+        error["data"] = refused.data
+    return McpReply(status, {"jsonrpc": "2.0", "id": message_id, "error": error})
+
+
+def _tool_failed(error: WhenceError) -> dict[str, Any]:
+    words = (
+        f"error: {error.message}\nhint: {error.hint}" if error.hint else f"error: {error.message}"
+    )
+    return {"content": [{"type": "text", "text": words}], "isError": True}
+
+
+def _server() -> dict[str, str]:
+    return {"name": "whence", "title": "Whence", "version": version("whence")}
+
+
+def _about() -> dict[str, Any]:
+    return {"capabilities": {"tools": {}}, "instructions": _INSTRUCTIONS}
+
+
+def _text(document: Any) -> str:
+    return msgspec.json.encode(document).decode("utf-8", "replace")

@@ -1,0 +1,242 @@
+// The page of a gateway. What comes from documents is only ever set as text, never as markup.
+
+const STAGES = ["question", "grounding", "exploration", "focus", "synthesis"];
+const $ = (id) => document.getElementById(id);
+
+let token = "";
+let running = null; // AbortController of the request under way
+let answerId = "";
+
+/** Make an element: its tag, properties, children. */
+function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+class Refused extends Error {}
+
+async function call(path, { body, accept, signal } = {}) {
+  const headers = {};
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (accept) headers.Accept = accept;
+  if (body) headers["Content-Type"] = "application/json";
+  const response = await fetch(path, {
+    method: body ? "POST" : "GET", headers, signal, body: body && JSON.stringify(body),
+  });
+  if (!response.ok) throw refusal(await response.json());
+  return response;
+}
+
+function refusal(told) {
+  const { message, hint } = told.error;
+  return new Refused(hint ? `${message}\n${hint}` : message);
+}
+
+/** Read server-sent events from a response, one `{name, data}` after the other. */
+async function* events(response) {
+  let rest = "";
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const name = /^event: (.*)$/m.exec(block);
+      const data = /^data: (.*)$/m.exec(block);
+      if (name && data) yield { name: name[1], data: JSON.parse(data[1]) };
+    }
+  }
+}
+
+function begin() {
+  running?.abort();
+  running = new AbortController();
+  answerId = "";
+  $("error").hidden = true;
+  $("result").hidden = false;
+  $("result").setAttribute("aria-busy", "true");
+  for (const id of ["stages", "answer", "notes", "list", "why-told"]) $(id).replaceChildren();
+  for (const id of ["notes", "whence", "list-title"]) $(id).hidden = true;
+  $("stop").hidden = false;
+  return running;
+}
+
+function end(mine, error) {
+  if (mine !== running) return; // A newer request has the page.
+  running = null;
+  $("stop").hidden = true;
+  $("result").setAttribute("aria-busy", "false");
+  if (error && error.name !== "AbortError") {
+    $("error").textContent = error instanceof Refused ? error.message : `The server does not answer: ${error.message}`;
+    $("error").hidden = false;
+  }
+}
+
+function options() {
+  return { mode: $("mode").value, collection: $("collection").value.trim() };
+}
+
+async function ask(question) {
+  const mine = begin();
+  $("stages").append(...STAGES.map((stage) => make("li", { textContent: stage })));
+  try {
+    const response = await call("v1/ask", {
+      body: { question, ...options() }, accept: "text/event-stream", signal: mine.signal,
+    });
+    for await (const { name, data } of events(response)) {
+      if (name === "stage") markStage(data.stage);
+      else if (name === "text") $("answer").append(data.text);
+      else if (name === "error") throw refusal(data);
+      else if (name === "answer") showAnswer(data);
+    }
+    if (answerId) await showTrace(answerId, mine.signal);
+    end(mine);
+  } catch (error) {
+    end(mine, error);
+  }
+}
+
+function markStage(stage) {
+  const at = STAGES.indexOf(stage);
+  if (at < 0) $("stages").append(make("li", { textContent: stage, className: "failed" }));
+  else $("stages").children[at].className = "done";
+}
+
+function showAnswer(answer) {
+  answerId = answer.answer_id;
+  const known = new Set(answer.citations.map((one) => one.marker));
+  const parts = answer.answer.split(/(\[\d+\])/).map((part) => {
+    const marker = /^\[(\d+)\]$/.exec(part);
+    return marker && known.has(Number(marker[1]))
+      ? make("a", { href: `#source-${marker[1]}`, textContent: part }) : part;
+  });
+  $("answer").replaceChildren(...parts);
+  showNotes(answer.degraded);
+  $("list-title").textContent = "Sources";
+  $("list-title").hidden = answer.citations.length === 0;
+  const seen = new Set();
+  for (const citation of answer.citations) {
+    const item = make("li", {}, make("span", { className: "marker", textContent: `[${citation.marker}]` }),
+      source(citation.document_id, citation.source_url), " ",
+      make("span", { className: "place", textContent: citation.heading }));
+    if (citation.quote) item.append(make("blockquote", { textContent: citation.quote }));
+    // Several quotes may stand behind one marker; the first is where the marker leads.
+    if (!seen.has(citation.marker)) item.id = `source-${citation.marker}`;
+    seen.add(citation.marker);
+    $("list").append(item);
+  }
+}
+
+function source(documentId, url) {
+  return /^https?:\/\//.test(url || "")
+    ? make("a", { href: url, textContent: documentId, rel: "noopener noreferrer", target: "_blank" })
+    : make("b", { textContent: documentId });
+}
+
+function showNotes(degraded) {
+  $("notes").hidden = degraded.length === 0;
+  $("notes").replaceChildren(...degraded.map((one) => make("li", { textContent: `${one.stage}: ${one.reason}` })));
+}
+
+async function showTrace(id, signal) {
+  const path = `v1/answers/${encodeURIComponent(id)}`;
+  const trace = await (await call(path, { signal })).json();
+  const numbers = trace.stages.filter((stage) => stage.duration_ms != null)
+    .map((stage) => `${stage.stage} ${stage.duration_ms.toFixed(1)} ms`);
+  $("numbers").textContent = numbers.join(" · ");
+  const explored = trace.stages.find((stage) => stage.stage === "exploration");
+  const documents = new Set((explored?.candidates ?? []).flatMap((one) => [one.document_id, one.chunk_id]));
+  $("known").replaceChildren(...[...documents].filter(Boolean).map((value) => make("option", { value })));
+  for (const link of document.querySelectorAll("[data-format]")) await offer(link, path, link.dataset.format, signal);
+  $("whence").hidden = false;
+}
+
+/** Fetch one form of the trace, so that the token goes along, and let a link lead to it. */
+async function offer(link, path, format, signal) {
+  const content = await (await call(`${path}?format=${format}`, { signal })).blob();
+  URL.revokeObjectURL(link.href);
+  link.href = URL.createObjectURL(content);
+  const suffix = { nquads: "nq", trig: "trig", jsonld: "jsonld", svg: "svg", tree: "txt" }[format];
+  link.download = `${answerId}.${suffix}`;
+  if (format === "svg") $("picture").src = $("picture-link").href = link.href;
+}
+
+async function search(query) {
+  const mine = begin();
+  try {
+    const response = await call("v1/search", {
+      body: { query, top_k: Number($("top-k").value) || 8, threshold: 0, ...options() }, signal: mine.signal,
+    });
+    const found = await response.json();
+    showNotes(found.degraded);
+    $("list-title").textContent = found.message;
+    $("list-title").hidden = false;
+    $("list").append(...found.hits.map(hitItem));
+    end(mine);
+  } catch (error) {
+    end(mine, error);
+  }
+}
+
+function hitItem(hit) {
+  const told = (name, value) => (value == null ? "" : ` · ${name} ${value.toFixed(3)}`);
+  const { dense_score: dense, sparse_score: sparse } = hit.score_breakdown;
+  const metadata = hit.chunk.metadata;
+  return make("li", {},
+    make("span", { className: "marker", textContent: `${hit.rank}.` }),
+    source(hit.document_id, metadata.source_url), " ",
+    make("span", { className: "place", textContent: metadata.section_path || "" }),
+    make("div", { className: "scores" },
+      make("meter", { min: 0, max: 1, value: hit.similarity_score }),
+      ` ${hit.similarity_score.toFixed(3)}${told("meaning", dense)}${told("words", sparse)}`),
+    make("blockquote", { textContent: hit.chunk.content }));
+}
+
+async function whyNot(item) {
+  const path = `v1/answers/${encodeURIComponent(answerId)}/why-not?item=${encodeURIComponent(item)}`;
+  try {
+    const told = await (await call(path)).json();
+    const numbers = Object.entries(told.numbers).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
+    $("why-told").textContent = [`${told.stage}: ${told.reason}`, ...numbers].join("\n");
+  } catch (error) {
+    $("why-told").textContent = error.message;
+  }
+}
+
+/** Do what the address says, as in `#ask=...` or `#search=...`: a link to a question. */
+function fromAddress() {
+  const [what, words] = [...new URLSearchParams(location.hash.slice(1))][0] ?? [];
+  if (!words || !(what === "ask" || what === "search")) return;
+  $("words").value = words;
+  (what === "ask" ? ask : search)(words);
+}
+
+$("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const words = $("words").value.trim();
+  const what = event.submitter?.value ?? "ask";
+  if (!words) return $("words").focus();
+  history.replaceState(null, "", `#${new URLSearchParams([[what, words]])}`);
+  (what === "search" ? search : ask)(words);
+});
+$("words").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey) {
+    event.preventDefault();
+    $("form").requestSubmit($("ask"));
+  }
+});
+$("stop").addEventListener("click", () => running?.abort());
+$("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  token = $("token").value.trim();
+  $("reader").textContent = token ? "the holder of a token" : "everybody";
+  $("who").open = false;
+});
+$("why-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if ($("why").value.trim()) whyNot($("why").value.trim());
+});
+addEventListener("hashchange", fromAddress);
+fromAddress();

@@ -1,0 +1,150 @@
+"""What the gateway does, whatever it is asked through: checks rights, calls the engine, gives documents."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from whence.engine.documents import answer_document, search_document
+from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
+from whence.gateway.rights import Caller
+from whence.schema.errors import Overloaded
+
+if TYPE_CHECKING:
+    from whence.engine.engine import Engine
+    from whence.provenance.trace import Trace
+    from whence.provenance.why_not import WhyNot
+    from whence.schema.terms import Triple
+
+__all__ = ("FORMATS", "MEDIA_TYPES", "Service", "rendered")
+
+#: Media type of each form that a trace is given in.
+MEDIA_TYPES = {
+    "json": "application/json",
+    "tree": "text/plain; charset=utf-8",
+    "nquads": "application/n-quads",
+    "trig": "application/trig",
+    "jsonld": "application/ld+json",
+    "svg": "image/svg+xml",
+}
+FORMATS = tuple(MEDIA_TYPES)
+_TREE_WIDTH = 110
+
+
+class Service:
+    """The engine behind the doors.
+
+    Args:
+        engine: An open engine.
+        collection: Collection of requests that name none.
+        most_at_once: Requests that may be worked on at the same time; more are refused at once.
+    """
+
+    def __init__(self, engine: Engine, collection: str, *, most_at_once: int = 64) -> None:
+        self._engine = engine
+        self._collection = collection
+        self._free = most_at_once
+
+    async def search(self, caller: Caller, body: SearchBody) -> dict[str, Any]:
+        """Find passages.
+
+        Raises:
+            WhenceError: As for `Engine.search`, and `Overloaded`.
+        """
+        with self._place():
+            report = await self._engine.search_report(
+                body.query,
+                top_k=body.top_k,
+                threshold=body.threshold,
+                mode=body.mode,
+                access=caller.reading(body.access),
+                collection=body.collection or self._collection,
+                filters=body.filters,
+                rerank=body.rerank,
+                rerank_budget_s=body.rerank_budget_s,
+                snapshot=body.snapshot,
+                set_name=body.set,
+                snapshot_source=body.snapshot_source,
+            )
+        return search_document(body.query, body.mode, report)
+
+    async def ask(
+        self,
+        caller: Caller,
+        body: AskBody,
+        *,
+        on_text: Callable[[str, bool], Awaitable[None]] | None = None,
+        on_stage: Callable[[tuple[Triple, ...], str], Awaitable[None]] | None = None,
+    ) -> dict[str, Any]:
+        """Answer a question.
+
+        Raises:
+            WhenceError: As for `Engine.ask`, and `Overloaded`.
+        """
+        with self._place():
+            answer = await self._engine.ask(
+                body.question,
+                collection=body.collection or self._collection,
+                access=caller.reading(body.access),
+                doc_limit=body.doc_limit,
+                fetch_limit=body.fetch_limit,
+                rerank=body.rerank,
+                mode=body.mode,
+                filters=body.filters,
+                timeout_s=body.timeout_s,
+                chunk_callback=on_text,
+                explain_callback=on_stage,
+            )
+        return answer_document(answer)
+
+    async def trace(self, caller: Caller, body: ExplainBody) -> Trace:
+        """Give the trace of an answer, as far as the caller may see it.
+
+        Raises:
+            NotFound: There is no such answer, or the caller may not see what it stands on.
+        """
+        with self._place():
+            return await self._engine.explain(body.answer_id, caller.reading(body.access))
+
+    async def why_not(self, caller: Caller, body: WhyNotBody) -> WhyNot:
+        """Tell what became of a passage.
+
+        Raises:
+            NotFound: As for `trace`.
+        """
+        with self._place():
+            access = caller.reading(body.access)
+            return await self._engine.why_not(body.item, body.answer_id, access)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Take one of the places for the time of a `with`."""
+        if self._free < 1:
+            raise Overloaded("all places are taken", hint="try again in a second", retry_after_s=1)
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
+
+
+def rendered(trace: Trace, form: str) -> str:
+    """Give a trace as text in one of `FORMATS` other than `json`."""
+    if form == "svg":
+        from whence.provenance.render.svg import to_svg
+
+        return to_svg(trace)
+    if form == "tree":
+        from io import StringIO
+
+        from rich.console import Console
+
+        from whence.provenance.render.tree import to_tree
+
+        out = StringIO()
+        Console(file=out, width=_TREE_WIDTH).print(to_tree(trace))
+        return out.getvalue()
+    from whence.provenance.render.rdf import serialize
+
+    return serialize(trace.triples, form)

@@ -1,0 +1,263 @@
+"""`whence serve`: HTTP, events, MCP and the page of a running gateway, as callers meet them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WHENCE = Path(sys.executable).parent / "whence"
+HANDBOOK = ROOT / "examples" / "handbook"
+QUESTION = "How many days of leave do we get?"
+SECRET = "correct horse battery staple"
+#: A document of the handbook that only finance may read, and a question it answers.
+HIDDEN = "What are the salary bands for engineers?"
+
+
+class Gateway:
+    """A running gateway."""
+
+    def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
+        self.url = url
+        self.process = process
+        self.http = httpx.Client(base_url=url, timeout=60)
+
+    def post(self, path: str, body: Any, token: str = "", **headers: str) -> httpx.Response:
+        """Send a request."""
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        return self.http.post(path, json=body, headers=headers)
+
+
+def start(cli: Any, *options: str | Path) -> Gateway:
+    """Start a gateway on a free port and wait until it is ready."""
+    process = cli.start("serve", "--port", "0", "--collection", "serve", *options)
+    for line in process.stderr:
+        if line.startswith(b"ready "):
+            return Gateway(line.split()[1].decode(), process)
+    raise AssertionError(f"ended with {process.wait()}")
+
+
+@pytest.fixture(scope="module")
+def indexed(cli: Any) -> Any:
+    """Give the command on a home with the handbook in a collection of its own."""
+    done = cli("index", HANDBOOK, "--collection", "serve", "--json")
+    assert done.code == 0, done.err
+    return cli
+
+
+@pytest.fixture(scope="module")
+def gateway(indexed: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """Give a gateway with a token for finance."""
+    tokens = tmp_path_factory.mktemp("tokens") / "tokens.toml"
+    digest = hashlib.sha256(SECRET.encode()).hexdigest()
+    tokens.write_text(f'[tokens.desk]\nsha256 = "{digest}"\nacl = ["finance"]\nclearance = 3\n')
+    running = start(indexed, "--tokens", tokens)
+    yield running
+    running.http.close()
+    running.process.send_signal(signal.SIGTERM)
+    _, err = running.process.communicate(timeout=30)
+    assert running.process.returncode == 0, err
+    assert b"Traceback" not in err
+
+
+def test_answer_is_the_one_of_the_command_line(gateway: Gateway, indexed: Any) -> None:
+    """A question over HTTP has the shape and the words of `whence ask`, and is explained alike."""
+    told = gateway.post("/v1/ask", {"question": QUESTION}).json()
+    printed = indexed("ask", QUESTION, "--collection", "serve", "--json").json
+    assert set(told) == set(printed)
+    assert told["answer"] == printed["answer"]
+    assert told["citations"] == printed["citations"]
+    trace = gateway.http.get(f"/v1/answers/{told['answer_id']}").json()
+    assert trace["complete"] is True
+    explained = indexed("explain", told["answer_id"], "--json").json
+    assert explained["triples"] == trace["triples"]
+    for form, start_of in (("svg", "<svg"), ("tree", "Question"), ("nquads", "<urn:")):
+        text = gateway.http.get(f"/v1/answers/{told['answer_id']}?format={form}").text
+        assert text.startswith(start_of)
+
+
+def test_events_lead_to_the_same_answer(gateway: Gateway) -> None:
+    """Five stages and the text come as events, and the last one is the answer."""
+    names, text = [], ""
+    with gateway.http.stream(
+        "POST", "/v1/ask", json={"question": QUESTION}, headers={"Accept": "text/event-stream"}
+    ) as told:
+        for line in told.iter_lines():
+            if line.startswith("event: "):
+                names.append(line[7:])
+            elif line.startswith("data: "):
+                last = json.loads(line[6:])
+                text += last.get("text", "") if names[-1] == "text" else ""
+    assert names.count("stage") == 5
+    assert names[-1] == "answer"
+    assert last["answer"].split() == text.split()
+
+
+def test_token_opens_what_others_never_hear_of(gateway: Gateway) -> None:
+    """A token opens a restricted document; without one, or with rights only claimed, it is not there."""
+    seen = gateway.post("/v1/search", {"query": HIDDEN, "threshold": 0}, SECRET).json()
+    opened = {hit["document_id"] for hit in seen["hits"]}
+    claimed = {"query": HIDDEN, "threshold": 0, "top_k": 100, "access": {"acl": ["finance"]}}
+    public = gateway.post("/v1/search", claimed).json()
+    hidden = opened - {hit["document_id"] for hit in public["hits"]}
+    assert hidden
+    answer = gateway.post("/v1/ask", {"question": HIDDEN}, SECRET).json()
+    assert {one["document_id"] for one in answer["citations"]} & hidden
+    # Its trace does not exist for anybody else.
+    path = f"/v1/answers/{answer['answer_id']}"
+    refused = gateway.http.get(path)
+    unknown = gateway.http.get("/v1/answers/0123456789abcdef")
+    assert (refused.status_code, unknown.status_code) == (404, 404)
+    # A token that narrows itself sees no more than it asked for.
+    narrowed = {"query": HIDDEN, "threshold": 0, "top_k": 100, "access": {}}
+    less = gateway.post("/v1/search", narrowed, SECRET).json()
+    assert not hidden & {hit["document_id"] for hit in less["hits"]}
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_official_client_uses_the_tools(gateway: Gateway, mode: str) -> None:
+    """The protocol's own client lists and calls the tools, by the newest revision and by the handshake."""
+    from mcp import Client
+
+    async def use() -> None:
+        async with Client(f"{gateway.url}/mcp", mode=mode) as client:
+            listed = await client.list_tools()
+            assert [tool.name for tool in listed.tools] == ["search", "ask", "explain", "why_not"]
+            asked = await client.call_tool("ask", {"question": QUESTION})
+            assert asked.structured_content["citations"]
+            given = {"answer_id": asked.structured_content["answer_id"]}
+            explained = await client.call_tool("explain", given)
+            assert explained.structured_content["complete"] is True
+            missed = await client.call_tool("why_not", given | {"item": "people/sick-leave.md"})
+            assert missed.structured_content["stage"]
+            failed = await client.call_tool("ask", {"question": " "})
+            assert failed.is_error
+
+    asyncio.run(use())
+
+
+def test_official_client_over_standard_input(indexed: Any) -> None:
+    """An assistant that starts the program itself speaks to it over standard input and output."""
+    from mcp import Client, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    async def use() -> None:
+        arguments = ["serve", "--stdio", "--collection", "serve", "--acl", "finance"]
+        parameters = StdioServerParameters(
+            command=str(WHENCE), args=arguments, env=indexed.environment()
+        )
+        async with Client(stdio_client(parameters)) as client:
+            found = await client.call_tool("search", {"query": HIDDEN, "threshold": 0})
+            assert found.structured_content["hits"]
+
+    asyncio.run(use())
+
+
+def test_port_that_is_taken(indexed: Any, gateway: Gateway) -> None:
+    """A port in use is told in one line with what to do, and exit 4."""
+    port = gateway.url.rpartition(":")[2]
+    done = indexed("serve", "--port", port)
+    assert done.code == 4
+    assert done.err.startswith(f"error: cannot listen on 127.0.0.1:{port}")
+    assert "hint: choose another --port" in done.err
+
+
+def test_more_than_public_for_the_whole_network(indexed: Any) -> None:
+    """Rights for whoever reaches the port are refused before anything starts."""
+    done = indexed("serve", "--host", "0.0.0.0", "--acl", "board", "--port", "0")
+    assert done.code == 2
+    assert "hint: give rights to tokens" in done.err
+
+
+def test_stopping_ends_open_requests_first(indexed: Any) -> None:
+    """A request under way when SIGTERM comes is answered; then the program ends with 0."""
+    running = start(indexed)
+    address = httpx.URL(running.url)
+    body = json.dumps({"question": QUESTION}).encode()
+    head = (
+        f"POST /v1/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection((address.host, address.port or 80), timeout=60) as raw:
+        raw.sendall(head.encode() + body)
+        # The request counts as begun once the server has read it: it answers another one after it.
+        assert running.http.get("/live").status_code == 200
+        running.process.send_signal(signal.SIGTERM)
+        answered = b"".join(iter(lambda: raw.recv(65536), b""))
+    running.http.close()
+    assert answered.startswith(b"HTTP/1.1 200")
+    _, err = running.process.communicate(timeout=30)
+    assert running.process.returncode == 0, err
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    """Give a real browser; skips where there is none."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not program or not driver:
+        pytest.skip("no chromium and chromedriver on this machine")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in (
+        "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync",
+        "disable-background-networking", "disable-component-update", "window-size=1100,1600",
+    ):  # fmt: skip
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield running
+    running.quit()
+
+
+def test_page_in_a_browser(gateway: Gateway, browser: Any) -> None:
+    """A reader asks on the page: the answer leads to its sources, its picture, and what is not in it."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    wait = WebDriverWait(browser, 60)
+
+    def one(selector: str) -> Any:
+        return browser.find_element(By.CSS_SELECTOR, selector)
+
+    browser.get(gateway.url)
+    one("#words").send_keys(QUESTION)
+    one("#ask").click()
+    wait.until(lambda _: one("#whence").is_displayed())
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#stages li.done")) == 5
+    marker = one("#answer a")
+    marker.click()
+    assert one("#list li:target .marker").text == marker.text
+    assert one("#list li:target blockquote").text in one("#answer").text.replace(marker.text, "")
+    wait.until(lambda _: one("#picture").get_property("naturalWidth") > 300)
+    one("#why").send_keys("people/sick-leave.md")
+    one("#why-form button").click()
+    wait.until(lambda _: one("#why-told").text)
+    # A wrong token is told, and a right one opens what is hidden.
+    for token, shown in (("wrong", "the token is not known here"), (SECRET, "")):
+        browser.get(gateway.url)
+        one("#who summary").click()
+        one("#token").send_keys(token)
+        one("#token-form button").click()
+        one("#words").send_keys(HIDDEN)
+        one("#search").click()
+        wait.until(lambda _: one("#result").get_attribute("aria-busy") == "false")
+        wait.until(
+            lambda _, told=shown: one("#error").text.startswith(told) if told else one("#list li")
+        )
+    foreign = [line for line in browser.get_log("browser") if "401" not in line["message"]]
+    assert foreign == []

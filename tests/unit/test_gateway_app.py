@@ -1,0 +1,398 @@
+"""The gateway over HTTP, with an engine that answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from whence.engine.results import RetrievalResult, RetrievedChunk, SearchReport
+from whence.gateway.app import gateway
+from whence.gateway.events import asked
+from whence.gateway.failures import STATUSES
+from whence.gateway.openapi import openapi
+from whence.gateway.rights import Caller, Rights, token_digest
+from whence.gateway.service import Service
+from whence.schema import Access, Answer, Term, Triple
+from whence.schema.errors import (
+    DeadlineExceeded,
+    NotFound,
+    Overloaded,
+    Unavailable,
+    WhenceError,
+)
+
+SECRET = "correct horse"
+FINANCE = Access(frozenset({"finance"}), frozenset(), 2)
+TRIPLE = Triple(
+    s=Term("i", iri="urn:a"),
+    p=Term("i", iri="urn:b"),
+    o=Term("l", value="c"),
+    g="urn:graph:retrieval",
+)
+
+
+class StubEngine:
+    """Notes what it was asked, and answers or fails as told."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.failure: BaseException | None = None
+        self.gate: asyncio.Event | None = None
+
+    async def _meet(self, **given: Any) -> None:
+        self.asked.append(given)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    async def search_report(self, query: str, **given: Any) -> SearchReport:
+        await self._meet(query=query, **given)
+        chunk = RetrievedChunk(id="urn:c:1", content="Text \N{SNOWMAN}", metadata={})
+        hit = RetrievalResult(rank=1, similarity_score=0.9, chunk=chunk, document_id="a.md")
+        return SearchReport(results=[hit], latency_ms={"total": 1.0})
+
+    async def ask(
+        self, question: str, chunk_callback: Any = None, explain_callback: Any = None, **given: Any
+    ) -> Answer:
+        await self._meet(question=question, **given)
+        if explain_callback is not None:
+            await explain_callback((TRIPLE,), "urn:trustgraph:docrag:a1")
+        if chunk_callback is not None:
+            await chunk_callback("Thirty ", False)
+            await chunk_callback("days.", True)
+        return Answer(answer_id="a1", question=question, text="Thirty days.")
+
+    async def explain(self, answer_id: str, access: Access) -> Any:
+        await self._meet(answer_id=answer_id, access=access)
+
+    async def why_not(self, item: str, answer_id: str, access: Access) -> dict[str, Any]:
+        await self._meet(item=item, answer_id=answer_id, access=access)
+        return {"chunk_id": item, "stage": "exploration"}
+
+
+@pytest.fixture
+def engine() -> StubEngine:
+    """Give the engine behind the gateway."""
+    return StubEngine()
+
+
+@pytest.fixture
+async def http(engine: StubEngine) -> AsyncIterator[httpx.AsyncClient]:
+    """Give a client of a gateway with one token, two places, and bodies up to a kilobyte."""
+    tokens = {token_digest(SECRET): Caller("desk", FINANCE)}
+    service = Service(engine, "wiki", most_at_once=2)  # type: ignore[arg-type]
+    app = gateway(service, Rights(Access.public(), tokens), hosts={"127.0.0.1"}, max_body=1024)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
+        yield client
+
+
+async def test_search_gives_the_document_of_the_command_line(
+    http: httpx.AsyncClient, engine: StubEngine
+) -> None:
+    """A search goes to the server's collection with public rights, and gives `hits`."""
+    found = await http.post("/v1/search", json={"query": "how long"})
+    assert found.status_code == 200
+    document = found.json()
+    assert document["hits"][0]["chunk"]["content"] == "Text \N{SNOWMAN}"
+    assert (document["query"], document["mode"], document["message"]) == (
+        "how long",
+        "hybrid",
+        "1 results",
+    )
+    assert engine.asked[0]["collection"] == "wiki"
+    assert engine.asked[0]["access"] == Access.public()
+
+
+async def test_token_reads_with_its_rights(http: httpx.AsyncClient, engine: StubEngine) -> None:
+    """A token's rights reach the engine on every path, narrowed where the request asks for less."""
+    head = {"Authorization": f"Bearer {SECRET}"}
+    await http.post("/v1/search", json={"query": "how long"}, headers=head)
+    await http.post("/v1/ask", json={"question": "how long"}, headers=head)
+    await http.get("/v1/answers/a1/why-not?item=x", headers=head)
+    assert [one["access"] for one in engine.asked] == [FINANCE] * 3
+    body = {"query": "how long", "access": {"acl": ["finance", "board"], "clearance": 9}}
+    await http.post("/v1/search", json=body, headers=head)
+    assert engine.asked[-1]["access"] == FINANCE
+    await http.get("/v1/answers/a1/why-not?item=x&acl=board&clearance=1", headers=head)
+    assert engine.asked[-1]["access"] == Access(clearance=1)
+
+
+async def test_rights_of_a_request_without_token_open_nothing(
+    http: httpx.AsyncClient, engine: StubEngine
+) -> None:
+    """A caller without a token who names tags reads public documents all the same."""
+    await http.post("/v1/search", json={"query": "how long", "access": {"acl": ["finance"]}})
+    await http.get("/v1/answers/a1/why-not?item=x&acl=finance&clearance=5")
+    assert [one["access"] for one in engine.asked] == [Access.public()] * 2
+
+
+async def test_wrong_token_is_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
+    """401 with the scheme that is wanted, before anything is read."""
+    head = {"Authorization": "Bearer wrong"}
+    for path in ("/v1/search", "/v1/ask", "/mcp"):
+        refused = await http.post(path, json={}, headers=head)
+        assert refused.status_code == 401
+        assert refused.headers["WWW-Authenticate"] == "Bearer"
+    assert (await http.get("/v1/answers/a1", headers=head)).status_code == 401
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({}, "query"),
+        ({"query": 3}, "query"),
+        ({"query": "how long", "top_k": 0}, "top_k"),
+        ({"query": "how long", "treshold": 0.5}, "treshold"),
+        ({"query": "how long", "threshold": 1.5}, "threshold"),
+        ({"query": "how long", "access": {"acl": "finance"}}, "acl"),
+        ([], "object"),
+    ],
+)
+async def test_malformed_requests_name_the_field(
+    http: httpx.AsyncClient, engine: StubEngine, body: Any, named: str
+) -> None:
+    """A request that is not understood is refused with the field at fault, and changes nothing."""
+    refused = await http.post("/v1/search", json=body)
+    assert refused.status_code == 400
+    assert named in refused.json()["error"]["message"]
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("raw", [b"{", b"\xff\xfe", b'{"query": "\\ud800x"}', b"NaN"])
+async def test_bytes_that_are_no_json(http: httpx.AsyncClient, raw: bytes) -> None:
+    """Whatever bytes come, the answer is an error of ours."""
+    head = {"Content-Type": "application/json"}
+    refused = await http.post("/v1/search", content=raw, headers=head)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "bad_input"
+
+
+async def test_forms_of_foreign_pages_are_refused(
+    http: httpx.AsyncClient, engine: StubEngine
+) -> None:
+    """A body that does not say it is JSON, which any page could send, is not read."""
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        head = {"Content-Type": kind} if kind else {}
+        refused = await http.post("/v1/ask", content=b'{"question": "x y"}', headers=head)
+        assert refused.status_code == 400
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::1"])
+async def test_foreign_names_are_refused(
+    http: httpx.AsyncClient, engine: StubEngine, host: str
+) -> None:
+    """A name that was pointed at this machine from outside is not served (DNS rebinding)."""
+    refused = await http.post("/v1/search", json={"query": "how long"}, headers={"Host": host})
+    assert refused.status_code == 421
+    assert engine.asked == []
+
+
+async def test_foreign_pages_are_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
+    """A browser that asks for a page of elsewhere is refused; one that asks for ours is not."""
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999"):
+        head = {"Origin": origin}
+        refused = await http.post("/v1/search", json={"query": "how long"}, headers=head)
+        assert refused.status_code == 403
+    assert engine.asked == []
+    head = {"Origin": "http://127.0.0.1:8080"}
+    assert (await http.post("/v1/search", json={"query": "how"}, headers=head)).status_code == 200
+
+
+async def test_huge_bodies_are_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
+    """A body over the limit is refused, also one that comes in pieces without a length."""
+    refused = await http.post("/v1/search", json={"query": "x" * 2000})
+    assert refused.status_code == 413
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(40):
+            yield b" " * 100
+
+    head = {"Content-Type": "application/json"}
+    refused = await http.post("/v1/search", content=pieces(), headers=head)
+    assert refused.status_code == 400
+    assert "1024 bytes" in refused.json()["error"]["message"]
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (NotFound("no such"), 404),
+        (DeadlineExceeded("too late"), 504),
+        (Unavailable("no database"), 503),
+        (Overloaded("full", retry_after_s=7), 503),
+        (WhenceError("other"), 500),
+    ],
+)
+async def test_errors_keep_their_words(
+    http: httpx.AsyncClient, engine: StubEngine, failure: WhenceError, status: int
+) -> None:
+    """An error has a status, its code, its message and its hint."""
+    engine.failure = failure
+    told = await http.post("/v1/ask", json={"question": "how long"})
+    assert told.status_code == status
+    error = told.json()["error"]
+    assert (error["code"], error["message"]) == (failure.code, failure.message)
+    if isinstance(failure, Overloaded):
+        assert told.headers["Retry-After"] == "7"
+
+
+async def test_faults_of_our_own_tell_nothing(
+    http: httpx.AsyncClient, engine: StubEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What nobody foresaw is logged here and not told to the caller."""
+    engine.failure = RuntimeError("password=hunter2")
+    told = await http.post("/v1/ask", json={"question": "how long"})
+    assert told.status_code == 500
+    assert "hunter2" not in told.text
+    assert told.json()["error"]["code"] == "internal"
+    assert "hunter2" in caplog.text
+
+
+async def test_too_many_at_once_are_told_to_wait(
+    http: httpx.AsyncClient, engine: StubEngine
+) -> None:
+    """Beyond the places there are, requests are refused at once; a place that is left is given again."""
+    engine.gate = asyncio.Event()
+    body = {"query": "how long"}
+    waiting = [asyncio.create_task(http.post("/v1/search", json=body)) for _ in range(2)]
+    while len(engine.asked) < 2:
+        await asyncio.sleep(0)
+    refused = await http.post("/v1/search", json=body)
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+    engine.gate.set()
+    assert {one.status_code for one in await asyncio.gather(*waiting)} == {200}
+    assert (await http.post("/v1/search", json=body)).status_code == 200
+
+
+async def test_unknown_paths_and_methods(http: httpx.AsyncClient) -> None:
+    """What is not there is told in the same form as every error."""
+    for method, path, status in (
+        ("GET", "/v2", 404),
+        ("GET", "/mcp", 405),
+        ("PUT", "/v1/ask", 405),
+    ):
+        told = await http.request(method, path)
+        assert told.status_code == status
+        assert set(told.json()["error"]) == {"code", "message", "hint"}
+    assert (await http.get("/page/../rights.py")).status_code == 404
+    assert (await http.get("/page/%2e%2e/rights.py")).status_code == 404
+
+
+async def test_unknown_format(http: httpx.AsyncClient, engine: StubEngine) -> None:
+    """A form of trace that does not exist is refused before the trace is read."""
+    assert (await http.get("/v1/answers/a1?format=xml")).status_code == 400
+    assert (await http.get("/v1/answers/a1?clearance=high")).status_code == 400
+    assert engine.asked == []
+
+
+async def test_page_is_careful(http: httpx.AsyncClient) -> None:
+    """The page and its parts are served with a policy that lets no foreign script in."""
+    page = await http.get("/")
+    assert "<title>Whence</title>" in page.text
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    for name in ("page.js", "page.css", "icon.svg"):
+        part = await http.get(f"/page/{name}")
+        assert part.status_code == 200
+        assert part.headers["X-Content-Type-Options"] == "nosniff"
+        assert f'"page/{name}"' in page.text
+    # Neither scripts nor styles stand in the page itself: the policy would refuse them.
+    assert "<style" not in page.text
+    assert " style=" not in page.text
+    assert " onclick=" not in page.text
+
+
+async def test_events_come_in_order(http: httpx.AsyncClient) -> None:
+    """Stages and text come as they are made, the answer last."""
+    head = {"Accept": "text/event-stream"}
+    told = await http.post("/v1/ask", json={"question": "how long"}, headers=head)
+    assert told.headers["Content-Type"].startswith("text/event-stream")
+    events = read_events(told.content)
+    assert [name for name, _ in events] == ["stage", "text", "text", "answer"]
+    assert events[0][1]["stage"] == "question"
+    assert events[0][1]["triples"][0]["g"] == "urn:graph:retrieval"
+    assert "".join(data["text"] for name, data in events if name == "text") == "Thirty days."
+    assert events[-1][1]["answer_id"] == "a1"
+
+
+async def test_failure_on_the_way_is_the_last_event(
+    http: httpx.AsyncClient, engine: StubEngine
+) -> None:
+    """A question that fails after its events began ends with one that says so."""
+    engine.failure = NotFound("no such collection", hint="index first")
+    head = {"Accept": "text/event-stream"}
+    told = await http.post("/v1/ask", json={"question": "how long"}, headers=head)
+    assert read_events(told.content) == [
+        (
+            "error",
+            {
+                "error": {
+                    "code": "not_found",
+                    "message": "no such collection",
+                    "hint": "index first",
+                }
+            },
+        )
+    ]
+
+
+async def test_leaving_cancels_the_question() -> None:
+    """A caller who stops reading does not keep a question alive; until then silence is bridged."""
+    cancelled = asyncio.Event()
+
+    async def question(*_: Any) -> dict[str, Any]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return {}
+
+    events = asked(question, ping_s=0.01)
+    assert (await anext(events)).startswith(b": ")
+    await events.aclose()  # type: ignore[attr-defined]
+    assert cancelled.is_set()
+
+
+async def test_description_is_of_what_is_served(http: httpx.AsyncClient) -> None:
+    """Every path of the description exists with its methods, and its parts are all there."""
+    described = (await http.get("/openapi.json")).json()
+    assert described == json.loads(json.dumps(openapi()))
+    for path, methods in described["paths"].items():
+        for method in methods:
+            told = await http.request(method.upper(), path.format(answer_id="a1"), json={})
+            assert told.status_code != 404, path
+    wire = json.dumps(described)
+    for name in wire.split('"#/components/schemas/')[1:]:
+        assert name.split('"')[0] in described["components"]["schemas"]
+
+
+def test_every_error_class_has_a_status() -> None:
+    """The classes that a caller can act on have a status of their own; 500 is for the rest."""
+    named = {kind for kind, _ in STATUSES}
+    rest = {
+        kind.code
+        for kind in WhenceError.__subclasses__()
+        if not any(issubclass(kind, k) for k in named)
+    }
+    assert rest == {"internal"}
+
+
+def read_events(raw: bytes) -> list[tuple[str, Any]]:
+    """Give the events of a body, without comments."""
+    events = []
+    for block in raw.decode().split("\n\n"):
+        fields = dict(
+            line.split(": ", 1) for line in block.splitlines() if not line.startswith(":")
+        )
+        if fields:
+            events.append((fields["event"], json.loads(fields["data"])))
+    return events

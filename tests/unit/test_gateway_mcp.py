@@ -1,0 +1,193 @@
+"""The Model Context Protocol: what the tools are, and how messages that break its rules are met."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from typing import Any
+
+import pytest
+
+from whence.gateway.mcp import HANDSHAKE_REVISIONS, REVISIONS, TOOLS, Mcp
+from whence.gateway.rights import Caller
+from whence.gateway.server import serve_lines
+from whence.schema import Access
+from whence.schema.errors import NotFound
+
+CALLER = Caller("", Access.public())
+MODERN = "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class StubService:
+    """Searches at once, and never finds a trace."""
+
+    async def search(self, caller: Caller, body: Any) -> dict[str, Any]:
+        return {"query": body.query, "reader": sorted(caller.access.acl_tags)}
+
+    async def trace(self, caller: Caller, body: Any) -> Any:
+        raise NotFound(f"no answer {body.answer_id}", hint="ask first")
+
+
+def message(method: str, params: Any = None, **more: Any) -> bytes:
+    """Give a request on the wire."""
+    document = {"jsonrpc": "2.0", "id": 1, "method": method} | more
+    if params is not None:
+        document["params"] = params
+    return json.dumps(document).encode()
+
+
+async def call(
+    raw: bytes, headers: dict[str, str] | None = None
+) -> tuple[int, dict[str, Any] | None]:
+    """Give the status and document of a reply."""
+    reply = await Mcp(StubService()).answer(raw, CALLER, headers)  # type: ignore[arg-type]
+    return reply.status, reply.document
+
+
+async def result(raw: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """Give the result of a request that works."""
+    status, document = await call(raw, headers)
+    assert status == 200
+    assert document is not None
+    return document["result"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("asked", [*HANDSHAKE_REVISIONS, "1999-01-01", MODERN])
+async def test_handshake_agrees_on_a_revision(asked: str) -> None:
+    """A revision with a handshake is taken as asked for; any other is met with the newest that has one."""
+    told = await result(message("initialize", {"protocolVersion": asked, "capabilities": {}}))
+    assert told["protocolVersion"] == (
+        asked if asked in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
+    )
+    assert told["serverInfo"]["name"] == "whence"
+    assert "resultType" not in told
+
+
+async def test_tools_are_listed_with_schemas() -> None:
+    """Every tool has a name, words and a schema whose references all resolve."""
+    tools = (await result(message("tools/list")))["tools"]
+    assert [tool["name"] for tool in tools] == [tool.name for tool in TOOLS]
+    for tool in tools:
+        schema = tool["inputSchema"]
+        assert schema["type"] == "object"
+        assert schema["additionalProperties"] is False
+        assert tool["description"]
+        for reference in json.dumps(schema).split('"#/$defs/')[1:]:
+            assert reference.split('"')[0] in schema["$defs"]
+
+
+async def test_enveloped_results_say_that_they_are_complete() -> None:
+    """The newest revision has its required fields: type of result, and how long a list may be kept."""
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
+    told = await result(message("tools/list", {"_meta": META}), headers)
+    assert (told["resultType"], told["cacheScope"]) == ("complete", "public")
+    assert told["ttlMs"] > 0
+    headers["mcp-method"] = "server/discover"
+    told = await result(message("server/discover", {"_meta": META}), headers)
+    assert told["supportedVersions"] == [MODERN]
+
+
+async def test_tool_reads_with_the_rights_of_its_caller() -> None:
+    """What a tool gives is in both forms, and the caller's rights reach it."""
+    params = {"name": "search", "arguments": {"query": "leave"}}
+    told = await result(message("tools/call", params))
+    assert told["structuredContent"] == {"query": "leave", "reader": []}
+    assert json.loads(told["content"][0]["text"]) == told["structuredContent"]
+    assert told["isError"] is False
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"name": "search", "arguments": {"qery": "x"}}, "qery"),
+        ({"name": "search"}, "query"),
+        ({"name": "explain", "arguments": {"answer_id": "a9"}}, "no answer a9"),
+    ],
+)
+async def test_failures_of_tools_are_results(params: dict[str, Any], words: str) -> None:
+    """What goes wrong inside a tool is told to the assistant, not to the protocol."""
+    told = await result(message("tools/call", params))
+    assert told["isError"] is True
+    assert words in told["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"{", -32700),
+        (b"\xff", -32700),
+        (b"[]", -32600),
+        (b"3", -32600),
+        (b'{"id": 1}', -32600),
+        (b'{"id": 1, "jsonrpc": "2.0", "result": {}}', -32600),
+        (message("ping", jsonrpc="1.0"), -32600),
+        (message("ping", id=None), -32600),
+        (message("ping", []), None),
+        (message("ping", [1]), -32602),
+        (message("tools/call", {"name": "rm"}), -32602),
+        (message("tools/call", {"name": ["a"]}), -32602),
+        (message("resources/list"), -32601),
+        (message("server/discover"), -32601),
+    ],
+)
+async def test_messages_that_break_the_rules(raw: bytes, code: int | None) -> None:
+    """Every message gets an answer of the protocol, whatever is in it."""
+    _, document = await call(raw)
+    assert document is not None
+    assert document.get("error", {}).get("code") == code
+
+
+async def test_notifications_get_no_answer() -> None:
+    """A message without an id is taken and not answered."""
+    raw = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
+    assert await call(raw) == (202, None)
+
+
+@pytest.mark.parametrize(
+    ("meta", "headers", "code", "status"),
+    [
+        (META, {"mcp-method": "tools/list"}, -32020, 400),
+        (META, {"mcp-protocol-version": "2025-11-25", "mcp-method": "tools/list"}, -32020, 400),
+        (META, {"mcp-protocol-version": MODERN, "mcp-method": "tools/call"}, -32020, 400),
+        (
+            META | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"},
+            {"mcp-protocol-version": "2099-01-01", "mcp-method": "tools/list"},
+            -32022,
+            400,
+        ),
+        ({"io.modelcontextprotocol/protocolVersion": MODERN}, {}, -32602, 400),
+    ],
+)
+async def test_envelope_and_headers_must_agree(
+    meta: dict[str, Any], headers: dict[str, str], code: int, status: int
+) -> None:
+    """A request is not taken for another one than its headers route it as."""
+    found, document = await call(message("tools/list", {"_meta": meta}), headers)
+    assert document is not None
+    assert (found, document["error"]["code"]) == (status, code)
+    if code == -32022:
+        assert document["error"]["data"]["supported"] == list(REVISIONS)
+
+
+async def test_unknown_revision_in_the_header() -> None:
+    """A handshake client that claims a revision nobody knows is told which there are."""
+    _, document = await call(message("tools/list"), {"mcp-protocol-version": "1.0"})
+    assert document is not None
+    assert document["error"]["code"] == -32022
+
+
+async def test_lines_are_answered_until_the_end() -> None:
+    """Over standard input each request gets one line, and the end of the input ends it."""
+    source, feed = os.pipe()
+    with os.fdopen(source, "rb") as reading, os.fdopen(feed, "wb") as writing:
+        writing.write(message("ping") + b"\n\n" + message("ping", id="two") + b"\n{\n")
+        writing.close()
+        sink = io.BytesIO()
+        await serve_lines(StubService(), CALLER, reading, sink)  # type: ignore[arg-type]
+    told = [json.loads(line) for line in sink.getvalue().splitlines()]
+    assert {one["id"] for one in told} == {1, "two", None}
