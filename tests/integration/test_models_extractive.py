@@ -209,3 +209,41 @@ async def test_each_question_in_a_question_gets_its_own_sentences(
 
     assert result is not None
     assert {quote.marker for quote in result.quotes} == {1, 2}
+
+
+async def test_current_rules_come_before_old_ones(embedder: LocalEmbedder) -> None:
+    """Of two versions of one rule the current is quoted, and the old one where nothing else tells it."""
+    old = DOCUMENTS[1].replace("28 days", "14 days")
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="For how many days may I borrow a book?",
+        documents=(old, DOCUMENTS[1]),
+        outdated=frozenset({1}),
+    )
+    told = [piece async for piece in ExtractiveWriter(embedder).write(request)][-1].result
+    assert told is not None
+    assert "28 days" in (told.text or "")
+    assert "14 days" not in (told.text or "")
+    request = WriteRequest(
+        template_id="document-prompt",
+        query=request.query,
+        documents=(old, DOCUMENTS[2]),
+        outdated=frozenset({1}),
+    )
+    told = [piece async for piece in ExtractiveWriter(embedder).write(request)][-1].result
+    assert told is not None
+    assert "14 days" in (told.text or "")
+
+
+async def test_a_year_in_the_question_asks_for_its_time(embedder: LocalEmbedder) -> None:
+    """A question about a year is answered from old versions as well as from current ones."""
+    old = DOCUMENTS[1].replace("28 days", "14 days").replace("# Loans", "# Loans in 2019")
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="For how many days could I borrow books in 2019?",
+        documents=(old, DOCUMENTS[1]),
+        outdated=frozenset({1}),
+    )
+    told = [piece async for piece in ExtractiveWriter(embedder).write(request)][-1].result
+    assert told is not None
+    assert "14 days" in (told.text or "")

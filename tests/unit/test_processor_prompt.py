@@ -95,7 +95,7 @@ async def test_a_result_says_who_wrote_it_and_from_which_template() -> None:
     (other,) = await replies(ListWriter(named), request())
 
     assert (reply.result.model, reply.result.language_model) == ("stub", False)
-    assert reply.result.template == "document-prompt@1"
+    assert reply.result.template == "document-prompt@2"
     assert (other.result.model, other.result.language_model) == ("gpt", False)
 
 
@@ -182,3 +182,24 @@ def test_fields_are_filled_once(query: str, document: str) -> None:
 
     assert query + "{documents}" in filled
     assert document + "{query}" in filled
+
+
+async def test_writer_learns_which_documents_are_out_of_date() -> None:
+    """Numbers of old versions reach both kinds of writers: as numbers, and as a mark in the prompt."""
+    writer = ListWriter(PIECES)
+    variables = {"query": "Why?", "documents": ["One.", "Two."], "outdated": [2]}
+    await replies(writer, request(variables=variables))
+    (written,) = writer.requests
+    assert written.outdated == {2}
+    assert '<document n="1">' in written.prompt
+    assert '<document n="2" outdated="yes">' in written.prompt
+
+
+@pytest.mark.parametrize("numbers", [[3], [0], ["1"], [True], 1, None])
+async def test_numbers_that_name_no_document_are_refused(numbers: Any) -> None:
+    """A number out of range, or none at all, is bad input and asks no writer."""
+    writer = ListWriter(PIECES)
+    variables = {"query": "Why?", "documents": ["One.", "Two."], "outdated": numbers}
+    with pytest.raises(BadInput, match="outdated"):
+        await replies(writer, request(variables=variables))
+    assert writer.requests == []

@@ -133,7 +133,8 @@ def tell_answer(
     for citation in {one.marker: one for one in answer.citations}.values():
         where = escape(citation.document_id)
         heading = f" [dim]{escape(citation.heading)}[/]" if citation.heading else ""
-        out.print(f"  [cyan]\\[{citation.marker}][/] {where}{heading}")
+        old = f" [yellow](out of date: {escape(citation.outdated)})[/]" if citation.outdated else ""
+        out.print(f"  [cyan]\\[{citation.marker}][/] {where}{heading}{old}")
     for fault in answer.degraded:
         if fault.code not in unsaid:
             note(f"note: {fault.stage}: {fault.reason}")

@@ -27,6 +27,7 @@ def answer_document(answer: Answer) -> dict[str, Any]:
                 "source_url": citation.source_url,
                 "heading": citation.heading,
                 "quote": citation.quote,
+                "outdated": citation.outdated,
             }
             for citation in answer.citations
         ],

@@ -78,6 +78,8 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The question."""
     documents: tuple[str, ...] = ()
     """Texts to answer from, best first; marker `[n]` is the n-th, from 1."""
+    outdated: frozenset[int] = frozenset()
+    """Numbers of documents that say of themselves that they are out of date."""
     system: str = ""
     """Instruction for a language model."""
     prompt: str = ""

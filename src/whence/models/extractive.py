@@ -47,6 +47,10 @@ _FEWEST_LETTERS = 8
 _QUESTION_BORDER = re.compile(
     r"(?<=\?)\s+|,?\s+and\s+(?=(?:who|whom|whose|what|when|where|which|why|how)\b)", re.IGNORECASE
 )
+#: A sentence of a document that says it is out of date stands behind a current one of nearly its relevance.
+_OUTDATED_FACTOR = 0.8
+#: Whoever names a year asks how things were then.
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 #: A table's row and a line of code say less by themselves than a sentence.
 _KIND_FACTOR = {"prose": 1.0, "item": 1.0, "table": 0.95, "code": 0.9}
 
@@ -93,7 +97,7 @@ class ExtractiveWriter:
             yield WritePiece(text=request.query)
             yield WritePiece(result=self._result(request.query, ()))
             return
-        chosen = await self._chosen(request.query, request.documents)
+        chosen = await self._chosen(request)
         if not chosen:
             yield WritePiece(text=NOTHING_FOUND)
             yield WritePiece(result=self._result(NOTHING_FOUND, ()))
@@ -112,8 +116,9 @@ class ExtractiveWriter:
     def _result(self, text: str, quotes: tuple[Quote, ...]) -> PromptResult:
         return PromptResult(text=text, model=self.model, quotes=quotes, language_model=False)
 
-    async def _chosen(self, query: str, documents: Sequence[str]) -> list[_Candidate]:
-        candidates = [c for n, text in enumerate(documents) for c in _candidates(n, text)]
+    async def _chosen(self, request: WriteRequest) -> list[_Candidate]:
+        query = request.query
+        candidates = [c for n, text in enumerate(request.documents) for c in _candidates(n, text)]
         if not candidates or not query.strip():
             return []
         queries = _questions_in(query)
@@ -123,23 +128,32 @@ class ExtractiveWriter:
         candidates = [candidates[i] for i in sorted(kept)]
         vectors = await self._vectors(queries, candidates)
         picked: set[int] = set()
+        factors = _factors(candidates, request)
         for number, one in enumerate(queries):
-            picked |= set(self._answer_to(one, candidates, vectors, number - len(queries)))
+            row = number - len(queries)
+            picked |= set(self._answer_to(one, candidates, factors, vectors, row))
         return [candidates[i] for i in sorted(picked)]
 
     def _answer_to(
         self,
         query: str,
         candidates: Sequence[_Candidate],
+        factors: Sequence[float],
         vectors: NDArray[np.float32] | None,
         row: int,
     ) -> list[int]:
-        """Pick the sentences that answer one question; `row` is the row of its vector."""
+        """Pick the sentences that answer one question; `row` is the row of its vector.
+
+        Whether anything answers it is judged before the factors: an old answer is better than none.
+        """
         question = _question(query, candidates)
         lexical = [_lexical(question, candidate) for candidate in candidates]
         relevance = _relevance(candidates, lexical, vectors, row)
         least = _LEAST_OVERLAP if vectors is None else _LEAST_RELEVANCE
-        return _picked(candidates, relevance, question, vectors, least)
+        if max(relevance) < least:
+            return []
+        ranked = [value * factor for value, factor in zip(relevance, factors, strict=True)]
+        return _picked(candidates, ranked, question, vectors, least)
 
     async def _vectors(
         self, queries: Sequence[str], candidates: Sequence[_Candidate]
@@ -243,6 +257,12 @@ def _relevance(
     ]
 
 
+def _factors(candidates: Sequence[_Candidate], request: WriteRequest) -> list[float]:
+    """Give the weight of each candidate by the currency of its document."""
+    old = frozenset[int]() if _YEAR.search(request.query) else request.outdated
+    return [_OUTDATED_FACTOR if c.document + 1 in old else 1.0 for c in candidates]
+
+
 def _picked(
     candidates: Sequence[_Candidate],
     relevance: Sequence[float],
@@ -254,10 +274,7 @@ def _picked(
 
     Ties go to the earlier document, then to the earlier sentence.
     """
-    best = max(relevance)
-    if best < least:
-        return []
-    floor = max(least * _FURTHER_SHARE, best * _FURTHER_SHARE)
+    floor = max(least, *relevance) * _FURTHER_SHARE
     open_ones = [i for i, value in enumerate(relevance) if value >= floor]
     picked: list[int] = []
     while open_ones and len(picked) < _MOST_SENTENCES:

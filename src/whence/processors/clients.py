@@ -316,15 +316,24 @@ class PromptClient:
         documents: Sequence[str],
         streaming: bool = False,
         chunk_callback: ChunkCallback | None = None,
+        outdated: Sequence[int] = (),
     ) -> PromptResult:
         """Have a question answered from documents; `[n]` in the text is the n-th, from 1.
+
+        Args:
+            query: The question.
+            documents: Texts, best first.
+            streaming: True for pieces as they are written.
+            chunk_callback: Gets them.
+            outdated: Numbers of documents that say of themselves that they are out of date.
 
         Raises:
             InternalError: As for `prompt`.
         """
         return await self.prompt(
             DOCUMENT_PROMPT,
-            {"query": query, "documents": list(documents)},
+            {"query": query, "documents": list(documents)}
+            | ({"outdated": list(outdated)} if outdated else {}),
             streaming=streaming,
             chunk_callback=chunk_callback,
         )

@@ -63,12 +63,14 @@ class PromptProcessor(StreamingProcessor):
         template = _template(message.template_id)
         query = _query(message.variables)
         documents = _documents(message.variables)
+        outdated = _outdated(message.variables, len(documents))
         self._check_size(query, documents)
         if template.template_id == EXTRACT_CONCEPTS and not self._writer.is_language_model:
             yield PromptResponse(result=_question_as_concept(query, self._writer.model))
             return
         result: PromptResult | None = None
-        async with closing(self._writer.write(_filled(template, query, documents))) as pieces:
+        request = _filled(template, query, documents, outdated)
+        async with closing(self._writer.write(request)) as pieces:
             async for piece in pieces:
                 result = piece.result or result
                 if message.streaming and piece.text:
@@ -121,15 +123,29 @@ def _documents(variables: dict[str, Any]) -> tuple[str, ...]:
     return tuple(documents)
 
 
-def _filled(template: Template, query: str, documents: tuple[str, ...]) -> WriteRequest:
+def _outdated(variables: dict[str, Any], count: int) -> frozenset[int]:
+    numbers = variables.get("outdated", ())
+    if not isinstance(numbers, list | tuple) or not all(
+        type(number) is int and 1 <= number <= count for number in numbers
+    ):
+        raise BadInput("the prompt variable `outdated` must be a list of numbers of documents")
+    return frozenset(numbers)
+
+
+def _filled(
+    template: Template, query: str, documents: tuple[str, ...], outdated: frozenset[int]
+) -> WriteRequest:
     from whence.models.base import WriteRequest
 
     return WriteRequest(
         template_id=template.template_id,
         query=query,
         documents=documents,
+        outdated=outdated,
         system=template.system,
-        prompt=template.prompt.format(query=query, documents=numbered_documents(documents)),
+        prompt=template.prompt.format(
+            query=query, documents=numbered_documents(documents, outdated)
+        ),
     )
 
 

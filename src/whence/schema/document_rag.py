@@ -96,6 +96,8 @@ class Citation(Message, frozen=True, kw_only=True):
     """Nearest heading above the passage."""
     quote: str = ""
     """The passage, verbatim."""
+    outdated: str = ""
+    """In what way the document says of itself that it is out of date; empty when it does not."""
 
 
 class StageReport(Message, frozen=True, kw_only=True):

@@ -49,7 +49,8 @@ class PromptRequest(Message, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "prompt-request.v1"
 
     template_id: str
-    """`extract-concepts` (variable `query`) or `document-prompt` (`query`, `documents`)."""
+    """`extract-concepts` (variable `query`) or `document-prompt` (`query`, `documents`, and as `outdated` the
+    numbers, from 1, of those that are out of date)."""
     variables: dict[str, Any] = {}
     """Values for the template, JSON types only."""
     streaming: bool = False

@@ -102,6 +102,8 @@ class StubPrompt:
         """Template and variables of each call of `prompt`."""
         self.documents: list[list[str]] = []
         """Documents of each call of `document_prompt`."""
+        self.outdated: list[list[int]] = []
+        """Numbers of those that were said to be out of date."""
 
     async def prompt(
         self, template_id: str, variables: Mapping[str, Any] | None = None
@@ -120,9 +122,11 @@ class StubPrompt:
         documents: Sequence[str],
         streaming: bool = False,
         chunk_callback: Callable[[str, bool], Awaitable[None]] | None = None,
+        outdated: Sequence[int] = (),
     ) -> PromptResult:
         """Give the answer, in pieces when streaming."""
         self.documents.append(list(documents))
+        self.outdated.append(list(outdated))
         await _fail(self.error)
         if streaming and chunk_callback is not None:
             for piece in self.pieces:

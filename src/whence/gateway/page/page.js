@@ -121,6 +121,7 @@ function showAnswer(answer) {
     const item = make("li", {}, make("span", { className: "marker", textContent: `[${citation.marker}]` }),
       source(citation.document_id, citation.source_url), " ",
       make("span", { className: "place", textContent: citation.heading }));
+    if (citation.outdated) item.append(make("span", { className: "old", textContent: ` out of date: ${citation.outdated}` }));
     if (citation.quote) item.append(make("blockquote", { textContent: citation.quote }));
     // Several quotes may stand behind one marker; the first is where the marker leads.
     if (!seen.has(citation.marker)) item.id = `source-${citation.marker}`;

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from whence.schema.document_rag import Citation
+from whence.schema.outdated import outdated
 from whence.schema.prompt import Quote
 from whence.schema.texts import ChunkText
 
@@ -97,6 +98,7 @@ def _citation(marker: int, passage: Passage, quote: str) -> Citation:
         source_url=_word(metadata.get("source_url")),
         heading=_word(metadata.get("heading")),
         quote=quote,
+        outdated=outdated(metadata),
     )
 
 

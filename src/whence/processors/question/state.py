@@ -57,8 +57,9 @@ class PromptAsker(Protocol):
         documents: Sequence[str],
         streaming: bool = False,
         chunk_callback: ChunkCallback | None = None,
+        outdated: Sequence[int] = (),
     ) -> Awaitable[PromptResult]:
-        """Have a question answered from documents."""
+        """Have a question answered from documents; `outdated` is given only where some are."""
         ...
 
 

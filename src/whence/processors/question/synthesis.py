@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,6 +16,7 @@ from whence.provenance.stages import synthesis_triples
 from whence.provenance.uris import answer_uris
 from whence.schema.document_rag import Citation
 from whence.schema.errors import WhenceError
+from whence.schema.outdated import outdated
 from whence.schema.prompt import PromptResult
 
 __all__ = ("NOTHING_FOUND", "NOTHING_READABLE", "Written", "synthesize")
@@ -99,10 +101,9 @@ def _within_limits(
 async def _write(question: Question, passages: Sequence[Passage]) -> Written:
     trail = question.trail
     relay = _Relay(question)
-    documents = [passage.text for passage in passages]
     result = await question.deadline.limit(
         "writing the answer",
-        lambda: _document_prompt(question, documents, relay),
+        lambda: _document_prompt(question, passages, relay),
         question.options.answer_timeout_s,
     )
     text = result.text or "".join(relay.pieces)
@@ -124,17 +125,18 @@ async def _write(question: Question, passages: Sequence[Passage]) -> Written:
 
 
 async def _document_prompt(
-    question: Question, documents: Sequence[str], relay: _Relay
+    question: Question, passages: Sequence[Passage], relay: _Relay
 ) -> PromptResult:
+    # What does not apply is left out: a client written for less is called as it expects.
+    more: dict[str, Any] = {}
+    old = [n for n, one in enumerate(passages, 1) if one.source and outdated(one.source.metadata)]
+    if old:
+        more["outdated"] = old
+    if relay.active:
+        more |= {"streaming": True, "chunk_callback": relay.forward}
+    documents = [passage.text for passage in passages]
     prompt = question.clients.prompt
-    if not relay.active:
-        return await prompt.document_prompt(query=question.ask.query, documents=documents)
-    return await prompt.document_prompt(
-        query=question.ask.query,
-        documents=documents,
-        streaming=True,
-        chunk_callback=relay.forward,
-    )
+    return await prompt.document_prompt(query=question.ask.query, documents=documents, **more)
 
 
 class _Relay:
