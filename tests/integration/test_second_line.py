@@ -282,6 +282,10 @@ async def _break_copies(url: str) -> None:
         await connection.execute(
             f"UPDATE posting SET classes = array_fill({public}, ARRAY[cardinality(classes)])"
         )
+        await connection.execute("DELETE FROM lexicon_class")
+        await connection.execute(
+            "INSERT INTO lexicon_class SELECT collection_id, class_id, count(*) FROM chunk GROUP BY 1, 2"
+        )
     finally:
         await connection.close()
 

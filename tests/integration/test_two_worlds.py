@@ -41,9 +41,10 @@ SIZE = 30
 
 def _document(number: int) -> EmbeddedDocument:
     hidden = bool(number % 3)
-    # Hidden ones are nearer, match better, bear the names that others mention, and have keys of their own.
+    # Hidden ones are nearer, match better, bear the names that others mention, and have keys of their own. They
+    # are as long as the others: only the mean length of a collection is that of all its chunks.
     angle = number / SIZE + (0 if hidden else 1)
-    text = f"red Ledger bearer{number + 1:02} {'red quokka' if hidden else 'lake'}"
+    text = f"red Ledger bearer{number + 1:02} {'red quokka' if hidden else 'lake shore'}"
     draft = DocumentDraft(
         document_id=f"doc-{number:02}",
         title=f"Ledger bearer{number:02}",
@@ -74,7 +75,7 @@ async def _few(store: PostgresStore, name: str) -> Any:
 
 async def _words(store: PostgresStore, name: str) -> Any:
     hits = await store.search_lexical(name, "red quokka", limit=SIZE, access=READER)
-    return [(hit.document_id, hit.rank) for hit in hits]
+    return [(hit.document_id, hit.rank, hit.score, hit.sparse_score) for hit in hits]
 
 
 async def _hidden_words(store: PostgresStore, name: str) -> Any:
@@ -113,8 +114,8 @@ async def _cosines(store: PostgresStore, name: str) -> Any:
 
 
 async def _shares(store: PostgresStore, name: str) -> Any:
-    scores = await store.lexical_scores(name, "red", _ids(name), READER)
-    return {_ids(name).index(one) for one in scores}
+    scores = await store.lexical_scores(name, "red quokka", _ids(name), READER)
+    return {_ids(name).index(one): score for one, score in scores.items()}
 
 
 async def _texts(store: PostgresStore, name: str) -> Any:

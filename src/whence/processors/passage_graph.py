@@ -197,10 +197,10 @@ def page_rank(
 
 
 def used(around: Neighbourhood, share: float) -> GraphUse:
-    """Give what is told of a walk."""
+    """Give what is told of a walk; the share in tenths, so that no single hidden passage shows in it."""
     return GraphUse(
         passages=len(around.documents),
         links=len(around.links),
         named=len(around.named),
-        linked_share=round(share, 4),
+        linked_share=round(share, 1),
     )

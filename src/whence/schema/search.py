@@ -60,7 +60,7 @@ class GraphUse(Message, frozen=True, kw_only=True):
     named: int
     """Passages whose title or heading the query holds."""
     linked_share: float
-    """Passages of the collection with a link, per passage, 0 to 1."""
+    """Passages of the collection with a link, per passage, 0 to 1 in tenths: hidden ones count as well."""
 
 
 class SearchRequest(Message, frozen=True, kw_only=True):

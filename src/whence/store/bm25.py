@@ -60,10 +60,10 @@ F = TypeVar("F", float, "NDArray[np.float64]")
 
 
 class LexicalStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What a collection's scores depend on beside the words; enough to compute them again."""
+    """What a collection counts of its words, hidden chunks included."""
 
     chunks: int
-    """N: chunks in the collection, hidden ones included."""
+    """Chunks in the collection. The N of a score counts those that the reader may see."""
     mean_length: float
     """Mean strong terms of a chunk that lengths are compared with, 1 or more."""
 

@@ -423,13 +423,15 @@ async def retag_documents(
             "   AND d.class_id <> w.class_id RETURNING d.id, d.class_id),"
             " moved AS (UPDATE chunk c SET class_id = d.class_id FROM changed d"
             "   WHERE c.document = d.id RETURNING c.ord, c.class_id)"
-            " UPDATE chunk_vec v SET class_id = m.class_id FROM moved m WHERE v.ord = m.ord"
-            " RETURNING v.ord",
+            # Read from the state before this statement, which is where its parts all begin.
+            " UPDATE chunk_vec v SET class_id = m.class_id FROM moved m, chunk former"
+            " WHERE v.ord = m.ord AND former.ord = m.ord RETURNING v.ord, former.class_id",
             locked.id,
             ids,
             [classes[tags[document_id]] for document_id in ids],
         )
-        await postings.move_words(connection, locked.id, [row["ord"] for row in moved])
+        former = {row["ord"]: row["class_id"] for row in moved}
+        await postings.move_words(connection, locked.id, former)
         await postings.settle(connection, locked.id)
         if effects is not None:
             await record_effects(connection, collection, effects)

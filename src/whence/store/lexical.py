@@ -1,4 +1,9 @@
-"""Ranking chunks by their words in PostgreSQL: hidden postings are left out before anything is added up."""
+"""Ranking chunks by their words in PostgreSQL: hidden postings are left out before anything is added up.
+
+What a word weighs is counted over the chunks that the reader may see: that a hidden chunk has it changes no
+score. Only the mean length is the collection's, since the postings hold what was computed with it; it is taken
+anew when the true one has moved by 5 %.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.postings import term_key
-from whence.store.scoring import Run, best_places
+from whence.store.scoring import POSTING_BYTES, Run, best_places
 from whence.store.search import WANTED, places_of
 from whence.store.words import query_counts
 
@@ -39,20 +44,38 @@ _RESOLVE = (
     f"SELECT c.id, l.analyzer, l.languages, l.chunks, l.mean_length, {EPOCH}"  # noqa: S608 - only constants
     " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
 )
-_TERMS = "SELECT id, term, df FROM term WHERE collection_id = $1 AND term = ANY($2::text[])"
+# All counts are of chunks that the reader may see. The runs of a segment hold what is dead as well.
+_RUNS = (
+    "unnest(p.terms, p.classes, array_prepend(0, p.ends), p.ends) u(term, class_id, start, stop)"
+    " WHERE u.term = t.id AND u.class_id = ANY($2::int[])"
+)
+_DEAD = (
+    "CASE WHEN s.dead > 0 THEN (SELECT coalesce(sum(x.chunks), 0) FROM posting_dead x"
+    " WHERE x.segment = s.id AND x.term = t.id AND x.class_id = ANY($2::int[])) ELSE 0 END"
+)
+_ALL = (
+    "(SELECT coalesce(sum(l.chunks), 0)::bigint FROM lexicon_class l"
+    " WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[]))"
+)
+_ROW = "FROM posting p WHERE p.segment = s.id AND p.last_term >= t.id ORDER BY p.last_term LIMIT 1"
+_COUNTS = (
+    f"SELECT t.id, t.term, {_ALL} AS of_chunks, sum((SELECT coalesce(sum(u.stop - u.start), 0)"  # noqa: S608 - only constants
+    f" FROM {_RUNS}) - {_DEAD})::int AS df FROM term t JOIN segment s ON s.collection_id = t.collection_id"
+    f" JOIN LATERAL (SELECT p.terms, p.classes, p.ends {_ROW}) p ON true"
+    " WHERE t.collection_id = $1 AND t.term = ANY($3::text[]) GROUP BY t.id"
+)
 # The terms of a query, and of each what every segment has of it that the reader may see. Runs of hidden classes
 # are cut out here, before anything is added up or leaves the server. A subquery in place of a join, which
 # would look the bytes up in a cache of joins first.
 _POSTINGS = (
-    "SELECT t.term, t.df, s.id AS segment, s.chunks, CASE WHEN p.segment IS NOT NULL THEN"
+    f"SELECT t.term, s.id AS segment, s.chunks, {_ALL} AS of_chunks, {_DEAD}::int AS dead,"  # noqa: S608 - only constants
+    " CASE WHEN p.segment IS NOT NULL THEN"
     " (SELECT string_agg(substr(p.places, 2 * u.start + 1, 2 * (u.stop - u.start)), '')"
     "  || string_agg(substr(p.impacts, 4 * u.start + 1, 4 * (u.stop - u.start)), '')"
-    "  FROM unnest(p.terms, p.classes, array_prepend(0, p.ends), p.ends) u(term, class_id, start, stop)"
-    "  WHERE u.term = t.id AND u.class_id = ANY($2::int[])) END AS visible"
+    f"  FROM {_RUNS}) END AS visible"
     " FROM term t JOIN segment s ON s.collection_id = t.collection_id"
     " LEFT JOIN LATERAL (SELECT p.segment, p.terms, p.classes, p.ends, {places} AS places, {impacts} AS impacts"
-    "  FROM posting p WHERE p.segment = s.id AND p.last_term >= t.id"
-    "  ORDER BY p.last_term LIMIT 1) p ON true"
+    f"  {_ROW}) p ON true"
     " WHERE t.collection_id = $1 AND t.term = ANY($3::text[])"
 )
 # The chunk decides last: slots of chunks that are gone or have other tags now lead nowhere.
@@ -86,7 +109,6 @@ class _Reader(msgspec.Struct, frozen=True):
     access: Access
     classes: list[int]
     """Classes of rights that the reader may see."""
-    chunks: int
     mean: float
     counts: dict[str, int]
     """Terms of the query, as they are stored, and how often each stands in it."""
@@ -106,7 +128,6 @@ async def _reader(
         collection_id=row["id"],
         access=access,
         classes=await allowed_classes(connection, access, row["epoch"]),
-        chunks=row["chunks"],
         mean=row["mean_length"],
         counts={term_key(term): n for term, n in counts.items()},
     )
@@ -143,12 +164,12 @@ async def search_lexical(
                 connection, reader.collection_id, reader.classes, access, filters, "slot"
             )
         rows = await _postings(connection, reader)
-        df = {row["term"]: row["df"] for row in rows}
-        ranking = _Ranking(rows, weights(reader.counts, df, reader.chunks))
+        df, chunks = _counted(rows)
+        ranking = _Ranking(rows, weights(reader.counts, df, chunks))
         if kept is not None:
             await ranking.keep(connection, kept)
         found = await ranking.walk(connection, reader, limit)
-    per_share = coverage_per_share(reader.counts, df, reader.chunks)
+    per_share = coverage_per_share(reader.counts, df, chunks)
     return [
         lexical_candidate(key, document_id, -negative, per_share, rank)
         for rank, (negative, key, document_id) in enumerate(found[:limit], 1)
@@ -170,11 +191,20 @@ async def _postings(connection: Connection, reader: _Reader) -> list[Any]:
     )
 
 
+def _counted(rows: Sequence[Any]) -> tuple[dict[str, int], int]:
+    """Give how many visible chunks have each term, and how many there are; dead ones do not count."""
+    df: dict[str, int] = {}
+    for row in rows:
+        held = len(row["visible"] or b"") // POSTING_BYTES - row["dead"]
+        df[row["term"]] = df.get(row["term"], 0) + held
+    return df, rows[0]["of_chunks"] if rows else 0
+
+
 class _Ranking:
     """The places of all segments by their scores."""
 
     def __init__(self, rows: Sequence[Any], parts: Mapping[str, float]) -> None:
-        found = [row for row in rows if row["visible"]]
+        found = [row for row in rows if row["visible"] and row["term"] in parts]
         chunks = {row["segment"]: row["chunks"] for row in found}
         self._segments = list(chunks)
         bases = [0, *itertools.accumulate(chunks.values())]
@@ -247,11 +277,14 @@ async def lexical_scores(
         reader = await _reader(connection, collection, query_text, access)
         if reader is None:
             return None
-        found = await connection.fetch(_TERMS, reader.collection_id, list(reader.counts))
+        found = await connection.fetch(
+            _COUNTS, reader.collection_id, reader.classes, list(reader.counts)
+        )
         rows = await connection.fetch(
             _WORDS, *access_values(access), collection, *places_of(collection, chunk_ids)
         )
-    parts = weights(reader.counts, {one["term"]: one["df"] for one in found}, reader.chunks)
+    chunks = found[0]["of_chunks"] if found else 0
+    parts = weights(reader.counts, {one["term"]: one["df"] for one in found}, chunks)
     ids = {one["term"]: one["id"] for one in found}
     of_ids = {ids[term]: part for term, part in parts.items()}
     return {
@@ -271,7 +304,7 @@ def _share(row: Any, parts: Mapping[int, float], mean: float) -> float:
 
 
 async def lexical_statistics(connection: Connection, collection: str) -> LexicalStatistics | None:
-    """Give what scores depend on beside the words; None when the words are not indexed yet.
+    """Give what a collection counts of its words; None when they are not indexed yet.
 
     Raises:
         NotFound: There is no such collection.

@@ -110,27 +110,32 @@ class _Collection:
         return (one for document_id in self.documents for one in self.words[document_id])
 
     def statistics(self) -> LexicalStatistics:
-        """Give what lexical scores depend on beside the words."""
+        """Give what the collection counts of its words."""
         lengths = [one.length for one in self.all_words()]
         mean = mean_length(sum(lengths), len(lengths))
         return LexicalStatistics(chunks=len(lengths), mean_length=mean)
 
-    def per_share(self, query_text: str) -> float:
+    def seen(self, access: Access) -> tuple[Counter[str], int]:
+        """Give how many of the chunks that a reader may see have each term, and how many there are."""
+        words = [
+            one
+            for document in self.visible(access)
+            for one in self.words[document.draft.document_id]
+        ]
+        return Counter(term for one in words for term in one.counts), len(words)
+
+    def per_share(self, query_text: str, access: Access) -> float:
         """Give the factor from the lexical share to the share of the query alone that is covered."""
-        df = Counter(term for one in self.all_words() for term in one.counts)
-        counts = query_counts(query_text, DEFAULT_LANGUAGES)
-        return coverage_per_share(counts, df, self.statistics().chunks)
+        return coverage_per_share(query_counts(query_text, DEFAULT_LANGUAGES), *self.seen(access))
 
     def shares(self, query_text: str, access: Access) -> Iterator[tuple[str, str, float | None]]:
         """Yield id, document and lexical share of each visible chunk; None without a shared word."""
-        statistics = self.statistics()
-        df = Counter(term for one in self.all_words() for term in one.counts)
-        counts = query_counts(query_text, DEFAULT_LANGUAGES)
-        parts = weights(counts, df, statistics.chunks)
+        mean = self.statistics().mean_length
+        parts = weights(query_counts(query_text, DEFAULT_LANGUAGES), *self.seen(access))
         for document in self.visible(access):
             document_id = document.draft.document_id
             for index, words in enumerate(self.words[document_id]):
-                found = _share(words, parts, statistics.mean_length)
+                found = _share(words, parts, mean)
                 yield chunk_key(self.name, document_id, index), document_id, found
 
 
@@ -372,7 +377,7 @@ class MemoryStore(MemoryNames):
             if score is not None and (kept is None or key in kept)
         ]
         scored.sort()
-        per_share = found.per_share(query_text)
+        per_share = found.per_share(query_text, access)
         return [
             lexical_candidate(key, document_id, -negative, per_share, rank)
             for rank, (negative, key, document_id) in enumerate(scored[:limit], 1)
@@ -391,7 +396,7 @@ class MemoryStore(MemoryNames):
         return {key: score or 0.0 for key, _, score in shares if key in wanted}
 
     async def lexical_statistics(self, collection: str) -> LexicalStatistics:
-        """Give what lexical scores depend on beside the words; for the owner's eyes only.
+        """Give what the collection counts of its words, hidden ones included; for the owner's eyes only.
 
         Raises:
             NotFound: There is no such collection.

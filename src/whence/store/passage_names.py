@@ -35,7 +35,7 @@ class PassageName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """How densely a collection is linked, hidden passages included, as in the statistics of its words."""
+    """How densely a collection is linked, hidden passages included: a fact of the whole."""
 
     chunks: int
     """Passages at the last count; counted again when a tenth of them are new."""

@@ -470,7 +470,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         )
 
     async def lexical_statistics(self, collection: str) -> LexicalStatistics:
-        """Give what lexical scores depend on beside the words; for the owner's eyes only.
+        """Give what the collection counts of its words, hidden ones included; for the owner's eyes only.
 
         Raises:
             NotFound: There is no such collection.

@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -74,6 +74,19 @@ _PIECE = 1_000_000
 _COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "impacts")
 
 
+# How many chunks there are of each class of rights.
+_COUNT = (
+    "INSERT INTO lexicon_class AS l (collection_id, class_id, chunks) {counts}"
+    " ON CONFLICT (collection_id, class_id) DO UPDATE SET chunks = l.chunks + excluded.chunks"
+)
+_COUNT_CHUNKS = _COUNT.format(
+    counts="SELECT $1, c.class_id, count(*) FROM chunk c WHERE c.ord = ANY($2::int[]) GROUP BY 2"
+)
+_COUNT_CHANGES = _COUNT.format(
+    counts="SELECT $1, w.class_id, w.n FROM unnest($2::int[], $3::int[]) w(class_id, n)"
+)
+
+
 class Segment(msgspec.Struct, frozen=True):
     """Postings of the slots `first` to `last`."""
 
@@ -121,7 +134,7 @@ async def open_lexicon(connection: Connection, collection_id: int) -> None:
     )
     if row is not None and row["analyzer"] == ANALYZER_VERSION:
         return
-    for table in ("chunk_terms", "term", "segment", "lexicon"):
+    for table in ("chunk_terms", "term", "segment", "lexicon_class", "lexicon"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
     languages = DEFAULT_LANGUAGES if row is None else tuple(row["languages"])
     await connection.execute(
@@ -155,7 +168,10 @@ def _counted(texts: Sequence[str], language: str) -> list[Words]:
 async def add_words(
     connection: Connection, collection_id: int, ords: Sequence[int], words: Sequence[Words]
 ) -> None:
-    """Add the words of new chunks to the forward index and to all counts. Cost: linear in the words."""
+    """Add the words of chunks just written to the forward index and to all counts.
+
+    Cost: linear in the words.
+    """
     if not ords:
         return
     df: Counter[str] = Counter()
@@ -173,6 +189,7 @@ async def add_words(
         len(ords),
         total,
     )
+    await connection.execute(_COUNT_CHUNKS, collection_id, list(ords))
     packed = await asyncio.to_thread(lambda: [_packed(one, ids) for one in words])
     await connection.copy_records_to_table(
         "chunk_terms",
@@ -236,7 +253,8 @@ async def remove_words(
     Cost: linear in the words of the documents.
     """
     rows = await connection.fetch(
-        "SELECT t.slot, t.length, t.terms FROM document d JOIN chunk c ON c.document = d.id"
+        "SELECT t.slot, t.length, t.terms, c.class_id"
+        " FROM document d JOIN chunk c ON c.document = d.id"
         " JOIN chunk_terms t ON t.ord = c.ord"
         " WHERE d.collection_id = $1 AND d.document_id = ANY($2::text[])",
         collection_id,
@@ -258,7 +276,10 @@ async def remove_words(
         len(rows),
         sum(row["length"] for row in rows),
     )
-    await _bury(connection, collection_id, [row["slot"] for row in rows])
+    classes = [row["class_id"] for row in rows]
+    fewer = {class_id: -n for class_id, n in Counter(classes).items()}
+    await connection.execute(_COUNT_CHANGES, collection_id, list(fewer), list(fewer.values()))
+    await _bury(connection, collection_id, rows, classes)
     gone: list[int] = terms.tolist()
     return gone
 
@@ -300,14 +321,26 @@ async def chunks_with(
     return [row["ord"] for row in found]
 
 
-async def move_words(connection: Connection, collection_id: int, ords: Sequence[int]) -> None:
-    """Give chunks whose rights were changed new slots, so that their postings are written anew."""
+async def move_words(connection: Connection, collection_id: int, former: Mapping[int, int]) -> None:
+    """Give chunks whose rights were changed new slots, so that their postings are written anew.
+
+    Args:
+        connection: Inside the writing transaction, in which the chunks have their new classes already.
+        collection_id: The collection.
+        former: The class that each chunk had before, by its number.
+    """
     rows = await connection.fetch(
-        "SELECT ord, slot FROM chunk_terms WHERE ord = ANY($1::int[]) ORDER BY slot", list(ords)
+        "SELECT t.ord, t.slot, t.terms, c.class_id FROM chunk_terms t JOIN chunk c ON c.ord = t.ord"
+        " WHERE t.ord = ANY($1::int[]) ORDER BY t.slot",
+        list(former),
     )
     if not rows:
         return
-    await _bury(connection, collection_id, [row["slot"] for row in rows])
+    classes = [former[row["ord"]] for row in rows]
+    changes = Counter(row["class_id"] for row in rows)
+    changes.subtract(classes)
+    await connection.execute(_COUNT_CHANGES, collection_id, list(changes), list(changes.values()))
+    await _bury(connection, collection_id, rows, classes)
     first = await _take_slots(connection, collection_id, len(rows))
     await connection.execute(
         "UPDATE chunk_terms t SET slot = w.slot FROM unnest($1::int[], $2::int[]) w(ord, slot)"
@@ -317,15 +350,42 @@ async def move_words(connection: Connection, collection_id: int, ords: Sequence[
     )
 
 
-async def _bury(connection: Connection, collection_id: int, slots: list[int]) -> None:
-    """Count the dead of each segment."""
-    await connection.execute(
+async def _bury(
+    connection: Connection, collection_id: int, rows: Sequence[Any], classes: Sequence[int]
+) -> None:
+    """Count the dead of each segment, and of each of their terms in the class that the postings stand in.
+
+    Args:
+        connection: Inside the writing transaction.
+        collection_id: The collection.
+        rows: Slot and terms of each chunk that is gone from its slot.
+        classes: The class that each of them had there.
+    """
+    segments = await connection.fetch(
         "UPDATE segment s SET dead = s.dead + g.n FROM (SELECT x.id, count(*) AS n"
         " FROM unnest($2::int[]) w(slot) JOIN segment x"
         " ON w.slot BETWEEN x.first_slot AND x.last_slot"
-        " WHERE x.collection_id = $1 GROUP BY x.id) g WHERE s.id = g.id",
+        " WHERE x.collection_id = $1 GROUP BY x.id) g WHERE s.id = g.id"
+        " RETURNING s.id, s.first_slot",
         collection_id,
-        slots,
+        [row["slot"] for row in rows],
+    )
+    segments.sort(key=lambda segment: segment["first_slot"])
+    firsts = np.array([segment["first_slot"] for segment in segments])
+    which = np.searchsorted(firsts, [row["slot"] for row in rows], side="right") - 1
+    numbers, of_row = np.unique(np.array(classes), return_inverse=True)
+    widths = [len(row["terms"]) // 4 for row in rows]
+    runs = np.repeat(which * len(numbers) + of_row, widths) << 32 | _joined(rows, "terms")
+    runs, counts = np.unique(runs, return_counts=True)
+    which, of_row = np.divmod(runs >> 32, len(numbers))
+    ids = np.array([segment["id"] for segment in segments])
+    await connection.execute(
+        "INSERT INTO posting_dead AS p SELECT * FROM unnest($1::int[], $2::int[], $3::int[], $4::int[])"
+        " ON CONFLICT (segment, term, class_id) DO UPDATE SET chunks = p.chunks + excluded.chunks",
+        ids[which].tolist(),
+        (runs & 0xFFFFFFFF).tolist(),
+        numbers[of_row].tolist(),
+        counts.tolist(),
     )
 
 

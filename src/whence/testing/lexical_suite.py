@@ -75,19 +75,19 @@ class Corpus:
 
     def shares(self, query: str, access: Access, mean: float) -> dict[str, float | None]:
         """Give the share of each visible chunk, None without a shared word; checked by the plain formula."""
-        everything = self.chunks()
-        df = Counter(term for words in everything.values() for term in words)
+        visible = self.chunks(access)
+        df = Counter(term for words in visible.values() for term in words)
         counts = Counter(query_terms(query))
-        parts = weights(counts, df, len(everything))
+        parts = weights(counts, df, len(visible))
         found: dict[str, float | None] = {}
-        for key, words in self.chunks(access).items():
+        for key, words in visible.items():
             shared = [
                 (parts[t], impact(float(words[t]), float(_length(words)), mean))
                 for t in parts
                 if t in words
             ]
             found[key] = share(shared) if shared else None
-            plain = _plain_share(counts, words, df, len(everything), mean)
+            plain = _plain_share(counts, words, df, len(visible), mean)
             assert abs((found[key] or 0.0) - plain) < 1e-6
         return found
 
@@ -250,6 +250,35 @@ class LexicalSuite:
         assert await store.lexical_scores(name, "canary", [key], Access.public()) == {}
         assert await store.dense_scores(name, _VECTOR, [key], Access.public()) == {}
         assert await _found(store, name, "canary") == ["h"]
+
+    async def test_hidden_words_change_no_score(self, store: LexicalStore) -> None:
+        """Scores are those of a collection that never had the hidden documents, also once they were changed."""
+        # All of one length: the mean length is the collection's.
+        rare = ("oak", "elm", "ash", "fir", "yew", "box", "gum", "teak")
+        open_ones = [text_document(f"v{n}", f"red {rare[n]} lake tail") for n in range(8)]
+        hidden = [text_document(f"h{n}", "red canary lake blue", tags=SECRET) for n in range(8)]
+        alone = await _filled(store, *open_ones)
+        name = await _filled(store, *open_ones, *hidden)
+        await store.retag_documents(name, {"v0": SECRET, "h0": DocumentTags((), ("x",))})
+        await store.retag_documents(name, {"v0": DocumentTags()})
+        await store.replace_documents(name, [text_document("h1", "red red elm stone", tags=SECRET)])
+        await store.remove_documents(name, ["h2"])
+
+        for query in ("red", "red canary", "canary lake fir", "elm unseen", "red red blue"):
+            told = []
+            for collection in (alone, name):
+                keys = [f"urn:chunk:{collection}:v{n}:0" for n in range(8)]
+                hits = await store.search_lexical(
+                    collection, query, limit=9, access=Access.public()
+                )
+                shares = await store.lexical_scores(collection, query, keys, Access.public())
+                told.append(
+                    (
+                        [(one.document_id, one.score, one.sparse_score) for one in hits],
+                        list(map(shares.get, keys)),
+                    )
+                )
+            assert told[0] == told[1]
 
     async def test_hidden_documents_take_no_place(self, store: LexicalStore) -> None:
         """The limit counts what is visible: better hidden chunks push nothing out."""
