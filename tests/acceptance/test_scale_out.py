@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from whence.testing.pulsar_broker import TestBroker
@@ -52,9 +53,9 @@ class Shell:
         assert "Traceback" not in done.stderr
         return json.loads(done.stdout)
 
-    def start(self, *words: str) -> None:
-        """Start a part of the flow and wait until it is ready."""
-        command = self.command("run", "all-in-one", "--broker", self.url, *words)
+    def start(self, *words: str) -> str:
+        """Start a server and wait until it is ready; gives what it says then."""
+        command = self.command(*words, "--broker", self.url)
         process = subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, text=True)
         self.started.append(process)
         assert process.stderr is not None
@@ -63,8 +64,17 @@ class Shell:
             assert select.select([process.stderr], [], [], end - time.monotonic())[0]
             line = process.stderr.readline()
             assert line, "it ended before it was ready"
-            if line.strip() == "ready":
-                return
+            if line.startswith("ready"):
+                return line.removeprefix("ready").strip()
+
+    def run(self, only: str) -> None:
+        """Start a part of the flow."""
+        self.start("run", "all-in-one", "--only", only)
+
+    def ask_the_gateway(self, question: str) -> Any:
+        """Start a gateway to the fleet and give what it answers."""
+        url = self.start("serve", "--port", "0")
+        return httpx.post(f"{url}/v1/ask", json={"question": question}, timeout=60).json()
 
     def status(self) -> Any:
         """Give the status; on a busy machine a worker may be late to say that it is there."""
@@ -130,13 +140,14 @@ def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
     paper.write_text(DOCUMENT, encoding="utf-8")
     broker = ("--broker", shell.url)
     early = shell.json("ask", QUESTION, *broker, code=4)
-    shell.start("--only", "embedding,ingest,search,text-fetcher,prompt")
-    shell.start("--only", "document-rag,recorder,search")
+    shell.run("embedding,ingest,search,text-fetcher,prompt")
+    shell.run("document-rag,recorder,search")
 
     indexed = shell.json("index", str(paper.parent), *broker)
     again = shell.json("index", str(paper.parent), *broker)
     there = shell.json("ask", QUESTION, *broker)
     here = shell.json("ask", QUESTION)
+    served = shell.ask_the_gateway(QUESTION)
     hits = shell.json("search", "archive key", *broker)["hits"]
     status = shell.status()
     trace = shell.json("explain", there["answer_id"])
@@ -153,6 +164,7 @@ def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
     assert "whence run" in early["error"]["hint"]
     assert (indexed["documents"]["added"], again["documents"]["unchanged"]) == (1, 1)
     assert without_times(there) == without_times(here)
+    assert without_times(served) == without_times(here)
     assert "porter" in there["answer"]
     assert [hit["document_id"] for hit in hits] == ["archive.md"]
     assert trace["complete"]
@@ -167,4 +179,4 @@ def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
     assert again_given_up[0]["id"] == given_up[0]["id"]
     assert sum(topic["dropped"] for topic in dropped["topics"]) == 1
     assert left == []
-    assert codes == [0, 0]
+    assert codes == [0, 0, 0]

@@ -186,7 +186,14 @@ async def test_forms_of_foreign_pages_are_refused(
     assert engine.asked == []
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::1"])
+@pytest.mark.parametrize("host", ["192.168.0.7:8080", "[::1]:8080", "127.0.0.1"])
+async def test_plain_addresses_are_served(http: httpx.AsyncClient, host: str) -> None:
+    """Nobody can point a plain address elsewhere: it needs no leave."""
+    found = await http.post("/v1/search", json={"query": "how long"}, headers={"Host": host})
+    assert found.status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "1", "", "[::1"])
 async def test_foreign_names_are_refused(
     http: httpx.AsyncClient, engine: StubEngine, host: str
 ) -> None:

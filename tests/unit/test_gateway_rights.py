@@ -130,10 +130,7 @@ def test_more_than_public_stays_on_this_machine() -> None:
 
 
 def test_names_of_the_server() -> None:
-    """On this machine only its own names count; elsewhere any, unless some are given."""
-    assert hosts_of("127.0.0.1", None) == {"localhost", "127.0.0.1", "::1"}
-    assert "wiki.example" in (hosts_of("127.0.0.1", ["Wiki.Example"]) or ())
-    assert hosts_of("0.0.0.0", None) is None
-    assert hosts_of("10.0.0.5", ["wiki.example"]) == {
-        "localhost", "127.0.0.1", "::1", "10.0.0.5", "wiki.example",
-    }  # fmt: skip
+    """A server goes by this machine's own names and by those given, in any case."""
+    names = hosts_of(["Wiki.Example"])
+    assert names >= {"localhost", "127.0.0.1", "::1", "wiki.example"}
+    assert "other.example" not in names

@@ -74,7 +74,7 @@ def serve(
         async def session() -> None:
             async with Engine(settings=settings, warm_up=True) as engine:
                 service = Service(engine, settings.collection)
-                app = gateway(service, rights, hosts=hosts_of(host, allow_host))
+                app = gateway(service, rights, hosts=hosts_of(allow_host or ()))
                 await serve_http(app, listening, on_ready=ready)
 
         asyncio.run(session())

@@ -124,14 +124,14 @@ class _Routes:
 
 
 def gateway(
-    service: Service, rights: Rights, *, hosts: Iterable[str] | None, max_body: int = MAX_BODY
+    service: Service, rights: Rights, *, hosts: Iterable[str], max_body: int = MAX_BODY
 ) -> Starlette:
     """Give the application.
 
     Args:
         service: What it serves.
         rights: Who may see what.
-        hosts: Names that requests may use for this server; None for any.
+        hosts: Names that requests may use for this server; plain addresses always go.
         max_body: Largest request, in bytes.
     """
     return Starlette(

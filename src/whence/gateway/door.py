@@ -2,12 +2,14 @@
 
 A page on the web can send requests to a server on this machine through its reader's browser, and by pointing a
 name of its own to 127.0.0.1 it could read the answers, too. So a request must name a host that this server
-goes by, and one that a browser sends for a page must come from such a host.
+goes by, or a plain address, which nobody can point elsewhere; and one that a browser sends for a page must come
+from such a host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -40,15 +42,13 @@ class Door:
 
     Args:
         app: What is behind it.
-        hosts: Names that requests may use for this server, lower case; None for any.
+        hosts: Names that requests may use for this server, lower case; plain addresses always go.
         max_body: Largest body, in bytes.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, hosts: Iterable[str] | None, max_body: int = MAX_BODY
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], max_body: int = MAX_BODY) -> None:
         self._app = app
-        self._hosts = None if hosts is None else frozenset(hosts)
+        self._hosts = frozenset(hosts)
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,8 +66,10 @@ class Door:
 
     def _refusal(self, headers: Headers) -> JsonResponse | None:
         host = headers.get("host", "")
-        if not self._goes_by(f"//{host}"):
-            return _refused(421, f"this server does not go by the name {host!r}", "--allow-host")
+        if not self._goes_by(host):
+            return _refused(
+                421, f"this server does not go by the name {host!r}", "name it with --allow-host"
+            )
         origin = headers.get("origin")
         # A page's own requests name its own host, whatever that is.
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
@@ -77,11 +79,10 @@ class Door:
             return _too_large(self._max_body)
         return None
 
-    def _goes_by(self, url: str) -> bool:
-        if self._hosts is None:
-            return True
+    def _goes_by(self, host: str) -> bool:
         try:
-            return (urlsplit(url).hostname or "") in self._hosts
+            name = urlsplit(f"//{host}").hostname or ""
+            return name in self._hosts or bool(ip_address(name))
         except ValueError:
             return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -77,16 +77,9 @@ def check_exposure(host: str, everybody: Access, *, token_needed: bool) -> None:
         )
 
 
-def hosts_of(host: str, allowed: list[str] | None) -> frozenset[str] | None:
-    """Give the names that requests may use; None for any.
-
-    A server that only this machine reaches goes by this machine's names. One that others reach is
-    found under names nobody here knows, unless some are given.
-    """
-    given = frozenset(name.lower() for name in allowed or ())
-    if host in LOOPBACK:
-        return LOOPBACK | given
-    return (given | LOOPBACK | {host.lower()}) if given else None
+def hosts_of(allowed: Iterable[str]) -> frozenset[str]:
+    """Give the names that requests may use: this machine's own, and those given."""
+    return frozenset(name.lower() for name in (*allowed, *LOOPBACK, socket.gethostname()))
 
 
 async def serve_http(
