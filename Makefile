@@ -25,6 +25,7 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	@touch $@
 
 setup: $(VENV)/.runtime ## Make .venv, install Whence and the local models
+	@$(BIN)/python -m compileall -q src/whence # or each start would, where Python may not write: 0.3 s
 	@$(BIN)/whence models install --quiet
 
 dev: setup $(VENV)/.dev ## The same, and the tools of development

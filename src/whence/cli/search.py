@@ -73,6 +73,7 @@ def search(
             rerank_budget_s=rerank_budget,
             **chosen,
         ),
+        flow="search",
         warm_up=mode != "bm25",
     )
     latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}

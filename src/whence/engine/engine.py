@@ -144,20 +144,22 @@ class Engine(GraphEngine):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         """Connect, start the flow when it is to run here, and note what must be closed in which order."""
-        from whence.broker.connect import connect
-        from whence.flow.builtin import find_flow
-        from whence.flow.client import FlowClient
-        from whence.flow.loader import load_flow
         from whence.flow.resources import Resources
-        from whence.flow.runtime import run_flow
 
-        definition = load_flow(find_flow(self._flow))
         self._resources = Resources(self._settings, self._objects)
         stack.push_async_callback(self._resources.aclose)
         here = self._settings.broker.startswith("memory:")
         if self._warm_up and here:
             warming = asyncio.create_task(_load(self._resources))
             stack.push_async_callback(_finished, warming)
+            await asyncio.sleep(0)  # it loads in a thread from here on
+        from whence.broker.connect import connect
+        from whence.flow.builtin import find_flow
+        from whence.flow.client import FlowClient
+        from whence.flow.loader import load_flow
+        from whence.flow.runtime import run_flow
+
+        definition = load_flow(find_flow(self._flow))
         transport = await connect(self._settings.broker)
         stack.push_async_callback(transport.aclose)
         if here:

@@ -107,15 +107,15 @@ class Resources:
         return self._opened[kind]
 
     async def _open_store(self) -> Any:
+        source: Any = self._settings.database_url
+        if source is None:
+            from whence.store.server import EmbeddedServer
+
+            source = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
+        # After the server: it loads this while it waits.
         from whence.store.postgres import PostgresStore
 
-        url = self._settings.database_url
-        if url is not None:
-            return await self._stack.enter_async_context(PostgresStore.open(url))
-        from whence.store.server import EmbeddedServer
-
-        server = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
-        return await self._stack.enter_async_context(PostgresStore.open(server))
+        return await self._stack.enter_async_context(PostgresStore.open(source))
 
     async def _open_ledger(self) -> Any:
         """Give the ledger of processors that work once: durable where messages are."""

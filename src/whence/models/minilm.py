@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -38,7 +39,6 @@ _TOKENISE_TEXTS: Final = 1024
 class _Engine(NamedTuple):
     session: Session
     tokenizer: Tokenizer
-    counter: Tokenizer
 
 
 class _Batch(NamedTuple):
@@ -80,6 +80,7 @@ class LocalEmbedder:
         )
         self._workers = Workers(threads, "embed")
         self._engine: _Engine | None = None
+        self._counter: Tokenizer | None = None
         self._loading = threading.Lock()
 
     @property
@@ -100,14 +101,14 @@ class LocalEmbedder:
         Raises:
             ModelMissing: The model's files are absent or damaged.
         """
+        engine = self._engine
+        if engine is None and texts:
+            engine = await self._workers.run(self._load)
         import numpy as np
 
         vectors = np.zeros((len(texts), DIMENSION), dtype=np.float32)
-        if not texts:
-            return vectors
-        engine = self._engine
         if engine is None:
-            engine = await self._workers.run(self._load)
+            return vectors
         tokens: list[list[int]] = []
         for start in range(0, len(texts), _TOKENISE_TEXTS):
             part = list(texts[start : start + _TOKENISE_TEXTS])
@@ -132,12 +133,16 @@ class LocalEmbedder:
         Raises:
             ModelMissing: The model's files are absent or damaged.
         """
-        encodings = self._load().counter.encode_batch_fast(list(texts), add_special_tokens=False)
+        with self._loading:
+            if self._counter is None:
+                self._counter = _read_tokenizer(self._find())
+            counter = self._counter
+        encodings = counter.encode_batch_fast(list(texts), add_special_tokens=False)
         return [len(encoding) for encoding in encodings]
 
     async def aclose(self) -> None:
         """Free the threads and the model; using it again loads it again."""
-        self._engine = None
+        self._engine = self._counter = None
         await self._workers.aclose()
 
     def _load(self) -> _Engine:
@@ -148,23 +153,41 @@ class LocalEmbedder:
             return self._engine
 
     def _read(self) -> _Engine:
-        from tokenizers import Tokenizer
+        folder = self._find()
+        # Side by side: a session is opened outside of Python, and longer than all else takes.
+        with ThreadPoolExecutor(1) as pool:
+            session = pool.submit(open_session, folder / _GRAPHS[self._model.precision])
+            tokenizer = _read_tokenizer(folder)
+            tokenizer.enable_truncation(MAX_TOKENS)
+            return _Engine(session.result(), tokenizer)
 
+    def _find(self) -> Path:
+        """Give the model's folder, which holds what was installed.
+
+        Raises:
+            ModelMissing: It does not.
+        """
         folder = self._folder or find_model(EMBEDDER_NAME, self._home, self._models)
         check_files(folder)
-        path = folder / "tokenizer.json"
-        try:
-            tokenizer: Tokenizer = Tokenizer.from_file(str(path))
-            counter: Tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises plain Exception
-            raise ModelMissing(f"the tokenizer {path} cannot be loaded: {error}") from error
-        # The file itself asks for 128 tokens and for padding up to them.
-        for each in (tokenizer, counter):
-            each.no_padding()
-        tokenizer.enable_truncation(MAX_TOKENS)
-        counter.no_truncation()
-        session = open_session(folder / _GRAPHS[self._model.precision])
-        return _Engine(session, tokenizer, counter)
+        return folder
+
+
+def _read_tokenizer(folder: Path) -> Tokenizer:
+    """Load the tokenizer of a model, set to cut and pad nothing; the file asks for 128 tokens and padding.
+
+    Raises:
+        ModelMissing: It cannot be loaded.
+    """
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    try:
+        tokenizer: Tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises plain Exception
+        raise ModelMissing(f"the tokenizer {path} cannot be loaded: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def _batches(tokens: Sequence[Sequence[int]]) -> Iterator[_Batch]:

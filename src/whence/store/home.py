@@ -25,14 +25,15 @@ from pathlib import Path
 from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, WhenceError
 from whence.store.locks import open_owned
 
-__all__ = ("LAYOUT", "Home", "default_home")
+__all__ = ("LAYOUT", "SOCKET_NAME", "Home", "default_home")
 
 #: Layout of the folder; a change that older versions cannot read makes it one more.
 LAYOUT = 1
 
 #: Longest path of a socket: `sun_path` of Linux holds 108 bytes with the closing NUL, of macOS 104.
 _LONGEST_SOCKET_PATH = 103
-_SOCKET_NAME = ".s.PGSQL.5432"
+#: What PostgreSQL calls its socket.
+SOCKET_NAME = ".s.PGSQL.5432"
 
 
 def default_home() -> Path:
@@ -104,7 +105,7 @@ class Home:
         The start lock must be held when it may have to be made.
         """
         inside = self.path / "run"
-        if len(os.fsencode(inside / _SOCKET_NAME)) <= _LONGEST_SOCKET_PATH:
+        if len(os.fsencode(inside / SOCKET_NAME)) <= _LONGEST_SOCKET_PATH:
             return inside
         with self.faults():
             noted = self._noted_socket_dir()
@@ -124,7 +125,7 @@ class Home:
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         parent = runtime if len(runtime) <= 60 and os.access(runtime, os.W_OK) else None
         made = Path(tempfile.mkdtemp(prefix="whence-", dir=parent))
-        if len(os.fsencode(made / _SOCKET_NAME)) > _LONGEST_SOCKET_PATH:
+        if len(os.fsencode(made / SOCKET_NAME)) > _LONGEST_SOCKET_PATH:
             made.rmdir()
             made = Path(tempfile.mkdtemp(prefix="whence-", dir="/tmp"))
         descriptor = open_owned(self._socket_note, os.O_WRONLY | os.O_TRUNC)

@@ -35,7 +35,7 @@ import msgspec
 from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, Unavailable, WhenceError
 from whence.store import launcher
 from whence.store.binaries import MAJOR_VERSION, program
-from whence.store.home import Home, default_home
+from whence.store.home import SOCKET_NAME, Home, default_home
 from whence.store.locks import FileLock, open_owned
 from whence.store.patience import Patience
 from whence.store.tuning import memory_bytes, server_arguments
@@ -193,7 +193,10 @@ class EmbeddedServer:
 
     async def _probe(self) -> _State:
         """Ask the server for a 1; nothing else shows that it works."""
-        # Here, so that commands which never reach a database need no driver.
+        assert self._socket_dir is not None
+        if not (self._socket_dir / SOCKET_NAME).exists():
+            return _State.ABSENT
+        # Here, so that a start does not wait for the driver, nor does what needs no database.
         from whence.store.driver import connect, errors
 
         try:
@@ -292,9 +295,13 @@ class EmbeddedServer:
             str(program("postgres")), "-D", str(self._home.data), "-k", str(self._socket_dir),
             "-h", "", "-p", str(_PORT), *server_arguments(memory_bytes(), disk),
         ]  # fmt: skip
-        return await asyncio.to_thread(
-            self._run_launcher, command, self._home.users_lock, _LAUNCH_TIMEOUT_S
+        launched = asyncio.get_running_loop().run_in_executor(
+            None, self._run_launcher, command, self._home.users_lock, _LAUNCH_TIMEOUT_S
         )
+        # The server comes up in processes of its own; all that will speak to it is loaded here meanwhile.
+        import whence.store.postgres  # noqa: F401
+
+        return await launched
 
     def _run_launcher(self, command: list[str], users: Path | None, timeout_s: float) -> int:
         order = {
