@@ -48,6 +48,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         "_MOST_SEGMENTS": 2,
         "_MERGED_IN_PLACE": 4,
         "_REBUILD_BATCH": 2,
+        "_READ_CHUNKS": 4,
+        "_BAND_POSTINGS": 4,
+        "_SAMPLED": 2,
     }
     for name, value in sizes.items():
         monkeypatch.setattr(postings, name, value)

@@ -176,7 +176,7 @@ def _pairs(run: str) -> Iterator[str]:
         yield run[start : start + 2]
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 13)
 def _word_terms(token: str, language: str) -> tuple[str, ...]:
     """Give a word's stem, or an identifier whole and in stemmed parts."""
     parts = (_PART if token.isascii() else _PLAIN_PART).findall(token)

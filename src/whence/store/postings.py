@@ -45,9 +45,14 @@ __all__ = (
 #: term in it costs some microseconds.
 _ROW_RUNS = 64
 _ROW_POSTINGS = 128
-#: Most chunks in one segment, as many as two bytes count; bounds the memory of a merge to some 200 MB at 60
+#: Most chunks in one segment, as many as two bytes count; bounds the memory of a merge to some 60 MB at 60
 #: terms a chunk.
 _LARGEST_SEGMENT = 65_536
+#: Chunks that are read in one go for a segment.
+_READ_CHUNKS = 1024
+#: Postings that are sorted in one go, about, and of how many one is looked at to find where to cut.
+_BAND_POSTINGS = 1 << 16
+_SAMPLED = 64
 #: Small segments that a query may have to look into.
 _MOST_SEGMENTS = 8
 #: Chunks that a write merges itself; more wait for the background.
@@ -69,7 +74,7 @@ _LENGTH = struct.Struct("!i")
 #: Number of the type `integer` in `pg_type`, the same in every database.
 _INT4 = 23
 #: Bytes in one piece of a COPY.
-_PIECE = 1_000_000
+_PIECE = 256_000
 
 _COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "impacts")
 
@@ -522,29 +527,48 @@ async def _write(
         first,
         last,
     )
-    while rows := await connection.fetch(
-        "SELECT t.slot, c.class_id, t.length, t.terms, t.counts FROM chunk_terms t"
-        " JOIN chunk c ON c.ord = t.ord WHERE t.collection_id = $1 AND t.slot BETWEEN $2 AND $3"
-        " ORDER BY t.slot LIMIT $4",
-        collection_id,
-        first,
-        last,
-        _LARGEST_SEGMENT,
-    ):
-        inverted = await asyncio.to_thread(_Inverted, rows, mean)
+    while (chunks := await _read_words(connection, collection_id, first, last)) is not None:
+        inverted = await asyncio.to_thread(_Inverted, chunks, mean)
         segment = await connection.fetchval(
             "INSERT INTO segment (collection_id, first_slot, last_slot, chunks, slots)"
             " VALUES ($1, $2, $3, $4, $5) RETURNING id",
             collection_id,
-            rows[0]["slot"],
-            rows[-1]["slot"],
-            len(rows),
+            int(chunks.slots[0]),
+            int(chunks.slots[-1]),
+            len(chunks.slots),
             inverted.slots,
         )
         await connection.copy_to_table(
             "posting", columns=_COPIED, source=_in_thread(inverted.copied(segment)), format="binary"
         )
+        first = int(chunks.slots[-1]) + 1
+
+
+async def _read_words(
+    connection: Connection, collection_id: int, first: int, last: int
+) -> _Chunks | None:
+    """Read the forward index of a range of slots, of one segment at most; None when no chunk is left.
+
+    A thousand chunks at a time: the driver's rows take several times the room of the numbers in them.
+    """
+    parts: list[_Chunks] = []
+    left = _LARGEST_SEGMENT
+    while left:
+        rows = await connection.fetch(
+            "SELECT t.slot, c.class_id, t.length, t.terms, t.counts FROM chunk_terms t"
+            " JOIN chunk c ON c.ord = t.ord WHERE t.collection_id = $1 AND t.slot BETWEEN $2 AND $3"
+            " ORDER BY t.slot LIMIT $4",
+            collection_id,
+            first,
+            last,
+            min(left, _READ_CHUNKS),
+        )
+        if not rows:
+            break
+        parts.append(await asyncio.to_thread(_Chunks.of, rows))
+        left -= len(rows)
         first = rows[-1]["slot"] + 1
+    return await asyncio.to_thread(_Chunks.joined, parts) if parts else None
 
 
 async def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -553,38 +577,126 @@ async def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-class _Inverted:
-    """Postings of some chunks in runs: in the order of terms, then classes, then slots."""
+class _Chunks(msgspec.Struct, frozen=True):
+    """The words of some chunks as arrays: 8 bytes a posting, 16 a chunk."""
 
-    def __init__(self, rows: Sequence[Any], mean: float) -> None:
-        rows = sorted(
-            rows, key=lambda row: row["class_id"]
-        )  # stable: slots still ascend in a class
-        terms = _joined(rows, "terms")
-        widths = [len(row["terms"]) // 4 for row in rows]
-        order = np.argsort(terms, kind="stable")
-        places = np.repeat(np.arange(len(rows), dtype=np.int32), widths)[order]
-        lengths = np.array([row["length"] for row in rows], dtype=np.float64)
-        tf = _joined(rows, "counts")[order].astype(np.float64)
-        terms = terms[order]
-        classes = np.array([row["class_id"] for row in rows], dtype=np.int32)[places]
+    slots: NDArray[np.int32]
+    """Ascending; one number a chunk, as in the next three."""
+    classes: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+    widths: NDArray[np.int32]
+    """Distinct terms of each."""
+    terms: NDArray[np.int32]
+    """Those of the first chunk, then those of the second, and so on."""
+    counts: NDArray[np.int32]
+    """How often each occurs."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Any]) -> _Chunks:
+        """Take rows of the forward index."""
+        return cls(
+            slots=np.array([row["slot"] for row in rows], dtype=np.int32),
+            classes=np.array([row["class_id"] for row in rows], dtype=np.int32),
+            lengths=np.array([row["length"] for row in rows], dtype=np.int32),
+            widths=np.array([len(row["terms"]) // 4 for row in rows], dtype=np.int32),
+            terms=_joined(rows, "terms"),
+            counts=_joined(rows, "counts"),
+        )
+
+    @classmethod
+    def joined(cls, parts: list[_Chunks]) -> _Chunks:
+        """Put parts one behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        names = cls.__struct_fields__
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    def by_class(self) -> _Chunks:
+        """Give the chunks in the order of their classes; slots still ascend in a class."""
+        order = np.argsort(self.classes, kind="stable")
+        if (np.diff(order) > 0).all():
+            return self
+        widths = self.widths[order]
+        starts = np.cumsum(self.widths, dtype=np.int64) - self.widths
+        moved = np.repeat(starts[order] - (np.cumsum(widths, dtype=np.int64) - widths), widths)
+        moved += np.arange(len(moved))
+        return _Chunks(
+            self.slots[order],
+            self.classes[order],
+            self.lengths[order],
+            widths,
+            self.terms[moved],
+            self.counts[moved],
+        )
+
+
+class _Inverted:
+    """Postings of some chunks in runs: in the order of terms, then classes, then slots.
+
+    They are sorted and written a band of terms at a time, which keeps the memory near that of the words alone.
+    """
+
+    def __init__(self, chunks: _Chunks, mean: float) -> None:
+        self._chunks = chunks = chunks.by_class()
+        self._lengths = chunks.lengths.astype(np.float64)
+        self._mean = mean
+        self._places = np.repeat(np.arange(len(chunks.slots), dtype="<u2"), chunks.widths)
+        self.slots = chunks.slots.astype(">i4").tobytes()
+
+    def copied(self, segment: int) -> Iterator[bytes]:
+        """Yield the rows of `posting` in the binary format of COPY, in pieces of a quarter of a megabyte."""
+        yield _COPY_HEAD
+        for chosen in _bands(self._chunks.terms):
+            yield from self._band(chosen).copied(segment)
+        yield _COPY_TAIL
+
+    def _band(self, chosen: NDArray[np.intp]) -> _Band:
+        """Sort some postings, given by their numbers in ascending order."""
+        chosen = chosen[np.argsort(self._chunks.terms[chosen], kind="stable")]
+        places = self._places[chosen]
+        tf = self._chunks.counts[chosen].astype(np.float64)
+        # A multiple of 2**-24 below 1 fits the 24 bits of a float32.
+        impacts = impact(tf, self._lengths[places], self._mean).astype("<f4")
+        return _Band(self._chunks.terms[chosen], self._chunks.classes[places], places, impacts)
+
+
+def _bands(terms: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:
+    """Yield the numbers of the postings in bands of terms, all of a term in one, nearly equal in size."""
+    if len(terms) <= _BAND_POSTINGS:
+        yield np.arange(len(terms))
+        return
+    sample = np.sort(terms[::_SAMPLED])
+    edges = np.unique(sample[_BAND_POSTINGS // _SAMPLED :: _BAND_POSTINGS // _SAMPLED]).tolist()
+    for low, high in itertools.pairwise([0, *edges, None]):
+        chosen = terms >= low if high is None else (terms >= low) & (terms < high)
+        yield np.flatnonzero(chosen)
+
+
+class _Band:
+    """Postings of a band of terms, sorted."""
+
+    def __init__(
+        self,
+        terms: NDArray[np.int32],
+        classes: NDArray[np.int32],
+        places: NDArray[np.uint16],
+        impacts: NDArray[np.float32],
+    ) -> None:
         heads = np.flatnonzero(
             (np.diff(terms, prepend=-1) != 0) | (np.diff(classes, prepend=-1) != 0)
         )
         self._terms = terms[heads]
         self._classes = classes[heads]
         self._ends = np.append(heads[1:], len(terms)).astype(np.int32)
-        self._places = places.astype("<u2").tobytes()
-        # A multiple of 2**-24 below 1 fits the 24 bits of a float32.
-        self._impacts = impact(tf, lengths[places], mean).astype("<f4").tobytes()
-        self.slots = np.array([row["slot"] for row in rows], dtype=">i4").tobytes()
+        self._places = places.tobytes()
+        self._impacts = impacts.tobytes()
 
     def copied(self, segment: int) -> Iterator[bytes]:
-        """Yield the rows of `posting` in the binary format of COPY, in pieces of about a megabyte.
+        """Yield rows in the binary format of COPY, in pieces of a quarter of a megabyte.
 
         Made from whole arrays: the driver's codecs would take each number by itself.
         """
-        pieces = [_COPY_HEAD]
+        pieces: list[bytes] = []
         size = 0
         start = 0
         terms, classes = _elements(self._terms), _elements(self._classes)
@@ -612,7 +724,8 @@ class _Inverted:
             if size >= _PIECE:
                 yield b"".join(pieces)
                 pieces, size = [], 0
-        yield b"".join([*pieces, _COPY_TAIL])
+        if pieces:
+            yield b"".join(pieces)
 
     def _rows(self) -> Iterator[tuple[int, int]]:
         """Yield the first run of each row and the one after its last; a term is in one row only."""
