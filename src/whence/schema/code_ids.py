@@ -18,6 +18,7 @@ from whence.schema.errors import BadInput
 __all__ = (
     "CodeId",
     "CodeKind",
+    "canonical_id",
     "checked_local_id",
     "checked_repo",
     "kind_of_local",
@@ -61,8 +62,7 @@ class CodeId(msgspec.Struct, frozen=True, order=True):
         checked_repo(self.repo)
         _check_part(self.snapshot, "snapshot")
         checked_local_id(self.local, self.kind)
-        if len(str(self).encode()) > MAX_ID_BYTES:
-            raise BadInput(f"the id of {self.local[:40]!r} is longer than {MAX_ID_BYTES:,} bytes")
+        canonical_id(self.repo, self.snapshot, self.kind, self.local)
 
     def __str__(self) -> str:
         return _SEPARATOR.join((self.repo, self.snapshot, self.kind, self.local))
@@ -82,6 +82,18 @@ class CodeId(msgspec.Struct, frozen=True, order=True):
             )
         repo, snapshot, kind, local = parts
         return cls(repo, snapshot, cast("CodeKind", kind), local)
+
+
+def canonical_id(repo: str, snapshot: str, kind: CodeKind, local: str) -> str:
+    """Give the canonical id of a node whose local id was checked.
+
+    Raises:
+        BadInput: Another part is not what `CodeId` says, or the whole is longer than 1,024 bytes.
+    """
+    text = _SEPARATOR.join((checked_repo(repo), _check_part(snapshot, "snapshot"), kind, local))
+    if len(text) * 4 > MAX_ID_BYTES and len(text.encode()) > MAX_ID_BYTES:
+        raise BadInput(f"the id of {local[:40]!r} is longer than {MAX_ID_BYTES:,} bytes")
+    return text
 
 
 def kind_of_local(local: str) -> CodeKind:

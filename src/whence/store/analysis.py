@@ -22,13 +22,13 @@ import Stemmer
 __all__ = (
     "ANALYZER_VERSION",
     "LANGUAGES",
-    "ascii_tokens",
+    "ascii_runs",
     "document_terms",
     "is_weak",
     "query_terms",
+    "run_terms",
     "strong_length",
     "term_counts",
-    "token_terms",
 )
 
 #: Recorded with each collection: terms of another version cannot be matched.
@@ -88,6 +88,10 @@ _TOKEN = re.compile(
 _ASCII_TOKEN = re.compile(
     r"[A-Za-z0-9]++(?:(?:::|[.:#]|_+)[A-Za-z0-9]++)*(?:(?<=\b[A-Za-z])(?:\#|\+\+)(?!\w))?"
 )
+# Leaves the characters that tokens are made of; all others end one.
+_ASCII_RUNS = "".join(
+    char if char.isalnum() or char in "_.:#+" else " " for char in map(chr, range(128))
+)
 # `HTTP` and `Response` in HTTPResponse; digits apart.
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # Other alphabets have no classes for case in `re`; their words part only at joints and digits.
@@ -112,19 +116,31 @@ def term_counts(text: str, language: str = "english") -> dict[str, int]:
     counts: dict[str, int] = {}
     if not text.isascii():
         return dict(Counter(_terms(text, language)))
-    for token, n in Counter(ascii_tokens(text)).items():
-        for term in token_terms(token, language):
+    for run, n in Counter(ascii_runs(text)).items():
+        for term in run_terms(run, language):
             counts[term] = counts.get(term, 0) + n
     return counts
 
 
-def ascii_tokens(text: str) -> list[str]:
-    """Give the tokens of a text that is ASCII, in order: `token_terms` of each are the text's terms."""
-    return _ASCII_TOKEN.findall(text)
+def ascii_runs(text: str) -> list[str]:
+    """Give the parts of a text that is ASCII, in order, between characters that are in no token.
+
+    The terms of the text are those of its runs, and to cut them takes a tenth of the time of finding tokens.
+    """
+    return text.translate(_ASCII_RUNS).split()
 
 
-def token_terms(token: str, language: str) -> tuple[str, ...]:
-    """Give the terms of one of the `ascii_tokens`, in order."""
+@lru_cache(maxsize=1 << 16)
+def run_terms(run: str, language: str) -> tuple[str, ...]:
+    """Give the terms of one of the `ascii_runs`, in order."""
+    tokens = _ASCII_TOKEN.findall(run)
+    if len(tokens) == 1:
+        return _ascii_terms(tokens[0], language)
+    return tuple([term for token in tokens for term in _ascii_terms(token, language)])
+
+
+def _ascii_terms(token: str, language: str) -> tuple[str, ...]:
+    """Give the terms of a match of `_ASCII_TOKEN`."""
     if token[-1] not in "#+":
         return _word_terms(token, language)
     word = token.rstrip("#+")
@@ -185,6 +201,7 @@ def _word_terms(token: str, language: str) -> tuple[str, ...]:
     return (_fold(token), *(_stem(part, language) for part in parts))
 
 
+@lru_cache(maxsize=1 << 16)
 def _stem(word: str, language: str) -> str:
     # Stop words are compared as they are written; stemming first would turn "this" into "thi".
     lowered = word.casefold()

@@ -8,23 +8,29 @@ writes some before all are known; from then on new ones are looked up.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.store.analysis import ascii_tokens, document_terms, is_weak, token_terms
+from whence.store.analysis import ascii_runs, document_terms, is_weak, run_terms
 from whence.store.driver import Connection
 from whence.store.numbers import reserve
 from whence.store.postings import term_key
 
 __all__ = ("Counted", "SnapshotWords")
 
-#: Terms, and tokens that were taken apart, kept in memory; some 200 bytes each.
+#: Terms, and runs that were taken apart, kept in memory; some 250 bytes each.
 _MOST_KEPT = 200_000
+#: Longer runs are data, and do not come again.
+_LONGEST_RUN = 100
 _LOW_HALF = 0xFFFFFFFF
+
+V = TypeVar("V")
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -45,8 +51,9 @@ class _Vocabulary:
 
     def __init__(self, language: str) -> None:
         self._language = language
-        self._place_of: dict[str, int] = {}
-        self.tokens = _Tokens(lambda token: self._places(token_terms(token, language)))
+        self._place_of = _Made(self._next_place)
+        #: Places of the terms of runs: code says the same again and again.
+        self.runs = _Made(self._places_of_run, _LONGEST_RUN)
         self.terms: list[str] = []
         #: Of each term: 1 when it is strong.
         self.strong = bytearray()
@@ -60,38 +67,42 @@ class _Vocabulary:
     def places_of(self, text: str) -> list[int]:
         """Give the place of every term of a text, in order, with repeats."""
         if text.isascii():
-            return list(chain.from_iterable(map(self.tokens.__getitem__, ascii_tokens(text))))
-        return list(self._places(document_terms(text, self._language)))
+            return list(chain.from_iterable(map(self.runs.__getitem__, ascii_runs(text))))
+        return [self._place_of[term] for term in document_terms(text, self._language)]
 
-    def _places(self, terms: Sequence[str]) -> tuple[int, ...]:
-        return tuple([self._place(term) for term in terms])
+    def _places_of_run(self, run: str) -> tuple[int, ...]:
+        return tuple(map(self._place_of.__getitem__, run_terms(run, self._language)))
 
-    def _place(self, term: str) -> int:
-        place = self._place_of.get(term)
-        if place is None:
-            place = self._place_of[term] = len(self.terms)
-            self.strong.append(not is_weak(term))
-            # Last: a term that can be seen here is complete.
-            self.terms.append(term)
-        return place
+    def _next_place(self, term: str) -> int:
+        self.terms.append(term)
+        return len(self.terms) - 1
 
     def count(self, places: NDArray[np.int64]) -> None:
         """Add texts to the counts of terms, one for each place."""
-        found = np.bincount(places, minlength=len(self.df))
+        found = np.bincount(places, minlength=len(self.terms))
         found[: len(self.df)] += self.df
         self.df = found
+        self.strong += bytes([not is_weak(term) for term in self.terms[len(self.strong) :]])
 
 
-class _Tokens(dict[str, tuple[int, ...]]):
-    """Places of the terms of tokens; one that was not asked for yet is taken apart."""
+class _Made(dict[str, V]):
+    """What was made of texts; what was not asked for yet is made then.
 
-    def __init__(self, places_of: Callable[[str], tuple[int, ...]]) -> None:
+    Args:
+        make: Makes it.
+        longest: What is made of a longer text is not kept.
+    """
+
+    def __init__(self, make: Callable[[str], V], longest: int = sys.maxsize) -> None:
         super().__init__()
-        self._places_of = places_of
+        self._make = make
+        self._longest = longest
 
-    def __missing__(self, token: str) -> tuple[int, ...]:
-        places = self[token] = self._places_of(token)
-        return places
+    def __missing__(self, text: str) -> V:
+        made = self._make(text)
+        if len(text) <= self._longest:
+            self[text] = made
+        return made
 
 
 class SnapshotWords:
@@ -104,7 +115,7 @@ class SnapshotWords:
         connection: To the database.
         collection_id: Which nobody else writes.
         language: What the texts are stemmed in.
-        most_kept: How many terms, and tokens, are kept in memory.
+        most_kept: How many terms, and runs, are kept in memory.
     """
 
     def __init__(
@@ -191,7 +202,7 @@ class SnapshotWords:
     @property
     def is_full(self) -> bool:
         """Tell whether as much is kept as may be."""
-        kept = max(len(self._vocabulary.terms), len(self._vocabulary.tokens))
+        kept = max(len(self._vocabulary.terms), len(self._vocabulary.runs))
         return kept >= self._most_kept
 
     async def spill(self) -> None:

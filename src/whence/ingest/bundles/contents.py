@@ -102,10 +102,11 @@ class BundleContents:
         with open_archive(bundle.path, bundle.limits) as archive:
             for found in read_edges(archive, bundle.layout, warn=self._warn):
                 if self._is_new_edge(found):
+                    _, _, source, target, relation = found
                     yield CodeEdge(
-                        from_id=self._canonical(found.from_local),
-                        to_id=self._canonical(found.to_local),
-                        relation=found.relation,
+                        from_id=self._canonical(source),
+                        to_id=self._canonical(target),
+                        relation=relation,
                     )
         self._stage = "edges read"
 
@@ -150,6 +151,8 @@ class BundleContents:
 
     def _look_at_labels(self, found: FoundNode) -> None:
         place, node = found
+        if not node.tags.labels:
+            return
         unknown = set(node.tags.labels) - self._known_labels - self._unknown_labels
         for label in sorted(unknown):
             message = f"{place}: the label {label!r} of {node.local_id!r} is not in the vocabulary"
@@ -157,26 +160,25 @@ class BundleContents:
         self._unknown_labels |= unknown
 
     def _is_new_edge(self, found: FoundEdge) -> bool:
-        missing = [end for end in (found.from_local, found.to_local) if end not in self._digests]
-        if missing:
-            self._warn_of_dangling(found, missing)
+        _, graph, source, target, relation = found
+        if source not in self._digests or target not in self._digests:
+            self._warn_of_dangling(found)
             return False
         # Relations are compared without regard to case, so `Calls` and `calls` are one edge.
-        key = (relation_key(found.relation), found.from_local, found.to_local)
-        digest = _short("\0".join(key).encode())
-        if digest in self._edge_digests:
-            self._counts["duplicate edge", found.graph] += 1
-            return False
+        digest = _short(f"{relation_key(relation)}\0{source}\0{target}".encode())
+        before = len(self._edge_digests)
         self._edge_digests.add(digest)
-        self._counts["edge", found.graph] += 1
-        return True
+        is_new = len(self._edge_digests) > before
+        self._counts["edge" if is_new else "duplicate edge", graph] += 1
+        return is_new
 
     def _canonical(self, local: str) -> str:
         """Give the id of a node that was read; its parts were checked then."""
         return self._prefixes[kind_of_local(local)] + local
 
-    def _warn_of_dangling(self, found: FoundEdge, missing: list[str]) -> None:
+    def _warn_of_dangling(self, found: FoundEdge) -> None:
         self._counts["dangling edge", found.graph] += 1
+        missing = [end for end in (found.from_local, found.to_local) if end not in self._digests]
         with found.place.blamed():
             for local in missing:
                 checked_local_id(local, kind_of_local(local))

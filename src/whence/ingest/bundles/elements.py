@@ -34,8 +34,11 @@ _CONTAINER = re.compile(
     rb"[{\[]" + _BETWEEN + rb"(?:(?:" + _STRING + rb"|" + _FLAT + rb")" + _BETWEEN + rb")*[}\]]",
     re.DOTALL,
 )
+# A key with the colon behind it, when nothing in it is escaped: nearly every key.
+_PLAIN_KEY = re.compile(rb'"([^"\\\x00-\x1f]*+)"[ \t\r\n]*+:')
 _QUOTE_OR_BACKSLASH = re.compile(rb'["\\]')
 _AFTER_SCALAR = re.compile(rb"[,\]}: \t\r\n]")
+_SPACE = ord(" ")
 _QUOTE = ord('"')
 _OPENING = b"{["
 _CLOSING = b"}]"
@@ -90,16 +93,13 @@ def object_elements(stream: ByteStream, max_bytes: int) -> Iterator[Element]:
     cutter = _Cutter(stream, max_bytes)
     cutter.expect(b"{", "an object")
     for number in cutter.numbers(b"}"):
-        place, key = cutter.value(number)
-        if not isinstance(key, str):
-            raise place.error("is not JSON: a key must be a string")
-        cutter.expect(b":", "a colon after the key")
+        place, key = cutter.key(number)
         _, value = cutter.value(number)
         yield Element(place, key, value)
     cutter.expect_end()
 
 
-def decoded(data: bytes, place: Place) -> str:
+def decoded(data: bytes | bytearray, place: Place) -> str:
     """Give the text of UTF-8 bytes that begin on the line of `place`.
 
     Raises:
@@ -166,26 +166,50 @@ class _Cutter:
             BadInput: There is none, it is too long, or it is not JSON.
         """
         first = self._peek()
-        place = self._place()._replace(item=number)
+        place = self._place(number)
         if first is None:
             raise place.error("is not JSON: it ends in the middle")
         try:
             end = self._value_end(first)
         except BadInput as error:
             raise place.error(error.message) from error
+        text = self._taken(end, end, place)
+        try:
+            return place, parse_json(text)
+        except BadInput as error:
+            raise place.error(error.message, error.hint) from error
+
+    def key(self, number: int) -> tuple[Place, str]:
+        """Take the next key and the colon behind it; give it with its place.
+
+        Raises:
+            BadInput: There is none, or it is not JSON.
+        """
+        self._peek()
+        plain = _PLAIN_KEY.match(self._buffer, self._at)
+        if plain is not None:
+            place = self._place(number)
+            return place, self._taken(plain.end(1) + 1, plain.end(), place)[1:-1]
+        place, key = self.value(number)
+        if not isinstance(key, str):
+            raise place.error("is not JSON: a key must be a string")
+        self.expect(b":", "a colon after the key")
+        return place, key
+
+    def _taken(self, end: int, following: int, place: Place) -> str:
+        """Give what stands here up to an end, and go to what follows it."""
         if end - self._at > self._max_bytes:
             raise place.error(self._too_long())
-        data = bytes(self._buffer[self._at : end])
-        self._advance(end)
-        text = decoded(data, place)
-        with place.blamed():
-            return place, parse_json(text)
+        data = self._buffer[self._at : end]
+        self._advance(following)
+        return decoded(data, place)
 
     def _too_long(self) -> str:
         return f"is longer than {self._max_bytes:,} bytes, the limit for one item"
 
-    def _place(self) -> Place:
-        return self._stream.place._replace(line=self._line)
+    def _place(self, item: int = 0) -> Place:
+        bundle, member, _, _ = self._stream.place
+        return Place(bundle, member, self._line, item)
 
     def _skip_mark(self) -> None:
         while len(self._buffer) < len(codecs.BOM_UTF32_LE) and self._fill():
@@ -197,6 +221,8 @@ class _Cutter:
 
     def _peek(self) -> int | None:
         """Go to the next byte that is no space and give it; None at the end."""
+        if self._at < len(self._buffer) and self._buffer[self._at] > _SPACE:
+            return self._buffer[self._at]
         while (found := _NO_SPACE.search(self._buffer, self._at)) is None:
             self._advance(len(self._buffer))
             if not self._fill():

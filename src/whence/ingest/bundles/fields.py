@@ -18,9 +18,9 @@ def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str
         BadInput: One before it holds something else, or characters that cannot be stored.
     """
     for name in names:
-        value = whole_text(record, name).strip()
-        if value:
-            return value
+        value = record.get(name)
+        if value is not None and value != "" and (text := _text(value, name).strip()):
+            return text
     return default
 
 
@@ -32,13 +32,16 @@ def whole_text(record: Mapping[str, Any], *names: str) -> str:
     """
     for name in names:
         value = record.get(name)
-        if value is None or value == "":
-            continue
-        if not isinstance(value, str):
-            raise BadInput(f"{name} must be a string, not {type(value).__name__}")
-        check_text(value, name)
-        return value
+        if value is not None and value != "":
+            return _text(value, name)
     return ""
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise BadInput(f"{name} must be a string, not {type(value).__name__}")
+    check_text(value, name)
+    return value
 
 
 def integer(record: Mapping[str, Any], name: str) -> int | None:

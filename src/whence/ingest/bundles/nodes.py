@@ -16,7 +16,7 @@ from whence.ingest.decoding import refuse_wide_encoding
 from whence.ingest.strict_json import parse_json, parse_object
 from whence.schema.access import DocumentTags
 from whence.schema.code import BundleWarning, CodeNode, SnapshotInfo
-from whence.schema.code_ids import CodeId, CodeKind, checked_local_id
+from whence.schema.code_ids import CodeKind, canonical_id, checked_local_id
 from whence.schema.errors import BadInput
 
 __all__ = ("FoundNode", "read_nodes")
@@ -74,10 +74,12 @@ def read_nodes(
 def _cs_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[FoundNode]:
     with archive.open(member) as stream:
         for place, _, value in array_elements(stream, archive.limits.max_item_bytes):
-            with place.blamed():
-                if not isinstance(value, dict):
-                    raise BadInput("must be an object")
+            if not isinstance(value, dict):
+                raise place.error("must be an object")
+            try:
                 node = _cs_node(value, snapshot)
+            except BadInput as error:  # In place of `blamed`, which takes a tenth of a node's time.
+                raise place.error(error.message, error.hint) from error
             yield FoundNode(place, node)
 
 
@@ -87,7 +89,7 @@ def _cs_node(record: Mapping[str, Any], snapshot: SnapshotInfo) -> CodeNode:
     class_name = first_text(record, "Class", "class")
     member = first_text(record, "Member", "member")
     return CodeNode(
-        id=str(CodeId(snapshot.repo, snapshot.snapshot_id, "cs", local)),
+        id=canonical_id(snapshot.repo, snapshot.snapshot_id, "cs", local),
         local_id=local,
         kind="cs",
         text=whole_text(record, "Text", "text"),
@@ -135,7 +137,7 @@ def _sql_node(
     name = first_text(record, "name")
     kind = first_text(record, "kind")
     return CodeNode(
-        id=str(CodeId(snapshot.repo, snapshot.snapshot_id, "sql", local)),
+        id=canonical_id(snapshot.repo, snapshot.snapshot_id, "sql", local),
         local_id=local,
         kind="sql",
         text=text,

@@ -39,19 +39,10 @@ def read_tags(record: Mapping[str, Any]) -> DocumentTags:
         BadInput: The ACL is absent; a right has the wrong type; two names of one right have different
             values; or a name is almost that of a right.
     """
-    for name in record:
-        if _only_looks_like_a_right(name):
-            raise BadInput(
-                f"{name!r} is no name of a right that is known",
-                hint=f"write {ACL_NAMES[0]}, {LABEL_NAMES[0]} or {LEVEL_NAMES[0]}",
-            )
-    if not any(name in record for name in ACL_NAMES):
-        raise BadInput(
-            "has no ACL attribute", hint=f"give every node {ACL_NAMES[0]}, an empty list if public"
-        )
-    acl = _agreed(record, ACL_NAMES, _tag_list)
-    labels = _agreed(record, LABEL_NAMES, _tag_list)
-    level = _agreed(record, LEVEL_NAMES, _level)
+    acl_names, label_names, level_names = _names_of_rights(tuple(record))
+    acl = _agreed(record, acl_names, _tag_list)
+    labels = _agreed(record, label_names, _tag_list)
+    level = _agreed(record, level_names, _level)
     return _tags(acl or (), labels or (), level or 0)
 
 
@@ -62,18 +53,35 @@ def _tags(acl: tuple[str, ...], labels: tuple[str, ...], level: int) -> Document
 
 
 @lru_cache(maxsize=256)
-def _only_looks_like_a_right(name: str) -> bool:
-    """Tell for a field's name; all nodes of a bundle have the same few."""
-    return name not in _KNOWN and _SEPARATORS.sub("", name).lower() in _LOOK_ALIKE
+def _names_of_rights(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Give the names of ACL, labels and level among those of a record; most records have the same names.
+
+    Raises:
+        BadInput: There is no ACL, or a name is almost that of a right.
+    """
+    for name in names:
+        if name not in _KNOWN and _SEPARATORS.sub("", name).lower() in _LOOK_ALIKE:
+            raise BadInput(
+                f"{name!r} is no name of a right that is known",
+                hint=f"write {ACL_NAMES[0]}, {LABEL_NAMES[0]} or {LEVEL_NAMES[0]}",
+            )
+    if not any(name in names for name in ACL_NAMES):
+        raise BadInput(
+            "has no ACL attribute", hint=f"give every node {ACL_NAMES[0]}, an empty list if public"
+        )
+    return tuple(
+        tuple(name for name in known if name in names)
+        for known in (ACL_NAMES, LABEL_NAMES, LEVEL_NAMES)
+    )
 
 
 def _agreed(record: Mapping[str, Any], names: Sequence[str], read: Any) -> Any:
-    """Give the value that all names present have in common; None when there is none."""
-    found = [(name, read(record[name], name)) for name in names if name in record]
-    for name, value in found[1:]:
-        if value != found[0][1]:
-            raise BadInput(f"{found[0][0]} and {name} have different values")
-    return found[0][1] if found else None
+    """Give the value that all these names have in common; None when there are no names."""
+    values = [read(record[name], name) for name in names]
+    for name, value in zip(names, values, strict=True):
+        if value != values[0]:
+            raise BadInput(f"{names[0]} and {name} have different values")
+    return values[0] if values else None
 
 
 def _tag_list(value: object, name: str) -> tuple[str, ...]:
