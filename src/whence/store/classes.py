@@ -22,7 +22,14 @@ from whence.schema.access import Access, DocumentTags
 from whence.store.checks import is_text
 from whence.store.driver import Connection
 
-__all__ = ("ALLOWED", "EPOCH", "access_values", "allowed_classes", "intern_classes")
+__all__ = (
+    "ALLOWED",
+    "EPOCH",
+    "access_values",
+    "allowed_classes",
+    "intern_classes",
+    "remembered_classes",
+)
 
 #: More tags than this are looked up in a hash: `&&` and `<@` compare each with each.
 _FEW: Final = 50
@@ -81,6 +88,11 @@ class _Resolved:
 
 #: For all stores of this process: no two databases have one epoch and different classes.
 _resolved = _Resolved()
+
+
+def remembered_classes(access: Access, epoch: UUID) -> list[int] | None:
+    """Give the classes that a reader may see if they were resolved in this epoch."""
+    return _resolved.get(epoch, access)
 
 
 async def allowed_classes(connection: Connection, access: Access, epoch: UUID) -> list[int]:

@@ -8,7 +8,7 @@ anew when the true one has moved by 5 %.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,29 +25,33 @@ from whence.store.bm25 import (
     share,
     weights,
 )
-from whence.store.checks import check_limit, lexical_candidate, missing_collection
-from whence.store.classes import EPOCH, access_values, allowed_classes
+from whence.store.checks import check_limit, lexical_candidate
+from whence.store.classes import access_values, allowed_classes
 from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.held_postings import HeldPostings, Term, terms_of
 from whence.store.postings import term_key
-from whence.store.scoring import POSTING_BYTES, Run, best_places
+from whence.store.scoring import Run, best_places
 from whence.store.search import WANTED, places_of
+from whence.store.standing import STAMP, STAMPED, Changed, Standing, StandingMemory, hold, standing
 from whence.store.words import query_counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("lexical_scores", "lexical_statistics", "search_lexical")
-
-_RESOLVE = (
-    f"SELECT c.id, l.analyzer, l.languages, l.chunks, l.mean_length, {EPOCH}"  # noqa: S608 - only constants
-    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
+__all__ = (
+    "lexical_scores",
+    "lexical_statistics",
+    "recalled_lexical",
+    "search_lexical",
 )
+
 # All counts are of chunks that the reader may see. The runs of a segment hold what is dead as well.
+_ALLOWED = "= ANY($2::int[])"
 _RUNS = (
     "unnest(p.terms, p.classes, array_prepend(0, p.ends), p.ends) u(term, class_id, start, stop)"
-    " WHERE u.term = t.id AND u.class_id = ANY($2::int[])"
+    " WHERE u.term = t.id AND u.class_id {allowed}"
 )
 _DEAD = (
     "CASE WHEN s.dead > 0 THEN (SELECT coalesce(sum(x.chunks), 0) FROM posting_dead x"
@@ -60,7 +64,8 @@ _ALL = (
 _ROW = "FROM posting p WHERE p.segment = s.id AND p.last_term >= t.id ORDER BY p.last_term LIMIT 1"
 _COUNTS = (
     f"SELECT t.id, t.term, {_ALL} AS of_chunks, sum((SELECT coalesce(sum(u.stop - u.start), 0)"  # noqa: S608 - only constants
-    f" FROM {_RUNS}) - {_DEAD})::int AS df FROM term t JOIN segment s ON s.collection_id = t.collection_id"
+    f" FROM {_RUNS.format(allowed=_ALLOWED)}) - {_DEAD})::int AS df"
+    " FROM term t JOIN segment s ON s.collection_id = t.collection_id"
     f" JOIN LATERAL (SELECT p.terms, p.classes, p.ends {_ROW}) p ON true"
     " WHERE t.collection_id = $1 AND t.term = ANY($3::text[]) GROUP BY t.id"
 )
@@ -81,16 +86,34 @@ _POSTINGS = (
 # The chunk decides last: slots of chunks that are gone or have other tags now lead nowhere.
 _CHUNKS = (
     f"SELECT w.n, c.chunk_key, d.document_id, {OWN_TAGS}"  # noqa: S608 - only constants
-    " FROM unnest($3::int[], $4::int[]) WITH ORDINALITY w(segment, place, n)"
-    " JOIN segment s ON s.id = w.segment JOIN chunk_terms t ON t.collection_id = $1"
-    "  AND t.slot = ('x' || encode(substr(s.slots, 4 * w.place + 1, 4), 'hex'))::bit(32)::int"
-    " JOIN chunk c ON c.ord = t.ord AND c.class_id = ANY($2::int[])"
+    " FROM {places} JOIN chunk c ON c.ord = t.ord AND c.class_id = ANY($2::int[])"
     f" JOIN document d ON d.id = c.document{TAGS_JOIN}"
 )
+_CHUNKS_AT_PLACES = _CHUNKS.format(
+    places="unnest($3::int[], $4::int[]) WITH ORDINALITY w(segment, place, n)"
+    " JOIN segment s ON s.id = w.segment JOIN chunk_terms t ON t.collection_id = $1"
+    "  AND t.slot = ('x' || encode(substr(s.slots, 4 * w.place + 1, 4), 'hex'))::bit(32)::int"
+)
+_CHUNKS_OF_SLOTS = _CHUNKS.format(
+    places="unnest($3::int[]) WITH ORDINALITY w(slot, n)"
+    " JOIN chunk_terms t ON t.collection_id = $1 AND t.slot = w.slot"
+)
+_STAMPED_CHUNKS = (
+    f"SELECT {STAMP}, r.* FROM {STAMPED} LEFT JOIN ({_CHUNKS_OF_SLOTS}) r ON true WHERE c.name = $4"  # noqa: S608 - only constants
+)
 _SLOTS = "SELECT id, slots FROM segment WHERE id = ANY($1::int[])"
-_OF_FEW_CLASSES = _POSTINGS.format(places="p.places", impacts="p.impacts")
+_OF_FEW_CLASSES = _POSTINGS.format(places="p.places", impacts="p.impacts", allowed=_ALLOWED)
 # Each cut out of a value kept out of line fetches its part of it: of many cuts it is cheaper to fetch all once.
-_OF_MANY_CLASSES = _POSTINGS.format(places="p.places || ''", impacts="p.impacts || ''")
+_WHOLE = {"places": "p.places || ''", "impacts": "p.impacts || ''"}
+_OF_MANY_CLASSES = _POSTINGS.format(**_WHOLE, allowed=_ALLOWED)
+_STAMPED_POSTINGS = (
+    f"SELECT {STAMP}, r.* FROM {STAMPED} LEFT JOIN ({{}}) r ON true WHERE c.name = $4"  # noqa: S608 - only constants
+)
+_RECALLED_OF_FEW = _STAMPED_POSTINGS.format(_OF_FEW_CLASSES)
+# A plan that knows no values looks up in a hash what comes out of a subquery only.
+_RECALLED_OF_MANY = _STAMPED_POSTINGS.format(
+    _POSTINGS.format(**_WHOLE, allowed="IN (SELECT unnest($2::int[]))")
+)
 # Plans for the values at hand cost more to make than to run here: all tables are looked up by key. With many
 # classes only such a plan looks them up in a hash.
 _ONE_PLAN = "plan_cache_mode = force_generic_plan"
@@ -105,11 +128,10 @@ _WORDS = (
 class _Reader(msgspec.Struct, frozen=True):
     """A collection as one reader sees it, and a query in its terms."""
 
-    collection_id: int
+    known: Standing
     access: Access
     classes: list[int]
     """Classes of rights that the reader may see."""
-    mean: float
     counts: dict[str, int]
     """Terms of the query, as they are stored, and how often each stands in it."""
 
@@ -118,17 +140,14 @@ async def _reader(
     connection: Connection, collection: str, text: str, access: Access
 ) -> _Reader | None:
     """Resolve rights and words; None when the collection's words are not indexed by this analyzer."""
-    row = await connection.fetchrow(_RESOLVE, collection)
-    if row is None:
-        raise missing_collection(collection)
-    if row["analyzer"] != ANALYZER_VERSION:
+    known = await standing(connection, collection)
+    if known.analyzer != ANALYZER_VERSION:
         return None
-    counts = query_counts(text, row["languages"])
+    counts = query_counts(text, known.languages)
     return _Reader(
-        collection_id=row["id"],
+        known=known,
         access=access,
-        classes=await allowed_classes(connection, access, row["epoch"]),
-        mean=row["mean_length"],
+        classes=await allowed_classes(connection, access, known.epoch),
         counts={term_key(term): n for term, n in counts.items()},
     )
 
@@ -141,11 +160,13 @@ async def search_lexical(
     limit: int,
     access: Access,
     filters: Filters = (),
+    standings: StandingMemory | None = None,
 ) -> list[Candidate] | None:
     """Rank the visible chunks by the words of a query; None when words or facts are not indexed yet.
 
     Rights, filter, statistics and postings are read from one snapshot of the database. Cost: linear in the
-    postings of the query's terms; those of hidden classes are neither sent nor added up.
+    postings of the query's terms; those of hidden classes are neither sent nor added up. Where the collection
+    stands is noted in `standings`.
 
     Raises:
         NotFound: There is no such collection.
@@ -158,22 +179,120 @@ async def search_lexical(
             return None
         kept = None
         if filters:
-            if not await facts_are_kept(connection, reader.collection_id):
+            if not await facts_are_kept(connection, reader.known.id):
                 return None
             kept = await matching(
-                connection, reader.collection_id, reader.classes, access, filters, "slot"
+                connection, reader.known.id, reader.classes, access, filters, "slot"
             )
-        rows = await _postings(connection, reader)
-        df, chunks = _counted(rows)
-        ranking = _Ranking(rows, weights(reader.counts, df, chunks))
+        terms = terms_of(await _postings(connection, reader), reader.counts)
+
+        async def chunks(segments: list[int], places: list[int]) -> list[Any]:
+            rows = await connection.fetch(
+                _CHUNKS_AT_PLACES, reader.known.id, reader.classes, segments, places
+            )
+            return cleared(rows, access, "lexical")
+
+        query = _Query(reader.counts, terms)
+        ranking = _Ranking(terms, query.parts, chunks)
         if kept is not None:
             await ranking.keep(connection, kept)
-        found = await ranking.walk(connection, reader, limit)
-    per_share = coverage_per_share(reader.counts, df, chunks)
-    return [
-        lexical_candidate(key, document_id, -negative, per_share, rank)
-        for rank, (negative, key, document_id) in enumerate(found[:limit], 1)
-    ]
+        found = await ranking.walk(limit)
+    if standings is not None:
+        standings.put(reader.known)
+    return query.candidates(found, limit)
+
+
+async def recalled_lexical(
+    connection: Connection,
+    known: Standing,
+    held: HeldPostings,
+    query_text: str,
+    *,
+    limit: int,
+    access: Access,
+    classes: list[int],
+) -> list[Candidate]:
+    """Rank as `search_lexical` does, by what is remembered of the collection.
+
+    The database gives the chunks of the ranking, and the postings that are not held. Cost: one message, two
+    when postings are missing.
+
+    Args:
+        connection: With plans for any values.
+        known: Where the collection stood.
+        held: Postings in memory.
+        query_text: The query.
+        limit: Places of the ranking, 1 or more.
+        access: Rights of the reader.
+        classes: What they were resolved to.
+
+    Raises:
+        Changed: The collection or the classes have changed since.
+    """
+    counts = {term_key(term): n for term, n in query_counts(query_text, known.languages).items()}
+    terms = held.get(known, classes, counts)
+    missing = [term for term in counts if term not in terms]
+    name = known.info.name
+    if missing:
+        many = len(classes) > _MANY_CLASSES
+        statement = _RECALLED_OF_MANY if many else _RECALLED_OF_FEW
+        rows = await connection.fetch(statement, known.id, classes, missing, name)
+        hold(rows, known)
+        new = terms_of(rows, missing)
+        held.put(known, classes, new)
+        terms |= new
+
+    async def chunks(segments: list[int], places: list[int]) -> list[Any]:
+        slots = await _slots(connection, known, held, segments, places)
+        rows = await connection.fetch(_STAMPED_CHUNKS, known.id, classes, slots, name)
+        hold(rows, known)
+        return cleared((row for row in rows if row["n"] is not None), access, "lexical")
+
+    query = _Query(counts, terms)
+    found = await _Ranking(terms, query.parts, chunks).walk(limit)
+    if not found:
+        # Nothing, too, is an answer of this state only.
+        await chunks([], [])
+    return query.candidates(found, limit)
+
+
+async def _slots(
+    connection: Connection,
+    known: Standing,
+    held: HeldPostings,
+    segments: list[int],
+    places: list[int],
+) -> list[int]:
+    """Give the slots at places; those of a segment are read once, whole.
+
+    Raises:
+        Changed: A segment is gone.
+    """
+    slots = held.slots(known)
+    if missing := sorted(set(segments) - slots.keys()):
+        rows = await connection.fetch(_SLOTS, missing)
+        if len(rows) < len(missing):
+            raise Changed
+        # A segment is never written again, so it does not matter in which state they are read.
+        slots |= {row["id"]: np.frombuffer(row["slots"], ">i4") for row in rows}
+    return [int(slots[one][place]) for one, place in zip(segments, places, strict=True)]
+
+
+class _Query:
+    """A query in the terms of a collection."""
+
+    def __init__(self, counts: Mapping[str, int], terms: Mapping[str, Term]) -> None:
+        df = {term: one.df for term, one in terms.items()}
+        chunks = max((one.of_chunks for one in terms.values()), default=0)
+        self.parts = weights(counts, df, chunks)
+        self._per_share = coverage_per_share(counts, df, chunks)
+
+    def candidates(self, found: Sequence[tuple[float, str, str]], limit: int) -> list[Candidate]:
+        """Give the first of a ranking."""
+        return [
+            lexical_candidate(key, document_id, -negative, self._per_share, rank)
+            for rank, (negative, key, document_id) in enumerate(found[:limit], 1)
+        ]
 
 
 async def _postings(connection: Connection, reader: _Reader) -> list[Any]:
@@ -185,36 +304,35 @@ async def _postings(connection: Connection, reader: _Reader) -> list[Any]:
         await connection.execute(_OWN_PLAN)
     return await connection.fetch(
         _OF_MANY_CLASSES if many else _OF_FEW_CLASSES,
-        reader.collection_id,
+        reader.known.id,
         reader.classes,
         list(reader.counts),
     )
 
 
-def _counted(rows: Sequence[Any]) -> tuple[dict[str, int], int]:
-    """Give how many visible chunks have each term, and how many there are; dead ones do not count."""
-    df: dict[str, int] = {}
-    for row in rows:
-        held = len(row["visible"] or b"") // POSTING_BYTES - row["dead"]
-        df[row["term"]] = df.get(row["term"], 0) + held
-    return df, rows[0]["of_chunks"] if rows else 0
+Read = Callable[[list[int], list[int]], Awaitable[list[Any]]]
 
 
 class _Ranking:
-    """The places of all segments by their scores."""
+    """The places of all segments by their scores.
 
-    def __init__(self, rows: Sequence[Any], parts: Mapping[str, float]) -> None:
-        found = [row for row in rows if row["visible"] and row["term"] in parts]
-        chunks = {row["segment"]: row["chunks"] for row in found}
+    Args:
+        terms: What is visible of the query's terms.
+        parts: Part of the query's bound of each that the collection has.
+        read: Gives the chunks of places, named by segments and places in them: number, key and document.
+    """
+
+    def __init__(self, terms: Mapping[str, Term], parts: Mapping[str, float], read: Read) -> None:
+        found = [(parts[term], one) for term in parts for one in terms[term].postings]
+        chunks = {one.segment: one.chunks for _, one in found}
         self._segments = list(chunks)
         bases = [0, *itertools.accumulate(chunks.values())]
         self._bases = np.array(bases[:-1], dtype=np.intp)
         self._size = bases[-1]
         base_of = dict(zip(self._segments, bases, strict=False))
-        self._runs = [
-            Run(base_of[row["segment"]], parts[row["term"]], row["visible"]) for row in found
-        ]
+        self._runs = [Run(base_of[one.segment], part, one.visible) for part, one in found]
         self._kept: NDArray[np.bool_] | None = None
+        self._read = read
 
     async def keep(self, connection: Connection, slots: Sequence[int]) -> None:
         """Leave out all places but those of some slots. Cost: linear in the chunks of all segments."""
@@ -223,9 +341,7 @@ class _Ranking:
         every = [slots_of[segment] for segment in self._segments]
         self._kept = np.isin(np.concatenate([np.empty(0, np.int32), *every]), slots)
 
-    async def walk(
-        self, connection: Connection, reader: _Reader, limit: int
-    ) -> list[tuple[float, str, str]]:
+    async def walk(self, limit: int) -> list[tuple[float, str, str]]:
         """Give (minus score, chunk, document) of the best, in order; at least `limit` when there are so many.
 
         Places are looked at from the best down until there are enough whose chunks are still there.
@@ -234,7 +350,7 @@ class _Ranking:
         seen, wanted = 0, min(limit + limit // 4 + 8, self._size)
         while seen < self._size:
             places, values = best_places(self._runs, self._size, wanted, self._kept)
-            rows = await self._chunks(connection, reader, places[seen:])
+            rows = await self._chunks(places[seen:])
             of_new = values[seen:].tolist()
             found += [(-of_new[row["n"] - 1], row["chunk_key"], row["document_id"]) for row in rows]
             if len(found) >= limit or len(places) < wanted:
@@ -242,20 +358,14 @@ class _Ranking:
             seen, wanted = len(places), min(4 * wanted, self._size)
         return sorted(found)
 
-    async def _chunks(
-        self, connection: Connection, reader: _Reader, places: NDArray[np.intp]
-    ) -> list[Any]:
+    async def _chunks(self, places: NDArray[np.intp]) -> list[Any]:
         if not len(places):
             return []
         which = np.searchsorted(self._bases, places, side="right") - 1
-        rows = await connection.fetch(
-            _CHUNKS,
-            reader.collection_id,
-            reader.classes,
+        return await self._read(
             [self._segments[one] for one in which.tolist()],
             (places - self._bases[which]).tolist(),
         )
-        return cleared(rows, reader.access, "lexical")
 
 
 async def lexical_scores(
@@ -278,7 +388,7 @@ async def lexical_scores(
         if reader is None:
             return None
         found = await connection.fetch(
-            _COUNTS, reader.collection_id, reader.classes, list(reader.counts)
+            _COUNTS, reader.known.id, reader.classes, list(reader.counts)
         )
         rows = await connection.fetch(
             _WORDS, *access_values(access), collection, *places_of(collection, chunk_ids)
@@ -288,7 +398,7 @@ async def lexical_scores(
     ids = {one["term"]: one["id"] for one in found}
     of_ids = {ids[term]: part for term, part in parts.items()}
     return {
-        row["chunk_key"]: _share(row, of_ids, reader.mean)
+        row["chunk_key"]: _share(row, of_ids, reader.known.mean)
         for row in cleared(rows, access, "shares")
     }
 
@@ -309,9 +419,7 @@ async def lexical_statistics(connection: Connection, collection: str) -> Lexical
     Raises:
         NotFound: There is no such collection.
     """
-    row = await connection.fetchrow(_RESOLVE, collection)
-    if row is None:
-        raise missing_collection(collection)
-    if row["analyzer"] != ANALYZER_VERSION:
+    known = await standing(connection, collection)
+    if known.analyzer != ANALYZER_VERSION:
         return None
-    return LexicalStatistics(chunks=row["chunks"], mean_length=row["mean_length"])
+    return LexicalStatistics(chunks=known.chunks, mean_length=known.mean)

@@ -40,7 +40,7 @@ from whence.store.overview import overview
 from whence.store.postgres_code import PostgresCode
 from whence.store.postgres_names import PostgresNames
 from whence.store.server import EmbeddedServer
-from whence.store.vector_index import VisibleCounts
+from whence.store.shortcuts import Shortcuts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,6 +73,7 @@ class PostgresStore(PostgresNames, PostgresCode):
     def __init__(
         self,
         pool: Pool,
+        quick_pool: Pool,
         where: str,
         *,
         server: EmbeddedServer | None,
@@ -81,6 +82,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         untouched: set[int],
     ) -> None:
         self._pool = pool
+        self._quick_pool = quick_pool
         self._untouched = untouched
         self._where = where
         self._server = server
@@ -89,7 +91,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         self._maintenance: dict[str, asyncio.Task[None]] = {}
         self._indexing: dict[str, asyncio.Task[None]] = {}
         self._looked_at: set[str] = set()
-        self._counts = VisibleCounts()
+        self._shortcuts = Shortcuts(lambda: self._connection(touched=False), self._quick_connection)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -117,7 +119,8 @@ class PostgresStore(PostgresNames, PostgresCode):
 
         Args:
             source: A URL `postgresql://...`, or an embedded server that was started.
-            pool_size: Most connections at once, 1 or more; None for four a core.
+            pool_size: Most connections at once, 1 or more; None for four a core. Half as many may be opened
+                beside them for searches that take a millisecond.
             statement_timeout_s: Longest a read may take, in seconds.
             write_timeout_s: Longest one statement of a write may take, in seconds.
             clock: Gives the time a trace is recorded, with its zone.
@@ -135,8 +138,10 @@ class PostgresStore(PostgresNames, PostgresCode):
             vector_schema = await _migrate(url)
             untouched: set[int] = set()
             pool = await _pool(url, vector_schema, pool_size, statement_timeout_s, untouched)
+            quick_pool = await _quick_pool(url, vector_schema, pool_size, statement_timeout_s)
         return cls(
             pool,
+            quick_pool,
             where,
             server=server,
             write_timeout_s=write_timeout_s,
@@ -150,10 +155,13 @@ class PostgresStore(PostgresNames, PostgresCode):
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await self._shortcuts.aclose()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._quick_pool.close()
                 await self._pool.close()
         except TimeoutError:
+            self._quick_pool.terminate()
             self._pool.terminate()
 
     @contextlib.asynccontextmanager
@@ -163,30 +171,41 @@ class PostgresStore(PostgresNames, PostgresCode):
         Args:
             touched: Whether the connection's own settings and locks may be changed, which has to be undone.
         """
+        async with self._lent(self._pool) as connection:
+            self._untouched.discard(connection.get_server_pid())
+            yield connection
+            if not touched:
+                self._untouched.add(connection.get_server_pid())
+
+    @contextlib.asynccontextmanager
+    async def _quick_connection(self) -> AsyncIterator[Any]:
+        """Lend a connection for a statement that leaves nothing behind, see `_quick_pool`."""
+        async with self._lent(self._quick_pool) as connection:
+            yield connection
+
+    @contextlib.asynccontextmanager
+    async def _lent(self, pool: Pool) -> AsyncIterator[Any]:
         try:
             with _translated(self._where):
-                connection = await self._acquire()
-                self._untouched.discard(connection.get_server_pid())
+                connection = await self._acquire(pool)
                 try:
                     yield connection
-                    if not touched:
-                        self._untouched.add(connection.get_server_pid())
                 finally:
-                    await self._pool.release(connection)
+                    await pool.release(connection)
         except Unavailable as error:
             if self._server is not None and error.__cause__ and is_lost(error.__cause__):
                 logger.warning("the embedded server died", extra={"action": "revive"})
                 await self._server.revive()
             raise
 
-    async def _acquire(self) -> Any:
+    async def _acquire(self, pool: Pool) -> Any:
         try:
-            return await self._pool.acquire(timeout=_ACQUIRE_TIMEOUT_S)
+            return await pool.acquire(timeout=_ACQUIRE_TIMEOUT_S)
         except TimeoutError as error:
-            if self._pool.get_size() < self._pool.get_max_size():
+            if pool.get_size() < pool.get_max_size():
                 raise
             raise Overloaded(
-                f"all {self._pool.get_size()} connections to {self._where} are in use"
+                f"all {pool.get_size()} connections to {self._where} are in use"
             ) from error
 
     # --- documents ---------------------------------------------------------------------------------
@@ -427,9 +446,16 @@ class PostgresStore(PostgresNames, PostgresCode):
                 access=access,
                 threshold=threshold,
                 filters=filters,
-                counts=None if exact else self._counts,
+                counts=None if exact else self._shortcuts.counts,
+                standings=self._shortcuts.standings,
             )
 
+        if not filters:
+            found = await self._shortcuts.dense(
+                collection, vector, limit=limit, access=access, threshold=threshold, exact=exact
+            )
+            if found is not None:
+                return found
         return await self._with_words(collection, read)
 
     async def search_lexical(
@@ -447,10 +473,22 @@ class PostgresStore(PostgresNames, PostgresCode):
             NotFound: There is no such collection.
             BadInput: The limit is below 1, or no visible document has a key of the filters.
         """
+        if not filters:
+            found = await self._shortcuts.lexical(
+                collection, query_text, limit=limit, access=access
+            )
+            if found is not None:
+                return found
         return await self._with_words(
             collection,
             lambda connection: lexical.search_lexical(
-                connection, collection, query_text, limit=limit, access=access, filters=filters
+                connection,
+                collection,
+                query_text,
+                limit=limit,
+                access=access,
+                filters=filters,
+                standings=self._shortcuts.standings,
             ),
         )
 
@@ -619,22 +657,63 @@ async def _pool(
         else:
             await connection.reset()
 
-    size = pool_size or _CONNECTIONS_PER_CORE * (os.cpu_count() or 1)
     return await create_pool(
         url,
         min_size=1,
-        max_size=size,
+        max_size=_most_connections(pool_size),
         init=prepare,
         reset=undo,
         timeout=_CONNECT_TIMEOUT_S,
         server_settings={
-            "application_name": "whence",
-            "search_path": f'{SCHEMA}, public, "{vector_schema}"',
+            **_settings(vector_schema, statement_timeout_s),
             # A plan that fits every array of classes fits none: generic plans took 400 times longer.
             "plan_cache_mode": "force_custom_plan",
-            "jit": "off",
-            "statement_timeout": str(int(statement_timeout_s * 1000)),
-            "lock_timeout": str(int(_LOCK_TIMEOUT_S * 1000)),
-            "idle_in_transaction_session_timeout": str(int(_LOCK_TIMEOUT_S * 1000)),
         },
     )
+
+
+async def _quick_pool(
+    url: str, vector_schema: str, pool_size: int | None, statement_timeout_s: float
+) -> Pool:
+    """Make a pool for statements that look up a few rows, and for those that walk a graph.
+
+    To plan them takes longer than to run them, so a plan is made once; sorts are avoided so that it takes the
+    graph. No connection is open before the first is needed, and nothing on them is ever to be undone.
+    """
+
+    async def prepare(connection: Any) -> None:
+        await register_vector(connection, schema=vector_schema)
+
+    async def keep(connection: Any) -> None:
+        del connection
+
+    return await create_pool(
+        url,
+        min_size=0,
+        max_size=max(1, _most_connections(pool_size) // 2),
+        init=prepare,
+        reset=keep,
+        timeout=_CONNECT_TIMEOUT_S,
+        server_settings={
+            **_settings(vector_schema, statement_timeout_s),
+            "plan_cache_mode": "force_generic_plan",
+            "enable_sort": "off",
+            "hnsw.iterative_scan": "relaxed_order",
+        },
+    )
+
+
+def _most_connections(pool_size: int | None) -> int:
+    return pool_size or _CONNECTIONS_PER_CORE * (os.cpu_count() or 1)
+
+
+def _settings(vector_schema: str, statement_timeout_s: float) -> dict[str, str]:
+    """Give what all connections have in common."""
+    return {
+        "application_name": "whence",
+        "search_path": f'{SCHEMA}, public, "{vector_schema}"',
+        "jit": "off",
+        "statement_timeout": str(int(statement_timeout_s * 1000)),
+        "lock_timeout": str(int(_LOCK_TIMEOUT_S * 1000)),
+        "idle_in_transaction_session_timeout": str(int(_LOCK_TIMEOUT_S * 1000)),
+    }

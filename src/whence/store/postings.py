@@ -33,6 +33,7 @@ __all__ = (
     "drop_terms",
     "languages_of",
     "move_words",
+    "note_change",
     "open_lexicon",
     "plan_merges",
     "remove_words",
@@ -352,6 +353,13 @@ async def move_words(connection: Connection, collection_id: int, former: Mapping
         " WHERE t.ord = w.ord",
         [row["ord"] for row in rows],
         list(range(first, first + len(rows))),
+    )
+
+
+async def note_change(connection: Connection, collection_id: int) -> None:
+    """Make another state of a collection whose words stay as they are, see `store.standing`."""
+    await connection.execute(
+        "UPDATE lexicon SET posted = posted WHERE collection_id = $1", collection_id
     )
 
 

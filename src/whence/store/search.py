@@ -21,14 +21,22 @@ from whence.store.checks import (
     is_text,
     missing_collection,
 )
-from whence.store.classes import ALLOWED, EPOCH, access_values, allowed_classes
+from whence.store.classes import ALLOWED, access_values, allowed_classes
 from whence.store.documents import model_of
 from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.keys import parse_chunk_key
+from whence.store.standing import (
+    STAMP,
+    STAMPED,
+    Changed,
+    Standing,
+    StandingMemory,
+    hold,
+    standing,
+)
 from whence.store.vector_index import (
-    INDEXED,
     Neighbourhood,
     VisibleCounts,
     fewest_visible,
@@ -43,20 +51,19 @@ __all__ = (
     "LARGEST_LIMIT",
     "WANTED",
     "chunk_texts",
+    "dense_candidates",
     "dense_scores",
     "known_chunks",
     "places_of",
+    "recalled_held",
+    "recalled_near",
+    "recalled_scan",
     "search_dense",
     "visible_chunks",
 )
 
 # The class list is a parameter of its own, not a subquery: a constant array is probed by hash, an array out
 # of a subquery is searched from end to end for each row (2 ms against 17-19 ms at 1600 classes).
-_RESOLVE = (
-    "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"  # noqa: S608 - only constants
-    f" {EPOCH}, l.chunks, {INDEXED}"
-    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
-)
 #: `$6` are the chunks that a filter keeps, NULL without one; plans are made for the values at hand.
 _VISIBLE = (
     "v.collection_id = $1 AND v.class_id = ANY($2::int[])"
@@ -88,6 +95,27 @@ _NEIGHBOURS = (
     " nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($4::bigint) ROWS WITH TIES)"
     f" {_RANKED}"
 )
+_STAMPED = f"SELECT {STAMP}, r.* FROM {STAMPED} LEFT JOIN ({{ranked}}) r ON true WHERE c.name = "  # noqa: S608 - only constants
+_STAMPED_NEAREST = f"{_STAMPED.format(ranked=_NEAREST)} $7"
+# Rows that memory has named, as far as they are there and the reader may see them.
+_HELD = (
+    f"SELECT c.chunk_key, d.document_id, v.e <#> $2::vector AS distance, {OWN_TAGS}"  # noqa: S608 - only constants
+    " FROM unnest($3::int[]) w(ord) JOIN chunk_vec v ON v.ord = w.ord"
+    "  AND v.collection_id = $1 AND v.class_id = ANY($4::int[])"
+    f" JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}"
+)
+_STAMPED_HELD = f"{_STAMPED.format(ranked=_HELD)} $5"
+# As above, by a plan that knows no value: the graph's condition stands in the text, and the setting comes first
+# since a join begins with what it depends on.
+_QUICK_NEIGHBOURS = (
+    "WITH near AS MATERIALIZED (SELECT v.ord, v.e <#> $1::vector AS distance"  # noqa: S608 - only constants
+    " FROM (SELECT set_config('hnsw.ef_search', $2, true)) s, LATERAL (SELECT v.ord, v.e FROM chunk_vec v"
+    "  WHERE v.collection_id = {collection} AND v.class_id = ANY($3::int[])"
+    "  ORDER BY v.e::halfvec({dimension}) <#> $1::vector::halfvec({dimension}) LIMIT $4::int) v),"
+    " nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($5::bigint) ROWS WITH TIES)"
+    f" {_RANKED}"
+)
+_STAMPED_NEIGHBOURS = f"{_STAMPED.format(ranked=_QUICK_NEIGHBOURS)} $6"
 #: Above it, a limit means no limit.
 LARGEST_LIMIT = 2**62
 
@@ -131,37 +159,44 @@ async def search_dense(
     threshold: float,
     filters: Filters = (),
     counts: VisibleCounts | None = None,
+    standings: StandingMemory | None = None,
 ) -> list[Candidate] | None:
     """Rank the visible chunks by cosine.
 
     Exact, at a cost linear in the visible rows that a filter keeps; where that are many and `counts` are given,
     the collection's graph is asked for those near by, at a cost that hardly grows. Never fewer than there
-    are. None when there is a filter and the collection's facts are not kept yet.
+    are. None when there is a filter and the collection's facts are not kept yet. Where the collection stands
+    is noted in `standings`.
 
     Raises:
         NotFound: There is no such collection.
         ModelMismatch: The vector's length is not the collection's dimension.
         BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the filter.
     """
-    found = await connection.fetchrow(_RESOLVE, collection)
-    if found is None:
-        raise missing_collection(collection)
-    query = check_query(
-        CollectionInfo(name=found["name"], model=model_of(found)), vector, limit, threshold
-    )
-    row = {**found, "classes": await allowed_classes(connection, access, found["epoch"])}
+    known = await standing(connection, collection)
+    query = check_query(known.info, vector, limit, threshold)
+    classes = await allowed_classes(connection, access, known.epoch)
     limit = min(limit, LARGEST_LIMIT)
     kept = None
     # No snapshot around the statements: a class once resolved stays true, and which rows are of which class is
     # read in the one that ranks. A chunk that is gone by then is not found, a new one may be.
     if filters:
-        if not await facts_are_kept(connection, row["id"]):
+        if not await facts_are_kept(connection, known.id):
             return None
-        kept = await matching(connection, row["id"], row["classes"], access, filters, "ord")
-    way = None if counts is None else await _way(connection, row, limit, kept, counts)
-    rows = [] if way is None else await _near(connection, row, query, limit, kept, way)
+        kept = await matching(connection, known.id, classes, access, filters, "ord")
+    way = None if counts is None else await _way(connection, known, classes, limit, kept, counts)
+    rows = [] if way is None else await _near(connection, known, classes, query, limit, kept, way)
     if len(rows) < limit:
-        rows = await _exact(connection, row, query, limit, kept, threshold)
+        rows = await _exact(connection, known, classes, query, limit, kept, threshold)
+    if standings is not None:
+        standings.put(known)
+    return dense_candidates(rows, limit, access, threshold)
+
+
+def dense_candidates(
+    rows: Sequence[Any], limit: int, access: Access, threshold: float
+) -> list[Candidate]:
+    """Give the first rows of a ranking that the reader may see and the threshold lets pass."""
     return [
         candidate(row["chunk_key"], row["document_id"], -row["distance"], rank)
         for rank, row in enumerate(cleared(rows[:limit], access, "dense"), 1)
@@ -171,46 +206,54 @@ async def search_dense(
 
 async def _exact(
     connection: Connection,
-    row: Any,
+    known: Standing,
+    classes: list[int],
     query: NDArray[np.float32],
     limit: int,
     kept: list[int] | None,
     threshold: float,
 ) -> list[Any]:
     """Look at every visible row."""
-    arguments = (row["id"], row["classes"], query, limit, threshold, kept)
+    arguments = (known.id, classes, query, limit, threshold, kept)
     rows = await connection.fetch(_NEAREST, *arguments)
-    if len(rows) > limit and rows[limit - 1]["distance"] == rows[limit]["distance"]:
+    if _cut_within_ties(rows, limit):
         rows = await connection.fetch(_NEAREST_AND_TIES, *arguments)
     return rows
 
 
+def _cut_within_ties(rows: Sequence[Any], limit: int) -> bool:
+    return len(rows) > limit and bool(rows[limit - 1]["distance"] == rows[limit]["distance"])
+
+
 async def _way(
-    connection: Connection, row: Any, limit: int, kept: list[int] | None, counts: VisibleCounts
+    connection: Connection,
+    known: Standing,
+    classes: list[int],
+    limit: int,
+    kept: list[int] | None,
+    counts: VisibleCounts,
 ) -> Neighbourhood | None:
     """Tell how to ask the graph; None when there is none or few rows are visible."""
-    if not row["indexed"]:
-        return None
-    chunks = row["chunks"] or 0
-    most = fewest_visible(limit, chunks) + 1
-    if most > chunks:
+    most = fewest_visible(limit, known.chunks) + 1
+    if not known.indexed or most > known.chunks:
         return None
     if kept is not None:
-        return neighbourhood(limit, len(kept), chunks)
-    visible = await counts.count(connection, row["id"], row["classes"], most)
-    return neighbourhood(limit, visible, chunks)
+        return neighbourhood(limit, len(kept), known.chunks)
+    visible = await counts.count(connection, known.id, classes, most)
+    return neighbourhood(limit, visible, known.chunks)
 
 
 async def _near(
     connection: Connection,
-    row: Any,
+    known: Standing,
+    classes: list[int],
     query: NDArray[np.float32],
     limit: int,
     kept: list[int] | None,
     way: Neighbourhood,
 ) -> list[Any]:
     """Ask the graph; it may give fewer rows than there are."""
-    statement = _NEIGHBOURS.format(dimension=int(row["dimension"]))
+    statement = _NEIGHBOURS.format(dimension=known.info.model.dimension)
     # The way is decided here, not by the planner: only the graph gives rows in order without a sort.
     settings = (
         "hnsw.iterative_scan = relaxed_order",
@@ -218,9 +261,87 @@ async def _near(
         "enable_sort = off",
     )
     async with snapshot(connection, *settings):
-        return await connection.fetch(
-            statement, row["id"], row["classes"], query, limit, way.fetched, kept
-        )
+        return await connection.fetch(statement, known.id, classes, query, limit, way.fetched, kept)
+
+
+# --- by what is remembered of a collection; each statement says whether that still holds -------------
+
+
+async def recalled_scan(
+    connection: Connection,
+    known: Standing,
+    classes: list[int],
+    query: NDArray[np.float32],
+    limit: int,
+    threshold: float,
+) -> list[Any] | None:
+    """Look at every visible row; None when ties are to be decided by ids.
+
+    Raises:
+        Changed: The collection or the classes are in another state.
+    """
+    rows = await connection.fetch(
+        _STAMPED_NEAREST, known.id, classes, query, limit, threshold, None, known.info.name
+    )
+    ranked = _held_to(rows, known)
+    return None if _cut_within_ties(ranked, limit) else ranked
+
+
+async def recalled_held(
+    connection: Connection,
+    known: Standing,
+    classes: list[int],
+    query: NDArray[np.float32],
+    ords: list[int],
+) -> list[Any]:
+    """Rank the rows that memory has named. Cost: linear in them.
+
+    Raises:
+        Changed: The collection or the classes are in another state.
+    """
+    rows = await connection.fetch(_STAMPED_HELD, known.id, query, ords, classes, known.info.name)
+    ranked = _held_to(rows, known)
+    if len(ranked) < len(ords):
+        raise Changed
+    return ranked
+
+
+async def recalled_near(
+    connection: Connection,
+    known: Standing,
+    classes: list[int],
+    query: NDArray[np.float32],
+    limit: int,
+    way: Neighbourhood,
+) -> list[Any]:
+    """Ask the graph; it may give fewer rows than there are.
+
+    Args:
+        connection: With iterative scans, without sorts, and with plans for any values.
+        known: Where the collection stood, with a graph.
+        classes: Classes that the reader may see.
+        query: A unit vector.
+        limit: Places of the ranking.
+        way: How to ask the graph.
+
+    Raises:
+        Changed: The collection or the classes are in another state.
+    """
+    statement = _STAMPED_NEIGHBOURS.format(
+        collection=known.id, dimension=known.info.model.dimension
+    )
+    ef_search = str(way.ef_search)
+    rows = await connection.fetch(
+        statement, query, ef_search, classes, way.fetched, limit, known.info.name
+    )
+    return _held_to(rows, known)
+
+
+def _held_to(rows: list[Any], known: Standing) -> list[Any]:
+    """Give the rows that rank something, in order, when they are of the state that is remembered."""
+    hold(rows, known)
+    there = [row for row in rows if row["chunk_key"] is not None]
+    return sorted(there, key=lambda row: (row["distance"], row["chunk_key"]))
 
 
 def places_of(collection: str, chunk_ids: Sequence[str]) -> tuple[list[str], list[int]]:

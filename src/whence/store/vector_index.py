@@ -125,15 +125,18 @@ class VisibleCounts:
         self._monotonic = monotonic
         self._known: dict[tuple[int, tuple[int, ...], int], tuple[float, int]] = {}
 
+    def peek(self, collection_id: int, classes: Sequence[int], most: int) -> int | None:
+        """Give what `count` gave a while ago; None when it was not asked, or too long ago."""
+        known = self._known.get((collection_id, tuple(classes), most))
+        return known[1] if known is not None and self._monotonic() < known[0] else None
+
     async def count(
         self, connection: Connection, collection_id: int, classes: Sequence[int], most: int
     ) -> int:
         """Count the rows of some classes, up to `most`. Cost: linear in `most`, once in half a minute."""
-        key = (collection_id, tuple(classes), most)
-        now = self._monotonic()
-        known = self._known.get(key)
-        if known is not None and now < known[0]:
-            return known[1]
+        known = self.peek(collection_id, classes, most)
+        if known is not None:
+            return known
         found: int = await connection.fetchval(
             "SELECT count(*) FROM (SELECT FROM chunk_vec v WHERE v.collection_id = $1"
             " AND v.class_id = ANY($2::int[]) LIMIT $3) found",
@@ -143,7 +146,8 @@ class VisibleCounts:
         )
         if len(self._known) >= self._MOST:
             self._known.clear()
-        self._known[key] = (now + self._LIFE_S, found)
+        key = (collection_id, tuple(classes), most)
+        self._known[key] = (self._monotonic() + self._LIFE_S, found)
         return found
 
 

@@ -1,0 +1,182 @@
+"""Searches of collections that were searched before: one message to the database, where a first takes several.
+
+What a search has to find out first is remembered: where the collection stands, the classes of the reader, how
+much they see; and vectors and postings that are used again and again are held. Nothing of that is trusted. The
+statement that every ranking ends with applies the reader's rights itself, gives the tags for the second line,
+and says in which state it found the collection and the classes. In another state than the remembered one,
+whatever was made of it is thrown away, and the search begins anew without this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+from whence.schema.access import Access
+from whence.schema.errors import WhenceError
+from whence.schema.search import Candidate
+from whence.store.analysis import ANALYZER_VERSION
+from whence.store.checks import check_query
+from whence.store.classes import remembered_classes
+from whence.store.driver import Connection
+from whence.store.held_postings import HeldPostings
+from whence.store.held_vectors import MOST_PLACES, HeldVectors
+from whence.store.lexical import recalled_lexical
+from whence.store.search import (
+    LARGEST_LIMIT,
+    dense_candidates,
+    recalled_held,
+    recalled_near,
+    recalled_scan,
+)
+from whence.store.standing import Changed, Standing, StandingMemory
+from whence.store.vector_index import Neighbourhood, VisibleCounts, fewest_visible, neighbourhood
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ("Shortcuts",)
+
+logger = logging.getLogger(__name__)
+
+Lend = Callable[[], AbstractAsyncContextManager[Connection]]
+
+
+class Shortcuts:
+    """What one store remembers.
+
+    Args:
+        lend: Lends a connection that makes plans for the values at hand.
+        lend_quick: Lends one with plans for any values, that asks graphs iteratively and without sorts.
+    """
+
+    def __init__(self, lend: Lend, lend_quick: Lend) -> None:
+        self.standings = StandingMemory()
+        self.counts = VisibleCounts()
+        self._lend = lend
+        self._lend_quick = lend_quick
+        self._vectors = HeldVectors()
+        self._postings = HeldPostings()
+        self._loading: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Stop reading what was to be held."""
+        for task in self._loading:
+            task.cancel()
+        await asyncio.gather(*self._loading, return_exceptions=True)
+
+    async def dense(
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        *,
+        limit: int,
+        access: Access,
+        threshold: float,
+        exact: bool,
+    ) -> list[Candidate] | None:
+        """Rank by cosine as `search.search_dense` does; None when it has to be asked."""
+        known = self.standings.get(collection)
+        classes = None if known is None else remembered_classes(access, known.epoch)
+        if known is None or classes is None:
+            return None
+        try:
+            query = check_query(known.info, vector, limit, threshold)
+        except WhenceError:
+            # For the search that finds it out anew: the error may be about a state that is gone.
+            return None
+        limit = min(limit, LARGEST_LIMIT)
+        try:
+            way = None if exact else self._way(known, classes, limit)
+            rows = await self._ranked(known, classes, query, limit, threshold, way)
+        except Changed:
+            self.standings.forget(collection)
+            return None
+        return None if rows is None else dense_candidates(rows, limit, access, threshold)
+
+    def _way(self, known: Standing, classes: list[int], limit: int) -> Neighbourhood | None:
+        """Tell how to ask the graph; None when every row is looked at.
+
+        Raises:
+            Changed: It is not known how many rows are visible.
+        """
+        most = fewest_visible(limit, known.chunks) + 1
+        if not known.indexed or most > known.chunks:
+            return None
+        visible = self.counts.peek(known.id, classes, most)
+        if visible is None:
+            raise Changed
+        return neighbourhood(limit, visible, known.chunks)
+
+    async def _ranked(
+        self,
+        known: Standing,
+        classes: list[int],
+        query: NDArray[np.float32],
+        limit: int,
+        threshold: float,
+        way: Neighbourhood | None,
+    ) -> list[Any] | None:
+        if way is not None:
+            async with self._lend_quick() as connection:
+                rows = await recalled_near(connection, known, classes, query, limit, way)
+            return rows if len(rows) >= limit else None
+        if limit <= MOST_PLACES:
+            held = self._vectors.get(known, classes)
+            ords = None if held is None else await held.nearest(query, limit)
+            if ords is not None and len(ords) <= 2 * MOST_PLACES:
+                async with self._lend_quick() as connection:
+                    return await recalled_held(connection, known, classes, query, ords)
+            if held is None and self._vectors.scanned(known, classes):
+                self._load(known.info.name, classes)
+        async with self._lend() as connection:
+            return await recalled_scan(connection, known, classes, query, limit, threshold)
+
+    def _load(self, collection: str, classes: list[int]) -> None:
+        """Start to read vectors that are to be held."""
+        task = asyncio.create_task(self._run_load(collection, classes))
+        self._loading.add(task)
+        task.add_done_callback(self._end_load)
+
+    async def _run_load(self, collection: str, classes: list[int]) -> None:
+        async with self._lend() as connection:
+            await self._vectors.load(connection, collection, classes)
+
+    def _end_load(self, task: asyncio.Task[None]) -> None:
+        self._loading.discard(task)
+        # Nothing is lost: searches go on asking the database.
+        if not task.cancelled() and task.exception() is not None:
+            logger.warning(
+                "reading vectors into memory failed",
+                extra={"action": "hold"},
+                exc_info=task.exception(),
+            )
+
+    async def lexical(
+        self, collection: str, query_text: str, *, limit: int, access: Access
+    ) -> list[Candidate] | None:
+        """Rank by words as `lexical.search_lexical` does; None when it has to be asked."""
+        known = self.standings.get(collection)
+        if known is None or known.analyzer != ANALYZER_VERSION or limit < 1:
+            return None
+        classes = remembered_classes(access, known.epoch)
+        if classes is None:
+            return None
+        try:
+            async with self._lend_quick() as connection:
+                return await recalled_lexical(
+                    connection,
+                    known,
+                    self._postings,
+                    query_text,
+                    limit=limit,
+                    access=access,
+                    classes=classes,
+                )
+        except Changed:
+            self.standings.forget(collection)
+            return None

@@ -1,0 +1,140 @@
+"""Where a collection stands: what a search needs to know of it, and the stamp that tells if it still holds.
+
+Each write to a collection writes its row in `lexicon`, in the same transaction: documents, rights, words and
+vectors. The number of the transaction that wrote the row last, together with the epoch of rights, therefore
+names one state of all that can be found. What was read in that state may be used again as long as a later
+statement finds the same two: `Standing` is what is remembered, `STAMP` are the columns it is held against.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from whence.schema.embedding import EmbeddingModel
+from whence.store.base import CollectionInfo
+from whence.store.checks import missing_collection
+from whence.store.classes import EPOCH
+from whence.store.driver import Connection
+from whence.store.vector_index import INDEXED
+
+__all__ = (
+    "STAMP",
+    "STAMPED",
+    "Changed",
+    "Standing",
+    "StandingMemory",
+    "hold",
+    "standing",
+)
+
+#: Columns of a statement that what was remembered is held against, for `hold`.
+STAMP: Final = (
+    f"c.id AS of_collection, l.xmin AS of_version, {EPOCH.replace('AS epoch', 'AS of_epoch')}"
+)
+#: Where they come from: a collection `c` and its `lexicon` row `l`; give the name behind it.
+STAMPED: Final = "collection c JOIN lexicon l ON l.collection_id = c.id"
+_STANDING = (
+    "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"  # noqa: S608 - only constants
+    f" l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.mean_length, l.xmin AS version, {EPOCH},"
+    f" {INDEXED} FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
+)
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A collection as it stood."""
+
+    id: int
+    info: CollectionInfo
+    """Its name and model; nothing is counted."""
+    version: int
+    """Transaction that changed it last, 0 before the first."""
+    epoch: UUID
+    """State of all classes of rights."""
+    analyzer: str
+    """The analyzer of its words; empty before the first."""
+    languages: tuple[str, ...]
+    chunks: int
+    mean: float
+    """Mean length of its chunks in strong terms, that impacts were computed with."""
+    indexed: bool
+    """Whether it has a graph over its vectors."""
+
+
+class Changed(Exception):
+    """A collection does not stand where it stood: what was remembered of it counts no more."""
+
+
+def hold(rows: list[Any], known: Standing) -> None:
+    """Hold what is remembered against what a statement found, in columns named `STAMP`.
+
+    Raises:
+        Changed: The collection, or the classes of rights, are in another state.
+    """
+    stamp = (known.id, known.version, known.epoch)
+    found = rows[0] if rows else None
+    if found is None or stamp != (found["of_collection"], found["of_version"], found["of_epoch"]):
+        raise Changed
+
+
+async def standing(connection: Connection, collection: str) -> Standing:
+    """Read where a collection stands.
+
+    Raises:
+        NotFound: There is no such collection.
+    """
+    row = await connection.fetchrow(_STANDING, collection)
+    if row is None:
+        raise missing_collection(collection)
+    model = EmbeddingModel(
+        name=row["model_name"],
+        revision=row["model_revision"],
+        precision=row["model_precision"],
+        dimension=row["dimension"],
+    )
+    return Standing(
+        id=row["id"],
+        info=CollectionInfo(name=row["name"], model=model),
+        version=row["version"] or 0,
+        epoch=row["epoch"],
+        analyzer=row["analyzer"] or "",
+        languages=tuple(row["languages"] or ()),
+        chunks=row["chunks"],
+        mean=row["mean_length"] or 1.0,
+        indexed=row["indexed"],
+    )
+
+
+class StandingMemory:
+    """Where collections stood when they were asked last, for a while.
+
+    Args:
+        monotonic: Clock in seconds.
+    """
+
+    #: A graph that another process has built is noticed after that time.
+    _LIFE_S = 30.0
+    _MOST = 1000
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._known: dict[str, tuple[float, Standing]] = {}
+
+    def get(self, collection: str) -> Standing | None:
+        """Give what is remembered of a collection."""
+        known = self._known.get(collection)
+        return known[1] if known is not None and self._monotonic() < known[0] else None
+
+    def put(self, found: Standing) -> None:
+        """Remember it."""
+        if len(self._known) >= self._MOST:
+            self._known.clear()
+        self._known[found.info.name] = (self._monotonic() + self._LIFE_S, found)
+
+    def forget(self, collection: str) -> None:
+        """Forget what turned out not to hold any more."""
+        self._known.pop(collection, None)
