@@ -23,7 +23,8 @@ from whence.provenance.stages import (
     question_triples,
     synthesis_triples,
 )
-from whence.schema import Citation, ExplainEvent, decode_as, encode
+from whence.schema import Citation, ExplainEvent, decode_as
+from whence.schema.codec import encode_all
 
 ANSWER_ID = "5f0c7d3e-6a51-4a63-9f2c-3b8b2f8f9c11"
 CANDIDATES = 60
@@ -149,12 +150,12 @@ def median_ms(work: Callable[[], object], runs: int) -> float:
 def measure(*, full: bool, runs: int) -> dict[str, float]:
     """Measure one size."""
     events = build(full=full)
-    payloads = [encode(event) for event in events]
+    payloads = [encode_all(event) for event in events]
     return {
         "triples": sum(len(event.triples) for event in events),
         "bytes": sum(map(len, payloads)),
         "build_ms": median_ms(lambda: build(full=full), runs),
-        "encode_ms": median_ms(lambda: [encode(event) for event in events], runs),
+        "encode_ms": median_ms(lambda: [encode_all(event) for event in events], runs),
         "decode_ms": median_ms(lambda: [decode_as(p, ExplainEvent) for p in payloads], runs),
     }
 

@@ -1,10 +1,20 @@
-"""Measure what a question costs besides the models: steps, triples, messages.
+"""Measure what a question costs besides the models: work, triples, messages.
 
-60 candidates are retrieved and 20 kept, by models and a store that answer at once. First `DocumentRag` alone,
-over stub clients: silent, with the triples of the shared vocabulary, and with the full account. Then the same
-question through the whole flow over the memory transport, explain events and trace included, beside a bare
-hand-off of one object between two tasks in the same run.
-Run `python -m benchmarks.bench_question`; `--json` prints one JSON document.
+60 candidates are retrieved and 20 kept, by models and a store that answer at once. The same question goes three
+ways, in turns within one run:
+
+- `work`: the flow's processors with the same models and store, called directly, object by object, without a bus
+  and without triples. What is left is what they do: pooling, reading replies, checks, prompts, citations.
+- `flow`: the whole flow over the memory transport, with explain events to the caller and the trace to the
+  recorder, in the shared vocabulary or with the full account of every candidate. Explain events off is printed
+  beside it.
+- `steps`: `DocumentRag` alone over stub clients, silent, with the shared triples and with the full account; the
+  difference is what building the triples costs.
+
+Bus and provenance is `flow` less `work`. The store's share is what its methods take within `work`; with a real
+store it is that of `bench_store`. All are medians, by the clock and by the processor's time of this process,
+which other programs on the machine disturb less. A bare hand-off of one object between two tasks tells how fast
+the machine is. Run `python -m benchmarks.bench_question`; `--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -16,7 +26,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -38,6 +49,7 @@ from whence.schema import (
     ChunkText,
     DocumentRagRequest,
     EmbeddingModel,
+    Message,
     PromptResult,
 )
 from whence.store.base import CollectionInfo
@@ -141,19 +153,40 @@ class Writer:
         yield WritePiece(result=PromptResult(text=text, in_token=9, out_token=9))
 
 
-async def median_ms(work: Callable[[], Awaitable[object]], runs: int) -> float:
-    """Give the median time of some runs, in milliseconds, after a tenth of them to warm up."""
-    times = []
-    for number in range(runs + runs // 10):
-        start = time.perf_counter()
-        await work()
-        if number >= runs // 10:
-            times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
+class Cost(NamedTuple):
+    """What one way of doing something takes, medians in milliseconds."""
+
+    clock: float
+    cpu: float
+
+    def less(self, other: Cost) -> Cost:
+        """Give the difference."""
+        return Cost(self.clock - other.clock, self.cpu - other.cpu)
 
 
-async def hand_off_ms(runs: int) -> float:
-    """Give the time in which one object goes from one task to another and back."""
+Work = Callable[[], Awaitable[object]]
+
+
+async def costs(ways: dict[str, Work], rounds: int, runs: int) -> dict[str, Cost]:
+    """Give the median costs of several ways, `runs` of each in every round, after a round to warm up."""
+    times: dict[str, list[Cost]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name, work in ways.items():
+            for _ in range(runs):
+                clock, cpu = time.perf_counter(), time.process_time()
+                await work()
+                if number:
+                    spent = Cost(time.perf_counter() - clock, time.process_time() - cpu)
+                    times[name].append(spent)
+    return {
+        name: Cost(*(statistics.median(column) * 1e3 for column in zip(*found, strict=True)))
+        for name, found in times.items()
+    }
+
+
+@asynccontextmanager
+async def hand_off() -> AsyncIterator[Work]:
+    """Give one object to another task and take it back."""
     there: asyncio.Queue[int] = asyncio.Queue()
     back: asyncio.Queue[int] = asyncio.Queue()
 
@@ -167,19 +200,19 @@ async def hand_off_ms(runs: int) -> float:
 
     task = asyncio.create_task(echo())
     try:
-        return await median_ms(once, runs * 10)
+        yield once
     finally:
         task.cancel()
 
 
-def stubbed(*, full_account: bool) -> DocumentRag:
+def steps(*, full_account: bool, told: bool) -> Work:
     """Give the steps alone, over clients that answer at once."""
     texts = StubTexts(TEXTS)
     found = [
         candidate(chunk_id, 0.91 - n * 0.01234, n + 1, "docs/policy.md")
         for n, chunk_id in enumerate(IDS)
     ]
-    return DocumentRag(
+    rag = DocumentRag(
         StubPrompt("Within thirty days [1]. By parcel [2][3].", concepts=["returns", "refund"]),
         StubEmbeddings(),
         StubSearch(found),
@@ -189,19 +222,10 @@ def stubbed(*, full_account: bool) -> DocumentRag:
         options=RagOptions(full_account=full_account),
     )
 
-
-async def measure_steps(runs: int) -> dict[str, float]:
-    """Measure `DocumentRag` alone."""
-
     async def listen(_triples: object, _uri: str) -> None:
         pass
 
-    shared, full = stubbed(full_account=False), stubbed(full_account=True)
-    return {
-        "silent_ms": await median_ms(lambda: shared.query(QUESTION), runs),
-        "shared_ms": await median_ms(lambda: shared.query(QUESTION, explain_callback=listen), runs),
-        "full_ms": await median_ms(lambda: full.query(QUESTION, explain_callback=listen), runs),
-    }
+    return lambda: rag.query(QUESTION, explain_callback=listen if told else None)
 
 
 def with_account(definition: FlowDefinition, *, full: bool) -> FlowDefinition:
@@ -217,68 +241,191 @@ def with_account(definition: FlowDefinition, *, full: bool) -> FlowDefinition:
     return msgspec.structs.replace(definition, processors=processors)
 
 
-async def measure_flow(runs: int, *, full: bool, explain: bool) -> float:
-    """Measure the whole flow over the memory transport."""
-    definition = with_account(load_flow(find_flow("document-rag")), full=full)
-    store = Store()
-    objects = {
-        "store": store,
-        "embedder": Embedder(),
-        "reranker": Reranker(),
-        "writer": Writer(),
-    }
-    request = DocumentRagRequest(
+def objects() -> dict[str, Any]:
+    """Give the models and the store."""
+    return {"store": Store(), "embedder": Embedder(), "reranker": Reranker(), "writer": Writer()}
+
+
+def request(*, explain: bool) -> DocumentRagRequest:
+    """Give the question as it is sent."""
+    return DocumentRagRequest(
         access=Access.public(), question=QUESTION, explain=explain, mode="dense"
     )
+
+
+def check(answer: object) -> None:
+    """Make sure that nothing was left out."""
+    assert isinstance(answer, Answer)
+    assert len(answer.citations) == 3
+    assert not answer.degraded
+
+
+@asynccontextmanager
+async def flow(*, full: bool, explain: bool) -> AsyncIterator[Work]:
+    """Give the question through the whole flow over the memory transport."""
+    definition = with_account(load_flow(find_flow("document-rag")), full=full)
     transport = MemoryTransport()
     with tempfile.TemporaryDirectory() as home:
-        resources = Resources(Settings({"home": home}), objects)
+        resources = Resources(Settings({"home": home}), objects())
         async with resources, run_flow(definition, transport, resources):
             client = FlowClient(definition, transport)
+            asked = request(explain=explain)
 
             async def once() -> None:
-                async for part in client.ask(request):
+                async for part in client.ask(asked):
                     last = part
-                assert isinstance(last, Answer)
-                assert len(last.citations) == 3
-                assert not last.degraded
+                check(last)
 
-            result = await median_ms(once, runs)
+            yield once
     await transport.aclose()
-    return result
 
 
-async def measure(runs: int) -> dict[str, Any]:
+class Direct:
+    """A context whose calls are calls: no bytes, no topics, no tasks."""
+
+    message_id = "direct"
+    attempt = 1
+
+    def __init__(self, definition: FlowDefinition, made: dict[str, Any]) -> None:
+        self._by_topic = {
+            p.inbound: p.cls(p.parameters, **{name: made[name] for name in p.cls.needs})
+            for p in definition.processors
+        }
+        asker = next(p for p in definition.processors if p.type == "document-rag")
+        self.asker: Any = self._by_topic[asker.inbound]
+        self._topics = asker.topics
+
+    def remaining_s(self) -> float | None:
+        """Give no limit."""
+        return None
+
+    def is_bound(self, port: str) -> bool:
+        """Tell whether a port leads anywhere."""
+        return port in self._topics
+
+    async def call(self, port: str, message: Message, _reply: type[Message]) -> Any:
+        """Call whoever serves the port."""
+        return await self._by_topic[self._topics[port]].handle(message, self)
+
+    def stream(self, port: str, message: Message) -> AsyncIterator[Message]:
+        """Call whoever serves the port."""
+        stream: AsyncIterator[Message] = self._by_topic[self._topics[port]].handle_stream(
+            message, self
+        )
+        return stream
+
+    async def emit(self, _port: str, _message: Message, *, key: str | None = None) -> None:
+        """Tell nobody."""
+
+
+def work(spent: list[float]) -> Work:
+    """Give the question to the same processors without a bus and without triples.
+
+    Args:
+        spent: Takes the seconds that the store needed, one number for each question.
+    """
+    made = objects() | {"store": Timed(Store(), spent)}
+    context = Direct(load_flow(find_flow("document-rag")), made)
+    asked = request(explain=False)
+
+    async def once() -> None:
+        spent.append(0.0)
+        rag = context.asker.rag(asked, context)
+        check((await rag.query(asked.question, doc_limit=asked.doc_limit)).answer)
+
+    return once
+
+
+class Timed:
+    """The store, with a clock on what is asked of it."""
+
+    def __init__(self, store: Store, spent: list[float]) -> None:
+        self._store = store
+        self._spent = spent
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+
+        async def timed(*args: Any, **options: Any) -> Any:
+            start = time.process_time()
+            try:
+                return await method(*args, **options)
+            finally:
+                self._spent[-1] += time.process_time() - start
+
+        return timed
+
+
+async def measure(rounds: int, runs: int) -> dict[str, Any]:
     """Measure everything."""
+    spent: list[float] = []
+    async with (
+        hand_off() as bare,
+        flow(full=False, explain=False) as shared_quiet,
+        flow(full=False, explain=True) as shared,
+        flow(full=True, explain=False) as full_quiet,
+        flow(full=True, explain=True) as full,
+    ):
+        found = await costs(
+            {
+                "hand_off": bare,
+                "work": work(spent),
+                "flow_shared": shared,
+                "flow_shared_no_events": shared_quiet,
+                "flow_full": full,
+                "flow_full_no_events": full_quiet,
+                "steps_silent": steps(full_account=False, told=False),
+                "steps_shared": steps(full_account=False, told=True),
+                "steps_full": steps(full_account=True, told=True),
+            },
+            rounds,
+            runs,
+        )
+    found["bus_and_provenance_shared"] = found["flow_shared"].less(found["work"])
+    found["bus_and_provenance_full"] = found["flow_full"].less(found["work"])
+    found["building_shared"] = found["steps_shared"].less(found["steps_silent"])
+    found["building_full"] = found["steps_full"].less(found["steps_silent"])
     return {
         "candidates": CANDIDATES,
         "kept": KEPT,
-        "hand_off_ms": await hand_off_ms(runs),
-        "steps": await measure_steps(runs),
-        "flow": {
-            "shared_ms": await measure_flow(runs, full=False, explain=False),
-            "shared_with_events_ms": await measure_flow(runs, full=False, explain=True),
-            "full_ms": await measure_flow(runs, full=True, explain=False),
-            "full_with_events_ms": await measure_flow(runs, full=True, explain=True),
-        },
+        "rounds": rounds,
+        "runs": runs,
+        "store_ms": statistics.median(spent) * 1e3,
+        "ms": {name: cost._asdict() for name, cost in found.items()},
     }
+
+
+#: What is printed, in order: the name of a figure and its words.
+LINES = {
+    "hand_off": "bare hand-off there and back",
+    "work": "work of the processors, called directly",
+    "flow_shared": "flow, shared triples",
+    "flow_shared_no_events": "  the same, no events to the caller",
+    "flow_full": "flow, full account",
+    "flow_full_no_events": "  the same, no events to the caller",
+    "building_shared": "building the shared triples",
+    "building_full": "building the full account",
+    "bus_and_provenance_shared": "bus and provenance, shared (aim 1)",
+    "bus_and_provenance_full": "bus and provenance, full (aim 2)",
+}
 
 
 def main() -> None:
     """Print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--runs", type=int, default=20, help="questions of each kind in a round")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    report = asyncio.run(measure(options.runs))
+    report = asyncio.run(measure(options.rounds, options.runs))
     if options.json:
         print(json.dumps(report))
         return
-    print(f"one question, {CANDIDATES} candidates, {KEPT} kept; medians in ms")
-    print(f"  bare hand-off there and back     {report['hand_off_ms']:8.4f}")
-    for group, names in (("steps", report["steps"]), ("flow", report["flow"])):
-        for name, value in names.items():
-            print(f"  {group}: {name.removesuffix('_ms'):26} {value:8.3f}")
+    print(f"one question, {CANDIDATES} candidates, {KEPT} kept; medians in ms   clock     cpu")
+    for name, words in LINES.items():
+        cost = report["ms"][name]
+        print(f"  {words:50} {cost['clock']:9.3f} {cost['cpu']:7.3f}")
+    print(f"  {'the store, within work':50} {'':9} {report['store_ms']:7.3f}")
 
 
 if __name__ == "__main__":

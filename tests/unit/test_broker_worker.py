@@ -107,6 +107,38 @@ async def test_results_come_before_the_ack() -> None:
     assert transport.log == ["publish in", "publish one", "publish two", "ack in"]
 
 
+async def test_a_handler_may_give_its_one_reply() -> None:
+    """A handler that is awaited is replied for and acknowledged like one that yields."""
+    transport = Recorder()
+
+    async def handle(work: Work) -> Outgoing:
+        return reply(b"only")
+
+    worker = await started(transport, handle, reply_topic=RESULTS)
+    await transport.publish(TOPIC, b"in")
+    await until(lambda: worker.counters.handled == 1)
+    await worker.aclose()
+
+    assert transport.log == ["publish in", "publish only", "ack in"]
+
+
+async def test_a_handler_that_gives_nothing_owes_the_caller_a_reply() -> None:
+    """None is enough where nobody waits, and a fault of the processor where somebody does."""
+    transport = MemoryTransport()
+
+    async def handle(work: Work) -> None:
+        return None
+
+    worker = await started(transport, handle, retry=RetryPolicy(max_attempts=1))
+    await transport.publish(TOPIC, b"in")
+    await until(lambda: worker.counters.handled == 1)
+    answer = await transport.request(TOPIC, b"in")
+    await worker.aclose()
+    await transport.aclose()
+
+    assert error_of(answer.payload) == "internal"
+
+
 async def test_replies_are_numbered_and_joined_to_the_request() -> None:
     """A reply carries its number, the end flag, the request's id and trace, and an id of its own."""
     transport = MemoryTransport()

@@ -104,7 +104,7 @@ async def test_a_question_always_ends_in_order(
     events: list[ExplainEvent] = []
 
     async def keep(event: ExplainEvent) -> None:
-        assert decode_as(encode(event), ExplainEvent) == event
+        assert decode_as(bytes(encode(event)), ExplainEvent) == event
         events.append(event)
 
     outcome: RagResult | WhenceError

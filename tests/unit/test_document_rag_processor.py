@@ -37,6 +37,7 @@ from whence.schema import (
     RerankResponse,
     SearchRequest,
     SearchResponse,
+    SearchResult,
     TextRequest,
     TextResponse,
     TraceRecord,
@@ -127,7 +128,7 @@ async def ask(
     """Give all replies, each checked to survive the wire."""
     replies = []
     async for reply in processor(**parameters).handle_stream(message, context):
-        assert decode_as(encode(reply), type(reply)) == reply
+        assert decode_as(bytes(encode(reply)), type(reply)) == reply
         replies.append(reply)
     return replies
 
@@ -300,6 +301,54 @@ async def test_the_reader_s_rights_go_with_every_read() -> None:
     assert {(m.mode, m.query_text, m.model) for m in searches} == {
         ("hybrid", text, MODEL) for text in ("Why?", "one", "two")
     }
+
+
+def together(message: SearchRequest, *, failing: str = "") -> SearchResponse:
+    """Answer several queries at once, as the search service does; one of them may fail."""
+    if not message.more:
+        return search(message)
+    queries = [(message.query_text, message.limit)]
+    queries += [(one.query_text, one.limit) for one in message.more]
+    found = [search(msgspec.structs.replace(message, limit=limit)) for _, limit in queries]
+    results = tuple(
+        None if text == failing else SearchResult(candidates=one.candidates)
+        for (text, _), one in zip(queries, found, strict=True)
+    )
+    return SearchResponse(candidates=(), results=results)
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked"),
+    [
+        (together, [3]),
+        (lambda message: together(message, failing="one"), [3, 1]),
+        (search, [3, 1, 1]),
+    ],
+)
+async def test_searches_travel_together_and_the_trace_is_the_same(
+    answer: Callable[[SearchRequest], SearchResponse], asked: list[int]
+) -> None:
+    """Question and concepts are one request; what it leaves open is asked alone; the trace does not tell."""
+    context, alone = StubContext({**SERVICES, "search": answer}), StubContext(SERVICES)
+    await ask(context, request())
+    await ask(alone, request())
+    searches = [m for _, m in context.sent if isinstance(m, SearchRequest)]
+
+    assert [1 + len(m.more) for m in searches] == asked
+    assert encode(context.emitted["trace"][0]) == encode(alone.emitted["trace"][0])
+
+
+async def test_a_search_request_that_fails_fails_the_question() -> None:
+    """All queries of it failed: there is nothing left to ask alone."""
+
+    def fail(_: SearchRequest) -> SearchResponse:
+        raise Unavailable("the store is gone")
+
+    context = StubContext({**SERVICES, "search": fail})
+    with pytest.raises(Unavailable, match="the store is gone"):
+        await ask(context, request())
+
+    assert [port for port, _ in context.sent].count("search") == 1
 
 
 async def test_texts_are_read_in_one_request() -> None:

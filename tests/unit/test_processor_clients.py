@@ -33,8 +33,10 @@ from whence.schema import (
     RerankItem,
     RerankRequest,
     RerankResponse,
+    SearchQuery,
     SearchRequest,
     SearchResponse,
+    SearchResult,
     TextRequest,
     TextResponse,
 )
@@ -91,6 +93,44 @@ async def test_a_search_carries_everything_the_service_needs() -> None:
         query_text="words",
         mode="hybrid",
     )
+
+
+def hit(chunk_id: str) -> Candidate:
+    return Candidate(chunk_id=chunk_id, document_id="d", score=0.5, rank=1)
+
+
+async def test_several_queries_travel_in_one_request() -> None:
+    """Each has its vector, words and limit; what was not answered with the others is None."""
+    note = Degradation(stage="search", reason="r")
+    found = SearchResult(candidates=(hit("c"),), degraded=(note,))
+    context = StubContext(
+        {"search": lambda _: SearchResponse(candidates=(), results=(found, None))}
+    )
+    client = DocEmbeddingsClient(context, collection="books", access=ACCESS, mode="hybrid")
+    first, second = await client.query_all(
+        [(QueryVector(b"1234", MODEL, "words"), 3), (QueryVector(b"5678", MODEL, "more"), 2)]
+    )
+
+    assert first is not None
+    assert (first, first.degraded, second) == ([hit("c")], (note,), None)
+    assert context.sent[0][1] == SearchRequest(
+        access=ACCESS,
+        collection="books",
+        limit=3,
+        vector=b"1234",
+        model=MODEL,
+        query_text="words",
+        mode="hybrid",
+        more=(SearchQuery(limit=2, vector=b"5678", query_text="more"),),
+    )
+
+
+async def test_a_service_that_knows_one_query_answers_the_first() -> None:
+    """The others are to be asked alone."""
+    context = StubContext({"search": lambda _: SearchResponse(candidates=(hit("c"),))})
+    client = DocEmbeddingsClient(context, collection="books", access=ACCESS)
+
+    assert await client.query_all([(QueryVector(b"1234"), 3)] * 3) == [[hit("c")], None, None]
 
 
 async def test_a_search_takes_plain_numbers_too() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from whence.processors.search import SearchParameters, SearchProcessor
-from whence.schema import Access, Candidate, EmbeddingModel, SearchRequest
+from whence.schema import Access, Candidate, EmbeddingModel, SearchQuery, SearchRequest
 from whence.schema.errors import BadInput, ModelMismatch, NotFound, Unavailable
 from whence.store.base import CollectionInfo
 from whence.testing.stub_context import StubContext
@@ -203,3 +203,41 @@ async def test_the_model_of_a_collection_is_remembered_for_a_while() -> None:
     now[0] = 2.0
     with pytest.raises(ModelMismatch):
         await processor.handle(request(model=MODEL), StubContext())
+
+
+async def test_several_queries_are_answered_together() -> None:
+    """Each query has its own vector and limit, all else is the request's; results keep the order."""
+    store = FixedStore()
+    other = np.array([0.8, 0.6], "<f4").tobytes()
+    reply = await SearchProcessor(store=store).handle(
+        request(model=MODEL, threshold=0.25, more=(SearchQuery(limit=2, vector=other),)),
+        StubContext(),
+    )
+    alone = await SearchProcessor(store=FixedStore()).handle(request(), StubContext())
+
+    assert reply.candidates == ()
+    assert [one and one.candidates for one in reply.results] == [alone.candidates] * 2
+    assert [(one["limit"], one["threshold"], one["access"]) for one in store.searches] == [
+        (5, 0.25, Access({"hr"})),
+        (2, 0.25, Access({"hr"})),
+    ]
+    assert store.searches[1]["vector"] == pytest.approx([0.8, 0.6])
+
+
+async def test_a_query_that_fails_leaves_the_others() -> None:
+    """Its place is empty; when all fail the first error is raised, for the worker to try again."""
+    processor = SearchProcessor(store=FixedStore())
+    reply = await processor.handle(request(more=(SearchQuery(limit=0),)), StubContext())
+    assert [one is None for one in reply.results] == [False, True]
+
+    broken = SearchProcessor(store=FixedStore(fault="search_dense"))
+    with pytest.raises(Unavailable, match="search_dense"):
+        await broken.handle(request(more=(SearchQuery(limit=0),)), StubContext())
+
+
+async def test_too_many_queries_are_refused() -> None:
+    """The work of one message is bounded."""
+    with pytest.raises(BadInput, match="101 queries"):
+        await SearchProcessor(store=FixedStore()).handle(
+            request(more=(SearchQuery(limit=1),) * 100), StubContext()
+        )

@@ -53,7 +53,7 @@ def test_every_message_survives_the_wire(name: str) -> None:
     """Decoding what was encoded gives an equal message, every field set."""
     message = sample(message_types()[name])
 
-    assert decode(encode(message), name) == message
+    assert decode(bytes(encode(message)), name) == message
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -11,7 +11,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
-from itertools import count
+from itertools import chain, count
 
 from whence.broker.clock import Clock
 from whence.broker.faults import Faults
@@ -31,11 +31,14 @@ from whence.broker.transport import (
 )
 from whence.schema.errors import BadInput, ConfigError, Overloaded, Unavailable
 from whence.schema.topics import dead_letter_topic
+from whence.schema.wire import Wire
 
 __all__ = ("MemoryBroker", "MemorySubscription", "MemoryTransport", "open_transport")
 
 #: Pulsar's own default for the largest message.
 MAX_PAYLOAD_BYTES = 5 * 1024 * 1024
+_BODIES = frozenset({bytes, Wire})
+_TEXTS = frozenset({str})
 #: Reasons of dead letters are for people; headers are no place for a whole traceback.
 _MAX_REASON = 1_000
 
@@ -77,8 +80,21 @@ class MemorySubscription:
             raise Unavailable(f"subscription {group.label} was closed")
         return delivery
 
+    def push_to(self, taker: Callable[[Delivery], None]) -> None:
+        """Give every message to `taker` in the moment it is published, and settle it as done."""
+
+        def take(delivery: Delivery) -> None:
+            taker(delivery)
+            self._done(delivery)
+
+        self._member.taker = take
+        self._member.group.dispatch()
+
     async def ack(self, delivery: Delivery) -> bool:
         """Settle as done; False when it was settled before or is no longer this member's."""
+        return self._done(delivery)
+
+    def _done(self, delivery: Delivery) -> bool:
         member = self._member
         entry = member.held.get(delivery.id)
         if entry is None or entry.settling:
@@ -262,17 +278,24 @@ class MemoryTransport:
             raise Unavailable("the memory transport is closed")
         broker = self.broker
         broker.bind()
-        self._check(topic, payload, headers, delay_s)
+        if (
+            type(payload) not in _BODIES
+            or len(payload) > self._max_payload_bytes
+            or delay_s is not None
+            or (headers and not _TEXTS.issuperset(map(type, chain(headers, headers.values()))))
+        ):
+            self._check(topic, payload, headers, delay_s)
         own = dict(headers) if headers else {}
         message_id = own.get(Headers.MESSAGE_ID)
         if not message_id:
             message_id = f"{self._instance}-{next(self._numbers)}"
             own[Headers.MESSAGE_ID] = message_id
         target = broker.topic(topic)
-        self._strike_before(target.name)
+        if self.faults.fail_publishes or self.faults.fill_queue:
+            self._strike_before(target.name)
         if broker.full_group(target) is not None:
             target = await self._wait_for_room(target.name, own)
-        broker.store(target, bytes(payload), own, key, delay_s)
+        broker.store(target, payload, own, key, delay_s)
         if self.faults.lose_receipts and self.faults.strikes("lose_receipts", target.name):
             raise Unavailable(f"no receipt from {target.name} (a fault that was switched on)")
         return message_id
@@ -294,10 +317,9 @@ class MemoryTransport:
                 f"{self._max_payload_bytes} are allowed",
                 hint="send it in several messages",
             )
-        if headers:
-            for name, value in headers.items():
-                if type(name) is not str or type(value) is not str:
-                    raise BadInput(f"header {name!r} for {topic} is {value!r}, not a string")
+        for name, value in (headers or {}).items():
+            if type(name) is not str or type(value) is not str:
+                raise BadInput(f"header {name!r} for {topic} is {value!r}, not a string")
         if delay_s is not None and not 0 <= delay_s < float("inf"):
             raise BadInput(f"a delay of {delay_s!r} seconds for {topic}", hint="use 0 or more")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 
 from whence.broker.clock import Clock, SystemClock, Timer
@@ -19,6 +19,7 @@ from whence.broker.faults import Faults
 from whence.broker.transport import Delivery, Headers, Mode, Start, TopicStats
 from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.topics import full_topic
+from whence.schema.wire import Wire
 
 __all__ = ("Entry", "Group", "Member", "MemoryBroker", "StoredMessage", "Topic")
 
@@ -84,6 +85,7 @@ class Member:
         "lost",
         "paused",
         "prefetch",
+        "taker",
         "waiters",
     )
 
@@ -95,6 +97,8 @@ class Member:
         #: Settled in the member's eyes, not in the broker's (a fault).
         self.lost: list[Entry] = []
         self.waiters: deque[asyncio.Future[Delivery]] = deque()
+        #: Takes messages and settles them at once, in the place of those who wait.
+        self.taker: Callable[[Delivery], None] | None = None
         self.paused = False
         self.closed = False
         #: Set by one who waits for `held` to become empty.
@@ -112,11 +116,16 @@ class Member:
                 return waiter
         return None
 
-    def has_waiter(self) -> bool:
-        """Tell whether a receiver still waits; forgets those that were cancelled."""
-        while self.waiters and self.waiters[0].done():
-            self.waiters.popleft()
-        return bool(self.waiters)
+    def is_ready(self) -> bool:
+        """Tell whether it may get a message and somebody takes it; forgets receivers that were cancelled."""
+        if self.paused or len(self.held) >= self.prefetch:
+            return False
+        if self.taker is not None:
+            return True
+        waiters = self.waiters
+        while waiters and waiters[0].done():
+            waiters.popleft()
+        return bool(waiters)
 
     def settle(self, delivery_id: str) -> None:
         """Forget a delivery and let the group go on."""
@@ -149,15 +158,36 @@ class Group:
 
     # Entering the queue
 
-    def add(self, message: StoredMessage) -> None:
-        """Take a new message in and hand it out when somebody waits for it."""
+    def add(self, message: StoredMessage, wire: bytes) -> None:
+        """Take a new message in and hand it out when somebody waits for it.
+
+        Args:
+            message: The message.
+            wire: Its payload as it was published. Only who gets it right now gets it in this form; what is kept
+                is plain bytes.
+        """
         entry = Entry(message, next(self._broker.orders))
         self.size += 1
         if message.due > 0.0 and message.due > self._broker.clock.monotonic():
             self.delay(entry, message.due)
             return
+        if not self._ready and not self._broker.faults.reorder:
+            member = self._waiting_member()
+            if member is not None and self._is_free(entry):
+                self._give(entry, member, wire)
+                return
         self._enqueue(entry)
         self.dispatch()
+
+    def _is_free(self, entry: Entry) -> bool:
+        """Tell whether no message of the same key is in flight, and take the key."""
+        key = entry.message.key
+        if key is None or self.mode is not Mode.KEY_ORDERED:
+            return True
+        if key in self._busy:
+            return False
+        self._busy.add(key)
+        return True
 
     def again(self, entry: Entry) -> None:
         """Take a settled message in once more (a fault)."""
@@ -187,10 +217,10 @@ class Group:
 
     def take(self, member: Member) -> Delivery | None:
         """Hand the next message to a member that may take one; None when there is none."""
-        if not self._ready or not member.can_take():
+        if not self._ready or not member.can_take() or member.taker is not None:
             return None
         entry = self._next()
-        return None if entry is None else self._hand(entry, member)
+        return None if entry is None else self._hand(entry, member, entry.message.payload)
 
     def dispatch(self) -> None:
         """Hand messages to waiting members, in turn, as long as there are both."""
@@ -201,9 +231,17 @@ class Group:
             entry = self._next()
             if entry is None:
                 return
-            waiter = member.next_waiter()
-            assert waiter is not None
-            waiter.set_result(self._hand(entry, member))
+            self._give(entry, member, entry.message.payload)
+
+    def _give(self, entry: Entry, member: Member, payload: bytes) -> None:
+        """Hand a message to a member that waits."""
+        delivery = self._hand(entry, member, payload)
+        if member.taker is not None:
+            member.taker(delivery)
+            return
+        waiter = member.next_waiter()
+        assert waiter is not None
+        waiter.set_result(delivery)
 
     def release(self, entry: Entry) -> None:
         """Account for a settled entry: its key, its place in the queue, and whoever waits for either."""
@@ -256,7 +294,7 @@ class Group:
         if not parked:
             self._parked.pop(key, None)
 
-    def _hand(self, entry: Entry, member: Member) -> Delivery:
+    def _hand(self, entry: Entry, member: Member, payload: bytes) -> Delivery:
         message = entry.message
         attempt = entry.attempt
         headers = message.headers.copy()
@@ -266,7 +304,7 @@ class Group:
         delivery_id = str(next(self._broker.orders))
         member.held[delivery_id] = entry
         return Delivery(
-            payload=message.payload,
+            payload=payload,
             headers=headers,
             key=message.key,
             id=delivery_id,
@@ -279,10 +317,12 @@ class Group:
     def _waiting_member(self) -> Member | None:
         """Give the next member, in turn, that waits and may take a message."""
         members = self.members
+        if len(members) == 1:
+            return members[0] if members[0].is_ready() else None
         for step in range(len(members)):
             place = (self._turn + step) % len(members)
             member = members[place]
-            if member.can_take() and member.has_waiter():
+            if member.is_ready():
                 self._turn = place + 1
                 return member
         return None
@@ -512,7 +552,8 @@ class MemoryBroker:
     ) -> None:
         """Give a message to every group of the topic. The headers become the broker's own."""
         due = self.clock.monotonic() + delay_s if delay_s else 0.0
-        message = StoredMessage(topic.name, payload, headers, key, self.clock.time(), due)
+        message = StoredMessage(topic.name, bytes(payload), headers, key, self.clock.time(), due)
+        wire = payload if type(payload) is Wire else message.payload
         queues = topic.queues
         if topic.persistent:
             self._retain(topic, message)
@@ -520,7 +561,7 @@ class MemoryBroker:
             self.dropped += 1
             self._forget(topic)
         for group in queues:
-            group.add(message)
+            group.add(message, wire)
 
     def _retain(self, topic: Topic, message: StoredMessage) -> None:
         retained = topic.retained
@@ -560,7 +601,7 @@ class MemoryBroker:
             group = topic.open(name, Group(topic, name, mode, self))
             if start is Start.EARLIEST:
                 for message in topic.retained:
-                    group.add(message)
+                    group.add(message, message.payload)
             return group
         if group.members and Mode.EXCLUSIVE in (mode, group.mode):
             raise Unavailable(

@@ -11,13 +11,24 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Protocol
 
 from whence.broker.clock import Clock, SystemClock
-from whence.broker.transport import Delivery, Headers, Mode, Reply, RetryPolicy, Start, Subscription
+from whence.broker.limits import Limits
+from whence.broker.transport import (
+    Delivery,
+    Headers,
+    Mode,
+    Pushing,
+    Reply,
+    RetryPolicy,
+    Start,
+    Subscription,
+)
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -156,6 +167,9 @@ class Requester:
     ) -> None:
         self.reply_topic = full_topic(f"reply.{instance or uuid.uuid4().hex}", persistent=False)
         self.counters = RequesterCounters()
+        #: Correlation ids are unique among all clients, also when an instance's name is used again.
+        self._ids = (f"{prefix}-{number}" for prefix in (uuid.uuid4().hex,) for number in count(1))
+        self._limits = Limits()
         self._transport = transport
         self._clock: Clock = clock or SystemClock()
         self._pending: dict[str, _Pending] = {}
@@ -189,10 +203,10 @@ class Requester:
             Overloaded: The queue of the topic stayed full.
             Unavailable: The broker cannot be reached, or the client was closed.
         """
-        call = _Call(self._clock, topic, headers, timeout_s)
+        call = _Call(self._clock, topic, headers, timeout_s, self._ids)
         pending = self._register(call)
         try:
-            async with asyncio.timeout(call.remaining_s(self._clock)):
+            with self._limits.within(call.timeout_s):
                 await self._send(call, payload, key)
                 reply = await pending.next()
         except TimeoutError as error:
@@ -225,15 +239,15 @@ class Requester:
             Overloaded: The queue of the topic stayed full, or 10 000 replies piled up unread.
             Unavailable: The broker cannot be reached, or the client was closed.
         """
-        call = _Call(self._clock, topic, headers, timeout_s)
+        call = _Call(self._clock, topic, headers, timeout_s, self._ids)
         pending = self._register(call)
         ended = False
         try:
-            async with asyncio.timeout(call.remaining_s(self._clock)):
+            with self._limits.within(call.timeout_s):
                 await self._send(call, payload, key)
             while not ended:
                 # The time that the reader spends between two replies must not raise inside the reader.
-                async with asyncio.timeout(call.remaining_s(self._clock)):
+                with self._limits.within(call.remaining_s(self._clock)):
                     reply = await pending.next()
                 ended = reply.end
                 yield reply
@@ -263,6 +277,7 @@ class Requester:
         """Fail what waits with `Unavailable` and leave the reply topic; safe to call twice."""
         self._closed = True
         self._fail_all(Unavailable("the client was closed while a request waited"))
+        self._limits.close()
         if self._cancels:
             await asyncio.wait(set(self._cancels), timeout=_CANCEL_PATIENCE_S)
         tasks = [*self._cancels, *([self._pump] if self._pump is not None else [])]
@@ -277,7 +292,7 @@ class Requester:
     def _register(self, call: _Call) -> _Pending:
         if self._closed:
             raise Unavailable("the client is closed")
-        if call.remaining_s(self._clock) <= 0:
+        if call.timeout_s <= 0:
             raise call.too_late()
         if call.correlation_id in self._pending:
             raise BadInput(
@@ -290,9 +305,9 @@ class Requester:
     async def _send(self, call: _Call, payload: bytes, key: str | None) -> None:
         if self._subscription is None:
             await self._start()
-        headers = {**call.headers, Headers.REPLY_TO: self.reply_topic}
+        call.headers[Headers.REPLY_TO] = self.reply_topic
         self.counters.requests += 1
-        await self._transport.publish(call.topic, payload, headers=headers, key=key)
+        await self._transport.publish(call.topic, payload, headers=call.headers, key=key)
 
     async def _start(self) -> None:
         """Subscribe to the reply topic, once for all requests that come together."""
@@ -314,6 +329,9 @@ class Requester:
 
     async def _distribute(self, subscription: Subscription) -> None:
         """Give every reply to its asker until the subscription ends."""
+        if isinstance(subscription, Pushing):
+            # Then only the end of the subscription comes out of `receive`.
+            subscription.push_to(self._place)
         try:
             while True:
                 delivery = await subscription.receive()
@@ -363,18 +381,24 @@ class Requester:
 class _Call:
     """The headers of one request: its id and its deadline, the nearer of two when it has one already."""
 
-    __slots__ = ("_timeout_s", "correlation_id", "deadline_s", "headers", "topic")
+    __slots__ = ("correlation_id", "deadline_s", "headers", "timeout_s", "topic")
 
     def __init__(
-        self, clock: Clock, topic: str, headers: Mapping[str, str] | None, timeout_s: float
+        self,
+        clock: Clock,
+        topic: str,
+        headers: Mapping[str, str] | None,
+        timeout_s: float,
+        ids: Iterator[str],
     ) -> None:
         own = dict(headers) if headers else {}
         now = clock.time()
         given = deadline_of(own)
         self.topic = topic
         self.deadline_s = now + timeout_s if given is None else min(given, now + timeout_s)
-        self._timeout_s = self.deadline_s - now
-        self.correlation_id = own.get(Headers.CORRELATION_ID) or uuid.uuid4().hex
+        #: Seconds from now on.
+        self.timeout_s = self.deadline_s - now
+        self.correlation_id = own.get(Headers.CORRELATION_ID) or next(ids)
         own[Headers.CORRELATION_ID] = self.correlation_id
         own[Headers.DEADLINE] = str(int(self.deadline_s * 1000))
         self.headers = own
@@ -383,13 +407,15 @@ class _Call:
         return self.deadline_s - clock.time()
 
     def too_late(self) -> DeadlineExceeded:
-        waited = max(0.0, self._timeout_s)
+        waited = max(0.0, self.timeout_s)
         return DeadlineExceeded(f"no reply from {self.topic} within {waited:.3g} s")
 
 
 def deadline_of(headers: Mapping[str, str]) -> float | None:
     """Give the deadline in seconds since the epoch; None when there is none that can be read."""
-    text = headers.get(Headers.DEADLINE, "")
+    text = headers.get(Headers.DEADLINE)
+    if not text:
+        return None
     # Longer numbers than any date are no deadlines, and huge ones would not fit a float.
     return int(text) / 1000 if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 

@@ -107,12 +107,12 @@ class Suspects:
 
     def begin(self, delivery: Delivery) -> None:
         """Take note that a handler has it: the trial lasts until `end`."""
-        if _name(delivery) == self._on_trial:
+        if self._on_trial and _name(delivery) == self._on_trial:
             self._until = float("inf")
 
     def end(self, delivery: Delivery) -> None:
         """Take note that it was survived."""
-        if _name(delivery) == self._on_trial:
+        if self._on_trial and _name(delivery) == self._on_trial:
             self._close(self._on_trial)
 
     def _close(self, name: str) -> None:

@@ -9,7 +9,7 @@ time. The durable point is the return of `publish`. Closing never drops a group'
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -23,6 +23,7 @@ __all__ = (
     "Headers",
     "Mode",
     "NackOutcome",
+    "Pushing",
     "Reply",
     "RetryPolicy",
     "Start",
@@ -340,6 +341,18 @@ class TypedTopics(Protocol):
 
         Raises:
             ConfigError: Another type was stated, or the type cannot be described to the broker.
+        """
+        ...
+
+
+@runtime_checkable
+class Pushing(Protocol):
+    """A subscription that can hand messages over as they are published, without a task that waits for them."""
+
+    def push_to(self, taker: Callable[[Delivery], None]) -> None:
+        """Give every message to `taker`, which must be quick and not raise, and settle it as done.
+
+        From then on `receive` gives none; it still raises when the subscription is closed.
         """
         ...
 

@@ -15,7 +15,7 @@ import random
 import socket
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +26,7 @@ import msgspec
 
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.idempotency import Claim, ClaimState, Ledger
+from whence.broker.limits import Limit, Limits
 from whence.broker.requests import deadline_of
 from whence.broker.retry import Verdict, check_policy, classify, wait_s
 from whence.broker.suspects import Suspects, deaths_of
@@ -140,7 +141,8 @@ class Work:
         return headers
 
 
-Handler = Callable[[Work], AsyncIterator[Outgoing]]
+Handler = Callable[[Work], AsyncIterator[Outgoing] | Coroutine[Any, Any, Outgoing | None]]
+"""Yields its replies, or is awaited for the one that it gives, None for none."""
 
 
 @dataclass(slots=True)
@@ -187,10 +189,13 @@ class _Run:
         "limit",
         "outputs",
         "stopped",
+        "work",
     )
 
-    def __init__(self, delivery: Delivery) -> None:
-        self.delivery = delivery
+    def __init__(self, work: Work, *, digested: bool) -> None:
+        #: As the handler sees it on the first try of this delivery.
+        self.work = work
+        self.delivery = work.delivery
         #: Tries of this delivery so far.
         self.attempts = 0
         #: Replies published.
@@ -199,8 +204,9 @@ class _Run:
         self.ended = False
         self.cancelled = False
         self.stopped = False
-        self.limit: asyncio.Timeout | None = None
-        self.digest = blake2b(digest_size=16)
+        self.limit: Limit | None = None
+        #: Of all replies, for the ledger; None where there is none.
+        self.digest = blake2b(digest_size=16) if digested else None
 
     @property
     def attempt(self) -> int:
@@ -217,14 +223,15 @@ class _Run:
         self.attempts += 1
         self.outputs = 0
         self.ended = False
-        self.digest = blake2b(digest_size=16)
+        if self.digest is not None:
+            self.digest = blake2b(digest_size=16)
 
     def stop(self, *, cancelled: bool) -> None:
         """Interrupt the handler now, or before it begins."""
         self.cancelled = self.cancelled or cancelled
         self.stopped = True
-        if self.limit is not None and not self.limit.expired():
-            self.limit.reschedule(asyncio.get_running_loop().time())
+        if self.limit is not None:
+            self.limit.strike_soon()
 
 
 class Worker:
@@ -303,6 +310,7 @@ class Worker:
         self._idle: set[asyncio.Task[None]] = set()
         self._runs: set[_Run] = set()
         self._cancelled: OrderedDict[str, None] = OrderedDict()
+        self._limits = Limits()
         self._stopping = asyncio.Event()
         self._failure: WhenceError | None = None
 
@@ -384,6 +392,7 @@ class Worker:
         for run in self._runs:
             run.stop(cancelled=False)
         await self._wait_for_tasks(_UNWIND_S)
+        self._limits.close()
         leftovers = [*self._tasks, *([self._control_task] if self._control_task else [])]
         for task in leftovers:
             task.cancel()
@@ -421,13 +430,17 @@ class Worker:
         while not self._stopping.is_set():
             self._idle.add(task)
             try:
-                delivery = await self._next(subscription)
+                # Asked directly where nothing waits for a trial: one coroutine less for each message.
+                coming = self._next(subscription) if self._waiting else subscription.receive()
+                delivery = await coming
+                self.counters.received += 1
             except WhenceError as error:
                 self._give_up(error)
                 return
             finally:
                 self._idle.discard(task)
-            run = _Run(delivery)
+            work = Work(delivery, delivery.attempt, self._clock)
+            run = _Run(work, digested=self._ledger is not None)
             self._runs.add(run)
             try:
                 await self._process(subscription, run)
@@ -447,19 +460,13 @@ class Worker:
                 return self._waiting.popleft()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_TRIAL_S):
-                    return await self._received(subscription)
-        return await self._received(subscription)
-
-    async def _received(self, subscription: Subscription) -> Delivery:
-        delivery = await subscription.receive()
-        self.counters.received += 1
-        return delivery
+                    return await subscription.receive()
+        return await subscription.receive()
 
     async def _process(self, subscription: Subscription, run: _Run) -> None:
         """Take one delivery from its arrival to its settlement."""
-        delivery = run.delivery
-        work = Work(delivery, delivery.attempt, self._clock)
-        if self._take_back(work.correlation_id):
+        delivery, work = run.delivery, run.work
+        if self._cancelled and self._take_back(work.correlation_id):
             run.cancelled = True
             await self._drop_cancelled(subscription, run)
             return
@@ -470,11 +477,13 @@ class Worker:
             )
             await self._settle(lambda: subscription.ack(delivery))
             return
-        if not await self._claim(subscription, run, work):
+        if self._ledger is not None and not await self._claim(subscription, run, work):
             return
         if self._suspects is None:
             await self._handle(subscription, run)
-        elif await self._is_above_suspicion(subscription, run, self._suspects):
+        elif not delivery.redelivered or await self._is_above_suspicion(
+            subscription, run, self._suspects
+        ):
             self._suspects.begin(delivery)
             try:
                 await self._handle(subscription, run)
@@ -517,7 +526,7 @@ class Worker:
         if run.attempt >= self._retry.max_attempts:
             return None
         wait = wait_s(self._retry, run.attempt, error=error, uniform=self._uniform)
-        deadline = deadline_of(run.delivery.headers)
+        deadline = run.work.deadline
         if deadline is not None and self._clock.time() + wait >= deadline - _MARGIN_S:
             return None
         return wait
@@ -532,9 +541,11 @@ class Worker:
         if run.stopped:
             raise _Stop
         run.begin()
-        work = Work(run.delivery, run.attempt, self._clock)
+        work = run.work
+        if work.attempt != run.attempt:
+            work = Work(run.delivery, run.attempt, self._clock)
         try:
-            async with asyncio.timeout(_patience_s(work)) as run.limit:
+            with self._limits.within(_patience_s(work)) as run.limit:
                 await self._publish_all(run, work)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -546,7 +557,7 @@ class Worker:
                 raise _Stop from error
             if isinstance(error, WhenceError):
                 raise
-            if isinstance(error, TimeoutError) and run.limit is not None and run.limit.expired():
+            if isinstance(error, TimeoutError) and run.limit is not None and run.limit.struck:
                 raise DeadlineExceeded(f"{self.name} did not finish before the deadline") from error
             raise self._unexpected(run, error) from error
         finally:
@@ -554,6 +565,18 @@ class Worker:
 
     async def _publish_all(self, run: _Run, work: Work) -> None:
         outgoing = self._handler(work)
+        if isinstance(outgoing, Coroutine):
+            only = await outgoing
+            if only is not None:
+                await self._publish(run, only)
+        else:
+            await self._publish_stream(run, outgoing)
+        if work.reply_to and not run.ended:
+            raise InternalError(
+                f"{self.name} ended without a last reply", hint="this is a fault of the processor"
+            )
+
+    async def _publish_stream(self, run: _Run, outgoing: AsyncIterator[Outgoing]) -> None:
         try:
             async for item in outgoing:
                 await self._publish(run, item)
@@ -561,10 +584,6 @@ class Worker:
             close: Callable[[], Awaitable[Any]] | None = getattr(outgoing, "aclose", None)
             if close is not None:
                 await close()
-        if work.reply_to and not run.ended:
-            raise InternalError(
-                f"{self.name} ended without a last reply", hint="this is a fault of the processor"
-            )
 
     def _unexpected(self, run: _Run, error: BaseException) -> InternalError:
         logger.error(
@@ -598,7 +617,7 @@ class Worker:
         self.counters.replies += 1
         run.outputs += 1
         run.ended = run.ended or item.end
-        if self._ledger is not None:
+        if run.digest is not None:
             run.digest.update(item.payload)
 
     async def _answer(self, run: _Run, error: WhenceError) -> bool:
@@ -624,9 +643,10 @@ class Worker:
     async def _end_done(self, subscription: Subscription, run: _Run) -> None:
         ledger = self._ledger
         if ledger is not None:
-            key, digest = _message_id(run.delivery), run.digest.hexdigest()
+            key = _message_id(run.delivery)
+            digest = "" if run.digest is None else run.digest.hexdigest()
             await self._settle(lambda: ledger.done(self._group, key, digest=digest))
-        await self._settle(lambda: subscription.ack(run.delivery))
+        await self._acknowledge(subscription, run.delivery)
         self.counters.handled += 1
 
     async def _end_stopped(self, subscription: Subscription, run: _Run) -> None:
@@ -698,6 +718,13 @@ class Worker:
             lambda: subscription.reject(run.delivery, reason=reason, exception=type(error).__name__)
         )
 
+    async def _acknowledge(self, subscription: Subscription, delivery: Delivery) -> None:
+        """Acknowledge a message, the most frequent way of settling one, and nearly always at once."""
+        try:
+            await subscription.ack(delivery)
+        except WhenceError:
+            await self._settle(lambda: subscription.ack(delivery))
+
     async def _settle(self, action: Callable[[], Awaitable[Any]]) -> None:
         """Settle a message, as often as it takes: until then it keeps its place among the prefetched."""
         attempt = 0
@@ -718,8 +745,7 @@ class Worker:
 
     async def _claim(self, subscription: Subscription, run: _Run, work: Work) -> bool:
         """Claim the message; False when it is settled here because it must not be handled now."""
-        if self._ledger is None:
-            return True
+        assert self._ledger is not None
         remaining = work.remaining_s()
         lease = self._lease_s if remaining is None else remaining + _UNWIND_S
         try:

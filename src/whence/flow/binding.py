@@ -6,12 +6,11 @@ Acknowledging, retrying, deadlines and dead letters are the broker worker's busi
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.idempotency import Ledger
 from whence.broker.transport import Headers, Transport
-from whence.broker.worker import Outgoing, Work, Worker
+from whence.broker.worker import Handler, Outgoing, Work, Worker
 from whence.flow.context import Caller, FlowContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
 from whence.flow.telemetry.observer import NOBODY, Observer
@@ -51,8 +50,13 @@ class Binding:
         self._clock = clock
         self._type: type[Message] = inbound_type(type(processor))
 
-    async def handle(self, work: Work) -> AsyncGenerator[Outgoing, None]:
-        """Handle one message and yield its replies, the last one marked.
+    @property
+    def handler(self) -> Handler:
+        """What a worker is to call."""
+        return self.stream if isinstance(self._processor, StreamingProcessor) else self.answer
+
+    async def answer(self, work: Work) -> Outgoing | None:
+        """Handle one message of a processor that gives at most one reply, and give that.
 
         Raises:
             CodecError: The message is not of the processor's type.
@@ -61,26 +65,43 @@ class Binding:
         """
         trace = TraceContext.read(work.delivery.headers)
         with self._observer.handling(self._definition.name, self._type.TYPE, trace) as place:
-            async with aclosing(self._handled(work, place)) as outgoing:
-                async for item in outgoing:
-                    yield item
+            message = self._decode(work)
+            reply = await self._processor.handle(message, self._context(work, place))
+            if reply is None:
+                return None
+            last = self._check(reply)
+            return Outgoing(
+                payload=encode(reply), headers=place.headers_of(type(reply).TYPE), end=last
+            )
 
-    async def _handled(self, work: Work, trace: TraceContext) -> AsyncGenerator[Outgoing, None]:
-        message = self._decode(work)
-        context = FlowContext(
-            Caller(self._transport, trace, work.deadline, self._clock.time),
+    async def stream(self, work: Work) -> AsyncGenerator[Outgoing, None]:
+        """Handle one message and yield its replies, the last one marked.
+
+        Raises:
+            WhenceError: As for `answer`.
+        """
+        processor = self._processor
+        assert isinstance(processor, StreamingProcessor)
+        trace = TraceContext.read(work.delivery.headers)
+        with self._observer.handling(self._definition.name, self._type.TYPE, trace) as place:
+            message = self._decode(work)
+            replies = processor.handle_stream(message, self._context(work, place))
+            async with closing(replies) as arriving:
+                async for reply in arriving:
+                    last = self._check(reply)
+                    headers = place.headers_of(type(reply).TYPE)
+                    yield Outgoing(payload=encode(reply), headers=headers, end=last)
+                    if last:
+                        return
+
+    def _context(self, work: Work, place: TraceContext) -> FlowContext:
+        return FlowContext(
+            Caller(self._transport, place, work.deadline, self._clock.time),
             self._processor.calls,
             self._definition.topics,
             message_id=work.message_id,
             attempt=work.attempt,
         )
-        async with aclosing(self._replies(message, context)) as replies:
-            async for reply in replies:
-                last = self._check(reply)
-                headers = {Headers.TYPE: reply.TYPE, **trace.headers()}
-                yield Outgoing(payload=encode(reply), headers=headers, end=last)
-                if last:
-                    return
 
     def _decode(self, work: Work) -> Message:
         """Read the message; a foreign client may leave the type out, for a topic has only one."""
@@ -91,19 +112,6 @@ class Binding:
                 hint="send it to the topic of the service it is meant for",
             )
         return decode_as(work.delivery.payload, self._type)
-
-    async def _replies(
-        self, message: Message, context: FlowContext
-    ) -> AsyncGenerator[Message, None]:
-        processor = self._processor
-        if isinstance(processor, StreamingProcessor):
-            async with closing(processor.handle_stream(message, context)) as arriving:
-                async for reply in arriving:
-                    yield reply
-            return
-        answer = await processor.handle(message, context)
-        if answer is not None:
-            yield answer
 
     def _check(self, reply: Message) -> bool:
         """Tell whether a reply is the last one.
@@ -172,7 +180,7 @@ class Replica:
             self._transport,
             topic=definition.inbound,
             group=definition.name,
-            handler=binding.handle,
+            handler=binding.handler,
             concurrency=definition.concurrency,
             prefetch=definition.prefetch,
             retry=definition.retry,

@@ -98,7 +98,7 @@ class Caller:
 
     async def publish(self, topic: str, message: Message, *, key: str | None = None) -> None:
         """Publish a message that nobody answers; it carries no deadline, for it must not expire."""
-        headers = {Headers.TYPE: message.TYPE, **self.trace.child().headers()}
+        headers = self.trace.child().headers_of(message.TYPE)
         await self._transport.publish(topic, encode(message), headers=headers, key=key)
 
     def _prepare(self, topic: str, message: Message) -> tuple[float, dict[str, str]]:
@@ -110,12 +110,8 @@ class Caller:
             timeout_s = remaining - margin
         if timeout_s <= 0:
             raise DeadlineExceeded(f"no time is left to ask {short_topic(topic)}")
-        headers = {
-            Headers.TYPE: message.TYPE,
-            Headers.DEADLINE: str(int((self._clock() + timeout_s) * 1000)),
-            **self.trace.child().headers(),
-        }
-        return timeout_s, headers
+        # The transport adds the deadline.
+        return timeout_s, self.trace.child().headers_of(message.TYPE)
 
 
 class FlowContext:
@@ -198,20 +194,21 @@ def read_reply(reply: Reply, expected: tuple[type[Message], ...], topic: str) ->
         WhenceError: It is an error.
     """
     name = reply.headers.get(Headers.TYPE, "")
+    for known in expected:
+        if name == known.TYPE:
+            return _decoded(reply, known, topic)
     where = short_topic(topic)
     if name == ErrorReply.TYPE:
-        raise error_from_reply(_decoded(reply, ErrorReply, where))
-    by_name = {cls.TYPE: cls for cls in expected}
-    cls = by_name.get(name) or (expected[0] if not name and len(expected) == 1 else None)
-    if cls is None:
-        raise CodecError(
-            f"{where} answered with {name or 'no type'!r} instead of {' or '.join(by_name)}"
-        )
-    return _decoded(reply, cls, where)
+        raise error_from_reply(_decoded(reply, ErrorReply, topic))
+    if not name and len(expected) == 1:
+        return _decoded(reply, expected[0], topic)
+    names = " or ".join(cls.TYPE for cls in expected)
+    raise CodecError(f"{where} answered with {name or 'no type'!r} instead of {names}")
 
 
-def _decoded(reply: Reply, cls: type[M], where: str) -> M:
+def _decoded(reply: Reply, cls: type[M], topic: str) -> M:
     try:
         return decode_as(reply.payload, cls)
     except CodecError as error:
+        where = short_topic(topic)
         raise CodecError(f"the reply of {where} cannot be read: {error.message}") from error

@@ -15,7 +15,7 @@ from whence.broker.transport import Headers
 __all__ = ("TraceContext",)
 
 _TRACEPARENT = re.compile(
-    r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?\Z"
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?\Z"
 )
 #: The standard lets a receiver drop a longer state.
 _MAX_STATE = 512
@@ -45,16 +45,22 @@ class TraceContext(NamedTuple):
     def read(cls, headers: Mapping[str, str], token: HexSource = secrets.token_hex) -> TraceContext:
         """Give the context of a message; a new one when it has none, or a malformed one."""
         match = _TRACEPARENT.match(headers.get(Headers.TRACEPARENT, ""))
-        if match is None or not match[1].strip("0") or not match[2].strip("0"):
+        if match is None:
             return cls.new(token)
         state = headers.get(Headers.TRACESTATE, "")
         return cls(match[1], match[2], match[3], state if len(state) <= _MAX_STATE else "")
 
+    def headers_of(self, message_type: str) -> dict[str, str]:
+        """Give the headers of a message sent from here: its type and this place."""
+        return {Headers.TYPE: message_type, **self.headers()}
+
     def child(self, token: HexSource = secrets.token_hex) -> TraceContext:
         """Give the context of the next hop."""
-        return self._replace(span_id=token(8))
+        return TraceContext(self.trace_id, token(8), self.flags, self.state)
 
     def headers(self) -> dict[str, str]:
         """Give the headers that carry it."""
         carried = {Headers.TRACEPARENT: f"00-{self.trace_id}-{self.span_id}-{self.flags}"}
-        return {**carried, Headers.TRACESTATE: self.state} if self.state else carried
+        if self.state:
+            carried[Headers.TRACESTATE] = self.state
+        return carried

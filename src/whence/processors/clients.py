@@ -33,6 +33,7 @@ from whence.schema.search import (
     Degradation,
     GraphUse,
     SearchMode,
+    SearchQuery,
     SearchRequest,
     SearchResponse,
 )
@@ -180,19 +181,53 @@ class DocEmbeddingsClient:
         """Give the best visible chunks, at most `limit`."""
         if not isinstance(vector, QueryVector):
             vector = QueryVector.of(vector)
-        message = SearchRequest(
+        message = self._request(vector, limit, query_text or vector.text, threshold)
+        reply = await self._context.call(self._port, message, SearchResponse)
+        return Matches(reply.candidates, reply.degraded, reply.graph)
+
+    async def query_all(self, queries: Sequence[tuple[QueryVector, int]]) -> list[Matches | None]:
+        """Ask several queries in one request: vectors of one model, each with its limit, at least one.
+
+        Returns:
+            One ranking for each. None for a query that was not answered with the others: asked alone it
+            may be, or tells why not.
+        """
+        (first, limit), *rest = queries
+        more = tuple(
+            SearchQuery(limit=most, vector=vector.data or None, query_text=vector.text)
+            for vector, most in rest
+        )
+        message = self._request(first, limit, first.text, 0.0, more)
+        reply = await self._context.call(self._port, message, SearchResponse)
+        if len(reply.results) != len(queries):
+            # A service of an older version knows of one query only.
+            own = Matches(reply.candidates, reply.degraded, reply.graph)
+            return [own, *(None for _ in rest)]
+        return [
+            None if found is None else Matches(found.candidates, found.degraded, found.graph)
+            for found in reply.results
+        ]
+
+    def _request(
+        self,
+        vector: QueryVector,
+        limit: int,
+        query_text: str,
+        threshold: float,
+        more: tuple[SearchQuery, ...] = (),
+    ) -> SearchRequest:
+        return SearchRequest(
             access=self._access,
             collection=self._collection,
             limit=limit,
             vector=vector.data or None,
             model=vector.model,
-            query_text=query_text or vector.text,
+            query_text=query_text,
             mode=self._mode,
             threshold=threshold,
             filters=self._filters,
+            more=more,
         )
-        reply = await self._context.call(self._port, message, SearchResponse)
-        return Matches(reply.candidates, reply.degraded, reply.graph)
 
 
 class TextsClient:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -37,7 +37,14 @@ from whence.schema.errors import (
     WhenceError,
 )
 from whence.schema.filters import parse_filters
-from whence.schema.search import Candidate, Degradation, GraphUse, SearchRequest, SearchResponse
+from whence.schema.search import (
+    Candidate,
+    Degradation,
+    GraphUse,
+    SearchRequest,
+    SearchResponse,
+    SearchResult,
+)
 from whence.store.passage_names import LinkStatistics, PassageNames
 
 if TYPE_CHECKING:
@@ -50,6 +57,8 @@ __all__ = ("SearchParameters", "SearchProcessor")
 
 #: Candidates that each leg of a hybrid search gives at least: what one leg ranks low the other may lift.
 _LEG_DEPTH = 100
+#: Most queries of one request.
+_MAX_QUERIES = 100
 _Leg = list[Candidate] | WhenceError
 #: Errors that leave the other leg standing; all else is wrong with the request itself.
 _LEG_ERRORS = (Unavailable, DeadlineExceeded)
@@ -118,15 +127,31 @@ class SearchProcessor(Processor):
         self._links: dict[str, tuple[float, LinkStatistics | None]] = {}
 
     async def handle(self, message: SearchRequest, context: Context) -> SearchResponse:
-        """Search once.
+        """Search once, or for several queries at once.
+
+        Of several queries one that fails is left out as long as another succeeds.
 
         Raises:
             BadInput: Limit, threshold or vector is out of range, or a filter is none, or on a key that no
-                visible document has.
+                visible document has; or there are more than 100 queries.
             NotFound: There is no such collection.
             ModelMismatch: The vector comes from another model than the collection's.
             Unavailable: The store does not answer, or no leg of a hybrid search can take part.
         """
+        if not message.more:
+            return await self._search(message)
+        if len(message.more) >= _MAX_QUERIES:
+            raise BadInput(
+                f"{1 + len(message.more)} queries in one search; at most {_MAX_QUERIES} are taken"
+            )
+        found = await asyncio.gather(*(_or_error(self._search(one)) for one in _queries(message)))
+        errors = [one for one in found if isinstance(one, WhenceError)]
+        if len(errors) == len(found):
+            raise errors[0]
+        return SearchResponse(candidates=(), results=tuple(map(_result, found)))
+
+    async def _search(self, message: SearchRequest) -> SearchResponse:
+        """Search for one query."""
         self._check(message)
         await self._check_model(message.collection, message.model)
         if message.mode == "dense":
@@ -304,6 +329,28 @@ class SearchProcessor(Processor):
             )
         self._models[collection] = (now + self.parameters.model_memory_s, info.model)
         return info.model
+
+
+def _queries(message: SearchRequest) -> Iterator[SearchRequest]:
+    """Give each query of a request as a request of its own."""
+    yield msgspec.structs.replace(message, more=())
+    for one in message.more:
+        yield msgspec.structs.replace(
+            message, more=(), limit=one.limit, vector=one.vector, query_text=one.query_text
+        )
+
+
+async def _or_error(searching: Awaitable[SearchResponse]) -> SearchResponse | WhenceError:
+    try:
+        return await searching
+    except WhenceError as error:
+        return error
+
+
+def _result(found: SearchResponse | WhenceError) -> SearchResult | None:
+    if isinstance(found, WhenceError):
+        return None
+    return SearchResult(candidates=found.candidates, degraded=found.degraded, graph=found.graph)
 
 
 def _by_words(found: list[Candidate], message: SearchRequest) -> tuple[Candidate, ...]:

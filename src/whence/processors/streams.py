@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 __all__ = ("closing",)
 
 T = TypeVar("T")
 
 
-@contextlib.asynccontextmanager
-async def closing(items: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+class closing(Generic[T]):  # noqa: N801 - used like a function, as `contextlib.aclosing`
     """Close a stream on the way out, so that whoever fills it stops at once.
 
     Python closes an abandoned async generator only when it is collected. An iterator that cannot be closed
     is left as it is.
     """
-    try:
-        yield items
-    finally:
-        aclose = getattr(items, "aclose", None)
+
+    def __init__(self, items: AsyncIterator[T]) -> None:
+        self._items = items
+
+    async def __aenter__(self) -> AsyncIterator[T]:
+        return self._items
+
+    async def __aexit__(self, *_: object) -> None:
+        aclose = getattr(self._items, "aclose", None)
         if aclose is not None:
             await aclose()

@@ -26,7 +26,14 @@ from whence.schema.message import Message, message_types
 from whence.schema.presence import ProcessorReport
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult, Quote
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
-from whence.schema.search import Candidate, Degradation, SearchRequest, SearchResponse
+from whence.schema.search import (
+    Candidate,
+    Degradation,
+    SearchQuery,
+    SearchRequest,
+    SearchResponse,
+    SearchResult,
+)
 from whence.schema.terms import Term, Triple, iri, literal
 from whence.schema.texts import (
     ChunkText,
@@ -74,8 +81,10 @@ __all__ = (
     "RerankRequest",
     "RerankResponse",
     "RerankerResult",
+    "SearchQuery",
     "SearchRequest",
     "SearchResponse",
+    "SearchResult",
     "StageReport",
     "Term",
     "TextBudget",

@@ -17,6 +17,7 @@ __all__ = ("Access", "DocumentTags")
 
 #: Largest clearance, the top of PostgreSQL's `integer`.
 MAX_CLEARANCE = 2**31 - 1
+_NO_TAGS: frozenset[str] = frozenset()
 
 
 class Access(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,16 +32,19 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
         BadInput: A tag is not a non-empty string without NUL, or the clearance is out of range.
     """
 
-    acl_tags: Set[str] = frozenset()
+    acl_tags: Set[str] = _NO_TAGS
     """Any of these opens a document that carries an ACL; kept as a frozenset."""
-    labels: Set[str] = frozenset()
+    labels: Set[str] = _NO_TAGS
     """All labels of a document must be in here."""
     clearance: int = 0
     """Highest visible level, 0 to 2**31 - 1."""
 
     def __post_init__(self) -> None:
-        _set_tags(self, "acl_tags", frozenset)
-        _set_tags(self, "labels", frozenset)
+        # The default is canonical, and rights travel with every request.
+        if self.acl_tags is not _NO_TAGS:
+            _set_tags(self, "acl_tags", frozenset)
+        if self.labels is not _NO_TAGS:
+            _set_tags(self, "labels", frozenset)
         _check_clearance(self.clearance)
 
     @classmethod

@@ -13,8 +13,9 @@ import msgspec
 
 from whence.schema.errors import BadInput, CodecError
 from whence.schema.message import Message, message_type
+from whence.schema.wire import Wire
 
-__all__ = ("decode", "decode_as", "encode", "to_builtins")
+__all__ = ("decode", "decode_as", "encode", "encode_all", "to_builtins")
 
 M = TypeVar("M", bound=Message)
 
@@ -27,7 +28,20 @@ def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """Give the wire form of a message.
+    """Give the wire form of a message, the one that was made before where it is kept.
+
+    Raises:
+        BadInput: As for `encode_all`.
+    """
+    if isinstance(message, Message):
+        kept = message.encoded()
+        if kept is not None:
+            return kept
+    return encode_all(message)
+
+
+def encode_all(message: msgspec.Struct) -> bytes:
+    """Encode a message, whatever it keeps.
 
     Raises:
         BadInput: A text in it holds half of a surrogate pair, as bytes that were no UTF-8 leave behind.
@@ -47,6 +61,10 @@ def decode_as(payload: bytes, cls: type[M]) -> M:
     Raises:
         CodecError: The bytes are not valid UTF-8 JSON of that type.
     """
+    if type(payload) is Wire:
+        known = cls.read(payload)
+        if known is not None:
+            return known
     try:
         message: M = _decoder(cls).decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

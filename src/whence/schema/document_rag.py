@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import msgspec
 
 from whence.schema.access import Access
+from whence.schema.codec import decode_as, encode_all
 from whence.schema.message import Message
 from whence.schema.search import Degradation, SearchMode
 from whence.schema.terms import Triple
+from whence.schema.wire import Wire
 
 __all__ = (
     "Answer",
@@ -62,8 +67,11 @@ class AnswerPiece(Message, frozen=True, kw_only=True):
     """True on the last piece."""
 
 
-class ExplainEvent(Message, frozen=True, kw_only=True):
-    """The provenance of one stage, as soon as the stage is done."""
+_TRIPLES = frozenset({Triple})
+
+
+class ExplainEvent(Message, frozen=True, kw_only=True, dict=True):
+    """The provenance of one stage, as soon as the stage is done; encoded once, see `wire`."""
 
     TYPE: ClassVar[str] = "explain-event.v1"
 
@@ -78,8 +86,25 @@ class ExplainEvent(Message, frozen=True, kw_only=True):
     triples: tuple[Triple, ...]
     """What the stage says of itself."""
 
+    @cached_property
+    def _wire(self) -> Wire | None:
+        # A list in the place of the tuple could be changed by whoever holds it.
+        if type(self.triples) is not tuple or not _TRIPLES.issuperset(map(type, self.triples)):
+            return None
+        return Wire.of(encode_all(self), (self,))
 
-class Citation(Message, frozen=True, kw_only=True):
+    def encoded(self) -> Wire | None:
+        """Give the wire form, made once."""
+        return self._wire
+
+    @classmethod
+    def read(cls, wire: Wire) -> Self | None:
+        """Give the event itself."""
+        event = wire.parts[0] if len(wire.parts) == 1 and not wire.rest else None
+        return event if type(event) is cls else None
+
+
+class Citation(Message, frozen=True, kw_only=True, gc=False):
     """What one marker of the answer stands on."""
 
     marker: int
@@ -100,7 +125,7 @@ class Citation(Message, frozen=True, kw_only=True):
     """In what way the document says of itself that it is out of date; empty when it does not."""
 
 
-class StageReport(Message, frozen=True, kw_only=True):
+class StageReport(Message, frozen=True, kw_only=True, gc=False):
     """One stage in numbers; counts are of candidates that the reader may see."""
 
     stage: str
@@ -168,3 +193,21 @@ class TraceRecord(Message, frozen=True, kw_only=True):
     """Limits, mode and models of the run, for replay."""
     asked_at: str = ""
     """Start, ISO 8601 in UTC."""
+
+    def encoded(self) -> Wire | None:
+        """Give the wire form, made of that of its events."""
+        forms = [event.encoded() for event in self.events]
+        if not forms or None in forms:
+            return None
+        told: Any = tuple(msgspec.Raw(form) for form in forms if form is not None)
+        rest = encode_all(msgspec.structs.replace(self, events=()))
+        return Wire.of(
+            encode_all(msgspec.structs.replace(self, events=told)), tuple(self.events), rest
+        )
+
+    @classmethod
+    def read(cls, wire: Wire) -> Self | None:
+        """Give the record: its events as they are, all else from bytes."""
+        if not wire.rest or not all(type(event) is ExplainEvent for event in wire.parts):
+            return None
+        return msgspec.structs.replace(decode_as(wire.rest, cls), events=wire.parts)

@@ -7,9 +7,11 @@ plain JSON. Within a version fields are only ever added, with defaults; anything
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
+
+from whence.schema.wire import Wire
 
 __all__ = ("Message", "message_type", "message_types")
 
@@ -24,6 +26,15 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     TYPE: ClassVar[str] = ""
+
+    def encoded(self) -> Wire | None:
+        """Give the wire form where it is kept; None for a message that is encoded each time."""
+        return None
+
+    @classmethod
+    def read(cls, wire: Wire) -> Self | None:  # noqa: ARG003 - for those that keep theirs
+        """Give the message of a wire form without reading all of it; None when it must be read."""
+        return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -11,7 +11,7 @@ from whence.schema.message import Message
 __all__ = ("RerankItem", "RerankRequest", "RerankResponse", "RerankerResult")
 
 
-class RerankItem(Message, frozen=True, kw_only=True):
+class RerankItem(Message, frozen=True, kw_only=True, gc=False):
     """A query or a document with the id it is spoken of by."""
 
     id: str
@@ -22,7 +22,7 @@ class RerankItem(Message, frozen=True, kw_only=True):
     """Score of the search that found it, 0 to 1; where all documents have one, the result joins both scores."""
 
 
-class RerankerResult(msgspec.Struct, frozen=True):
+class RerankerResult(msgspec.Struct, frozen=True, gc=False):
     """The score of one document for one query."""
 
     document_id: str

@@ -13,14 +13,16 @@ __all__ = (
     "Degradation",
     "GraphUse",
     "SearchMode",
+    "SearchQuery",
     "SearchRequest",
     "SearchResponse",
+    "SearchResult",
 )
 
 SearchMode = Literal["dense", "bm25", "hybrid"]
 
 
-class Degradation(Message, frozen=True, kw_only=True):
+class Degradation(Message, frozen=True, kw_only=True, gc=False):
     """Something that was left out of an answer, and why; the answer is still true without it."""
 
     stage: str
@@ -31,7 +33,7 @@ class Degradation(Message, frozen=True, kw_only=True):
     """Machine word, e.g. `reranker_failed`, `no_language_model`."""
 
 
-class Candidate(Message, frozen=True, kw_only=True):
+class Candidate(Message, frozen=True, kw_only=True, gc=False):
     """One ranked chunk."""
 
     chunk_id: str
@@ -50,7 +52,7 @@ class Candidate(Message, frozen=True, kw_only=True):
     """What links to other passages added to `score`, 0 to 1; None when the passage graph took no part."""
 
 
-class GraphUse(Message, frozen=True, kw_only=True):
+class GraphUse(Message, frozen=True, kw_only=True, gc=False):
     """What a search did with the passage graph."""
 
     passages: int
@@ -61,6 +63,28 @@ class GraphUse(Message, frozen=True, kw_only=True):
     """Passages whose title or heading the query holds."""
     linked_share: float
     """Passages of the collection with a link, per passage, 0 to 1 in tenths: hidden ones count as well."""
+
+
+class SearchQuery(Message, frozen=True, kw_only=True):
+    """One more query of a request, with all else as there."""
+
+    limit: int
+    """Most candidates to return, 1 or more."""
+    vector: bytes | None = None
+    """Query vector, as in the request."""
+    query_text: str = ""
+    """Words of the query."""
+
+
+class SearchResult(Message, frozen=True, kw_only=True):
+    """What one of several queries found."""
+
+    candidates: tuple[Candidate, ...]
+    """Best first; may be empty, never longer than the query's limit."""
+    degraded: tuple[Degradation, ...] = ()
+    """Legs that did not take part, and why."""
+    graph: GraphUse | None = None
+    """What the passage graph did; None when it took no part."""
 
 
 class SearchRequest(Message, frozen=True, kw_only=True):
@@ -86,10 +110,12 @@ class SearchRequest(Message, frozen=True, kw_only=True):
     """Lowest score returned, 0 to 1."""
     filters: dict[str, Any] = {}
     """Conditions on metadata, key to value; all must hold."""
+    more: tuple[SearchQuery, ...] = ()
+    """Further queries by the same reader, answered together with this one."""
 
 
 class SearchResponse(Message, frozen=True, kw_only=True):
-    """The ranking: by score, ties by chunk id."""
+    """The ranking: by score, ties by chunk id. Of several queries the rankings are in `results`."""
 
     TYPE: ClassVar[str] = "search-response.v1"
 
@@ -99,3 +125,6 @@ class SearchResponse(Message, frozen=True, kw_only=True):
     """Legs that did not take part, and why."""
     graph: GraphUse | None = None
     """What the passage graph did; None when it took no part."""
+    results: tuple[SearchResult | None, ...] = ()
+    """To a request with `more`: one for each query, the request's own first. None for one that failed while
+    another did not; asked alone it tells why. `candidates` is empty then."""

@@ -25,7 +25,7 @@ Prioritize = Literal["seed_first", "graph_first", "balanced", "clustered"]
 """Who is offered a place first; `clustered` is each seed followed by the nodes reached from it."""
 
 
-class ChunkText(Message, frozen=True, kw_only=True):
+class ChunkText(Message, frozen=True, kw_only=True, gc=False):
     """The text of one chunk and where it stands in its source."""
 
     chunk_id: str
@@ -43,7 +43,7 @@ class ChunkText(Message, frozen=True, kw_only=True):
     """Tokens of `content` by the configured embedding model; for a plan only, None when not counted."""
 
 
-class PlannedText(Message, frozen=True, kw_only=True):
+class PlannedText(Message, frozen=True, kw_only=True, gc=False):
     """A text that is wanted for its place in a graph."""
 
     id: str
@@ -76,7 +76,7 @@ class TextPlan(Message, frozen=True, kw_only=True):
     """The bound."""
 
 
-class TextDecision(Message, frozen=True, kw_only=True):
+class TextDecision(Message, frozen=True, kw_only=True, gc=False):
     """Whether one text was given out, and why."""
 
     id: str

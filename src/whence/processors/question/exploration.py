@@ -134,7 +134,7 @@ def _words_only(question: Question) -> QueryVector | None:
 
 async def _search(question: Question, searches: Sequence[_Search]) -> list[Leg]:
     """Run all searches at once; one that fails is left out as long as another succeeds."""
-    replies = await asyncio.gather(*(_search_one(question, search) for search in searches))
+    replies = await _replies(question, searches)
     legs: list[Leg] = []
     errors: list[WhenceError] = []
     for search, reply in zip(searches, replies, strict=True):
@@ -153,6 +153,28 @@ async def _search(question: Question, searches: Sequence[_Search]) -> list[Leg]:
             f"{len(errors)} of {len(searches)} searches failed: {errors[0].message}",
         )
     return legs
+
+
+async def _replies(
+    question: Question, searches: Sequence[_Search]
+) -> list[Sequence[Any] | WhenceError]:
+    """Search in one request where that is offered, and alone for what was not answered there."""
+    found: list[Sequence[Any] | WhenceError | None] = [None] * len(searches)
+    client = question.clients.doc_embeddings
+    if isinstance(client, DocEmbeddingsClient) and len(searches) > 1:
+        queries = [(search.vector, search.limit) for search in searches]
+        try:
+            found[:] = await question.deadline.limit(
+                "searching",
+                lambda: client.query_all(queries),
+                question.options.search_timeout_s,
+            )
+        except WhenceError as error:
+            found[:] = [error] * len(searches)
+    missing = [place for place, reply in enumerate(found) if reply is None]
+    alone = await asyncio.gather(*(_search_one(question, searches[place]) for place in missing))
+    late = iter(alone)
+    return [next(late) if reply is None else reply for reply in found]
 
 
 async def _search_one(question: Question, search: _Search) -> Sequence[Any] | WhenceError:

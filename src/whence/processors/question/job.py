@@ -85,7 +85,7 @@ class QuestionJob:
         left = self._context.remaining_s()
         return None if left is None else left - min(0.5, left * 0.2)
 
-    async def event(self, event: ExplainEvent) -> None:
+    def event(self, event: ExplainEvent) -> None:
         """Take the account of a stage."""
         self._events.append(event)
         self._outbox.put_nowait(event)

@@ -22,7 +22,8 @@ __all__ = ("Build", "EventListener", "Trail", "iso_utc", "utc_now")
 
 logger = logging.getLogger(__name__)
 
-EventListener = Callable[[ExplainEvent], Awaitable[None]]
+EventListener = Callable[[ExplainEvent], Awaitable[None] | None]
+"""Takes the account of a stage; what it gives back is awaited."""
 Build = Callable[[StageFacts | None], tuple[Triple, ...]]
 """Makes the triples of a stage from how it ran; None for the shared vocabulary alone."""
 
@@ -34,7 +35,9 @@ def utc_now() -> datetime:
 
 def iso_utc(moment: datetime) -> str:
     """Give a time in ISO 8601, in UTC, ending in `Z`."""
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat().removesuffix("+00:00") + "Z"
 
 
 class Trail:
@@ -180,9 +183,9 @@ class Trail:
     async def _listen(self, listener: EventListener, event: ExplainEvent) -> None:
         scope = asyncio.timeout(self._listen_s)
         try:
-            async with scope:
-                told = listener(event)
-                if inspect.isawaitable(told):
+            told = listener(event)
+            if inspect.isawaitable(told):
+                async with scope:
                     await told
         except Exception as error:  # noqa: BLE001 - a listener's fault never fails the question
             if scope.expired():
