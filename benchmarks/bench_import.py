@@ -4,8 +4,10 @@ A made-up bundle (texts of some 250 characters, five edges a node) is imported i
 path of `whence import`, with vectors that cost nothing. Beside the wall clock stands the processor time of
 this process and that of the database, which other programs on the machine disturb less. `read` reads and
 checks the bundle and stores nothing; `import` reads, counts words, writes texts, vectors, nodes and edges,
-indexes and publishes; `again` imports the same content a second time; `replace` puts other content in its
-place and deletes the old. Run `python -m benchmarks.bench_import`; `--json` for one JSON document.
+indexes and publishes; `floor` is no more than COPY of the very rows that `import` wrote, from files made
+before, into tables with the same indexes and without foreign keys; `again` imports the same content a second
+time; `replace` puts other content in its place and deletes the old. Run `python -m benchmarks.bench_import`;
+`--json` for one JSON document.
 """
 
 from __future__ import annotations
@@ -43,6 +45,19 @@ TEMPLATE = (
     "public class {4}{n} {{ public void Run() {{ {5}.Load(); return new {6}({7}, {n}); }} }}\n"
     "// called by {8}, writes what {9} reads\n"
 )
+
+
+#: The tables that an import writes a row a node or more into, and how those of a collection are told.
+TABLES = {
+    "document": "collection_id = {0}",
+    "chunk": "collection_id = {0}",
+    "chunk_terms": "collection_id = {0}",
+    "term": "collection_id = {0}",
+    "posting": "segment IN (SELECT id FROM segment WHERE collection_id = {0})",
+    "code_node": "collection_id = {0}",
+    "code_edge": "collection_id = {0}",
+    "chunk_vec": "collection_id = {0}",
+}
 
 
 class FreeEmbedder(HashEmbedder):
@@ -97,6 +112,30 @@ async def _timed(
     }
 
 
+async def take_rows(connection: Any, folder: Path) -> dict[str, Path]:
+    """Write the rows of the only snapshot to files, and make empty tables like theirs; gives the files."""
+    number = await connection.fetchval("SELECT collection_id FROM code_snapshot")
+    await connection.execute("CREATE SCHEMA bare")
+    files = {}
+    for table, condition in TABLES.items():
+        files[table] = folder / table
+        await connection.execute(f"CREATE TABLE bare.{table} (LIKE {table} INCLUDING ALL)")
+        await connection.copy_from_query(
+            f"SELECT * FROM {table} WHERE {condition.format(number)}",
+            output=files[table],
+            format="binary",
+        )
+    return files
+
+
+async def copy_rows(connection: Any, files: dict[str, Path]) -> None:
+    """Write the rows into the empty tables."""
+    await connection.execute("SET synchronous_commit = off")
+    for table, file in files.items():
+        await connection.copy_to_table(table, schema_name="bare", source=file, format="binary")
+    await connection.execute("RESET synchronous_commit; DROP SCHEMA bare CASCADE")
+
+
 async def measure(n: int) -> dict[str, Any]:
     """Import bundles of n nodes; gives the figures of each step."""
     with tempfile.TemporaryDirectory() as name:
@@ -119,6 +158,14 @@ async def measure(n: int) -> dict[str, Any]:
                     n,
                     process,
                 )
+                if step == "import":
+                    async with store._connection() as connection:
+                        files = await take_rows(connection, folder)
+                        steps["floor"] = await _timed(
+                            lambda: copy_rows(connection, files),  # noqa: B023 - awaited here
+                            n,
+                            process,
+                        )
             (record,) = await store.snapshots()
             steps["purge"] = await _timed(
                 lambda: store.purge_snapshot(record.info.snapshot_id), n, process
