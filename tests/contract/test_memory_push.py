@@ -39,6 +39,19 @@ async def test_messages_are_taken_and_settled_at_once() -> None:
     assert (stats.backlog, stats.in_flight) == (0, 0)
 
 
+async def test_a_buffer_is_copied() -> None:
+    """Who publishes a buffer may change it afterwards; what was published stays."""
+    transport = MemoryTransport()
+    taken: list[Delivery] = []
+    await pushed(transport, taken)
+    body = bytearray(b"x")
+    await transport.publish(TOPIC, body)  # type: ignore[arg-type]
+    body[0] = 0
+    await transport.aclose()
+
+    assert [one.payload for one in taken] == [b"x"]
+
+
 async def test_the_end_of_the_subscription_is_told() -> None:
     """Who waits in `receive` gets no message, and learns that there will be none."""
     transport = MemoryTransport()

@@ -552,8 +552,9 @@ class MemoryBroker:
     ) -> None:
         """Give a message to every group of the topic. The headers become the broker's own."""
         due = self.clock.monotonic() + delay_s if delay_s else 0.0
-        message = StoredMessage(topic.name, bytes(payload), headers, key, self.clock.time(), due)
-        wire = payload if type(payload) is Wire else message.payload
+        plain = payload.plain if isinstance(payload, Wire) else bytes(payload)
+        given = payload if isinstance(payload, Wire) else plain
+        message = StoredMessage(topic.name, plain, headers, key, self.clock.time(), due)
         queues = topic.queues
         if topic.persistent:
             self._retain(topic, message)
@@ -561,7 +562,7 @@ class MemoryBroker:
             self.dropped += 1
             self._forget(topic)
         for group in queues:
-            group.add(message, wire)
+            group.add(message, given)
 
     def _retain(self, topic: Topic, message: StoredMessage) -> None:
         retained = topic.retained

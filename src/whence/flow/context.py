@@ -98,7 +98,7 @@ class Caller:
 
     async def publish(self, topic: str, message: Message, *, key: str | None = None) -> None:
         """Publish a message that nobody answers; it carries no deadline, for it must not expire."""
-        headers = self.trace.child().headers_of(message.TYPE)
+        headers = self.trace.child_headers(message.TYPE)
         await self._transport.publish(topic, encode(message), headers=headers, key=key)
 
     def _prepare(self, topic: str, message: Message) -> tuple[float, dict[str, str]]:
@@ -111,7 +111,7 @@ class Caller:
         if timeout_s <= 0:
             raise DeadlineExceeded(f"no time is left to ask {short_topic(topic)}")
         # The transport adds the deadline.
-        return timeout_s, self.trace.child().headers_of(message.TYPE)
+        return timeout_s, self.trace.child_headers(message.TYPE)
 
 
 class FlowContext:

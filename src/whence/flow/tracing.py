@@ -5,8 +5,8 @@ Format: https://www.w3.org/TR/trace-context/ (version 00). What is malformed is 
 
 from __future__ import annotations
 
+import random
 import re
-import secrets
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -24,6 +24,11 @@ HexSource = Callable[[int], str]
 """Gives the hexadecimal form of that many random bytes."""
 
 
+def _token(size: int) -> str:
+    # Ids need to differ, not to be secret; asking the system for each costs more than the message's headers.
+    return f"{random.getrandbits(8 * size):0{2 * size}x}"
+
+
 class TraceContext(NamedTuple):
     """Where a message stands in its trace."""
 
@@ -37,12 +42,12 @@ class TraceContext(NamedTuple):
     """W3C trace state of other systems, passed on as it is."""
 
     @classmethod
-    def new(cls, token: HexSource = secrets.token_hex) -> TraceContext:
+    def new(cls, token: HexSource = _token) -> TraceContext:
         """Begin a trace."""
         return cls(token(16), token(8))
 
     @classmethod
-    def read(cls, headers: Mapping[str, str], token: HexSource = secrets.token_hex) -> TraceContext:
+    def read(cls, headers: Mapping[str, str], token: HexSource = _token) -> TraceContext:
         """Give the context of a message; a new one when it has none, or a malformed one."""
         match = _TRACEPARENT.match(headers.get(Headers.TRACEPARENT, ""))
         if match is None:
@@ -50,13 +55,17 @@ class TraceContext(NamedTuple):
         state = headers.get(Headers.TRACESTATE, "")
         return cls(match[1], match[2], match[3], state if len(state) <= _MAX_STATE else "")
 
-    def headers_of(self, message_type: str) -> dict[str, str]:
-        """Give the headers of a message sent from here: its type and this place."""
-        return {Headers.TYPE: message_type, **self.headers()}
+    def headers_of(self, message_type: str, span_id: str = "") -> dict[str, str]:
+        """Give the headers of a message sent from here: its type, and this place unless a span is given."""
+        place = f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags}"
+        headers = {Headers.TYPE: message_type, Headers.TRACEPARENT: place}
+        if self.state:
+            headers[Headers.TRACESTATE] = self.state
+        return headers
 
-    def child(self, token: HexSource = secrets.token_hex) -> TraceContext:
-        """Give the context of the next hop."""
-        return TraceContext(self.trace_id, token(8), self.flags, self.state)
+    def child_headers(self, message_type: str, token: HexSource = _token) -> dict[str, str]:
+        """Give the headers of a message that begins the next hop: its type, and a span of its own."""
+        return self.headers_of(message_type, token(8))
 
     def headers(self) -> dict[str, str]:
         """Give the headers that carry it."""

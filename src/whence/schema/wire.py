@@ -15,6 +15,8 @@ __all__ = ("Wire",)
 class Wire(bytes):
     """The wire form of a message, equal to its bytes, with frozen messages that need not be read from it."""
 
+    #: The same bytes and nothing else, for whoever keeps them.
+    plain: bytes
     #: What stands in the bytes and cannot be changed.
     parts: tuple[Any, ...]
     #: The wire form of the message without the parts; empty when it is the part.
@@ -24,6 +26,7 @@ class Wire(bytes):
     def of(cls, payload: bytes, parts: tuple[Any, ...], rest: bytes = b"") -> Wire:
         """Make one."""
         wire = cls(payload)
+        wire.plain = payload
         wire.parts = parts
         wire.rest = rest
         return wire
