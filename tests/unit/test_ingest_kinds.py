@@ -366,7 +366,7 @@ def test_a_known_source_is_not_parsed(tmp_path: Path) -> None:
     stored: dict[str, str] = {}
 
     def kinds(reading: str = "m", tags: tuple[str, ...] = (), limit: int = 64) -> list[str]:
-        known = KnownSources(find=lambda ids: stored, reading=reading)
+        known = KnownSources(find=lambda ids: lambda: stored, reading=reading)
         chunker = Chunker(words, max_tokens=limit)
         outcomes = list(load([tmp_path], chunker=chunker, tags=DocumentTags(tags), known=known))
         for one in outcomes:

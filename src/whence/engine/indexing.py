@@ -199,11 +199,11 @@ def _characters(draft: DocumentDraft) -> int:
 
 def from_thread(
     ask: Callable[[str, Sequence[str]], Awaitable[dict[str, str]]], collection: str
-) -> Callable[[Sequence[str]], Mapping[str, str]]:
-    """Give a question to the store that the thread which reads documents can ask and wait for."""
+) -> Callable[[Sequence[str]], Callable[[], Mapping[str, str]]]:
+    """Give a question to the store that the thread which reads documents can ask, and wait for later."""
     loop = asyncio.get_running_loop()
 
     async def answer(ids: Sequence[str]) -> Mapping[str, str]:
         return await ask(collection, ids)
 
-    return lambda ids: asyncio.run_coroutine_threadsafe(answer(ids), loop).result()
+    return lambda ids: asyncio.run_coroutine_threadsafe(answer(ids), loop).result

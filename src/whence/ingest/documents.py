@@ -46,13 +46,14 @@ _WINDOW_BYTES = 4 * 2**20
 class KnownSources(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored already, so that it need not be parsed again."""
 
-    find: Callable[[Sequence[str]], Mapping[str, str]]
-    """Gives the source digests stored for some document ids; ids without one are left out."""
+    find: Callable[[Sequence[str]], Callable[[], Mapping[str, str]]]
+    """Asks for the source digests stored for some document ids; gives what waits for the answer, in which ids
+    without one are left out. Meanwhile the next sources are read."""
     reading: str = ""
     """What shapes the chunks beside the chunker's numbers: the model whose tokens are counted."""
 
 
-class _Source(msgspec.Struct, frozen=True):
+class _Source(msgspec.Struct, frozen=True, gc=False):
     """A document that was read and not yet parsed."""
 
     document_id: str
@@ -107,7 +108,7 @@ def load(
     """Read everything below some paths; what cannot be read fails alone.
 
     The paths are checked before this returns; the documents are read as they are asked for. Order is
-    by path as given, then by name, then by line. Memory holds one document, up to 4 MiB of those that are read
+    by path as given, then by name, then by line. Memory holds one document, up to 8 MiB of those that are read
     ahead when `known` is given, and about 150 bytes for the id of each document so far.
 
     Args:
@@ -145,6 +146,9 @@ def _files(roots: Sequence[Path]) -> Iterator[SourceFile | LoadFailure | Skipped
         yield from find_files(root, supported_suffixes())
 
 
+_Item = _Source | LoadFailure | Skipped
+
+
 class _Loading:
     """One pass over some paths."""
 
@@ -169,18 +173,35 @@ class _Loading:
             self._context.update(_delimited(parts))
 
     def run(self, roots: Sequence[Path]) -> Iterator[Outcome]:
-        window: list[_Source | LoadFailure | Skipped] = []
+        if self._known is None:
+            for item in self._items(roots):
+                yield self._outcome(item, "")
+            return
+        asked: Sequence[_Item] = ()
+        answer: Callable[[], Mapping[str, str]] = dict
+        for window in self._windows(roots):
+            # While the store looks one window up, the next is read.
+            next_answer = self._known.find(
+                [item.document_id for item in window if isinstance(item, _Source)]
+            )
+            yield from self._outcomes(asked, answer())
+            asked, answer = window, next_answer
+        yield from self._outcomes(asked, answer())
+
+    def _windows(self, roots: Sequence[Path]) -> Iterator[list[_Item]]:
+        """Yield what was found in portions that are asked about at once."""
+        window: list[_Item] = []
         size = 0
-        most = _WINDOW_SOURCES if self._known is not None else 1
         for item in self._items(roots):
             window.append(item)
             size += len(item.data) if isinstance(item, _Source) else 0
-            if len(window) >= most or size >= _WINDOW_BYTES:
-                yield from self._outcomes(window)
+            if len(window) >= _WINDOW_SOURCES or size >= _WINDOW_BYTES:
+                yield window
                 window, size = [], 0
-        yield from self._outcomes(window)
+        if window:
+            yield window
 
-    def _items(self, roots: Sequence[Path]) -> Iterator[_Source | LoadFailure | Skipped]:
+    def _items(self, roots: Sequence[Path]) -> Iterator[_Item]:
         for file in _files(roots):
             if not isinstance(file, SourceFile):
                 yield file
@@ -221,19 +242,15 @@ class _Loading:
         digest.update(data)
         return digest.hexdigest()
 
-    def _outcomes(self, window: Sequence[_Source | LoadFailure | Skipped]) -> Iterator[Outcome]:
-        stored: Mapping[str, str] = {}
-        if self._known is not None:
-            ids = [item.document_id for item in window if isinstance(item, _Source)]
-            stored = self._known.find(ids) if ids else {}
+    def _outcomes(self, window: Sequence[_Item], stored: Mapping[str, str]) -> Iterator[Outcome]:
         for item in window:
-            if not isinstance(item, _Source):
-                yield item
-            else:
-                yield self._outcome(item, stored.get(item.document_id, ""))
+            known = stored.get(item.document_id, "") if isinstance(item, _Source) else ""
+            yield self._outcome(item, known)
 
-    def _outcome(self, source: _Source, stored: str) -> Outcome:
+    def _outcome(self, source: _Item, stored: str) -> Outcome:
         """Cut and check one document."""
+        if not isinstance(source, _Source):
+            return source
         try:
             self._refuse_known_id(source.document_id)
             if stored and stored == source.digest:

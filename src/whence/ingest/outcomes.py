@@ -19,7 +19,7 @@ class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What kind of file it was, for people, e.g. `PDF`."""
 
 
-class Unchanged(msgspec.Struct, frozen=True, kw_only=True):
+class Unchanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A document whose source is known: it is stored as it would be read, and was not parsed."""
 
     document_id: str
