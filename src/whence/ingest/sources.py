@@ -43,8 +43,8 @@ _PASSED_OVER = frozenset({"node_modules", "__pycache__"})
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A file to be read.
 
-    Its path is a string: with thousands of small files, making `Path` objects takes longer than reading them, and
-    so does a look at each by the collector of cycles, of which these have none.
+    Its path is a string: with thousands of small files, making `Path` objects takes longer than reading them.
+    The collector of cycles, of which there are none here, is spared a look at each.
     """
 
     path: str
