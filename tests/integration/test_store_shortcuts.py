@@ -255,6 +255,30 @@ async def test_vectors_that_are_too_many_are_not_held(
     assert sum(one.size for one in reader._shortcuts._vectors._held.values()) <= 10
 
 
+async def test_searches_at_once_are_answered_as_one_by_one(
+    two: tuple[PostgresStore, PostgresStore],
+) -> None:
+    """Worked on together, each search gets its own ranking, also when others give up meanwhile."""
+    _, reader = two
+    await _warm(reader)
+    access = READERS["all"]
+    vectors = _vectors(100, 17)
+
+    async def ask(number: int) -> list[Candidate]:
+        return await reader.search_dense("c", vectors[number], limit=1 + number % 9, access=access)
+
+    expected = [await ask(number) for number in range(100)]
+    tasks = [asyncio.create_task(ask(number)) for number in range(100)]
+    await asyncio.sleep(0.002)
+    for task in tasks[::7]:
+        task.cancel()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert any(isinstance(one, asyncio.CancelledError) for one in found)
+    for one, right in zip(found, expected, strict=True):
+        assert one == right or isinstance(one, asyncio.CancelledError)
+
+
 async def test_a_threshold_cuts_what_memory_ranks(
     two: tuple[PostgresStore, PostgresStore],
 ) -> None:
