@@ -5,6 +5,7 @@ Importing all of them and building their options takes longer than most commands
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -122,17 +123,25 @@ def _build(name: str, place: str | _Group) -> Any:
         function = _function(place)
         if name not in _PLAIN:
             function = with_common_options(function)
-        app.command(name, rich_help_panel=panel, epilog=epilog)(function)
+        app.command(name, help=_help_of(function), rich_help_panel=panel, epilog=epilog)(function)
         return get_command(app)
     group = typer.Typer(no_args_is_help=not place.own)
     if place.own:
-        group.callback(invoke_without_command=True)(with_common_options(_function(place.own)))
+        own = with_common_options(_function(place.own))
+        group.callback(invoke_without_command=True, help=_help_of(own))(own)
     else:
         group.info.help = place.help
     for member, home in place.members.items():
-        group.command(member)(with_common_options(_function(home)))
+        function = with_common_options(_function(home))
+        group.command(member, help=_help_of(function))(function)
     app.add_typer(group, name=name, rich_help_panel=panel, epilog=epilog)
     return get_group(app).commands[name]
+
+
+def _help_of(function: Callable[..., Any]) -> str:
+    """Give a function's words with each paragraph on one line: a terminal breaks it where it ends."""
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(one.split()) for one in paragraphs)
 
 
 def _function(place: str) -> Callable[..., int | None]:

@@ -133,7 +133,7 @@ async def _database(settings: Settings) -> str:
     kind = "embedded" if settings.database_url is None else "external"
     return (
         f"{kind} {found.server} with pgvector {found.pgvector}, {size(found.bytes)},"
-        f" {len(collections)} collections, {chunks} chunks"
+        f" collections: {len(collections)}, chunks: {chunks:,}"
     )
 
 
@@ -187,6 +187,7 @@ async def _writer(settings: Settings) -> str:
 
 def _tell(settings: Settings, checks: list[Check]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     out = console()
     table = Table("setting", "value", "from", box=None, header_style="bold", padding=(0, 2, 0, 0))
@@ -194,9 +195,13 @@ def _tell(settings: Settings, checks: list[Check]) -> None:
         table.add_row(line.name, line.value or "-", line.origin if line.value else "-")
     out.print(table)
     out.print()
+    found = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    found.add_column(no_wrap=True)
+    found.add_column(no_wrap=True, style="bold")
+    found.add_column(overflow="fold")
     for check in checks:
-        mark = "[green]ok[/]   " if check.ok else "[red]fault[/]"
-        out.print(f"{mark} [bold]{check.name}[/]", end="  ")
-        out.print(check.detail, markup=False, soft_wrap=True)
+        mark = Text("ok", style="green") if check.ok else Text("fault", style="red")
+        found.add_row(mark, check.name, Text(check.detail))
         if check.remedy:
-            out.print(f"      {check.remedy}", markup=False, soft_wrap=True)
+            found.add_row("", "", Text(check.remedy, style="yellow"))
+    out.print(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,10 @@ __all__ = (
     "say",
     "size",
 )
+
+
+#: Width of what has none, in characters.
+_UNBOUNDED = 10_000
 
 
 def say(text: str) -> None:
@@ -65,10 +70,15 @@ def fail(code: str, message: str, hint: str, exit_code: int, *, as_json: bool) -
 
 
 def console() -> Console:
-    """Give a console for people on stdout; colours only on a terminal and without NO_COLOR."""
+    """Give a console for people on stdout; colours only on a terminal and without NO_COLOR.
+
+    Lines end where a terminal does. In a pipe they end where they are meant to: whoever reads on cannot tell a
+    broken line from two.
+    """
     from rich.console import Console
 
-    return Console(highlight=False)
+    unbounded = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(highlight=False, width=_UNBOUNDED if unbounded else None)
 
 
 @contextmanager

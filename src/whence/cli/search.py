@@ -134,8 +134,10 @@ def _tell_hits(report: SearchReport) -> None:
     out = console()
     for hit in report.results:
         place = escape(str(hit.chunk.metadata["section_path"]))
-        out.print(f"[bold]{hit.rank}. {escape(hit.document_id)}[/] [dim]{place}[/]", end=" ")
         moved = f" [dim]was {hit.reranking.rank_before}.[/]" if hit.reranking else ""
-        out.print(f"[cyan]{hit.similarity_score:.3f}[/]{moved}")
+        head = f"[bold]{hit.rank}. {escape(hit.document_id)}[/] [dim]{place}[/]"
+        out.print(f"{head} [cyan]{hit.similarity_score:.3f}[/]{moved}")
         text = " ".join(hit.chunk.content.split())
-        out.print(Padding(Text(text[:300] + ("…" if len(text) > 300 else "")), (0, 0, 1, 3)))
+        out.print(
+            Padding(Text(text[:300] + ("…" if len(text) > 300 else "")), (0, 0, 1, 3), expand=False)
+        )

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ("status",)
 
+_NO_BROKER = (
+    "without a broker (memory://) a flow runs inside the command that uses it: no other can see it, and what it"
+    " gives up is that command's error, not a dead letter"
+)
+
 
 def status(
     context: typer.Context,
@@ -32,7 +37,9 @@ def status(
         print_json(document)
         return 0
     _tell_store(*store)
-    if fleet is not None:
+    if fleet is None:
+        _tell_no_fleet()
+    else:
         _tell_fleet(fleet)
     return 0
 
@@ -54,7 +61,7 @@ async def _look(
         "flow": flow if fleet is None else fleet.flow,
         "topics": [] if fleet is None else fleet.topics,
         "processors": [] if fleet is None else fleet.processors,
-        "notes": [] if fleet is None else fleet.notes,
+        "notes": [_NO_BROKER] if fleet is None else fleet.notes,
     }
     return document, (overview, collections), fleet
 
@@ -88,7 +95,9 @@ def _tell_store(overview: StoreOverview, collections: list[CollectionInfo]) -> N
     pgvector = f", pgvector {overview.pgvector}" if overview.pgvector else ""
     table.add_row("database", f"{overview.server}{pgvector}, {size(overview.bytes)}")
     parts = sorted(overview.parts.items(), key=lambda part: -part[1])
-    table.add_row("of that", ", ".join(f"{name} {size(count)}" for name, count in parts))
+    # A name and its size stay on one line.
+    sizes = (f"{name} {size(count)}".replace(" ", "\N{NO-BREAK SPACE}") for name, count in parts)
+    table.add_row("of that", ", ".join(sizes))
     table.add_row(
         "documents", f"{sum(c.documents for c in collections)}{_when(overview.stored_at)}"
     )
@@ -104,6 +113,19 @@ def _tell_store(overview: StoreOverview, collections: list[CollectionInfo]) -> N
 
 def _when(moment: str) -> str:
     return f", the last {moment[:16].replace('T', ' ')} UTC" if moment else ""
+
+
+def _tell_no_fleet() -> None:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_row(
+        "running flows", "not known here: without a broker a flow runs inside its command"
+    )
+    table.add_row("dead letters", "none kept: what is given up is the error of its command")
+    table.add_row("", "with a fleet: whence status --broker pulsar://HOST:PORT")
+    console().print()
+    console().print(table)
 
 
 def _tell_fleet(fleet: FleetStatus) -> None:

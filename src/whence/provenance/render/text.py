@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ("one_line", "percent", "seconds", "short_id", "shortened")
+__all__ = ("one_line", "percent", "seconds", "shortened")
 
 #: Characters that turn the direction of the text around them, and could show it as what it is not.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -32,17 +32,6 @@ def shortened(text: str, width: int) -> str:
     """
     text = one_line(text)
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def short_id(identifier: str, width: int) -> str:
-    """Give an id of at most `width` characters, cut in front: ids differ at their ends.
-
-    >>> short_id("urn:chunk:policy:12", 10)
-    '…policy:12'
-    """
-    identifier = one_line(identifier)
-    cut = len(identifier) - (width - 1)
-    return identifier if len(identifier) <= width else "…" + identifier[cut:]
 
 
 def percent(part: float, whole: float) -> float:

@@ -12,7 +12,7 @@ from rich.tree import Tree
 from whence.provenance.accounts import CandidateAccount, StageFacts
 from whence.provenance.checking import check
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.render.text import one_line, seconds, short_id, shortened
+from whence.provenance.render.text import one_line, seconds, shortened
 from whence.provenance.trace import Stage, Trace
 from whence.provenance.walks import read_walk
 
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ("to_tree", "tree_text")
 
-#: Edges of a walk that are listed, and the width of either end.
+#: Edges of a walk that are listed.
 _EDGES_SHOWN = 12
-_END_WIDTH = 28
-#: Width of an id: with guides, rank and scores a line stays within 80 columns.
-_ID_WIDTH = 40
 
 
 def to_tree(trace: Trace, *, dropped_shown: int = 5) -> Tree:
@@ -122,8 +119,8 @@ def _add_walk(branch: Tree, trace: Trace) -> None:
     what = f"walked {len(walk.edges)} edges from {len(walk.seeds)} seeds, {deepest} deep"
     node = branch.add(Text(what, style="cyan"))
     for edge in walk.edges[:_EDGES_SHOWN]:
-        ends = (short_id(one, _END_WIDTH) for one in (edge.from_id, edge.to_id))
-        node.add(Text(one_line(f" {edge.relation} ".join(ends)), style="dim"))
+        line = f"{edge.from_id} {edge.relation} {edge.to_id}"
+        node.add(Text(one_line(line), style="dim"))
     if len(walk.edges) > _EDGES_SHOWN:
         node.add(Text(f"and {len(walk.edges) - _EDGES_SHOWN} more", style="dim"))
 
@@ -138,10 +135,11 @@ def _add_focus(branch: Tree, trace: Trace, dropped_shown: int) -> None:
 
 def _kept(chunk_id: str, rank: int, score: float | None, before: int = 0) -> Text:
     moved = f"  was {before}" if before and before != rank else ""
+    # The id comes last and whole: it is what `why-not` is asked about.
     return _joined(
         (f"{rank or '-':>3}  ", "green"),
-        (f"{short_id(chunk_id, _ID_WIDTH):<{_ID_WIDTH}}", ""),
-        (f"  {_score(score)}", "cyan"),
+        (f"{_score(score):>6}  ", "cyan"),
+        (one_line(chunk_id), ""),
         (moved, "dim"),
     )
 
@@ -187,7 +185,7 @@ def _add_synthesis(branch: Tree, trace: Trace, dropped_shown: int) -> None:
         node = branch.add(
             _joined(
                 (f"[{citation.marker}] ", "bold green"),
-                (short_id(citation.chunk_id, 60), ""),
+                (one_line(citation.chunk_id), ""),
             )
         )
         if citation.quote:

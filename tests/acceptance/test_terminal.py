@@ -1,0 +1,176 @@
+"""What people see: on terminals of two widths, in a pipe, and with colours switched off."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+#: Sequences that colour, move or clear (ECMA-48, 5.4), and those that name the window.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[@-_]")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+WIDTHS = (80, 120)
+QUESTION = "How many days of annual leave do employees get?"
+
+
+def on_terminal(
+    cli: Any, words: list[str], width: int, *, stream: str = "stdout", **env: str
+) -> str:
+    """Run a command with one of its streams on a terminal of some width; gives what was written to that."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    program = Path(sys.executable).parent / "whence"
+    environment = cli.environment(TERM="xterm-256color", **env)
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CI"):
+        if name not in env:
+            environment.pop(name, None)
+    worker = subprocess.Popen(
+        [program, *words],
+        env=environment,
+        cwd=cli.home,
+        stdin=theirs,
+        **(streams | {stream: theirs}),
+    )
+    os.close(theirs)
+    written = bytearray()
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    worker.wait(timeout=60)
+    return written.decode()
+
+
+def lines_of(written: str) -> list[str]:
+    """Give the lines as they were left standing, without colours."""
+    return _CONTROL.sub("", written).replace("\r", "").split("\n")
+
+
+def letters(text: str) -> str:
+    """Give what is not drawing or space."""
+    return "".join(char for char in text if char.isalnum())
+
+
+@pytest.fixture(scope="module")
+def answer(cli: Any, handbook: Path) -> str:
+    """Give the id of an answer."""
+    told = cli("ask", QUESTION, "--json")
+    assert told.code == 0, told.err
+    answer_id: str = told.json["answer_id"]
+    return answer_id
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Path:
+    """Give a folder with a document of a long name, and some that are no documents."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / ("a-very-long-name-" * 8 + ".md")).write_text("# Leave\n\nAsk in time.\n")
+    (folder / "empty.md").touch()
+    (folder / "blob.bin").write_bytes(bytes(range(256)))
+    (folder / "packed.tar.gz").write_bytes(b"\x1f\x8b")
+    return folder
+
+
+COMMANDS = (
+    "status", "collections", "doctor", "help", "help index", "help search", "help eval gate",
+    "search annual~leave~days --threshold 0", "explain ANSWER", "index FOLDER",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_is_over_the_width_and_no_word_is_lost(
+    cli: Any, answer: str, crowded: Path, command: str
+) -> None:
+    """At 80 and 120 columns every line fits, and the letters are those that a pipe gets."""
+    named = {"ANSWER": answer, "FOLDER": str(crowded)}
+    words = [named.get(word, word.replace("~", " ")) for word in command.split()]
+    if "index" in words[:1]:
+        words += ["--collection", "crowded"]
+        cli(*words)
+    piped = cli(*words).out
+    for width in WIDTHS:
+        lines = lines_of(on_terminal(cli, words, width))
+
+        assert max(map(cell_len, lines)) <= width, lines
+        assert steady("".join(map(letters, lines))) == steady(letters(piped))
+        assert "…" not in "".join(lines) or command.startswith(("search", "explain"))
+
+
+def steady(text: str) -> str:
+    """Leave out digits: times, sizes and free space are never the same twice."""
+    return re.sub(r"\d+(?:k|M|G|ms|s)?B?", "", text)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_bar_shows_what_is_done_how_fast_and_how_long_it_takes(
+    fresh: Any, tmp_path: Path, width: int
+) -> None:
+    """On a terminal a bar fits its line, counts, tells rate and time left, and is gone in the end."""
+    records = tmp_path / "records.jsonl"
+    with records.open("w") as lines:
+        for number in range(600):
+            lines.write(
+                f'{{"_id": "r{number}", "text": "{"Some words of record. " * 6}{number}"}}\n'
+            )
+    written = on_terminal(fresh, ["index", str(records)], width, stream="stderr")
+    frames = [_CONTROL.sub("", frame) for frame in re.split(r"[\r\n]", written)]
+
+    assert max(map(cell_len, frames)) <= width
+    assert any(re.search(r"indexing .*\d+/600 +[\d,]+/s +\d:\d\d:\d\d", frame) for frame in frames)
+    assert written.rstrip("\r\n").endswith(("\x1b[2K", "\x1b[?25h")) or not frames[-1].strip()
+
+
+def test_colours_are_off_when_asked(cli: Any, answer: str) -> None:
+    """With NO_COLOR nothing is coloured; without, on a terminal, something is."""
+    words = ["explain", answer]
+    codes = _COLOUR.findall(on_terminal(cli, words, 80, NO_COLOR="1"))
+
+    assert _COLOUR.search(on_terminal(cli, words, 80))
+    # Bold and faint are no colours (no-color.org), 30 to 49 and 90 to 107 are.
+    assert not [code for code in codes if re.search(r"\b(?:[34]\d|9\d|10[0-7])\b", code)]
+
+
+def test_a_pipe_gets_whole_lines(cli: Any, answer: str) -> None:
+    """In a pipe nothing is coloured, no line is broken at a width, and nothing is drawn beside the result."""
+    for words in (["status"], ["doctor"], ["collections"], ["explain", answer]):
+        told = cli(*words)
+
+        assert "\x1b" not in told.out + told.err
+        assert "\r" not in told.err
+    quote = next(line for line in told.out.splitlines() if "27 days of annual leave" in line)
+    assert "not counted." in quote
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_shell_completes_commands_and_options(cli: Any) -> None:
+    """The script for bash is printed and can be read by it, and completes what was begun."""
+    script = cli("--show-completion", "bash")
+    checked = subprocess.run(["bash", "-n"], input=script.out.encode(), check=False)
+    asked = {"_WHENCE_COMPLETE": "complete_bash", "COMP_WORDS": "whence ind", "COMP_CWORD": "1"}
+    option = {
+        "_WHENCE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "whence index --pr",
+        "COMP_CWORD": "2",
+    }
+
+    assert "_WHENCE_COMPLETE" in script.out, script.err
+    assert checked.returncode == 0
+    assert cli(env=asked).out.split() == ["index"]
+    assert "--prune" in cli(env=option).out.split()
