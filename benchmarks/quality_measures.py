@@ -13,15 +13,13 @@ from typing import Any
 import msgspec
 
 from benchmarks.kept_scores import KeptScores
+from benchmarks.rerank_shares import SHARES, judged
 from whence.evaluation.beir import BeirDataset, load_beir
 from whence.evaluation.metrics import mean, ndcg, recall, reciprocal_rank
-from whence.processors.blending import text_to_read
-from whence.processors.reranker import RerankerProcessor
+from whence.processors.blending import RERANK_SHARE, blended_score, text_to_read
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema.access import Access
-from whence.schema.rerank import RerankItem, RerankRequest
 from whence.schema.search import Candidate, SearchRequest, SearchResponse
-from whence.schema.texts import ChunkText
 from whence.testing.stub_context import StubContext
 
 __all__ = ("MODES", "PROMISES", "Measured", "broken", "measure_all")
@@ -65,6 +63,8 @@ class Measured(msgspec.Struct, kw_only=True):
     """Share of queries without one in the other collections."""
     leave_one_out: dict[str, float] = {}
     """nDCG@10 of each collection with the weight of the dense leg that is best for the others."""
+    rerank_shares: dict[str, tuple[float, float]] = {}
+    """Of each collection the share of the reranker that was chosen on the others, and its gain of nDCG@10."""
     published: float | None = None
     """nDCG@10 of SciFact by one vector a document, which is how published figures are made; float32."""
 
@@ -80,13 +80,15 @@ class _Set(msgspec.Struct, kw_only=True):
     """Hybrid, without the passage graph."""
     walked: dict[str, list[Candidate]] = {}
     """Hybrid as it is by default."""
+    by_share: list[list[float]] = []
+    """nDCG@10 of each query by the share of the reranker's score."""
 
 
 async def measure_all(
     folders: Sequence[Path],
     home: Path,
     *,
-    sample: int,
+    sample: int | None,
     published: bool,
     tell: Callable[[str], None],
 ) -> Measured:
@@ -95,7 +97,7 @@ async def measure_all(
     Args:
         folders: Collections in BEIR's layout.
         home: Where the index is kept.
-        sample: Queries of each collection that are reranked, evenly spread. 0 leaves out reranking.
+        sample: Queries of each collection that are reranked, evenly spread; None for all, 0 for none.
         published: Whether SciFact is also measured as published figures are.
         tell: Called with a line now and then.
     """
@@ -117,11 +119,13 @@ async def measure_all(
         measured.leave_one_out = leave_one_out(sets)
         measured.kept = mean([float(run.keeps(one, q)) for one in sets for q in one.walked])
         measured.emptied = await run.emptied(sets)
-        for one in sets if sample else ():
+        for one in sets if sample != 0 else ():
             file = home / "rerank-scores" / f"{one.dataset.name}.json"
             kept = KeptScores(await resources.get("reranker"), file)
             measured.collections[one.dataset.name]["rerank"] = await run.reranked(one, kept, sample)
             kept.keep()
+        if len(sets) > 1 and all(len(one.by_share) > 1 for one in sets):
+            measured.rerank_shares = judged({one.dataset.name: one.by_share for one in sets})
     scifact = next((one for one in folders if one.name == "scifact"), None)
     if published and scifact is not None:
         measured.published = await _published(scifact, home, settings)
@@ -207,22 +211,33 @@ class _Run:
                 return found
             limit *= 2
 
-    async def reranked(self, one: _Set, reranker: KeptScores, sample: int) -> dict[str, Any]:
-        """Give the means of some queries before and after their first candidates are reranked."""
-        processor = RerankerProcessor(reranker=reranker)
+    async def reranked(self, one: _Set, reranker: KeptScores, sample: int | None) -> dict[str, Any]:
+        """Give the means of queries before and after their first candidates are reranked."""
         before, after = {}, {}
         for query in _sampled(one, sample):
             candidates = one.walked[query]
             head = _best_passages(candidates)[:_RERANKED]
-            ids = [candidate.chunk_id for candidate in head]
-            texts = await self._store.chunk_texts(one.collection, ids, _PUBLIC)
-            request = _rerank_request(one.dataset.queries[query], head, texts)
-            reply = await processor.handle(request, _CONTEXT)
-            by_id = {candidate.chunk_id: candidate for candidate in head}
+            scores = await self._read(one, reranker, query, head)
             before[query] = candidates
-            after[query] = [*(by_id[result.document_id] for result in reply.results), *candidates]
+            after[query] = [*_blended(head, scores, RERANK_SHARE), *candidates]
+            judged_by = one.dataset.qrels[query]
+            rankings = (
+                _documents([*_blended(head, scores, share), *candidates]) for share in SHARES
+            )
+            one.by_share.append([_measures(judged_by, some)["ndcg@10"] for some in rankings])
         means = {"before": _means(one.dataset, before), "after": _means(one.dataset, after)}
         return {"queries": len(before), **means}
+
+    async def _read(
+        self, one: _Set, reranker: KeptScores, query: str, head: Sequence[Candidate]
+    ) -> list[float]:
+        """Give the reranker's scores of candidates."""
+        ids = [candidate.chunk_id for candidate in head]
+        texts = await self._store.chunk_texts(one.collection, ids, _PUBLIC)
+        content = {text.chunk_id: text_to_read(text.content, text.metadata) for text in texts}
+        return await reranker.score(
+            one.dataset.queries[query], [content[chunk_id] for chunk_id in ids]
+        )
 
     async def emptied(self, sets: Sequence[_Set]) -> float:
         """Give the share of queries that find nothing in another collection than their own."""
@@ -246,10 +261,10 @@ async def _few_at_once(searches: Iterable[Awaitable[list[Candidate]]]) -> list[l
     return await asyncio.gather(*(one(search) for search in searches))
 
 
-def _sampled(one: _Set, count: int) -> list[str]:
-    """Give so many queries of a collection, evenly spread; all where there are fewer."""
+def _sampled(one: _Set, count: int | None) -> list[str]:
+    """Give so many queries of a collection, evenly spread; all where there are fewer, or without a count."""
     queries = list(one.dataset.queries)
-    return queries[:: max(1, len(queries) // count)][:count]
+    return queries if count is None else queries[:: max(1, len(queries) // count)][:count]
 
 
 def _request(
@@ -274,17 +289,12 @@ def _best_passages(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(best.values())
 
 
-def _rerank_request(
-    query: str, head: Sequence[Candidate], texts: Sequence[ChunkText]
-) -> RerankRequest:
-    content = {text.chunk_id: text_to_read(text.content, text.metadata) for text in texts}
-    documents = (
-        RerankItem(id=one.chunk_id, text=content[one.chunk_id], retrieval_score=one.score)
-        for one in head
-    )
-    return RerankRequest(
-        queries=(RerankItem(id="0", text=query),), documents=tuple(documents), limit=len(head) or 1
-    )
+def _blended(head: Sequence[Candidate], scores: Sequence[float], share: float) -> list[Candidate]:
+    """Order candidates as the reranker's processor does, with any share of the reranker's score."""
+    pairs = zip(head, scores, strict=True)
+    scored = [(-blended_score(one.score, score, share), one) for one, score in pairs]
+    # Python's sort is stable: ties keep the order of the candidates.
+    return [one for _, one in sorted(scored, key=lambda pair: pair[0])]
 
 
 def _documents(candidates: Sequence[Candidate]) -> list[str]:

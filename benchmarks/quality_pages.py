@@ -92,20 +92,29 @@ def _reranking(measured: Measured) -> list[str]:
         return []
     lines = [
         "",
-        "The first 20 candidates reranked by the local model, on some queries of each collection (nDCG@10):",
+        "The first 20 candidates reranked by the local model (nDCG@10). Last: the share of its score that is chosen on the",
+        "seven other collections, and what that gains here.",
         "",
-        "| collection | queries | before | after |",
-        "|---|---|---|---|",
+        "| collection | queries | before | after | chosen on the others |",
+        "|---|---|---|---|---|",
     ]
     lines += [
-        f"| {name} | {row['queries']} | {row['before']['ndcg@10']:.3f} | {row['after']['ndcg@10']:.3f} |"
+        f"| {name} | {row['queries']} | {row['before']['ndcg@10']:.3f} | {row['after']['ndcg@10']:.3f}"
+        f" | {_elsewhere(measured, name)} |"
         for name, row in rows.items()
     ]
     before, after = (
         sum(row[when]["ndcg@10"] for row in rows.values()) / len(rows)
         for when in ("before", "after")
     )
-    return [*lines, f"| **mean** | | {before:.3f} | {after:.3f} |"]
+    return [*lines, f"| **mean** | | {before:.3f} | {after:.3f} | |"]
+
+
+def _elsewhere(measured: Measured, name: str) -> str:
+    if name not in measured.rerank_shares:
+        return ""
+    share, gain = measured.rerank_shares[name]
+    return f"{share:g}: {gain:+.4f}"
 
 
 def chart(measured: Measured) -> str:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from whence.processors.fusion import FUSIONS, Scores, absolute_score, fuse, lexical_score, union
 from whence.schema import Candidate
+from whence.store.bm25 import impact, share, weights
 
 cosines = st.none() | st.floats(-1, 1)
 shares = st.none() | st.floats(0, 1)
@@ -79,6 +80,15 @@ def test_a_fused_ranking_keeps_its_promises(
     best = FUSIONS[method](scores)  # type: ignore[index]
     passed = sum(score >= threshold for score in best.values())
     assert len(ranking) == min(limit, passed)
+
+
+def test_a_rare_word_alone_is_not_held_back() -> None:
+    """The only chunk with the one word of a query beats chunks that merely resemble it, and is an answer."""
+    (weight,) = weights({"ledgerly": 1}, {"ledgerly": 1}, 2000).values()
+    with_word = Scores(0.1, share([(weight, impact(1.0, 80.0, 80.0))]))
+
+    assert absolute_score(with_word) > absolute_score(Scores(0.5, 0.0))
+    assert absolute_score(with_word) > 0.5
 
 
 @given(st.floats(0, 1))

@@ -125,14 +125,14 @@ async def test_scores_of_retrieval_are_joined_with_those_of_the_model() -> None:
     """The order is that of both together: a small model alone would spoil a good ranking."""
     documents = tuple(
         RerankItem(id=str(n), text="text", retrieval_score=score)
-        for n, score in enumerate([0.9, 0.5, 0.45])
+        for n, score in enumerate([0.9, 0.5, 0.49])
     )
     asked = RerankRequest(queries=(RerankItem(id="q", text="a"),), documents=documents)
     processor = RerankerProcessor(reranker=TableReranker({"a": [0.1, 0.2, 0.9]}))
     reply = await processor.handle(asked, StubContext())
 
     assert [r.document_id for r in reply.results] == ["0", "2", "1"]
-    assert [r.score for r in reply.results] == pytest.approx([0.74, 0.54, 0.44])
+    assert [r.score for r in reply.results] == pytest.approx([0.86, 0.5105, 0.485])
 
 
 async def test_a_document_without_a_score_of_retrieval_leaves_all_to_the_model() -> None:

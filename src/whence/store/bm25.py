@@ -5,11 +5,14 @@ Relevance Framework: BM25 and Beyond", 2009, section 3; the 1 inside the logarit
 
     S  = sum over the query's terms of  idf * tf / (tf + k1 (1 - b + b length / mean))
     B  = sum over the query's terms of  idf,  a term that is nowhere at  i0 = ln(2 N + 2)
-    L  = S / max(B, 6 i),   i = i0; below 400 chunks less, see `_rarity`
+    L  = S / max(B, 6 i),   i = i0; below 400 chunks less, see `_rarity`; i for a query of a single term
 
 Repeats of a term count as often as they stand in the query. Each summand of S is below its idf, so S < B and
 L is a share below 1 whatever the query; the floor of six terms of the greatest rarity keeps one matching word
-of two from looking like half an answer. Scores of different queries and collections are on one scale.
+of two from looking like half an answer. Scores of different queries and collections are on one scale. Of a
+query of a single term nothing can be missing: there the floor would only hold the word back. Measured with
+words that 1 to 3 chunks have, 40 of each of five collections: in hybrid search the first chunk with the word
+stands at a mean reciprocal rank of .88 to 1, with a floor of six terms of .41 to .78.
 
 Impacts are whole multiples of 2**-24 and weights of 2**-28, both rounded down. Every product is then a
 multiple of 2**-52 and no sum reaches 1: double precision adds them without rounding, in any order. The same
@@ -46,8 +49,8 @@ __all__ = (
 K1 = 1.2
 #: How much a chunk's length counts; Lucene's default.
 B = 0.75
-#: Terms of the greatest rarity that a query's bound is worth at least; chosen on seven open collections and
-#: judged on the eighth, for each of eight.
+#: Terms of the greatest rarity that the bound of a query of several is worth at least; chosen on seven open
+#: collections and judged on the eighth, for each of eight.
 FLOOR_TERMS = 6
 
 #: Chunks from which on i0 is taken as it is; all collections that the floor was chosen on have more.
@@ -98,7 +101,7 @@ def impact(tf: F, length: F, mean: float) -> F:
 
 
 def bound(counts: Mapping[str, int], df: Mapping[str, int], chunks: int) -> float:
-    """Give max(B, 6 i), which no chunk's S reaches.
+    """Give max(B, 6 i), or max(B, i) for a single term, which no chunk's S reaches.
 
     Args:
         counts: The query's terms and how often each stands in it.
@@ -106,7 +109,8 @@ def bound(counts: Mapping[str, int], df: Mapping[str, int], chunks: int) -> floa
         chunks: N.
     """
     most = math.fsum(count * idf(chunks, df.get(term, 0)) for term, count in counts.items())
-    return max(most, FLOOR_TERMS * _rarity(chunks))
+    floor_terms = 1 if len(counts) == 1 else FLOOR_TERMS
+    return max(most, floor_terms * _rarity(chunks))
 
 
 def _rarity(chunks: int) -> float:

@@ -117,7 +117,7 @@ def _plain_share(
     whole = sum(count * idfs[t] for t, count in counts.items())
     # From 401 chunks on a term of the floor is worth the idf of one that is nowhere, in one chunk ln 3 less.
     rarity = math.log(2 * n + 2) - math.log(3) * max(0, 401 - n) / 400
-    return score / max(whole, FLOOR_TERMS * rarity)
+    return score / max(whole, (1 if len(counts) == 1 else FLOOR_TERMS) * rarity)
 
 
 _WORD = st.sampled_from(
