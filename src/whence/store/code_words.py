@@ -29,6 +29,11 @@ _MOST_KEPT = 200_000
 #: Longer runs are data, and do not come again.
 _LONGEST_RUN = 100
 _LOW_HALF = 0xFFFFFFFF
+#: How many chunks there are of each class of rights: what a reader's scores are counted over.
+_COUNT_CLASSES = (
+    "INSERT INTO lexicon_class SELECT t.collection_id, c.class_id, count(*)"
+    " FROM chunk_terms t JOIN chunk c ON c.ord = t.ord WHERE t.collection_id = $1 GROUP BY 1, 2"
+)
 
 V = TypeVar("V")
 
@@ -220,6 +225,7 @@ class SnapshotWords:
             self._slots,
             self._total_length,
         )
+        await self._connection.execute(_COUNT_CLASSES, self._collection_id)
 
     async def _write_terms(self) -> None:
         vocabulary, self._vocabulary = self._vocabulary, _Vocabulary(self._language)
