@@ -1,8 +1,9 @@
 """The transport inside one process: the semantics of a broker without one.
 
 What is published is bytes and leaves as bytes, so that nothing works here that would not work between two
-machines. Closing hands back what was not acknowledged; a connection can be made to break, and other faults
-switched on, to see whether a handler survives them.
+machines. Who waits when an explain event is published gets its bytes in a form that knows the event
+(`schema.wire`). Closing hands back what was not acknowledged; a connection can be made to break, and other
+faults switched on, to see whether a handler survives them.
 """
 
 from __future__ import annotations
