@@ -7,7 +7,7 @@ from typing import Any
 
 from whence.schema.errors import BadInput
 
-__all__ = ("parse_json", "parse_object")
+__all__ = ("parse_json", "parse_object", "parse_start")
 
 
 def parse_json(text: str) -> Any:
@@ -24,6 +24,17 @@ def parse_json(text: str) -> Any:
         raise BadInput("is nested too deeply") from error
     except ValueError as error:
         raise error if isinstance(error, BadInput) else BadInput(f"is not JSON: {error}") from error
+
+
+def parse_start(text: str, start: int) -> tuple[Any, int] | None:
+    """Parse the JSON value that begins at a place; gives it and where it ends.
+
+    None when there is no whole value that `parse_json` would take. A number at the end may go on behind it.
+    """
+    try:
+        return _decoder.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _parsed(text: str) -> Any:

@@ -128,8 +128,6 @@ def check_text(value: str, name: str) -> None:
     """
     if "\0" in value:
         raise BadInput(f"{name} holds a NUL character")
-    if value.isascii():
-        return
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -16,13 +16,15 @@ from typing import Any, NamedTuple, Protocol
 
 from whence.ingest.bundles.places import Place
 from whence.ingest.decoding import refuse_wide_encoding
-from whence.ingest.strict_json import parse_json
+from whence.ingest.strict_json import parse_json, parse_start
 from whence.schema.errors import BadInput
 
 __all__ = ("Element", "array_elements", "decoded", "object_elements")
 
 #: Bytes asked for at a time.
 BLOCK_BYTES = 64 * 1024
+#: A longer buffer holds one long element, and to decode it again with every block would cost its square.
+_MOST_DECODED = 4 * BLOCK_BYTES
 _NO_SPACE = re.compile(rb"[^ \t\r\n]")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
 # A string as a whole when all of it is there, which takes one step where quote by quote takes three.
@@ -41,6 +43,7 @@ _AFTER_SCALAR = re.compile(rb"[,\]}: \t\r\n]")
 _SPACE = ord(" ")
 _QUOTE = ord('"')
 _OPENING = b"{["
+_DELIMITED = b'{["'
 _CLOSING = b"}]"
 
 
@@ -121,6 +124,8 @@ class _Cutter:
         self._stream = stream
         self._max_bytes = max_bytes
         self._buffer = bytearray()
+        #: The buffer as text while all of it is ASCII: places are the same in both then.
+        self._ascii: str | None = None
         self._at = 0
         self._line = 1
         self._skip_mark()
@@ -169,6 +174,11 @@ class _Cutter:
         place = self._place(number)
         if first is None:
             raise place.error("is not JSON: it ends in the middle")
+        if self._ascii is not None and first in _DELIMITED:
+            whole = parse_start(self._ascii, self._at)
+            if whole is not None and whole[1] - self._at <= self._max_bytes:
+                self._advance(whole[1])
+                return place, whole[0]
         try:
             end = self._value_end(first)
         except BadInput as error:
@@ -235,12 +245,15 @@ class _Cutter:
         self._at = to
         if self._at >= BLOCK_BYTES:
             del self._buffer[: self._at]
+            self._ascii = self._ascii and self._ascii[self._at :]
             self._at = 0
 
     def _fill(self) -> bool:
         """Read a block; False at the end."""
         block = self._stream.read(BLOCK_BYTES)
         self._buffer += block
+        is_ascii = len(self._buffer) <= _MOST_DECODED and self._buffer.isascii()
+        self._ascii = self._buffer.decode() if is_ascii else None
         return bool(block)
 
     def _value_end(self, first: int) -> int:

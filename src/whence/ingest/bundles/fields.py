@@ -40,7 +40,8 @@ def whole_text(record: Mapping[str, Any], *names: str) -> str:
 def _text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise BadInput(f"{name} must be a string, not {type(value).__name__}")
-    check_text(value, name)
+    if not value.isascii() or "\0" in value:
+        check_text(value, name)
     return value
 
 
