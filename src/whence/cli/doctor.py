@@ -6,7 +6,9 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,9 @@ __all__ = ("Check", "doctor")
 
 #: Space below which indexing will soon fail, in bytes: a fresh database takes 40 MB.
 _LITTLE_SPACE = 200_000_000
+_INSTALL = "run `whence models install`"
+#: Variables beside the settings.
+_OTHER_NAMES = frozenset({"WHENCE_LOG", "WHENCE_DEBUG", "WHENCE_METRICS"})
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,28 +64,61 @@ def _local_checks(settings: Settings) -> Iterator[Check]:
         ok=sys.version_info >= (3, 11),
         detail=f"{platform.python_version()} on {platform.machine()}",
     )
+    yield from _environment(settings, os.environ)
     yield _home(settings.home)
     yield from _models(settings)
+
+
+def _environment(settings: Settings, environment: Iterable[str]) -> Iterator[Check]:
+    """Find variables whose name is nearly that of a setting: they are read by nobody."""
+    known = sorted({f"WHENCE_{line.name.upper()}" for line in settings.describe()} | _OTHER_NAMES)
+    for name in sorted(environment):
+        if not name.startswith("WHENCE_") or name in known:
+            continue
+        if near := get_close_matches(name, known, n=1, cutoff=0.85):
+            yield Check(
+                name="environment",
+                ok=False,
+                detail=f"{name} is no setting, and nothing reads it",
+                remedy=f"rename it to {near[0]}, or unset it",
+            )
 
 
 def _home(home: Path) -> Check:
     place = next(folder for folder in (home, *home.parents) if folder.exists())
     free = shutil.disk_usage(place).free
-    detail = f"{home}, {free / 1e9:.1f} GB free"
-    if not os.access(place, os.W_OK):
-        remedy = "choose another home with --home"
-        return Check(name="home", ok=False, detail=f"{place} is not writable", remedy=remedy)
-    ok = free >= _LITTLE_SPACE
-    return Check(name="home", ok=ok, detail=detail, remedy="" if ok else "free some space")
+    fault = _fault_of(place)
+    if fault:
+        remedy = (
+            "choose another home with --home or WHENCE_HOME, or give yourself the right to write"
+        )
+        return Check(name="home", ok=False, detail=fault, remedy=remedy)
+    return Check(
+        name="home",
+        ok=free >= _LITTLE_SPACE,
+        detail=f"{home}, {free / 1e9:.1f} GB free",
+        remedy="" if free >= _LITTLE_SPACE else "free some space, 200 MB at least",
+    )
+
+
+def _fault_of(place: Path) -> str:
+    """Say why nothing can be written in a folder, by writing something; empty when it can be."""
+    if not place.is_dir():
+        return f"{place} is not a folder"
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return ""
+    except OSError as error:
+        return f"nothing can be written in {place}: {error.strerror}"
 
 
 def _models(settings: Settings) -> Iterator[Check]:
-    """Check the local models that these settings use."""
+    """Check the local models that these settings use, every byte of them."""
     from whence.models.status import model_status
     from whence.models.weights import EMBEDDER_NAME
 
     wanted = settings.embedder.startswith("local")
-    for model in model_status(settings.home, settings.models):
+    for model in model_status(settings.home, settings.models, rehash=True):
         is_embedder = model.name == EMBEDDER_NAME
         if not (wanted if is_embedder else settings.reranker == "auto"):
             continue
@@ -88,8 +126,10 @@ def _models(settings: Settings) -> Iterator[Check]:
         yield Check(
             name=f"model {model.name}",
             ok=ok,
-            detail=f"{model.folder} ({model.revision[:12]})" if ok else model.detail,
-            remedy="" if ok else "run `whence models install`",
+            detail=f"{model.folder} ({model.revision[:12]})"
+            if ok
+            else model.detail.removesuffix(f"; {_INSTALL}"),
+            remedy="" if ok else _INSTALL,
         )
 
 

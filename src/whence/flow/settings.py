@@ -314,7 +314,9 @@ def _read_file(file: Path) -> dict[str, str]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8", hint="save the file as UTF-8") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}") from error
+        raise ConfigError(
+            f"{file} is not valid TOML: {error}", hint="correct that line, or remove the file"
+        ) from error
     for name, value in data.items():
         _check_name(name, str(file))
         if not isinstance(value, str):
