@@ -3,7 +3,7 @@
 The one-statement form is what a plain setup would do: one SQL statement that is given the reader's tags, the
 vector and the words; it resolves rights and words, walks HNSW, sums up BM25 over blocks of numbers, and joins
 both by reciprocal ranks; on tables of its own on the same server, asked over a pool of the same size. It asks
-the graph for as many rows as a recall of .99 of the ten nearest takes, which is printed for both forms. The
+the graph for as many rows as a recall of .99 of the ten nearest takes; rows and recall are printed. The
 store is asked for both legs at once, as deep as the statement's, and the ranks are joined here. Every reader
 sees half of the chunks. No question is asked twice of a form, since the store holds postings of terms that were
 asked for before. The two forms take turns in short rounds; the processors' time of a search, the server's
@@ -60,14 +60,15 @@ ALTER TABLE one_chunk ADD PRIMARY KEY (ord);
 SET max_parallel_maintenance_workers = 0;
 CREATE INDEX ON one_vector USING hnsw (e vector_ip_ops);
 """
-#: Rows asked of HNSW, and `hnsw.ef_search`.
-_FETCHED = 100
+#: Rows asked of HNSW, and `hnsw.ef_search`, by their cost: the first with that recall is taken.
+_FETCHED = ((100, 100), (100, 200), (100, 300), (200, 400))
+_RECALL = 0.99
 _SEEN = (
     "class_id = ANY((SELECT array_agg(id) FROM whence.sec_class WHERE acl && $2::text[])::int[])"
 )
 _NEAR = f"""
 SELECT ord FROM (SELECT ord, e <#> $1 AS distance FROM one_vector WHERE {_SEEN}
-    ORDER BY e <#> $1 LIMIT {_FETCHED}) n ORDER BY distance LIMIT {LIMIT}
+    ORDER BY e <#> $1 LIMIT {{fetched}}) n ORDER BY distance LIMIT {LIMIT}
 """
 _ONE_STATEMENT = f"""
 WITH q AS MATERIALIZED (
@@ -77,7 +78,7 @@ WITH q AS MATERIALIZED (
 dense AS (
     SELECT ord, row_number() OVER (ORDER BY distance) AS place FROM (
         SELECT ord, e <#> $1 AS distance FROM one_vector WHERE {_SEEN}
-        ORDER BY e <#> $1 LIMIT {_FETCHED}) n ORDER BY distance LIMIT {DEPTH}),
+        ORDER BY e <#> $1 LIMIT {{fetched}}) n ORDER BY distance LIMIT {DEPTH}),
 words AS (
     SELECT ord, row_number() OVER (ORDER BY score DESC, ord) AS place FROM (
         SELECT u.ord, sum(q.idf * u.impact) AS score FROM q JOIN one_posting p ON p.term = q.term,
@@ -116,23 +117,54 @@ def _joined(*legs: list[Candidate]) -> list[tuple[float, str]]:
     return heapq.nsmallest(LIMIT, ((-score, key) for key, score in scores.items()))
 
 
-async def _recalls(store: PostgresStore, pool: Any, vectors: Any) -> dict[str, float]:
-    """Give the share of the ten nearest that the dense leg of each form finds."""
-    access = READERS[READER]
-    tags = sorted(access.acl_tags)
-    found = dict.fromkeys(("legs", "statement"), 0)
-    for vector in vectors:
-        right = await store.search_dense("bench", vector, limit=DEPTH, access=access, exact=True)
-        nearest = {one.chunk_id for one in right[:LIMIT]}
-        own = await store.search_dense("bench", vector, limit=DEPTH, access=access)
-        found["legs"] += len(nearest & {one.chunk_id for one in own[:LIMIT]})
-        rows = await pool.fetch(
-            f"SELECT chunk_key FROM one_chunk WHERE ord IN ({_NEAR})",
-            vector,
-            tags,
+async def _right(store: PostgresStore, vectors: Any) -> list[list[str]]:
+    """Give the nearest of each vector, by an exact scan."""
+    found = [
+        await store.search_dense("bench", one, limit=LIMIT, access=READERS[READER], exact=True)
+        for one in vectors
+    ]
+    return [[one.chunk_id for one in nearest] for nearest in found]
+
+
+def _recall(found: list[list[str]], right: list[list[str]]) -> float:
+    """Give the share of the nearest that is found."""
+    pairs = zip(found, right, strict=True)
+    return sum(len({*one} & {*nearest}) for one, nearest in pairs) / LIMIT / len(right)
+
+
+async def _recall_of_legs(store: PostgresStore, vectors: Any, right: list[list[str]]) -> float:
+    found = [
+        await store.search_dense("bench", one, limit=DEPTH, access=READERS[READER])
+        for one in vectors
+    ]
+    return _recall([[one.chunk_id for one in nearest[:LIMIT]] for nearest in found], right)
+
+
+async def _statement_pool(
+    server: EmbeddedServer, size: int, vectors: Any, right: list[list[str]]
+) -> tuple[Any, tuple[int, int], float]:
+    """Open a pool for the statement; gives rows and `ef_search` that it has to ask for, and their recall."""
+    tags = sorted(READERS[READER].acl_tags)
+    for fetched, ef_search in _FETCHED:
+        pool = await asyncpg.create_pool(
+            server.url(),
+            min_size=1,
+            max_size=size,
+            init=_vectors_known,
+            server_settings={
+                "plan_cache_mode": "force_custom_plan",
+                "hnsw.ef_search": str(ef_search),
+                "hnsw.iterative_scan": "relaxed_order",
+                "jit": "off",
+            },
         )
-        found["statement"] += len(nearest & {row["chunk_key"] for row in rows})
-    return {form: n / LIMIT / len(vectors) for form, n in found.items()}
+        near = f"SELECT chunk_key FROM one_chunk WHERE ord IN ({_NEAR.format(fetched=fetched)})"
+        rows = [await pool.fetch(near, one, tags) for one in vectors]
+        recall = _recall([[row["chunk_key"] for row in some] for some in rows], right)
+        if recall >= _RECALL or (fetched, ef_search) == _FETCHED[-1]:
+            break
+        await pool.close()
+    return pool, (fetched, ef_search), recall
 
 
 async def _vectors_known(connection: Any) -> None:
@@ -154,26 +186,21 @@ async def measure(chunks: int, seconds: float) -> dict[str, Any]:
             async with store._connection() as connection:
                 await store._keep_indexed(connection, "bench")
             await settled(store)
-            pool = await asyncpg.create_pool(
-                server.url(),
-                min_size=1,
-                max_size=store._pool.get_max_size(),
-                init=_vectors_known,
-                server_settings={
-                    "plan_cache_mode": "force_custom_plan",
-                    "hnsw.ef_search": str(_FETCHED),
-                    "hnsw.iterative_scan": "relaxed_order",
-                    "jit": "off",
-                },
-            )
-            async with pool.acquire() as plain:
-                await plain.execute(_TABLES)
-                await plain.execute("VACUUM ANALYZE")
-                postmaster = parent(await plain.fetchval("SELECT pg_backend_pid()"))
+            plain = await asyncpg.connect(server.url())
+            await plain.execute(_TABLES)
+            await plain.execute("VACUUM ANALYZE")
+            postmaster = parent(await plain.fetchval("SELECT pg_backend_pid()"))
+            await plain.close()
             access = READERS[READER]
             tags = sorted(access.acl_tags)
             words = [list(dict.fromkeys(query.split())) for query in queries]
-            result["recall"] = await _recalls(store, pool, vectors[:40])
+            right = await _right(store, vectors[:40])
+            pool, fetched, recall = await _statement_pool(
+                server, store._pool.get_max_size(), vectors[:40], right
+            )
+            own = await _recall_of_legs(store, vectors[:40], right)
+            result |= {"fetched": fetched, "recall": {"legs": own, "statement": recall}}
+            one_statement = _ONE_STATEMENT.format(fetched=fetched[0])
 
             async def legs(n: int) -> None:
                 found = await asyncio.gather(
@@ -183,7 +210,7 @@ async def measure(chunks: int, seconds: float) -> dict[str, Any]:
                 _joined(*found)
 
             async def statement(n: int) -> None:
-                await pool.fetch(_ONE_STATEMENT, vectors[n], tags, words[n])
+                await pool.fetch(one_statement, vectors[n], tags, words[n])
 
             questions = {name: itertools.cycle(range(QUESTIONS)) for name in ("legs", "statement")}
             forms = {"legs": legs, "statement": statement}
@@ -220,6 +247,7 @@ def report(result: dict[str, Any]) -> None:
             f"{words:24} {found['per_s']:7.0f} a second, p50 {found['p50_ms']:7.1f} ms, processors"
             f" {found['cpu_ms']:6.1f} ms, recall@{LIMIT} of the dense leg {result['recall'][name]:.3f}"
         )
+    print(f"rows that the statement asks of its graph, and ef_search: {result['fetched']}")
     print(f"ratio {result['ratio']:.2f}, by the processors' time {result['cpu_ratio']:.2f}")
 
 
