@@ -1,0 +1,48 @@
+"""Postings are sorted a band of terms at a time; the bands lose nothing and part no term."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.store import postings
+
+
+@given(st.lists(st.integers(1, 40), max_size=300), st.integers(1, 40))
+def test_bands_hold_each_posting_once_and_each_term_whole(terms: list[int], size: int) -> None:
+    """Bands follow one another by term, whatever their size is; within one, postings keep their order."""
+    array = np.array(terms, dtype=np.int32)
+    before = postings._BAND_POSTINGS, postings._SAMPLED
+    postings._BAND_POSTINGS, postings._SAMPLED = size, 1
+    try:
+        bands = [band.tolist() for band in postings._bands(array)]
+    finally:
+        postings._BAND_POSTINGS, postings._SAMPLED = before
+    of_bands = [{terms[number] for number in band} for band in bands]
+
+    assert sorted(number for band in bands for number in band) == list(range(len(terms)))
+    assert all(band == sorted(band) for band in bands)
+    assert sum(map(len, of_bands)) == len(set(terms))
+    ordered = [(min(one), max(one)) for one in of_bands if one]
+    assert ordered == sorted(ordered)
+
+
+def test_chunks_are_ordered_by_class_with_their_words() -> None:
+    """Classes ascend, slots ascend in a class, and every chunk keeps its terms and counts."""
+    ints = lambda *numbers: np.array(numbers, dtype=np.int32)  # noqa: E731 - shorter than five arrays
+    chunks = postings._Chunks(
+        slots=ints(0, 1, 2, 3),
+        classes=ints(7, 2, 7, 2),
+        lengths=ints(10, 11, 12, 13),
+        widths=ints(2, 1, 0, 3),
+        terms=ints(5, 6, 8, 1, 2, 3),
+        counts=ints(50, 60, 80, 10, 20, 30),
+    )
+    ordered = chunks.by_class()
+
+    assert ordered.slots.tolist() == [1, 3, 0, 2]
+    assert ordered.classes.tolist() == [2, 2, 7, 7]
+    assert ordered.widths.tolist() == [1, 3, 2, 0]
+    assert ordered.terms.tolist() == [8, 1, 2, 3, 5, 6]
+    assert ordered.counts.tolist() == [80, 10, 20, 30, 50, 60]
