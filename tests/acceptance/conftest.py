@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,8 +13,26 @@ from typing import Any
 
 import pytest
 
+from whence.cli.commands import COMMANDS
+from whence.store.server import EmbeddedServer
+from whence.testing.fork_server import ForkServer
+
 ROOT = Path(__file__).resolve().parents[2]
 WHENCE = Path(sys.executable).parent / "whence"
+#: What most commands load, but for ONNX Runtime: it starts a thread, and so may not be forked.
+PRELOAD = (
+    "numpy", "rich.table", "tokenizers", "whence.engine.engine", "whence.flow.loader",
+    "whence.flow.runtime", "whence.ingest.documents", "whence.models.extractive", "whence.models.minilm",
+    "whence.processors.code_rag", "whence.processors.document_rag", "whence.processors.embedding",
+    "whence.processors.graph_expander", "whence.processors.ingest", "whence.processors.prompt",
+    "whence.processors.recorder", "whence.processors.reranker", "whence.processors.search",
+    "whence.processors.text_fetcher", "whence.provenance.render", "whence.store.postgres",
+)  # fmt: skip
+#: Words that can begin a command line.
+_NAMES = {
+    *COMMANDS,
+    *(name for group in COMMANDS.values() if not isinstance(group, str) for name in group.members),
+}
 
 
 class Result:
@@ -31,10 +50,15 @@ class Result:
 
 
 class Cli:
-    """Runs `whence` with a home and no settings from outside."""
+    """Runs `whence` with a home and no settings from outside.
 
-    def __init__(self, home: Path) -> None:
+    Each command is run as the installed program the first time, and forked from one that is loaded already from
+    then on: a process of its own with the same code, for half the time.
+    """
+
+    def __init__(self, home: Path, loaded: ForkServer) -> None:
         self.home = home
+        self._loaded = loaded
 
     def environment(self, **extra: str) -> dict[str, str]:
         """Give the environment of a command: the caller's, less our settings."""
@@ -49,10 +73,17 @@ class Cli:
         self, *words: str | bytes | Path, env: dict[str, str] | None = None, cwd: Path | None = None
     ) -> Result:
         """Run a command to its end."""
+        environment, folder = self.environment(**(env or {})), cwd or self.home
+        if not _is_new(words):
+            return Result(
+                self._loaded.run(
+                    [WHENCE, *words], environment=environment, folder=folder, timeout_s=110
+                )
+            )
         done = subprocess.run(
             [WHENCE, *words],
-            env=self.environment(**(env or {})),
-            cwd=cwd or self.home,
+            env=environment,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=110,
@@ -73,10 +104,34 @@ class Cli:
         )
 
 
+_seen: set[str] = set()
+
+
+def _is_new(words: tuple[str | bytes | Path, ...]) -> bool:
+    """Tell whether a command comes for the first time; those below a common word count one by one."""
+    names = [word for word in words[:2] if isinstance(word, str) and word in _NAMES]
+    command = " ".join(names)
+    new = command not in _seen
+    _seen.add(command)
+    return new
+
+
 @pytest.fixture(scope="session")
-def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    """Give the command on a home that all tests of the session share."""
-    return Cli(tmp_path_factory.mktemp("home"))
+def loaded() -> Iterator[ForkServer]:
+    """Give the program, loaded once."""
+    server = ForkServer("whence.cli.main:main", PRELOAD)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def cli(tmp_path_factory: pytest.TempPathFactory, loaded: ForkServer) -> Iterator[Cli]:
+    """Give the command on a home that all tests of the session share, and whose server runs all the while."""
+    home = tmp_path_factory.mktemp("home")
+    server = EmbeddedServer(home)
+    asyncio.run(server.start())
+    yield Cli(home, loaded)
+    asyncio.run(server.aclose())
 
 
 @pytest.fixture(scope="session")
@@ -89,8 +144,8 @@ def handbook(cli: Cli) -> Path:
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Cli:
+def fresh(tmp_path: Path, loaded: ForkServer) -> Cli:
     """Give the command on a home of the test's own."""
     home = tmp_path / "home"
     home.mkdir()
-    return Cli(home)
+    return Cli(home, loaded)

@@ -1,0 +1,155 @@
+"""Runs a program many times without loading it each time: a process loads it once and forks for every run.
+
+A run is a process of its own, with its own arguments, environment, folder and output, as if it had been started
+anew; only what imports do is done already. Run as a module it is the process that forks.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ("ForkServer",)
+
+_NUMBER = struct.Struct("!i")
+
+
+class ForkServer:
+    """Runs one program, one run at a time; Linux and macOS only.
+
+    Args:
+        entry: What a run calls, `module:function`; it ends with `SystemExit`.
+        preload: Modules to load beside that of `entry`. They may start no threads.
+    """
+
+    def __init__(self, entry: str, preload: Sequence[str] = ()) -> None:
+        self._socket, other = socket.socketpair()
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(other.fileno()), entry, *preload],
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+
+    def run(
+        self,
+        words: Sequence[str | bytes | Path],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        timeout_s: float,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run the program to its end; its standard input is empty.
+
+        Args:
+            words: Its arguments, the name of the program first.
+            environment: All of its environment. Variables that Python reads at its start have no effect.
+            folder: Its working directory.
+            timeout_s: Seconds until it is killed.
+
+        Raises:
+            TimeoutError: It did not end in time.
+        """
+        order = json.dumps([[os.fsdecode(word) for word in words], dict(environment), str(folder)])
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            body = order.encode()
+            streams = [out.fileno(), errors.fileno()]
+            socket.send_fds(self._socket, [_NUMBER.pack(len(body))], streams)
+            self._socket.sendall(body)
+            process = self._read()
+            self._socket.settimeout(timeout_s)
+            try:
+                code = self._read()
+            except TimeoutError:
+                os.kill(process, signal.SIGKILL)
+                self._socket.settimeout(None)
+                self._read()
+                raise
+            self._socket.settimeout(None)
+            written = []
+            for stream in (out, errors):
+                stream.seek(0)
+                written.append(stream.read())
+        return subprocess.CompletedProcess(list(words), code, *written)
+
+    def close(self) -> None:
+        """End the process."""
+        self._socket.close()
+        self._process.wait()
+
+    def _read(self) -> int:
+        number: int = _NUMBER.unpack(_exactly(self._socket, _NUMBER.size))[0]
+        return number
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    """Read so many bytes.
+
+    Raises:
+        EOFError: There are fewer.
+    """
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise EOFError("the other side has closed the connection")
+        data += part
+    return data
+
+
+def _serve(connection: socket.socket) -> bool:
+    """Fork for every order; True in a process that is to run, False when there are no more orders."""
+    while True:
+        head, streams, *_ = socket.recv_fds(connection, _NUMBER.size, 2)
+        if not head:
+            return False
+        order = json.loads(_exactly(connection, _NUMBER.unpack(head)[0]))
+        process = os.fork()
+        if not process:
+            connection.close()
+            _become(order, streams)
+            return True
+        for stream in streams:
+            os.close(stream)
+        connection.sendall(_NUMBER.pack(process))
+        status = os.waitpid(process, 0)[1]
+        connection.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+
+
+def _become(order: list[Any], streams: list[int]) -> None:
+    words, environment, folder = order
+    for number, stream in enumerate(streams, 1):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = words
+
+
+def _main() -> None:
+    number, entry, *preload = sys.argv[1:]
+    module, _, name = entry.partition(":")
+    run: Callable[[], None] = getattr(import_module(module), name)
+    for one in preload:
+        import_module(one)
+    # What is loaded stays as it is: collecting would only copy the pages that it looks at.
+    gc.collect()
+    gc.freeze()
+    if _serve(socket.socket(fileno=int(number))):
+        run()
+
+
+if __name__ == "__main__":
+    _main()
