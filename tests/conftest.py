@@ -24,10 +24,18 @@ settings.load_profile("shared")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all tests that need a broker in one process: it starts one broker, not each its own."""
+    """Keep tests that share something dear in one process, which makes it once.
+
+    All that need a broker share it; those of a file of commands, and those of `retrival`, what was indexed.
+    """
     for item in items:
+        folder = item.path.parent.name
         if item.get_closest_marker("pulsar"):
             item.add_marker(pytest.mark.xdist_group("pulsar"))
+        elif folder == "acceptance":
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        elif folder == "retrival":
+            item.add_marker(pytest.mark.xdist_group(folder))
 
 
 @asynccontextmanager

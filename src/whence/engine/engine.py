@@ -69,7 +69,6 @@ class Engine(GraphEngine):
         settings: All settings at once; the arguments above go before them. When None they come from the
             environment, then `whence.toml`, then the defaults.
         store: A store of your own, already open; it is not closed here.
-        store: A store of your own, already open; it is not closed here.
         flow: Name of a shipped flow, or path of a flow file.
         only: Processors of the flow to start here; all of them when empty.
         warm_up: True loads the embedding model while the database is connected: the first search is

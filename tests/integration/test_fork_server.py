@@ -1,0 +1,59 @@
+"""A program that is loaded once and forked for every run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from whence.testing.fork_server import ForkServer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    """Runs Python's own formatter of JSON, which reads a file and writes to stdout."""
+    made = ForkServer("json.tool:main", ["os"])
+    yield made
+    made.close()
+
+
+def test_a_run_has_arguments_folder_and_output_of_its_own(
+    server: ForkServer, tmp_path: Path
+) -> None:
+    """Two runs in two folders read each its own file and write each its own output."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(f'["{name}"]')
+        done = server.run(
+            ["tool", "--compact", "file"],
+            environment=os.environ,
+            folder=tmp_path / name,
+            timeout_s=60,
+        )
+
+        assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, [name], b"")
+
+
+def test_exit_code_and_errors_come_back(server: ForkServer, tmp_path: Path) -> None:
+    """What fails has its exit code and what it said on stderr; bytes that are no text are passed on."""
+    missing = server.run(["tool", b"\xff"], environment=os.environ, folder=tmp_path, timeout_s=60)
+    wrong = server.run(["tool", "--no"], environment=os.environ, folder=tmp_path, timeout_s=60)
+
+    assert missing.returncode == 2
+    assert b"\\udcff" in missing.stderr
+    assert wrong.returncode == 2
+    assert b"--no" in wrong.stderr
+
+
+def test_a_run_that_does_not_end_is_killed(server: ForkServer, tmp_path: Path) -> None:
+    """The time is over: it is killed and told, and the next run is as good as any."""
+    os.mkfifo(tmp_path / "never")
+    with pytest.raises(TimeoutError):
+        server.run(["tool", "never"], environment=os.environ, folder=tmp_path, timeout_s=0.2)
+    (tmp_path / "file").write_text("1")
+    done = server.run(["tool", "file"], environment=os.environ, folder=tmp_path, timeout_s=60)
+
+    assert done.stdout == b"1\n"
