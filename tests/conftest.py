@@ -26,16 +26,13 @@ settings.load_profile("shared")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that share something dear in one process, which makes it once.
 
-    All that need a broker share it; those of a file of commands, and those of `retrival`, what was indexed.
+    All that need a broker share it; those of a file of commands share what they indexed.
     """
     for item in items:
-        folder = item.path.parent.name
         if item.get_closest_marker("pulsar"):
             item.add_marker(pytest.mark.xdist_group("pulsar"))
-        elif folder == "acceptance":
+        elif item.path.parent.name == "acceptance":
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-        elif folder == "retrival":
-            item.add_marker(pytest.mark.xdist_group(folder))
 
 
 @asynccontextmanager
