@@ -431,6 +431,7 @@ def local(canonical: str) -> str:
     return canonical.split("::", 3)[3]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the cases in one process: they share one import and one log."""
     for item in items:
