@@ -116,7 +116,7 @@ def test_an_erased_document_is_gone_and_leaves_a_tombstone(fresh: Any, tmp_path:
 
 
 def test_collections_are_listed_with_their_model(cli: Any, handbook: Path) -> None:
-    """Name, counts, model, precision and the last change of each."""
+    """Name, counts, size, model, precision and the last change of each."""
     found = cli("collections", "--json").json["collections"]
     default = next(one for one in found if one["name"] == "default")
 
@@ -125,4 +125,6 @@ def test_collections_are_listed_with_their_model(cli: Any, handbook: Path) -> No
     assert default["model"]["name"] == "all-MiniLM-L6-v2"
     assert default["model"]["precision"] == "w8"
     assert default["changed_at"].endswith("+00:00")
+    # A vector alone takes 4 bytes for each of its 384 numbers.
+    assert default["bytes"] > default["chunks"] * 4 * 384
     assert "default" in cli("collections").out

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from whence.cli.output import console, print_json
+from whence.cli.output import console, print_json, size
 from whence.cli.session import as_json, run_with_engine
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ("collections", "table_of")
 
 
 def collections(context: typer.Context) -> int:
-    """List the collections with their counts, models and last changes."""
+    """List the collections with their counts, sizes, models and last changes."""
     found = run_with_engine(context, lambda engine, _: engine.collections())
     print_json({"collections": found}) if as_json(context) else _tell(found)
     return 0
@@ -37,12 +37,13 @@ def table_of(found: list[CollectionInfo]) -> Table:
 
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("collection", no_wrap=True)
-    for name in ("documents", "chunks"):
+    for name in ("documents", "chunks", "size"):
         table.add_column(name, justify="right")
     table.add_column("model")
     table.add_column("changed")
     for one in found:
         model = f"{one.model.name} {one.model.precision}".strip()
         changed = one.changed_at[:16].replace("T", " ")
-        table.add_row(one.name, str(one.documents), str(one.chunks), model, changed)
+        taken = f"~{size(one.bytes)}" if one.bytes else ""
+        table.add_row(one.name, str(one.documents), str(one.chunks), taken, model, changed)
     return table

@@ -43,6 +43,9 @@ class CollectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Chunks in it, hidden ones included."""
     changed_at: str = ""
     """When a document was stored last, ISO 8601 in UTC; empty when there is none."""
+    bytes: int = 0
+    """About what it takes on disk: its share, by its chunks, of the tables of all collections. Only in lists; 0
+    where nothing is on disk."""
 
 
 class DocumentState(msgspec.Struct, frozen=True, kw_only=True):

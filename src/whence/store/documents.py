@@ -33,6 +33,7 @@ from whence.store.code_documents import is_internal
 from whence.store.driver import Connection
 from whence.store.keys import chunk_key
 from whence.store.ledger import record_effects
+from whence.store.migrate import SCHEMA
 from whence.store.passage_graph import (
     add_names,
     count_links,
@@ -59,6 +60,11 @@ __all__ = (
     "source_digests",
 )
 
+_ON_DISK = """
+SELECT (SELECT coalesce(sum(chunks), 0) FROM document) AS chunks,
+    (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname ~ '^(chunk|document|passage|posting|segment|term)') AS bytes
+"""
 _COLLECTION = (
     "SELECT c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"
     " count(d.id) AS documents, coalesce(sum(d.chunks), 0)::bigint AS chunks,"
@@ -127,12 +133,15 @@ async def find_model(connection: Connection, name: str) -> EmbeddingModel | None
 async def list_collections(connection: Connection) -> list[CollectionInfo]:
     """Give all collections by name, without those that hold snapshots of code.
 
-    Cost: linear in all documents.
+    Cost: linear in all documents; sizes are from catalogues.
     """
     rows = await connection.fetch(
         f"{_COLLECTION} WHERE NOT c.internal GROUP BY c.id ORDER BY c.name"
     )
-    return [_info(row) for row in rows]
+    found = [_info(row) for row in rows]
+    total = await connection.fetchrow(_ON_DISK, SCHEMA)
+    share = total["bytes"] / max(1, total["chunks"])
+    return [msgspec.structs.replace(one, bytes=round(share * one.chunks)) for one in found]
 
 
 async def ensure_collection(
