@@ -61,12 +61,9 @@ class Cli:
         self._loaded = loaded
 
     def environment(self, **extra: str) -> dict[str, str]:
-        """Give the environment of a command: the caller's, less our settings."""
-        clean = {
-            k: v
-            for k, v in os.environ.items()
-            if not k.startswith(("WHENCE_", "OPENAI_", "COHERE_"))
-        }
+        """Give the environment of a command: the caller's, less our settings and its terminal's size."""
+        ours = ("WHENCE_", "OPENAI_", "COHERE_", "COLUMNS", "LINES")
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         return clean | {"WHENCE_HOME": str(self.home)} | extra
 
     def __call__(
