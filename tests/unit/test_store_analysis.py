@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from whence.store.analysis import LANGUAGES, document_terms, is_weak, query_terms
@@ -56,6 +56,7 @@ def test_a_query_is_stemmed_in_every_language_of_the_collection() -> None:
 
 
 @given(st.text(max_size=200), st.sampled_from(sorted(LANGUAGES)))
+@example("S", "porter")
 def test_any_text_can_be_analyzed_and_found(text: str, language: str) -> None:
     """A text's own words as a query always meet the document, in every language and script."""
     terms = document_terms(text, language)

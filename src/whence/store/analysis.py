@@ -92,6 +92,9 @@ _ASCII_TOKEN = re.compile(
 _ASCII_RUNS = "".join(
     char if char.isalnum() or char in "_.:#+" else " " for char in map(chr, range(128))
 )
+#: Words whose terms are remembered, about a kilobyte each: most of a text is words that come again soon, and an
+#: index of any size must not fill the memory with those that do not.
+_REMEMBERED = 1 << 12
 # `HTTP` and `Response` in HTTPResponse; digits apart.
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # Other alphabets have no classes for case in `re`; their words part only at joints and digits.
@@ -130,7 +133,7 @@ def ascii_runs(text: str) -> list[str]:
     return text.translate(_ASCII_RUNS).split()
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=_REMEMBERED)
 def run_terms(run: str, language: str) -> tuple[str, ...]:
     """Give the terms of one of the `ascii_runs`, in order."""
     tokens = _ASCII_TOKEN.findall(run)
@@ -192,7 +195,7 @@ def _pairs(run: str) -> Iterator[str]:
         yield run[start : start + 2]
 
 
-@lru_cache(maxsize=1 << 13)
+@lru_cache(maxsize=_REMEMBERED)
 def _word_terms(token: str, language: str) -> tuple[str, ...]:
     """Give a word's stem, or an identifier whole and in stemmed parts."""
     parts = (_PART if token.isascii() else _PLAIN_PART).findall(token)
@@ -201,13 +204,14 @@ def _word_terms(token: str, language: str) -> tuple[str, ...]:
     return (_fold(token), *(_stem(part, language) for part in parts))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=_REMEMBERED)
 def _stem(word: str, language: str) -> str:
     # Stop words are compared as they are written; stemming first would turn "this" into "thi".
     lowered = word.casefold()
     if lowered in _STOP_WORDS:
         return lowered
-    return _fold(_stemmer(language).stemWord(lowered))
+    # Porter's first stemmer leaves nothing of "s".
+    return _fold(_stemmer(language).stemWord(lowered) or lowered)
 
 
 def _fold(word: str) -> str:
