@@ -28,7 +28,7 @@ from starlette.staticfiles import StaticFiles
 
 from whence.gateway.door import MAX_BODY, Door
 from whence.gateway.events import OnStage, OnText, asked
-from whence.gateway.failures import JsonResponse, tell_error, tell_fault, tell_http_error
+from whence.gateway.failures import JsonResponse, tell_error, tell_http_error
 from whence.gateway.mcp import Mcp
 from whence.gateway.openapi import openapi
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, read_body
@@ -140,7 +140,7 @@ def gateway(
         exception_handlers={
             WhenceError: tell_error,
             HTTPException: tell_http_error,
-            Exception: tell_fault,
+            Exception: tell_error,
         },
     )
 

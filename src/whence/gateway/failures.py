@@ -32,7 +32,6 @@ __all__ = (
     "error_document",
     "known",
     "tell_error",
-    "tell_fault",
     "tell_http_error",
 )
 
@@ -100,8 +99,3 @@ async def tell_http_error(request: Request, error: Exception) -> Response:
     )
     document = {"error": {"code": code, "message": message, "hint": hint}}
     return JsonResponse(document, refused.status_code, dict(refused.headers or {}))
-
-
-async def tell_fault(request: Request, error: Exception) -> Response:
-    """Answer what nobody foresaw."""
-    return await tell_error(request, error)

@@ -15,10 +15,10 @@ from uuid import UUID
 
 import msgspec
 
-from whence.schema.embedding import EmbeddingModel
 from whence.store.base import CollectionInfo
 from whence.store.checks import missing_collection
 from whence.store.classes import EPOCH
+from whence.store.documents import model_of
 from whence.store.driver import Connection
 from whence.store.vector_index import INDEXED
 
@@ -90,15 +90,9 @@ async def standing(connection: Connection, collection: str) -> Standing:
     row = await connection.fetchrow(_STANDING, collection)
     if row is None:
         raise missing_collection(collection)
-    model = EmbeddingModel(
-        name=row["model_name"],
-        revision=row["model_revision"],
-        precision=row["model_precision"],
-        dimension=row["dimension"],
-    )
     return Standing(
         id=row["id"],
-        info=CollectionInfo(name=row["name"], model=model),
+        info=CollectionInfo(name=row["name"], model=model_of(row)),
         version=row["version"] or 0,
         epoch=row["epoch"],
         analyzer=row["analyzer"] or "",
