@@ -244,6 +244,12 @@ def test_page_in_a_browser(gateway: Gateway, browser: Any) -> None:
     assert one("#list li:target .marker").text == marker.text
     assert one("#list li:target blockquote").text in one("#answer").text.replace(marker.text, "")
     wait.until(lambda _: one("#picture").get_property("naturalWidth") > 300)
+    one("[data-format=trig]").click()
+    saved = (
+        "return performance.getEntriesByType('resource').some(e => e.name.endsWith('format=trig'))"
+    )
+    wait.until(lambda _: browser.execute_script(saved))
+    assert not one("#error").is_displayed()
     one("#why").send_keys("people/sick-leave.md")
     one("#why-form button").click()
     wait.until(lambda _: one("#why-told").text)

@@ -150,18 +150,28 @@ async function showTrace(id, signal) {
   const explored = trace.stages.find((stage) => stage.stage === "exploration");
   const documents = new Set((explored?.candidates ?? []).flatMap((one) => [one.document_id, one.chunk_id]));
   $("known").replaceChildren(...[...documents].filter(Boolean).map((value) => make("option", { value })));
-  for (const link of document.querySelectorAll("[data-format]")) await offer(link, path, link.dataset.format, signal);
+  URL.revokeObjectURL($("picture").src);
+  $("picture").src = $("picture-link").href = await rendered(id, "svg", signal);
   $("whence").hidden = false;
 }
 
-/** Fetch one form of the trace, so that the token goes along, and let a link lead to it. */
-async function offer(link, path, format, signal) {
-  const content = await (await call(`${path}?format=${format}`, { signal })).blob();
-  URL.revokeObjectURL(link.href);
-  link.href = URL.createObjectURL(content);
+/** Fetch one form of a trace, so that the token goes along, and give an address of it in this page. */
+async function rendered(id, format, signal) {
+  const path = `v1/answers/${encodeURIComponent(id)}?format=${format}`;
+  return URL.createObjectURL(await (await call(path, { signal })).blob());
+}
+
+/** Save one form of the trace: made when it is wanted, for some take longer than the answer. */
+async function save(format) {
   const suffix = { nquads: "nq", trig: "trig", jsonld: "jsonld", svg: "svg", tree: "txt" }[format];
-  link.download = `${answerId}.${suffix}`;
-  if (format === "svg") $("picture").src = $("picture-link").href = link.href;
+  try {
+    const href = await rendered(answerId, format);
+    make("a", { href, download: `${answerId}.${suffix}` }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 60_000);
+  } catch (error) {
+    $("error").textContent = error.message;
+    $("error").hidden = false;
+  }
 }
 
 async function search(query) {
@@ -235,6 +245,9 @@ $("token-form").addEventListener("submit", (event) => {
   $("reader").textContent = token ? "the holder of a token" : "everybody";
   $("who").open = false;
 });
+for (const button of document.querySelectorAll("[data-format]")) {
+  button.addEventListener("click", () => save(button.dataset.format));
+}
 $("why-form").addEventListener("submit", (event) => {
   event.preventDefault();
   if ($("why").value.trim()) whyNot($("why").value.trim());
