@@ -106,6 +106,121 @@ def test_a_call_leads_to_the_method_that_the_types_tell(body: str, target: str) 
     assert target in calls_in(body)
 
 
+OVERLOADS = """
+public struct Ref { public static implicit operator Ref(Owned owned) => owned.Inner; }
+public class Owned { public Ref Inner; }
+public class Animal { }
+public class Dog : Animal { public void Bark() { } public int Age { get; set; } }
+public interface IShape { void Draw(); }
+public static class On {
+    public static void Ref(Ref r) { }
+    public static void Kind(object o) { } public static void Kind(Animal a) { }
+    public static void Size(int i) { } public static void Size(long l) { } public static void Size(string s) { }
+    public static void Two(Ref r, string s) { } public static void Two(Ref r, Ref s) { }
+    public static void Many(string s) { } public static void Many(params string[] s) { } public static void Many() { }
+    public static void Some(int a, string b = "", Dog c = null) { } public static void Some(Dog a) { }
+    public static bool Find(string name, out Dog found) { found = null; return true; }
+    public static void Each(Dog dog, Action<Dog, Animal> action) { }
+    public static void Handed(Func<Dog, bool> test) { } public static void Handed(int a) { }
+    public static Func<int, int> Made { get; set; }
+}
+public class Circle : IShape {
+    void IShape.Draw() { Draw(); }
+    static void Draw() { }
+    public int Age; public Dog this[int i] => null;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "target"),
+    [
+        ("On.Ref(new Owned());", "On.Ref(Ref)"),
+        ("On.Kind(new Dog());", "On.Kind(Animal)"),
+        ("On.Kind(1);", "On.Kind(object)"),
+        ("On.Size(1);", "On.Size(int)"),
+        ('On.Size(5 > 3 ? "a" : "b" + 1);', "On.Size(string)"),
+        ('On.Two(new Owned(), "a" + unknown);', "On.Two(Ref,string)"),
+        ("On.Two(new Owned(), new Owned());", "On.Two(Ref,Ref)"),
+        ('On.Many("a");', "On.Many(string)"),
+        ("On.Many();", "On.Many()"),
+        ('On.Many("a", "b");', "On.Many(string[])"),
+        ("On.Some(1, c: null);", "On.Some(int,string,Dog)"),
+        ('On.Some(a: unknown, b: "x");', "On.Some(int,string,Dog)"),
+        ('if (On.Find("a", out var dog)) dog.Bark();', "Dog.Bark()"),
+        ("On.Each(null, (d, a) => d.Bark());", "Dog.Bark()"),
+        ("On.Handed(d => d.Age > 1);", "On.Handed(Func<Dog, bool>)"),
+        ("List<Dog> l = null; l.Where(d => d.Age > 1).ForEach(d => d.Bark());", "Dog.Bark()"),
+        ("IEnumerable<Dog> l = null; l.OrderBy(d => d.Age).First().Bark();", "Dog.Bark()"),
+        ("DbSet<Dog> l = null; (await l.Where(x => true).FirstAsync()).Bark();", "Dog.Bark()"),
+        ("Dog[] l = null; var q = from d in l select d; foreach (var d in l) d.Bark();", "Dog.Bark()"),
+        ("new Circle()[1].Bark();", "Dog.Bark()"),
+        ("var d = unknown ? new Dog() : null; d.Bark();", "Dog.Bark()"),
+        ("var d = unknown switch { 1 => new Dog(), _ => throw null }; d.Bark();", "Dog.Bark()"),
+        ("if (unknown is Dog { Age: 1 } d) d.Bark();", "Dog.Bark()"),
+        ("On.Made(1);", "On.Made"),
+    ],
+)  # fmt: skip
+def test_what_is_called_is_what_the_arguments_choose(body: str, target: str) -> None:
+    """By inheritance, conversions, names, numbers; variables have the types that methods tell."""
+    findings = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
+    called = edges(findings, "User.Run()") - {"Dog", "Owned", "Circle", "On.Find(string,Dog)"}
+
+    assert {
+        one for one in called if one == target or one.partition("(")[0] == target.partition("(")[0]
+    } == {target}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "On.Kind(unknown);",
+        "On.Two(unknown, unknown);",
+        "Task<Dog> l = null; l.ContinueWith(d => d.Bark());",
+        "On.Size(unknown + 1);",
+    ],
+)
+def test_overloads_that_nothing_tells_apart_are_not_guessed(body: str) -> None:
+    """Neither the first nor the nearest by name is taken."""
+    findings = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
+
+    assert not edges(findings, "User.Run()")
+
+
+def test_members_of_an_interface_alone_are_not_called_by_name() -> None:
+    """`void IShape.Draw()` is reached through the interface; the plain name means another method."""
+    findings = read(OVERLOADS)
+
+    assert edges(findings, "Circle.IShape.Draw()") == {"Circle.Draw()"}
+
+
+def test_names_in_initializers_and_patterns_are_of_what_is_made_or_matched() -> None:
+    """A member of the code around with the same name is not meant."""
+    findings = read(
+        OVERLOADS,
+        "record R(int Age); class User { int Age { get; set; } void Run(R r) { var a = new Dog { Age = 1 };"
+        " var b = r with { Age = 2 }; if (a is { Age: 3 }) { } } }",
+    )
+
+    assert "Dog.Age" in edges(findings, "User.Run(R)", "uses")
+    assert "User.Age" not in edges(findings, "User.Run(R)", "uses")
+
+
+def test_directives_inside_of_statements_cost_one_branch_only() -> None:
+    """What the grammar cannot read with `#if` is read with its first branch, and that is told."""
+    findings = read(
+        "class A {\n void Run(int a) {\n  Go(\n   a\n#if DEBUG\n   , 1\n#else\n   , Lost()\n#endif\n  );\n }\n"
+        " void Go(int a, int b) { }\n int Lost() => 1;\n}\nclass B { void Run() { } }\n"
+    )
+
+    assert {"A.Run(int)", "A.Go(int,int)", "A.Lost()", "B.Run()"} <= findings.definitions.keys()
+    assert edges(findings, "A.Run(int)") == {"A.Go(int,int)"}
+    assert "#if DEBUG" in findings.definitions["A.Run(int)"].text
+    assert [reason.split(",")[0] for _, reason in findings.failures] == [
+        "is read without the code after #else and #elif"
+    ]
+
+
 def test_members_of_the_class_its_parents_and_the_types_around_are_called_by_name() -> None:
     """The nearest one counts; `base` passes over the own."""
     findings = read(

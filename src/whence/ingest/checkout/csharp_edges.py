@@ -7,6 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from whence.ingest.checkout.csharp_project import (
+    CSharpProject,
+    Instance,
+    Library,
+    Named,
+    Place,
+    Value,
+)
 from whence.ingest.checkout.csharp_types import (
     CSharpFile,
     CSharpMember,
@@ -17,15 +25,7 @@ from whence.ingest.checkout.csharp_types import (
     type_ref,
     words,
 )
-from whence.ingest.checkout.csharp_values import (
-    Body,
-    CSharpProject,
-    Instance,
-    Library,
-    Named,
-    Place,
-    Value,
-)
+from whence.ingest.checkout.csharp_values import OF_OBJECTS, Body
 from whence.ingest.checkout.definitions import CallOutcome, Edge, Findings, NamedCall, Quoted
 from whence.ingest.checkout.files import SourceText
 
@@ -79,6 +79,9 @@ class _EdgeFinder:
             "invocation_expression": self._call,
             "constructor_initializer": self._initializer,
             "member_access_expression": self._access,
+            "initializer_expression": self._initialized,
+            "with_initializer": self._changed,
+            "subpattern": self._matched,
             "attribute": self._attribute,
             **dict.fromkeys(_CREATIONS, self._creation),
             **dict.fromkeys(_NAMES, self._reference),
@@ -197,6 +200,8 @@ class _EdgeFinder:
     def _call(self, node: Node, body: Body) -> None:
         function = node.child_by_field_name("function")
         methods, receiver = body.call(node)
+        held = body.delegate(function) if function is not None and not methods else None
+        methods = [held] if held is not None else methods
         self._count(methods, receiver, function, body)
         if len(methods) == 1:
             self._connect("calls", methods[0].id)
@@ -241,7 +246,7 @@ class _EdgeFinder:
             outcome = "external"
         elif isinstance(receiver, Instance | Named):
             whole = self._project.line_of(receiver.of)[1]
-            outcome = "unresolved" if whole else "external"
+            outcome = "unresolved" if whole and name not in OF_OBJECTS else "external"
         else:
             several = receiver == "ambiguous" or self._methods[name] > 1
             outcome = "ambiguous" if several else "unresolved"
@@ -270,12 +275,7 @@ class _EdgeFinder:
         arguments = node.child_by_field_name("arguments")
         if arguments is None:
             arguments = next((c for c in node.named_children if c.type == "argument_list"), None)
-        values = body.arguments(arguments)
-        constructors = [
-            member
-            for member in value.of.members.get(value.of.name, ())
-            if member.kind == "Constructor" and body.accepts(member, values)
-        ]
+        constructors = body.constructors(value.of, body.arguments(arguments))
         # Which of several constructors is meant may not be known; the type is.
         self._connect("calls", constructors[0].id if len(constructors) == 1 else value.of.id)
 
@@ -303,6 +303,32 @@ class _EdgeFinder:
             if one.parts[0].node.type != "interface_declaration":
                 return Instance(one)
         return "unknown" if whole else Library(TypeRef("?"), Place(owner.parts[0].file, "", owner))
+
+    def _initialized(self, node: Node, body: Body) -> None:
+        """Look at `new X { A = 1 }`, where `A` is of X and not of the code around."""
+        for child in node.named_children:
+            left = child.child_by_field_name("left")
+            right = child.child_by_field_name("right")
+            if child.type != "assignment_expression" or left is None or right is None:
+                self._visit(child, body)
+                continue
+            value = body.value(node.parent)
+            if left.type == "identifier" and isinstance(value, Instance):
+                self._use_member(value, words(left))
+            self._visit(right, body)
+
+    def _changed(self, node: Node, body: Body) -> None:
+        """Look at `x with { A = 1 }`, where `A` is of x."""
+        value = body.value(node.parent)
+        if isinstance(value, Instance):
+            self._use_member(value, words(node.named_children[0]))
+        for child in node.named_children[1:]:
+            self._visit(child, body)
+
+    def _matched(self, node: Node, body: Body) -> None:
+        """Look at `A: pattern`, where `A` is of what is matched."""
+        for child in node.named_children[1:] or node.named_children:
+            self._visit(child, body)
 
     def _attribute(self, node: Node, body: Body) -> None:
         name = node.child_by_field_name("name")

@@ -6,17 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from whence.ingest.checkout.csharp_directives import without_directives
 from whence.ingest.checkout.definitions import Definition, Findings, shortened_id
 from whence.ingest.checkout.files import SourceText
 from whence.ingest.code import syntax_tree
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Tree
 
 __all__ = (
     "CSharpFile",
     "CSharpMember",
     "CSharpType",
+    "Parameter",
     "Part",
     "TypeRef",
     "read_file",
@@ -119,6 +121,8 @@ class CSharpMember:
         self.parameters = tuple(_parameters(node.child_by_field_name("parameters")))
         returned = node.child_by_field_name("returns") or node.child_by_field_name("type")
         self.returns = type_ref(returned) if returned is not None else None
+        #: Members written for an interface only, `void IShape.Draw()`, which are not called by their name.
+        self.is_explicit = _child(node, "explicit_interface_specifier") is not None
         self.is_extension = b"this" in _modifiers_of_first(node)
 
 
@@ -134,6 +138,8 @@ class CSharpType:
         self.members: dict[str, list[CSharpMember]] = defaultdict(list)
         #: Types of fields, properties and record parameters by name; None where it is not written.
         self.fields: dict[str, TypeRef | None] = {}
+        #: Operators that make one type of another without being named.
+        self.conversions: list[CSharpMember] = []
 
     @property
     def name(self) -> str:
@@ -169,13 +175,43 @@ def read_file(
         findings: Takes the definitions.
     """
     file = CSharpFile(source)
-    tree = syntax_tree(source.text, ".cs")
-    if tree.root_node.has_error:
-        findings.failures.append((source.path, "has code that cannot be parsed, which is left out"))
+    tree = _tree(source, findings)
     reader = _Reader(file, types, findings)
     reader.scope(tree.root_node, "", None)
     reader.main()
     return file
+
+
+def _tree(source: SourceText, findings: Findings) -> Tree:
+    """Parse a file; one that is not understood is tried without the directives inside its statements."""
+    tree = syntax_tree(source.text, ".cs")
+    if not tree.root_node.has_error:
+        return tree
+    plain, is_cut = without_directives(source.text)
+    again = syntax_tree(plain, ".cs")
+    if _unread(again.root_node) < _unread(tree.root_node):
+        tree = again
+        if is_cut:
+            reason = (
+                "is read without the code after #else and #elif, with which it cannot be parsed"
+            )
+            findings.failures.append((source.path, reason))
+    if tree.root_node.has_error:
+        findings.failures.append((source.path, "has code that cannot be parsed, which is left out"))
+    return tree
+
+
+def _unread(root: Node) -> int:
+    """Give how many bytes are not understood; what is missing counts as one."""
+    count = 0
+    pending = [root]
+    while pending:
+        at = pending.pop()
+        if at.type == "ERROR" or at.is_missing:
+            count += max(1, at.end_byte - at.start_byte)
+        elif at.has_error:
+            pending.extend(at.children)
+    return count
 
 
 def type_ref(node: Node | None) -> TypeRef | None:
@@ -332,11 +368,7 @@ class _Reader:
         explicit = _child(node, "explicit_interface_specifier")
         shown = f"{words(explicit).rstrip('.')}.{name}" if explicit is not None else name
         parameters = node.child_by_field_name("parameters")
-        types = ",".join(
-            words(each.child_by_field_name("type")) or words(each)
-            for each in (parameters.named_children if parameters else ())
-            if each.type == "parameter"
-        )
+        types = ",".join(_written_types(parameters))
         arity = len(_type_parameters(node))
         local = shown + (f"`{arity}" if arity else "")
         local += f"({types})" if parameters is not None else ""
@@ -346,7 +378,10 @@ class _Reader:
         if same is not None:
             same.parts.append(part)
         else:
-            owner.members[name].append(CSharpMember(local_id, kind, name, owner, part))
+            member = CSharpMember(local_id, kind, name, owner, part)
+            owner.members[name].append(member)
+            if any(child.type == "implicit" for child in node.children):
+                owner.conversions.append(member)
         if kind == "Property":
             owner.fields[name] = type_ref(node.child_by_field_name("type"))
         self._findings.define(
@@ -371,6 +406,18 @@ class _Reader:
         for child in declaration.named_children:
             if child.type == "variable_declarator":
                 owner.fields[words(child.child_by_field_name("name"))] = declared
+
+
+def _written_types(parameters: Node | None) -> Iterator[str]:
+    """Yield the types of parameters as they are written; that after `params` stands in the list itself."""
+    if parameters is None:
+        return
+    for each in parameters.named_children:
+        if each.type == "parameter":
+            yield words(each.child_by_field_name("type")) or words(each)
+    rest = parameters.child_by_field_name("type")
+    if rest is not None:
+        yield words(rest)
 
 
 def _parameters(node: Node | None) -> Iterator[Parameter]:

@@ -1,28 +1,32 @@
-"""What a C# name or expression stands for, as far as the sources tell.
+"""What a C# expression stands for, as far as the sources tell.
 
-Names of types are looked up as the language does: in the types around, the namespaces around from the inside
-out, and what the file is using. Expressions have the types that are declared; `var` has that of its value.
+Expressions have the types that are declared; `var` has that of its value.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from whence.ingest.checkout.csharp_types import (
-    CSharpFile,
-    CSharpMember,
-    CSharpType,
-    TypeRef,
-    type_ref,
-    words,
+from whence.ingest.checkout.csharp_overloads import Argument, accepts, closest, takes
+from whence.ingest.checkout.csharp_project import (
+    FUNCTION,
+    CSharpProject,
+    Instance,
+    Library,
+    Named,
+    Place,
+    Space,
+    Value,
+    place_of,
 )
+from whence.ingest.checkout.csharp_types import CSharpMember, CSharpType, TypeRef, type_ref, words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ("Body", "CSharpProject", "Instance", "Library", "Named", "Place", "Value")
+__all__ = ("OF_OBJECTS", "Body")
 
 #: Types that hand on what they hold, by their last name.
 _AWAITED = frozenset({"Task", "ValueTask"})
@@ -39,222 +43,85 @@ _LITERALS = {
     "boolean_literal": "bool",
     "character_literal": "char",
 }
-#: What declares one name with its type.
-_DECLARING = frozenset(
-    {"declaration_pattern", "declaration_expression", "catch_declaration", "parameter"}
-)
-_NUMBERS = frozenset(
+#: Expressions that have the value of the one inside them.
+_SAME_AS_INSIDE = frozenset(
     {
-        "int",
-        "long",
-        "short",
-        "byte",
-        "uint",
-        "ulong",
-        "ushort",
-        "sbyte",
-        "double",
-        "float",
-        "decimal",
+        "parenthesized_expression",
+        "postfix_unary_expression",
+        "with_expression",
+        "checked_expression",
     }
 )
-_PREDEFINED = _NUMBERS | {"string", "bool", "char", "object", "void", "nint", "nuint", "dynamic"}
-
-
-class Place(NamedTuple):
-    """Where a name stands."""
-
-    file: CSharpFile
-    namespace: str
-    owner: CSharpType | None
-
-
-class Instance(NamedTuple):
-    """An object of a type of the folder."""
-
-    of: CSharpType
-    args: tuple[TypeRef, ...] = ()
-    """Generic arguments."""
-    place: Place | None = None
-    """Where these are written."""
-
-
-class Library(NamedTuple):
-    """An object of a type of a library or of the language."""
-
-    ref: TypeRef
-    place: Place
-
-
-class Named(NamedTuple):
-    """A type itself, in the place of an object."""
-
-    of: CSharpType
-
-
-class Space(NamedTuple):
-    """A namespace."""
-
-    name: str
-
-
-Value: TypeAlias = Instance | Library | Named | Space | Literal["external", "ambiguous", "unknown"]
-
-
-class CSharpProject:
-    """All types of a folder by name.
-
-    Args:
-        types: By full name; of several of one name that of the same project is meant, else it is not known.
-        files: All files.
-    """
-
-    def __init__(self, types: Mapping[str, list[CSharpType]], files: Iterable[CSharpFile]) -> None:
-        self._types = types
-        self.types = [one for several in types.values() for one in several]
-        self._spaces = {
-            ".".join(parts[:count])
-            for parts in {tuple(name.split(".")) for name in types}
-            for count in range(1, len(parts))
-        }
-        self._global: dict[str, list[str]] = defaultdict(list)
-        for file in files:
-            self._global[file.project] += file.global_usings
-        self._extensions: dict[str, list[CSharpMember]] = defaultdict(list)
-        for one in self.types:
-            for name, members in one.members.items():
-                self._extensions[name] += [each for each in members if each.is_extension]
-        self._lines: dict[str, tuple[list[CSharpType], bool]] = {}
-
-    def type_of(self, ref: TypeRef, place: Place) -> CSharpType | Literal["ambiguous"] | None:
-        """Give the type of the folder that a written type means; None when it is none."""
-        alias = place.file.aliases.get(ref.name)
-        if alias is not None and alias != ref:
-            return self.type_of(alias, place)
-        name = f"{ref.name}`{len(ref.args)}" if ref.args and ref.name != "[]" else ref.name
-        for full in self._candidates(name.removeprefix("global::"), place):
-            several = self._types.get(full)
-            if several:
-                same = [one for one in several if one.parts[0].file.project == place.file.project]
-                chosen = several if len(several) == 1 else same
-                return chosen[0] if len(chosen) == 1 else "ambiguous"
-        return self._of_usings(name, place)
-
-    def _candidates(self, name: str, place: Place) -> Iterator[str]:
-        """Yield the full names a name may mean in the order in which they count, but for those of usings."""
-        owner = place.owner
-        while owner is not None:
-            for one in self.line_of(owner)[0]:
-                yield f"{one.full_name}.{name}"
-            owner = owner.owner
-        parts = place.namespace.split(".") if place.namespace else []
-        for count in range(len(parts), -1, -1):
-            yield ".".join((*parts[:count], name))
-
-    def _of_usings(self, name: str, place: Place) -> CSharpType | Literal["ambiguous"] | None:
-        file = place.file
-        found = {
-            one.id: one
-            for using in (*file.usings, *self._global[file.project])
-            for full in self._candidates_of_using(using, name, place)
-            for one in self._types.get(full, ())
-        }
-        if len(found) > 1:
-            same = [one for one in found.values() if one.parts[0].file.project == file.project]
-            return same[0] if len(same) == 1 else "ambiguous"
-        return next(iter(found.values()), None)
-
-    @staticmethod
-    def _candidates_of_using(using: str, name: str, place: Place) -> Iterator[str]:
-        yield f"{using}.{name}"
-        # Inside a namespace a using may be written relative to it.
-        parts = place.namespace.split(".") if place.namespace else []
-        for count in range(len(parts), 0, -1):
-            yield ".".join((*parts[:count], using, name))
-
-    def line_of(self, owner: CSharpType) -> tuple[list[CSharpType], bool]:
-        """Give a type and what it inherits from, nearest first; True when all of that is of the folder."""
-        known = self._lines.get(owner.id)
-        if known is not None:
-            return known
-        self._lines[owner.id] = ([owner], True)
-        line, whole = [owner], True
-        for part, _, ref in owner.bases():
-            base = self.type_of(ref, Place(part.file, part.namespace, owner.owner))
-            if isinstance(base, CSharpType):
-                above, is_whole = self.line_of(base)
-                line += [one for one in above if one not in line]
-                whole = whole and is_whole
-            else:
-                whole = False
-        self._lines[owner.id] = (line, whole)
-        return self._lines[owner.id]
-
-    def value_of(self, ref: TypeRef | None, place: Place) -> Value:
-        """Give an object of a written type."""
-        if ref is None or ref.name == "?":
-            return "unknown"
-        found = self.type_of(ref, place)
-        if found == "ambiguous":
-            return "ambiguous"
-        if found is None:
-            return Library(ref, place)
-        return Instance(found, ref.args, place)
-
-    def space(self, name: str) -> Space | None:
-        """Give a namespace by its full name."""
-        return Space(name) if name in self._spaces else None
-
-    def named(self, full_name: str) -> CSharpType | None:
-        """Give the type with a full name when there is exactly one."""
-        several = self._types.get(full_name, [])
-        return several[0] if len(several) == 1 else None
-
-    def extensions(self, name: str) -> list[CSharpMember]:
-        """Give the extension methods of a name."""
-        return self._extensions.get(name, [])
-
-    def field(self, value: Instance | Named, name: str) -> Value | None:
-        """Give the value of a field or property; None when there is none of the name."""
-        args = value.args if isinstance(value, Instance) else ()
-        for one in self.line_of(value.of)[0]:
-            if name not in one.fields:
-                continue
-            part = one.parts[0]
-            place = Place(part.file, part.namespace, one)
-            ref = _substituted(one.fields[name], one.type_parameters, args)
-            outer = value.place if isinstance(value, Instance) and ref in args else None
-            return self.value_of(ref, outer or place)
-        return None
-
-    def returned(self, member: CSharpMember, receiver: Value) -> Value:
-        """Give what a call of a method gives."""
-        part = member.parts[0]
-        place = Place(part.file, part.namespace, member.owner)
-        args = receiver.args if isinstance(receiver, Instance) else ()
-        if member.returns is not None and member.returns.name in member.type_parameters:
-            return "unknown"
-        ref = _substituted(member.returns, member.owner.type_parameters, args)
-        if ref is not None and ref in args and isinstance(receiver, Instance) and receiver.place:
-            place = receiver.place
-        return self.value_of(ref, place)
-
-    def fits(self, ref: TypeRef | None, place: Place, value: Value) -> bool:
-        """Tell whether an argument may be given for a parameter; only what surely cannot may not."""
-        if ref is None or ref.name in ("object", "dynamic"):
-            return True
-        wanted = self.type_of(ref, place)
-        if isinstance(value, Instance):
-            if isinstance(wanted, CSharpType):
-                return wanted in self.line_of(value.of)[0] or value.of in self.line_of(wanted)[0]
-            return ref.name not in _PREDEFINED
-        if isinstance(value, Library):
-            have = value.ref.name
-            if have in _PREDEFINED and isinstance(wanted, CSharpType):
-                return False
-            if have in _PREDEFINED and ref.name in _PREDEFINED:
-                return have == ref.name or (have in _NUMBERS and ref.name in _NUMBERS)
-        return True
+#: Types that follow from the kind of an expression.
+_KNOWN_TYPES = {
+    "typeof_expression": "Type",
+    "is_expression": "bool",
+    "is_pattern_expression": "bool",
+    "sizeof_expression": "int",
+    "lambda_expression": FUNCTION,
+    "anonymous_method_expression": FUNCTION,
+}
+_COMPARING = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
+#: What declares one name with its type.
+_DECLARING = frozenset(
+    {"declaration_pattern", "recursive_pattern", "catch_declaration", "parameter"}
+    | {"declaration_expression"}
+)
+#: Methods of LINQ and of lists, by what they give: the same elements, or one of them.
+_SAME = frozenset(
+    {
+        "Where",
+        "OrderBy",
+        "OrderByDescending",
+        "ThenBy",
+        "ThenByDescending",
+        "Take",
+        "TakeWhile",
+        "Skip",
+    }
+    | {
+        "SkipWhile",
+        "Distinct",
+        "Reverse",
+        "Concat",
+        "Union",
+        "Except",
+        "Intersect",
+        "ToList",
+        "ToArray",
+    }
+    | {"ToHashSet", "AsEnumerable", "AsQueryable", "AsNoTracking", "Include", "FindAll", "Append"}
+)
+_ONE = frozenset(
+    {"First", "FirstOrDefault", "Single", "SingleOrDefault", "Last", "LastOrDefault", "ElementAt"}
+    | {"ElementAtOrDefault", "Find", "FindLast", "Peek", "Dequeue", "Pop"}
+)
+#: Those that take a function of an element besides.
+_OF_ELEMENTS = frozenset(
+    {
+        "Where",
+        "OrderBy",
+        "OrderByDescending",
+        "ThenBy",
+        "ThenByDescending",
+        "TakeWhile",
+        "SkipWhile",
+    }
+    | {"Select", "SelectMany", "Any", "All", "Count", "Sum", "Min", "Max", "Average", "GroupBy"}
+    | {
+        "ToDictionary",
+        "ToLookup",
+        "ForEach",
+        "First",
+        "FirstOrDefault",
+        "Single",
+        "SingleOrDefault",
+    }
+    | {"Last", "LastOrDefault", "Find", "FindLast", "FindAll", "Exists", "RemoveAll", "DistinctBy"}
+    | {"MinBy", "MaxBy", "Include", "FindIndex", "TrueForAll"}
+)
+#: Methods that every object has.
+OF_OBJECTS = frozenset({"Equals", "GetHashCode", "GetType", "ToString", "ReferenceEquals"})
 
 
 class Body:
@@ -289,6 +156,18 @@ class Body:
         self.functions: set[str] = set()
         self._open: set[str] = set()
         self._steps = 0
+        self._kinds: dict[str, Callable[[Node, int], Value]] = {
+            "conditional_access_expression": self._conditional,
+            "invocation_expression": self._invoked,
+            "declaration_expression": self._handed_out,
+            "implicit_parameter": self._handed_in,
+            "parameter": self._handed_in,
+            "await_expression": lambda node, depth: self._awaited(node.named_children[0], depth),
+            "element_access_expression": self._indexed,
+            "binary_expression": self._binary,
+            "conditional_expression": self._branches,
+            "switch_expression": self._arms,
+        }
         for name, ref in parameters:
             self._types[name].append(ref)
         for node in code:
@@ -317,16 +196,12 @@ class Body:
             return Library(TypeRef(_LITERALS[kind]), self.place)
         if kind in ("member_access_expression", "qualified_name", "alias_qualified_name"):
             return self._member(node, depth)
-        if kind == "conditional_access_expression":
-            return self._conditional(node, depth)
-        if kind == "invocation_expression":
-            return self._invoked(node, depth)
+        if kind == "predefined_type":
+            return Library(TypeRef(words(node)), self.place)
         if kind in ("object_creation_expression", "cast_expression", "as_expression"):
             named = node.child_by_field_name("type") or node.child_by_field_name("right")
             return self.of_type(type_ref(named))
-        if kind == "predefined_type":
-            return Library(TypeRef(words(node)), self.place)
-        return self._other(node, depth)
+        return self._kinds.get(kind, self._other)(node, depth)
 
     def call(self, node: Node, depth: int = 0) -> tuple[list[CSharpMember], Value]:
         """Give the methods an invocation may be of and the object they are called on.
@@ -352,63 +227,94 @@ class Body:
             return [], "unknown"
         return self.methods(receiver, _plain_name(name), arguments), receiver
 
-    def arguments(self, node: Node | None, depth: int = 0) -> list[Value]:
+    def arguments(self, node: Node | None, depth: int = 0) -> list[Argument]:
         """Give the values of arguments."""
         if node is None:
             return []
         return [
-            self.value(child.named_children[-1], depth + 1) if child.named_children else "unknown"
+            Argument(self._argument(child, depth), words(child.child_by_field_name("name")))
             for child in node.named_children
             if child.type == "argument"
         ]
 
-    def methods(self, receiver: Value, name: str, arguments: list[Value]) -> list[CSharpMember]:
-        """Give the methods of an object, nearest type first, that the arguments fit; else extensions."""
+    def _argument(self, node: Node, depth: int) -> Value:
+        if not node.named_children:
+            return "unknown"
+        last = node.named_children[-1]
+        if last.type == "declaration_expression":
+            # What `out var` is follows from the method.
+            return self.of_type(type_ref(last.child_by_field_name("type")))
+        return self.value(last, depth + 1)
+
+    def methods(self, receiver: Value, name: str, arguments: list[Argument]) -> list[CSharpMember]:
+        """Give the methods of an object, nearest type first, that the arguments fit; else extensions.
+
+        Several are given where it is not sure which of them is meant.
+        """
+        by_number: list[CSharpMember] = []
         if isinstance(receiver, Instance | Named):
-            for one in self.project.line_of(receiver.of)[0]:
-                named = [m for m in one.members.get(name, ()) if m.kind == "Method"]
-                found = [member for member in named if self.accepts(member, arguments)]
+            line, whole = self.project.line_of(receiver.of)
+            for one in line:
+                named = [m for m in one.members.get(name, ()) if _is_called(m)]
+                found = [m for m in named if accepts(self.project, m, arguments)]
                 if found:
-                    return found
+                    return closest(self.project, found, arguments)
+                if whole and not by_number:
+                    by_number = [member for member in named if takes(member, arguments)]
         if isinstance(receiver, Instance | Library):
-            return [
+            all_of_them = [Argument(receiver), *arguments]
+            found = [
                 member
                 for member in self.project.extensions(name)
-                if self.accepts(member, [receiver, *arguments]) and self._extends(member, receiver)
+                if accepts(self.project, member, all_of_them) and self._extends(member, receiver)
             ]
-        return []
+            if found:
+                return closest(self.project, found, all_of_them)
+        # The type is known with all that it inherits, so that it is one of them that is called.
+        return by_number
 
-    def accepts(self, member: CSharpMember, arguments: list[Value]) -> bool:
-        """Tell whether a method may be called with these arguments."""
-        parameters = member.parameters
-        needed = sum(not each.is_optional and not each.is_rest for each in parameters)
-        is_open = bool(parameters) and parameters[-1].is_rest
-        if len(arguments) < needed or (len(arguments) > len(parameters) and not is_open):
-            return False
-        part = member.parts[0]
-        place = Place(part.file, part.namespace, member.owner)
-        generic = {*member.type_parameters, *member.owner.type_parameters}
-        return all(
-            parameter.is_rest
-            or (parameter.type is not None and parameter.type.name in generic)
-            or self.project.fits(parameter.type, place, value)
-            for parameter, value in zip(parameters, arguments, strict=False)
-        )
+    def constructors(self, of: CSharpType, arguments: list[Argument]) -> list[CSharpMember]:
+        """Give the constructors of a type that may be meant."""
+        own = [one for one in of.members.get(of.name, ()) if one.kind == "Constructor"]
+        found = [one for one in own if accepts(self.project, one, arguments)]
+        return closest(self.project, found, arguments)
+
+    def delegate(self, function: Node) -> CSharpMember | None:
+        """Give the property or event whose value is called."""
+        if function.type == "member_access_expression":
+            receiver = self.value(function.child_by_field_name("expression"))
+            found = receiver.of if isinstance(receiver, Instance | Named) else None
+            return self._property(found, words(function.child_by_field_name("name")))
+        if function.type != "identifier" or self.is_local(words(function)):
+            return None
+        owner = self.place.owner
+        while owner is not None:
+            one = self._property(owner, words(function))
+            if one is not None:
+                return one
+            owner = owner.owner
+        return None
+
+    def _property(self, of: CSharpType | None, name: str) -> CSharpMember | None:
+        for one in self.project.line_of(of)[0] if of is not None else ():
+            for member in one.members.get(name, ()):
+                if member.kind in ("Property", "Event"):
+                    return member
+        return None
 
     def _extends(self, member: CSharpMember, receiver: Instance | Library) -> bool:
         """Tell whether an extension method is of this type, or of all types."""
         wanted = member.parameters[0].type if member.parameters else None
         if wanted is None or wanted.name in member.type_parameters:
             return True
-        part = member.parts[0]
-        found = self.project.type_of(wanted, Place(part.file, part.namespace, member.owner))
+        found = self.project.type_of(wanted, place_of(member))
         if isinstance(receiver, Instance):
             return isinstance(found, CSharpType) and found in self.project.line_of(receiver.of)[0]
         return (
             found is None and wanted.name.rpartition(".")[2] == receiver.ref.name.rpartition(".")[2]
         )
 
-    def _bare(self, node: Node, arguments: list[Value]) -> tuple[list[CSharpMember], Value]:
+    def _bare(self, node: Node, arguments: list[Argument]) -> tuple[list[CSharpMember], Value]:
         name = _plain_name(node)
         owner = self.place.owner
         while owner is not None:
@@ -421,15 +327,35 @@ class Body:
             found = self.methods(Named(one), name, arguments) if isinstance(one, CSharpType) else []
             if found:
                 return found, "unknown"
-        if name == "nameof" or self.is_local(name):
-            return [], "external" if name == "nameof" else "unknown"
+        if self.is_local(name):
+            return [], "unknown"
+        if name == "nameof" or name in OF_OBJECTS:
+            return [], "external"
         outside = self.place.owner is not None and not self.project.line_of(self.place.owner)[1]
         return [], "external" if outside else "unknown"
 
     def _invoked(self, node: Node, depth: int) -> Value:
         methods, receiver = self.call(node, depth + 1)
+        if not methods and isinstance(receiver, Library):
+            return self._of_library(receiver, _called(node))
         values = {self.project.returned(method, receiver) for method in methods}
         return values.pop() if len(values) == 1 else "unknown"
+
+    def _of_library(self, receiver: Library, name: str) -> Value:
+        """Give what methods of collections give; of all others nothing is known."""
+        if len(receiver.ref.args) != 1 or _last(receiver.ref.name) in _AWAITED:
+            return "external"
+        plain = name.removesuffix("Async")
+        if plain in _SAME:
+            value: Value = receiver
+        elif plain in _ONE:
+            value = self._element(receiver)
+        else:
+            return "external"
+        if plain == name:
+            return value
+        ref = receiver.ref.args[0] if plain in _ONE else receiver.ref
+        return Library(TypeRef("Task", (ref,)), receiver.place)
 
     def _name(self, node: Node) -> Value:
         name = _plain_name(node)
@@ -451,9 +377,8 @@ class Body:
         if space is not None:
             return space
         inherits = self.place.owner is not None and not self.project.line_of(self.place.owner)[1]
-        # A capital begins the name of a type of a library, unless it may be inherited.
-        is_type = name[:1].isupper() and not inherits
-        return "external" if is_type else "unknown"
+        # A capital begins the name of a type of a library; other names may be inherited from one.
+        return "external" if inherits or name[:1].isupper() else "unknown"
 
     def _local(self, name: str) -> Value:
         self._steps += 1
@@ -470,6 +395,48 @@ class Body:
             return values.pop() if len(values) == 1 else "unknown"
         finally:
             self._open.discard(name)
+
+    def _handed_out(self, node: Node, depth: int = 0) -> Value:
+        """Give what `out var` becomes: the type of the parameter of the method that is called."""
+        call, at = _argument_of(node)
+        methods = self.call(call, depth + 1)[0] if call is not None else []
+        if len(methods) != 1 or at >= len(methods[0].parameters):
+            return "unknown"
+        return self._declared(methods[0], methods[0].parameters[at].type)
+
+    def _declared(self, member: CSharpMember, ref: TypeRef | None) -> Value:
+        """Give an object of a type that is written at a method, unless it depends on the call."""
+        generic = {*member.type_parameters, *member.owner.type_parameters}
+        if ref is None or ref.name in generic:
+            return "unknown"
+        return self.project.value_of(ref, place_of(member))
+
+    def _handed_in(self, node: Node, depth: int = 0) -> Value:
+        """Give what the parameter of a lambda is: an element of a sequence, or what a method tells."""
+        above = node.parent
+        place = 0
+        if above is not None and above.type == "parameter_list":
+            place = above.named_children.index(node)
+            above = above.parent
+        call, at = _argument_of(above) if above is not None else (None, 0)
+        if call is None:
+            return "unknown"
+        methods, receiver = self.call(call, depth + 1)
+        if not methods and place == 0 and _called(call).removesuffix("Async") in _OF_ELEMENTS:
+            return self._element(receiver)
+        at += bool(methods) and methods[0].is_extension and not isinstance(receiver, Named)
+        if len(methods) != 1 or at >= len(methods[0].parameters):
+            return "unknown"
+        wanted = methods[0].parameters[at].type
+        while wanted is not None and _last(wanted.name) == "Expression" and wanted.args:
+            wanted = wanted.args[0]
+        if (
+            wanted is None
+            or wanted.name not in ("Func", "Action", "Predicate")
+            or place >= len(wanted.args)
+        ):
+            return "unknown"
+        return self._declared(methods[0], wanted.args[place])
 
     def _element(self, value: Value) -> Value:
         if isinstance(value, Library) and len(value.ref.args) == 1:
@@ -529,23 +496,58 @@ class Body:
             return Instance(self.place.owner) if self.place.owner else "unknown"
         if kind == "base":
             return self._base()
-        if kind == "await_expression" and inner:
-            return self._awaited(inner[0], depth)
-        if kind in ("parenthesized_expression", "postfix_unary_expression") and inner:
+        if kind in _SAME_AS_INSIDE and inner:
             return self.value(inner[0], depth + 1)
-        if kind == "element_access_expression":
-            value = self.value(node.child_by_field_name("expression"), depth + 1)
-            if isinstance(value, Library) and value.ref.args:
-                return self.project.value_of(value.ref.args[-1], value.place)
-            return "unknown"
-        if kind == "binary_expression" and any(child.type == "??" for child in node.children):
-            return self.value(node.child_by_field_name("left"), depth + 1)
+        if kind in ("default_expression", "array_creation_expression"):
+            return self.of_type(type_ref(node.child_by_field_name("type")))
+        name = _KNOWN_TYPES.get(kind)
+        return Library(TypeRef(name), self.place) if name else "unknown"
+
+    def _binary(self, node: Node, depth: int) -> Value:
+        sign = words(node.child_by_field_name("operator"))
+        if sign in _COMPARING:
+            return Library(TypeRef("bool"), self.place)
+        sides = [
+            self.value(node.child_by_field_name(name), depth + 1) for name in ("left", "right")
+        ]
+        if sign == "??":
+            return sides[0]
+        is_text = any(isinstance(each, Library) and each.ref.name == "string" for each in sides)
+        return Library(TypeRef("string"), self.place) if sign == "+" and is_text else "unknown"
+
+    def _branches(self, node: Node, depth: int) -> Value:
+        names = ("consequence", "alternative")
+        return self._any_of([node.child_by_field_name(name) for name in names], depth)
+
+    def _arms(self, node: Node, depth: int) -> Value:
+        arms = [each for each in node.named_children if each.type == "switch_expression_arm"]
+        return self._any_of([arm.named_children[-1] for arm in arms], depth)
+
+    def _any_of(self, nodes: Iterable[Node | None], depth: int) -> Value:
+        """Give the value of several expressions that have the same type; `null` and `throw` have any."""
+        plain = ("null_literal", "throw_expression")
+        values = {
+            self.value(node, depth + 1) for node in nodes if node is None or node.type not in plain
+        }
+        return values.pop() if len(values) == 1 else "unknown"
+
+    def _indexed(self, node: Node, depth: int) -> Value:
+        value = self.value(node.child_by_field_name("expression"), depth + 1)
+        if isinstance(value, Library) and value.ref.args:
+            return self.project.value_of(value.ref.args[-1], value.place)
+        if isinstance(value, Instance):
+            for one in self.project.line_of(value.of)[0]:
+                found = {
+                    self.project.returned(each, value) for each in one.members.get("this[]", ())
+                }
+                if found:
+                    return found.pop() if len(found) == 1 else "unknown"
         return "unknown"
 
     def _awaited(self, node: Node, depth: int) -> Value:
         """Give what awaiting gives; `x.ConfigureAwait(false)` awaits what x does."""
         value = self.value(node, depth + 1)
-        if isinstance(value, Library) and value.ref.name.rpartition(".")[2] in _AWAITED:
+        if isinstance(value, Library) and _last(value.ref.name) in _AWAITED:
             return self._element(value)
         function = node.child_by_field_name("function")
         name = function.child_by_field_name("name") if function is not None else None
@@ -570,12 +572,17 @@ class Body:
             self._declare_element(node)
         elif kind in _DECLARING:
             name = words(node.child_by_field_name("name"))
+            declared = node.child_by_field_name("type")
+            is_open = declared is None or declared.type == "implicit_type"
             if name:
-                self._types[name].append(type_ref(node.child_by_field_name("type")))
-        elif kind == "lambda_expression":
-            only = node.child_by_field_name("parameters")
-            if only is not None and only.type in ("identifier", "implicit_parameter"):
-                self._types[words(only)].append(None)
+                self._types[name].append(node if is_open else type_ref(declared))
+        elif kind == "implicit_parameter":
+            self._types[words(node)].append(node)
+        elif kind == "tuple_pattern":
+            for each in node.children_by_field_name("name"):
+                self._types[words(each)].append(None)
+        elif kind == "from_clause":
+            self._elements[words(node.child_by_field_name("name"))] = node.named_children[-1]
         elif kind == "local_function_statement":
             self.functions.add(words(node.child_by_field_name("name")))
 
@@ -599,20 +606,37 @@ class Body:
             self._elements[words(left)] = right
 
 
-def _substituted(
-    ref: TypeRef | None, names: tuple[str, ...], args: tuple[TypeRef, ...]
-) -> TypeRef | None:
-    """Put the generic arguments in the place of the type parameters."""
-    if ref is None or not args or len(args) != len(names):
-        return TypeRef("?") if ref is not None and ref.name in names else ref
-    known = dict(zip(names, args, strict=True))
-    if ref.name in known:
-        return known[ref.name]
-    return TypeRef(ref.name, tuple(_substituted(each, names, args) or each for each in ref.args))
-
-
 def _plain_name(node: Node | None) -> str:
     """Give a name without generic arguments."""
     if node is not None and node.type == "generic_name":
         node = node.named_children[0]
     return words(node)
+
+
+def _called(call: Node) -> str:
+    """Give the name of the method in a call, without generic arguments."""
+    function = call.child_by_field_name("function")
+    if function is not None and function.type == "conditional_access_expression":
+        function = function.named_children[-1]
+    return _plain_name(function.child_by_field_name("name")) if function is not None else ""
+
+
+def _is_called(member: CSharpMember) -> bool:
+    return member.kind == "Method" and not member.is_explicit
+
+
+def _argument_of(node: Node) -> tuple[Node | None, int]:
+    """Give the call that a node is an argument of, and at which place."""
+    argument = node.parent
+    listed = argument.parent if argument is not None else None
+    call = listed.parent if listed is not None else None
+    if argument is None or listed is None or call is None or call.type != "invocation_expression":
+        return None, 0
+    if argument.type != "argument" or argument.child_by_field_name("name") is not None:
+        return None, 0
+    return call, [each for each in listed.named_children if each.type == "argument"].index(argument)
+
+
+def _last(name: str) -> str:
+    """Give the last part of a name with dots."""
+    return name.rpartition(".")[2]
