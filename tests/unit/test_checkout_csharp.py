@@ -309,6 +309,42 @@ def test_uses_are_types_properties_and_methods_handed_on() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ('"dbo.Pay"', "dbo.Pay"),
+        ('@"SELECT 1 -- ""one""\n FROM T"', 'SELECT 1 -- "one"\n FROM T'),
+        ('$"SELECT {id} FROM T"', "SELECT   FROM T"),
+        ('"SELECT * " + "FROM T " + where + "x"', "SELECT * FROM T  x"),
+        ("Names.Pay", "dbo.Pay"),
+        ("Own", "Own.Pay"),
+        ('"EXEC " + Names.Pay', "EXEC dbo.Pay"),
+        ('"EXEC " + (id + 1)', "EXEC  "),
+    ],
+)
+def test_strings_are_read_as_they_come_together(argument: str, text: str) -> None:
+    """Sums are one string, constants stand for theirs, and what is only known at run time is a space."""
+    findings = read(
+        'static class Names { public const string Pay = "dbo.Pay"; }',
+        'class User { const string Own = "Own.Pay"; string other = "x.y";'
+        f" void Run(int id, string where) {{ Call({argument}); Call(other); }} }}",
+    )
+    found = [each for each in findings.quoted if each.source == "User.Run(int,string)"]
+
+    assert (found[0].text, found[0].taker) == (text, "Call")
+    assert all(each.text != "x.y" for each in found)
+
+
+def test_what_stands_between_strings_is_looked_at() -> None:
+    """A sum is one string, and the calls inside it are calls."""
+    findings = read(
+        "class User { int F() => 1; string G() => null; bool H(bool a) => a;"
+        ' void Run() { var s = "a" + F() + $"b {G()}"; var b = H(F() > 1) && H(false); } }'
+    )
+
+    assert edges(findings, "User.Run()") == {"User.F()", "User.G()", "User.H(bool)"}
+
+
 def test_a_program_without_a_class_is_a_node() -> None:
     """Statements outside of all types are the main method."""
     findings = read(LIBRARY, "using Shop.Data;\nvar item = Item.Make();\nitem.Pack();\n")

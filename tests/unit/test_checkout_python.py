@@ -276,6 +276,20 @@ def test_loops_end() -> None:
     assert findings.calls["unresolved"] >= 2
 
 
+def test_strings_are_read_as_they_come_together() -> None:
+    """Sums and neighbours are one string; what is only known at run time is a space."""
+    findings = read(
+        {
+            "a.py": "def f(c, n):\n    c.run('SELECT * ' 'FROM T')\n    c.run('DELETE ' + 'FROM T ' + n)\n"
+            "    c.run('a' + g())\ndef g(): ...\n"
+        }
+    )
+    texts = {each.text for each in findings.quoted if each.taker == "run"}
+
+    assert {"SELECT * FROM T", "DELETE FROM T  "} <= texts
+    assert ("a.py:f", "a.py:g") in edges(findings)
+
+
 def test_long_sums_and_tangled_variables_are_no_harm() -> None:
     """A sum is as deep as it is long; variables assigned from one another in all orders are given up."""
     total = " + ".join(['"x"'] * 1000)

@@ -15,6 +15,7 @@ from whence.ingest.checkout.csharp_project import (
     Place,
     Value,
 )
+from whence.ingest.checkout.csharp_strings import STRINGS, operands, string_text
 from whence.ingest.checkout.csharp_types import (
     CSharpFile,
     CSharpMember,
@@ -39,11 +40,6 @@ _CREATIONS = frozenset({"object_creation_expression", "implicit_object_creation_
 _TYPE_PLACES = frozenset(
     {"base_list", "type_argument_list", "nullable_type", "array_type", "typeof_expression"}
 )
-_STRINGS = frozenset(
-    {"string_literal", "verbatim_string_literal", "raw_string_literal"}
-    | {"interpolated_string_expression"}
-)
-_STRING_PARTS = frozenset({"string_literal_content", "string_content", "raw_string_content"})
 #: Parts of a type's declaration that are not its members: fields, attributes, what it inherits from.
 _OWN_PARTS = frozenset(
     {"attribute_list", "base_list", "type_parameter_constraints_clause", "parameter_list"}
@@ -85,7 +81,8 @@ class _EdgeFinder:
             "attribute": self._attribute,
             **dict.fromkeys(_CREATIONS, self._creation),
             **dict.fromkeys(_NAMES, self._reference),
-            **dict.fromkeys(_STRINGS, self._quote),
+            "binary_expression": self._joined,
+            **dict.fromkeys(STRINGS, self._quote),
         }
         #: How many methods have a name, to tell what could be meant from what can not.
         self._methods = Counter(
@@ -185,14 +182,24 @@ class _EdgeFinder:
                 pending.extend(reversed(_inside(at)))
 
     def _quote(self, node: Node, body: Body) -> None:
-        text = " ".join(
-            (child.text or b"").decode()
-            for child in node.named_children
-            if child.type in _STRING_PARTS
-        )
-        if node.type == "verbatim_string_literal":
-            text = words(node)[2:-1].replace('""', '"')
-        self._findings.quote(Quoted(self._source, self._file, text, _taker(node)))
+        self._quoted(string_text(node), node)
+        self._interpolated(node, body)
+
+    def _quoted(self, text: str | None, node: Node) -> None:
+        if text is not None:
+            self._findings.quote(Quoted(self._source, self._file, text, _taker(node)))
+
+    def _joined(self, node: Node, body: Body) -> None:
+        """Look at what operators join; a sum of strings is one string."""
+        text = string_text(node, body.constant)
+        self._quoted(text, node)
+        for each in operands(node):
+            if text is None or each.type not in STRINGS:
+                self._visit(each, body)
+            else:
+                self._interpolated(each, body)
+
+    def _interpolated(self, node: Node, body: Body) -> None:
         for child in node.named_children:
             if child.type == "interpolation":
                 self._visit_all(child, body)
@@ -348,6 +355,7 @@ class _EdgeFinder:
                 self._visit_all(arguments, body)
         if node.type == "identifier" and body.is_local(words(node)):
             return
+        self._constant(node, body)
         owner = body.place.owner
         if node.type == "identifier" and owner is not None and not _names_type(node):
             self._use_member(Instance(owner), words(node))
@@ -363,6 +371,7 @@ class _EdgeFinder:
         name = node.child_by_field_name("name")
         if expression is None:
             return
+        self._constant(node, body)
         value = body.value(node)
         if isinstance(value, Named):
             self._connect("uses", value.of.id)
@@ -370,6 +379,12 @@ class _EdgeFinder:
         if isinstance(receiver, Instance | Named):
             self._use_member(receiver, words(name))
         self._visit(expression, body)
+
+    def _constant(self, node: Node, body: Body) -> None:
+        """Take the name of a constant for the string it stands for."""
+        written = body.constant(node)
+        if written is not None:
+            self._quoted(string_text(written), node)
 
     def _use_member(self, receiver: Instance | Named, name: str) -> None:
         """Connect a property, event, or a method that is handed on; of several overloads none."""

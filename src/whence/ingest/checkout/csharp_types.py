@@ -138,6 +138,8 @@ class CSharpType:
         self.members: dict[str, list[CSharpMember]] = defaultdict(list)
         #: Types of fields, properties and record parameters by name; None where it is not written.
         self.fields: dict[str, TypeRef | None] = {}
+        #: Strings that never change, by the name of the field.
+        self.constants: dict[str, Node] = {}
         #: Operators that make one type of another without being named.
         self.conversions: list[CSharpMember] = []
 
@@ -405,7 +407,10 @@ class _Reader:
         declared = type_ref(declaration.child_by_field_name("type"))
         for child in declaration.named_children:
             if child.type == "variable_declarator":
-                owner.fields[words(child.child_by_field_name("name"))] = declared
+                name = words(child.child_by_field_name("name"))
+                owner.fields[name] = declared
+                if declared == TypeRef("string") and _modifiers(node) & {b"const", b"readonly"}:
+                    owner.constants[name] = child.named_children[-1]
 
 
 def _written_types(parameters: Node | None) -> Iterator[str]:

@@ -203,6 +203,25 @@ class Body:
             return self.of_type(type_ref(named))
         return self._kinds.get(kind, self._other)(node, depth)
 
+    def constant(self, node: Node) -> Node | None:
+        """Give the expression that a name of a constant string stands for; None for other names."""
+        if node.type == "identifier":
+            if self.is_local(words(node)):
+                return None
+            name, owners = words(node), []
+            owner = self.place.owner
+            while owner is not None:
+                owners.append(owner)
+                owner = owner.owner
+        elif node.type == "member_access_expression":
+            name = words(node.child_by_field_name("name"))
+            value = self.value(node.child_by_field_name("expression"))
+            owners = [value.of] if isinstance(value, Instance | Named) else []
+        else:
+            return None
+        lines = (one for owner in owners for one in self.project.line_of(owner)[0])
+        return next((one.constants[name] for one in lines if name in one.constants), None)
+
     def call(self, node: Node, depth: int = 0) -> tuple[list[CSharpMember], Value]:
         """Give the methods an invocation may be of and the object they are called on.
 

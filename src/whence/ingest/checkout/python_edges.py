@@ -191,6 +191,10 @@ class _EdgeFinder:
         elif isinstance(node, ast.Constant | ast.JoinedStr):
             self._quote(node, "")
             return isinstance(node, ast.Constant)
+        elif isinstance(node, ast.BinOp):
+            self._quote(node, "")
+            for each in _operands(node):
+                self._visit(each, scope)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             self._quote(node.value, node.targets[0].id)
             return False
@@ -280,8 +284,25 @@ def _text(node: ast.AST) -> str:
     """Give the value of a string; of one that is put together, what is written."""
     if isinstance(node, ast.JoinedStr):
         return " ".join(filter(None, map(_text, node.values)))
+    if isinstance(node, ast.BinOp):
+        is_sum = isinstance(node.op, ast.Add)
+        parts = [_text(each) for each in _operands(node)] if is_sum else []
+        return "".join(part or " " for part in parts) if any(parts) else ""
     value = node.value if isinstance(node, ast.Constant) else ""
     return value if isinstance(value, str) else ""
+
+
+def _operands(node: ast.BinOp) -> list[ast.expr]:
+    """Give what a chain of operators joins, from left to right; a long one is as deep as it is long."""
+    found: list[ast.expr] = []
+    pending: list[ast.expr] = [node]
+    while pending:
+        at = pending.pop()
+        if isinstance(at, ast.BinOp):
+            pending += (at.right, at.left)
+        else:
+            found.append(at)
+    return found
 
 
 def _own_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
