@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.schema.embedding import EmbeddingModel
+from whence.store import held_vectors
 from whence.store.base import CollectionInfo
 from whence.store.held_postings import HeldPostings, Postings, Term
-from whence.store.held_vectors import _best, _margin
+from whence.store.held_vectors import Matrices, _best, _Block, _margin
 from whence.store.standing import Standing, StandingMemory
 
 
@@ -53,6 +58,29 @@ def test_another_arithmetic_stays_within_the_margin(seed: int, dimension: int) -
     other = np.einsum("nd,d->n", vectors, vectors[0])
 
     assert np.abs(one - other).max() <= _margin(dimension) / 4
+
+
+async def test_a_failure_ends_with_those_it_befell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches worked on together fail together; those that come later are worked on without them."""
+    monkeypatch.setattr(held_vectors, "_AT_ONCE", 0)
+    vectors = np.eye(4, dtype=np.float32)
+    matrices = Matrices([_Block(np.arange(4, dtype=np.int32), vectors)])
+    answers, batches = matrices._answers, []
+
+    def noted(batch: Sequence[Any]) -> list[list[int]]:
+        batches.append(len(batch))
+        if len(batches) == 2:
+            raise MemoryError
+        return answers(batch)
+
+    monkeypatch.setattr(matrices, "_answers", noted)
+    # The first works alone; the others wait for it, and are worked on together.
+    found = await asyncio.gather(
+        *(matrices.nearest(one, 1) for one in vectors), return_exceptions=True
+    )
+    assert [isinstance(one, MemoryError) for one in found] == [False, True, True, True]
+    assert await matrices.nearest(vectors[2], 1) == [2]
+    assert batches == [1, 3, 1]
 
 
 def test_postings_are_held_for_one_reader_and_state() -> None:

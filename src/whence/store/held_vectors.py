@@ -69,7 +69,7 @@ class _Asked:
     def __init__(self, query: NDArray[np.float32], limit: int) -> None:
         self.query = query
         self.limit = limit
-        self.found: list[int] | None = None
+        self.found: list[int] | Exception | None = None
 
 
 class Matrices:
@@ -101,10 +101,17 @@ class Matrices:
             # Who was cancelled meanwhile is answered with the others.
             while asked.found is None:
                 batch = self._waiting[:_TOGETHER]
-                found = await asyncio.to_thread(self._answers, batch)
+                found: Sequence[list[int] | Exception]
+                try:
+                    found = await asyncio.to_thread(self._answers, batch)
+                except Exception as error:  # noqa: BLE001 - raised for each of them below
+                    # Of all who were worked on together: the next ones begin anew.
+                    found = [error] * len(batch)
                 for one, ords in zip(batch, found, strict=True):
                     one.found = ords
                 del self._waiting[: len(batch)]
+        if isinstance(asked.found, Exception):
+            raise asked.found
         return asked.found
 
     def _answers(self, batch: Sequence[_Asked]) -> list[list[int]]:
