@@ -1,38 +1,60 @@
 """Measure search by vectors against plain pgvector, at every visibility: time, recall and size.
 
-Beside the store stand two plain ways on the same server: `visible` is a table that holds nothing but the
-vectors which the reader sees, scanned exactly; `hnsw` is one table of all vectors with an index of full
-precision and no rights at all. The ratio is to the one of them that goes the way the store goes. Recall is the
-share of the exact top 10; a ranking is full when it has ten places. Queries take turns. Run
-`python -m benchmarks.bench_dense`; `--chunks 200000` for the larger size, `--json` for one JSON document.
-Ratios inside one run say more than its absolute times.
+Beside the store stand plain ways on the same server, each one statement over one table, asked through a pool of
+asyncpg: `scan` looks at every row of a table that holds nothing but what the reader sees; `hnsw` asks an index
+of full precision over all rows for ten that the reader sees, his classes a condition on an indexed column, by
+iterative scans, with the `ef_search` and the rows asked for that give a recall of .99 in the least time, which
+is tried out first with other queries; `bare` asks it without any rights. All give what the store gives: ids of
+chunks and documents, and scores, in order. They resolve no rights, check nothing twice, and do not notice when
+rights change.
+
+The ratio is to the plain way that goes as the store does, by scan or by graph. Recall is the share of the exact
+top 10; a ranking is full when it has ten places. The ways take turns with each query. Run
+`python -m benchmarks.bench_dense`; `--chunks 200000` for the larger size, `--json` for one JSON document,
+`--home` to keep the database: nothing is appended to it then. Ratios inside one run say more than its absolute
+times.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import itertools
 import json
 import statistics
-import tempfile
 import time
-from collections.abc import Awaitable
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import asyncpg
 import msgspec
-import numpy as np
 from pgvector.asyncpg import register_vector
 
-from benchmarks.bench_lexical import BATCH, documents
-from benchmarks.corpus import DIMENSION, READERS, Texts, fill, settled, unit_vectors
-from benchmarks.cpu import cpu_s, parent
+from benchmarks.bench_lexical import BATCH, documents, postmaster_of
+from benchmarks.corpus import DIMENSION, READERS, TAGS, Texts, fill, settled, unit_vectors
+from benchmarks.cpu import cpu_s
+from benchmarks.kept import add_options, opened
 from whence.store import vector_index
 from whence.store.postgres import PostgresStore
 from whence.store.server import EmbeddedServer
 
-LIMIT = 10
+LIMIT, WARM_UP, TRIED = 10, 5, 30
+RECALL = 0.99
+_CLASSES = {tag: number for number, tag in enumerate(TAGS)}
+_COLUMNS = ("chunk_id", "document_id", "class_id", "e")
+_GIVEN = "chunk_id, document_id, e <#> $1 AS distance"
+_BARE = f"SELECT {_GIVEN} FROM everything ORDER BY e <#> $1 LIMIT {LIMIT}"
+# Iterative scans give their rows nearly in order.
+_VISIBLE = (
+    f"SELECT * FROM (SELECT {_GIVEN} FROM everything WHERE class_id = ANY($2::int[])"
+    f" ORDER BY e <#> $1 LIMIT {{rows}}) n ORDER BY distance LIMIT {LIMIT}"
+)
+#: Rows asked of the graph, and `hnsw.ef_search`.
+_ROWS, _EF = (10, 20, 50, 100), (40, 60, 100, 150, 200, 300, 400)
+_BARE_EF = 100
+
+Way = Callable[[Any], Awaitable[Sequence[Any]]]
 
 
 async def _timed(work: Awaitable[Any]) -> tuple[float, Any]:
@@ -41,18 +63,54 @@ async def _timed(work: Awaitable[Any]) -> tuple[float, Any]:
     return (time.perf_counter() - started) * 1e3, given
 
 
-async def fill_plain(plain: Any, vectors: Any, tags: list[str]) -> float:
-    """Make the plain tables; gives the seconds that the index took."""
-    rows = list(enumerate(vectors))
+async def fill_both(store: PostgresStore, server: EmbeddedServer, chunks: int) -> dict[str, float]:
+    """Fill the store and the plain tables; gives seconds and bytes of graphs."""
+    source = Texts()
+    tags, vectors = source.tags(chunks), unit_vectors(chunks, 2)
+    await fill(store, "bench", [["q"]] * chunks, tags, vectors)
+    started = time.perf_counter()
+    async with store._connection() as connection:
+        await store._keep_indexed(connection, "bench")
+    await settled(store)
+    found = {"graph_s": time.perf_counter() - started}
+    plain = await asyncpg.connect(server.url())
+    await register_vector(plain)
+    await fill_plain(plain, vectors, tags)
+    found["plain_graph_s"] = await _plain_graph(plain)
+    number = await plain.fetchval("SELECT id FROM whence.collection")
+    graph = f"whence.{vector_index.index_name(number)}"
+    if await plain.fetchval("SELECT to_regclass($1) IS NOT NULL", graph):
+        found["graph_bytes"] = await _size(plain, graph) / chunks
+    found["plain_graph_bytes"] = await _size(plain, "everything_e_idx") / chunks
+    found["vector_bytes"] = await _size(plain, "whence.chunk_vec") / chunks
+    await plain.close()
+    return found
+
+
+async def fill_plain(plain: Any, vectors: Any, tags: list[str]) -> None:
+    """Make the plain tables."""
+    rows = [
+        (f"urn:chunk:bench:d{n}:0", f"d{n}", _CLASSES[tag], vector)
+        for n, (vector, tag) in enumerate(zip(vectors, tags, strict=True))
+    ]
     tables = {"everything": rows}
     for reader, access in READERS.items():
         seen = [row for row, tag in zip(rows, tags, strict=True) if tag in access.acl_tags]
         tables[_table(reader)] = seen
     for table, some in tables.items():
-        await plain.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, e vector({DIMENSION}))")
+        await plain.execute(
+            f"CREATE TABLE {table} (chunk_id text PRIMARY KEY, document_id text NOT NULL,"
+            f" class_id int NOT NULL, e vector({DIMENSION}) NOT NULL)"
+        )
         await plain.execute(f"ALTER TABLE {table} ALTER e SET STORAGE PLAIN")
-        await plain.copy_records_to_table(table, columns=("id", "e"), records=some)
+        await plain.copy_records_to_table(table, columns=_COLUMNS, records=some)
+    await plain.execute("CREATE INDEX ON everything (class_id)")
+    for table in tables:
         await plain.execute(f"VACUUM ANALYZE {table}")
+
+
+async def _plain_graph(plain: Any) -> float:
+    """Make the index over the plain table; gives the seconds."""
     await plain.execute("SET max_parallel_maintenance_workers = 0")
     started = time.perf_counter()
     await plain.execute("CREATE INDEX ON everything USING hnsw (e vector_ip_ops)")
@@ -63,88 +121,146 @@ def _table(reader: str) -> str:
     return "visible_" + "".join(sign for sign in reader if sign.isalnum())
 
 
-async def compare(store: PostgresStore, plain: Any, queries: Any) -> dict[str, dict[str, float]]:
+@contextlib.asynccontextmanager
+async def _pool(server: EmbeddedServer, ef_search: int) -> AsyncIterator[Any]:
+    """Open a pool as an application would."""
+
+    async def prepare(connection: Any) -> None:
+        await register_vector(connection)
+
+    async with asyncpg.create_pool(
+        server.url(),
+        min_size=1,
+        max_size=8,
+        init=prepare,
+        server_settings={
+            "hnsw.ef_search": str(ef_search),
+            "hnsw.iterative_scan": "relaxed_order",
+            # Of half of the rows the planner would otherwise sort all.
+            "enable_sort": "off",
+            "jit": "off",
+        },
+    ) as pool:
+        yield pool
+
+
+def _recall(given: Sequence[Any], right: Sequence[Any]) -> float:
+    """Give the share of the right ids that are given."""
+    return len({_id(one) for one in given} & {_id(one) for one in right}) / LIMIT
+
+
+def _id(one: Any) -> str:
+    found: str = one["chunk_id"] if isinstance(one, asyncpg.Record) else one.chunk_id
+    return found
+
+
+async def _least(server: EmbeddedServer, reader: str, queries: Any) -> tuple[int, int]:
+    """Give rows and `ef_search` that reach the recall in the least time; all but the dearest when none does."""
+    classes = [_CLASSES[tag] for tag in READERS[reader].acl_tags]
+    scan = f"SELECT {_GIVEN} FROM {_table(reader)} ORDER BY e <#> $1 LIMIT {LIMIT}"
+    tried = []
+    async with _pool(server, _BARE_EF) as pool:
+        right = [await pool.fetch(scan, query) for query in queries]
+    for ef_search in _EF:
+        async with _pool(server, ef_search) as pool:
+            for rows in _ROWS:
+                statement = _VISIBLE.format(rows=rows)
+                asked = [await _timed(pool.fetch(statement, query, classes)) for query in queries]
+                found = [given for _, given in asked]
+                recall = statistics.mean(itertools.starmap(_recall, zip(found, right, strict=True)))
+                ms = statistics.median(ms for ms, _ in asked)
+                tried.append((recall < RECALL, ms, rows, ef_search))
+    _, _, rows, ef_search = min(tried)
+    return rows, ef_search
+
+
+async def compare(
+    store: PostgresStore, server: EmbeddedServer, queries: Any, tried: Any
+) -> dict[str, dict[str, float]]:
     """Ask all ways in turn, for each reader."""
     found = {}
-    await plain.execute("SET hnsw.ef_search = 100")
     for reader, access in READERS.items():
-        times: dict[str, list[float]] = {"whence": [], "exact": [], "visible": [], "hnsw": []}
-        recalls, full = [], 0
-        nearest = f"SELECT id FROM {_table(reader)} ORDER BY e <#> $1 LIMIT {LIMIT}"
-        for n, query in enumerate(queries):
-            ways = {
-                "whence": store.search_dense("bench", query, limit=LIMIT, access=access),
-                "exact": store.search_dense("bench", query, limit=LIMIT, access=access, exact=True),
-                "visible": plain.fetch(nearest, query),
-                "hnsw": plain.fetch(
-                    f"SELECT id FROM everything ORDER BY e <#> $1 LIMIT {LIMIT}", query
-                ),
-            }
-            given = {}
-            for way, work in ways.items():
-                ms, given[way] = await _timed(work)
-                if n >= 3:
-                    times[way].append(ms)
-            right = {f"d{row['id']}" for row in given["visible"]}
-            recalls.append(len(right & {one.document_id for one in given["whence"]}) / LIMIT)
-            full += len(given["whence"]) == LIMIT
-        found[reader] = {way: statistics.median(some) for way, some in times.items()} | {
-            "recall": float(np.mean(recalls)),
-            "full": full / len(queries),
-            "graph": float(await _asks_graph(plain, reader)),
+        rows, ef_search = await _least(server, reader, tried)
+        classes = [_CLASSES[tag] for tag in access.acl_tags]
+        async with _pool(server, ef_search) as pool, _pool(server, _BARE_EF) as bare:
+            ways = _ways(store, pool, bare, reader, rows, classes)
+            found[reader] = await _turns(ways, queries)
+            seen = await pool.fetchval(f"SELECT count(*) FROM {_table(reader)}")
+            everything = await pool.fetchval("SELECT count(*) FROM everything")
+        exact = [
+            await _timed(store.search_dense("bench", one, limit=LIMIT, access=access, exact=True))
+            for one in queries[: len(queries) // 2]
+        ]
+        large = everything >= vector_index._INDEX_FROM
+        found[reader] |= {
+            "exact": statistics.median(ms for ms, _ in exact),
+            "rows": rows,
+            "ef_search": ef_search,
+            "graph": large and vector_index.neighbourhood(LIMIT, seen, everything) is not None,
         }
     return found
 
 
-async def _asks_graph(plain: Any, reader: str) -> bool:
-    """Tell which way the store goes for a reader."""
-    chunks = await plain.fetchval("SELECT count(*) FROM everything")
-    visible = await plain.fetchval(f"SELECT count(*) FROM {_table(reader)}")
-    large = chunks >= vector_index._INDEX_FROM
-    return large and vector_index.neighbourhood(LIMIT, visible, chunks) is not None
+def _ways(
+    store: PostgresStore, pool: Any, bare: Any, reader: str, rows: int, classes: list[int]
+) -> dict[str, Way]:
+    access = READERS[reader]
+    scan = f"SELECT {_GIVEN} FROM {_table(reader)} ORDER BY e <#> $1 LIMIT {LIMIT}"
+    visible = _VISIBLE.format(rows=rows)
+    return {
+        "whence": lambda query: store.search_dense("bench", query, limit=LIMIT, access=access),
+        "scan": lambda query: pool.fetch(scan, query),
+        "hnsw": lambda query: pool.fetch(visible, query, classes),
+        "bare": lambda query: bare.fetch(_BARE, query),
+    }
+
+
+async def _turns(ways: dict[str, Way], queries: Any) -> dict[str, float]:
+    """Let all ways take turns; gives the median of each in milliseconds, and what they found."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    recalls: dict[str, list[float]] = {name: [] for name in ways}
+    full = []
+    for n, query in enumerate(queries):
+        given = {}
+        for name, ask in ways.items():
+            ms, given[name] = await _timed(ask(query))
+            if n >= WARM_UP:
+                times[name].append(ms)
+        for name in ways:
+            recalls[name].append(_recall(given[name], given["scan"]))
+        full.append(len(given["whence"]) == LIMIT)
+    return {name: statistics.median(some) for name, some in times.items()} | {
+        "recall": statistics.mean(recalls["whence"]),
+        "hnsw_recall": statistics.mean(recalls["hnsw"]),
+        "full": statistics.mean(full),
+    }
 
 
 async def _size(connection: Any, relation: str) -> float:
     return float(await connection.fetchval("SELECT pg_relation_size($1::text::regclass)", relation))
 
 
-async def measure(chunks: int, asked: int) -> dict[str, Any]:
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Fill both sides, and compare."""
-    source = Texts()
-    tags = source.tags(chunks)
-    vectors = unit_vectors(chunks, 2)
-    result: dict[str, Any] = {"chunks": chunks}
-    with tempfile.TemporaryDirectory() as folder:
-        async with (
-            EmbeddedServer(Path(folder) / "home") as server,
-            PostgresStore.open(server) as store,
-        ):
-            await fill(store, "bench", [["q"]] * chunks, tags, vectors)
-            started = time.perf_counter()
-            async with store._connection() as connection:
-                await store._keep_indexed(connection, "bench")
-            await settled(store)
-            result["graph_s"] = time.perf_counter() - started
-            plain = await asyncpg.connect(server.url())
-            await register_vector(plain)
-            result["plain_graph_s"] = await fill_plain(plain, vectors, tags)
-            postmaster = parent(await plain.fetchval("SELECT pg_backend_pid()"))
-            number = await plain.fetchval("SELECT id FROM whence.collection")
-            graph = f"whence.{vector_index.index_name(number)}"
-            if await plain.fetchval("SELECT to_regclass($1) IS NOT NULL", graph):
-                result["graph_bytes"] = await _size(plain, graph) / chunks
-            result["plain_graph_bytes"] = await _size(plain, "everything_e_idx") / chunks
-            result["vector_bytes"] = await _size(plain, "whence.chunk_vec") / chunks
-            result["ms"] = await compare(store, plain, unit_vectors(asked + 3, 3))
-            await plain.close()
-            result["append"] = await append(store, source, chunks, postmaster)
+    chunks = options.chunks
+    async with opened(
+        options.home,
+        f"dense-{chunks}",
+        lambda store, server: fill_both(store, server, chunks),
+    ) as (store, server, filled):
+        result = {"chunks": chunks, **filled}
+        if options.fill:
+            return result
+        queries, tried = unit_vectors(options.queries + WARM_UP, 3), unit_vectors(TRIED, 6)
+        result["ms"] = await compare(store, server, queries, tried)
+        if not options.home:
+            result["append"] = await append(store, chunks, await postmaster_of(store))
     return result
 
 
-async def append(
-    store: PostgresStore, source: Texts, chunks: int, postmaster: int
-) -> dict[str, float]:
+async def append(store: PostgresStore, chunks: int, postmaster: int) -> dict[str, float]:
     """Append chunks as any writer does, twice; gives time and processors' time of the second in seconds."""
+    source = Texts()
     found = {}
     for turn in range(2):
         first = chunks + turn * BATCH
@@ -167,16 +283,23 @@ def report(result: dict[str, Any]) -> None:
     )
     sizes = ("vector_bytes", "graph_bytes", "plain_graph_bytes")
     print("bytes a chunk:", ", ".join(f"{one} {result.get(one, 0):.0f}" for one in sizes))
-    print(
-        f"append of {BATCH} with the graph: {result['append']['s']:.1f} s,"
-        f" processors {result['append']['cpu_s']:.1f} s"
-    )
-    print("p50 ms    whence   exact  plain scan of the visible  plain hnsw  ratio  recall   full")
-    for reader, ms in result["ms"].items():
-        bar = ms["hnsw"] if ms["graph"] else ms["visible"]
+    if "append" in result:
         print(
-            f"{reader:8} {ms['whence']:7.2f} {ms['exact']:7.2f} {ms['visible']:25.2f}"
-            f" {ms['hnsw']:11.2f} {ms['whence'] / bar:6.2f} {ms['recall']:7.3f} {ms['full']:6.2f}"
+            f"append of {BATCH} with the graph: {result['append']['s']:.1f} s,"
+            f" processors {result['append']['cpu_s']:.1f} s"
+        )
+    if "ms" not in result:
+        return
+    print(
+        "p50 ms    whence   exact    scan    hnsw (recall, rows, ef_search)    bare   ratio  recall"
+        "   full"
+    )
+    for reader, ms in result["ms"].items():
+        bar = ms["hnsw"] if ms["graph"] else ms["scan"]
+        print(
+            f"{reader:8} {ms['whence']:7.2f} {ms['exact']:7.2f} {ms['scan']:7.2f} {ms['hnsw']:7.2f}"
+            f"   ({ms['hnsw_recall']:.3f}, {ms['rows']:3}, {ms['ef_search']:3})     {ms['bare']:11.2f}"
+            f" {ms['whence'] / bar:7.2f} {ms['recall']:7.3f} {ms['full']:6.2f}"
             f"  {'graph' if ms['graph'] else 'scan'}"
         )
 
@@ -187,8 +310,9 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=20_000)
     parser.add_argument("--queries", type=int, default=40)
     parser.add_argument("--json", action="store_true")
+    add_options(parser)
     options = parser.parse_args()
-    result = asyncio.run(measure(options.chunks, options.queries))
+    result = asyncio.run(measure(options))
     if options.json:
         print(json.dumps(result))
     else:

@@ -8,7 +8,7 @@ store is asked for both legs at once, as deep as the statement's, and the ranks 
 sees half of the chunks. No question is asked twice of a form, since the store holds postings of terms that were
 asked for before. The two forms take turns in short rounds; the processors' time of a search, the server's
 included, says what the clock of a busy machine does not. Run `python -m benchmarks.bench_hybrid`; `--chunks
-200000` for the larger size, `--json` for one JSON document.
+200000` for the larger size, `--home` to keep the database, `--json` for one JSON document.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import heapq
 import itertools
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 from pgvector.asyncpg import register_vector
 
-from benchmarks.bench_lexical import cpu_s, parent
+from benchmarks.bench_lexical import postmaster_of
 from benchmarks.corpus import DIMENSION, READERS, Texts, fill, settled, unit_vectors
+from benchmarks.cpu import cpu_s
+from benchmarks.kept import add_options, opened
 from whence.schema.search import Candidate
 from whence.store.postgres import PostgresStore
 from whence.store.server import EmbeddedServer
@@ -171,71 +171,100 @@ async def _vectors_known(connection: Any) -> None:
     await register_vector(connection)
 
 
-async def measure(chunks: int, seconds: float) -> dict[str, Any]:
+async def fill_both(
+    store: PostgresStore, texts: list[list[str]], tags: list[str]
+) -> dict[str, Any]:
+    """Fill the store and the plain tables."""
+    await fill(store, "bench", texts, tags, unit_vectors(len(texts), 2))
+    async with store._connection() as connection:
+        await store._keep_indexed(connection, "bench")
+    await settled(store)
+    await _plain_tables(store)
+    return {}
+
+
+async def _plain_tables(store: PostgresStore) -> None:
+    async with store._connection() as connection:
+        await connection.execute(f"SET statement_timeout = 0; SET search_path = public; {_TABLES}")
+        await connection.execute("VACUUM ANALYZE")
+
+
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Fill both sides, and let them take turns."""
-    source = Texts()
+    source, chunks = Texts(), options.chunks
     texts = source.texts(chunks)
     queries, vectors = source.mixed(texts, QUESTIONS), unit_vectors(QUESTIONS, 3)
-    result: dict[str, Any] = {"chunks": chunks, "clients": CLIENTS}
-    with tempfile.TemporaryDirectory() as folder:
-        async with (
-            EmbeddedServer(Path(folder) / "home") as server,
-            PostgresStore.open(server) as store,
-        ):
-            await fill(store, "bench", texts, source.tags(chunks), unit_vectors(chunks, 2))
-            async with store._connection() as connection:
-                await store._keep_indexed(connection, "bench")
-            await settled(store)
-            plain = await asyncpg.connect(server.url())
-            await plain.execute(_TABLES)
-            await plain.execute("VACUUM ANALYZE")
-            postmaster = parent(await plain.fetchval("SELECT pg_backend_pid()"))
-            await plain.close()
-            access = READERS[READER]
-            tags = sorted(access.acl_tags)
-            words = [list(dict.fromkeys(query.split())) for query in queries]
-            right = await _right(store, vectors[:40])
-            pool, fetched, recall = await _statement_pool(
-                server, store._pool.get_max_size(), vectors[:40], right
-            )
-            own = await _recall_of_legs(store, vectors[:40], right)
-            result |= {"fetched": fetched, "recall": {"legs": own, "statement": recall}}
-            one_statement = _ONE_STATEMENT.format(fetched=fetched[0])
+    tags = source.tags(chunks)
+    async with opened(
+        options.home, f"hybrid-{chunks}", lambda store, _: fill_both(store, texts, tags)
+    ) as (store, server, _):
+        result = {"chunks": chunks, "clients": CLIENTS}
+        if options.fill:
+            return result
+        return result | await _compare(store, server, queries, vectors, options.seconds)
 
-            async def legs(n: int) -> None:
-                found = await asyncio.gather(
-                    store.search_dense("bench", vectors[n], limit=DEPTH, access=access),
-                    store.search_lexical("bench", queries[n], limit=DEPTH, access=access),
-                )
-                _joined(*found)
 
-            async def statement(n: int) -> None:
-                await pool.fetch(one_statement, vectors[n], tags, words[n])
+async def _compare(
+    store: PostgresStore, server: EmbeddedServer, queries: list[str], vectors: Any, seconds: float
+) -> dict[str, Any]:
+    """Let both forms take turns under load."""
+    postmaster = await postmaster_of(store)
+    access = READERS[READER]
+    tags = sorted(access.acl_tags)
+    words = [list(dict.fromkeys(query.split())) for query in queries]
+    right = await _right(store, vectors[:40])
+    pool, fetched, recall = await _statement_pool(
+        server, store._pool.get_max_size(), vectors[:40], right
+    )
+    own = await _recall_of_legs(store, vectors[:40], right)
+    one_statement = _ONE_STATEMENT.format(fetched=fetched[0])
 
-            questions = {name: itertools.cycle(range(QUESTIONS)) for name in ("legs", "statement")}
-            forms = {"legs": legs, "statement": statement}
-            rates: dict[str, list[float]] = {name: [] for name in forms}
-            times: dict[str, list[float]] = {name: [] for name in forms}
-            cpu: dict[str, list[float]] = {name: [] for name in forms}
-            for turn in range(ROUNDS + 1):
-                for name, ask in forms.items():
-                    began = cpu_s(postmaster)
-                    rate, some = await _load(ask, questions[name], seconds)
-                    spent = (cpu_s(postmaster) - began) * 1e3 / len(some)
-                    if turn:
-                        rates[name].append(rate)
-                        times[name] += some
-                        cpu[name].append(spent)
-            await pool.close()
-    for name in forms:
-        result[name] = {
+    async def legs(n: int) -> None:
+        found = await asyncio.gather(
+            store.search_dense("bench", vectors[n], limit=DEPTH, access=access),
+            store.search_lexical("bench", queries[n], limit=DEPTH, access=access),
+        )
+        _joined(*found)
+
+    async def statement(n: int) -> None:
+        await pool.fetch(one_statement, vectors[n], tags, words[n])
+
+    found = await _turns({"legs": legs, "statement": statement}, seconds, postmaster)
+    await pool.close()
+    return {
+        "fetched": fetched,
+        "recall": {"legs": own, "statement": recall},
+        **found,
+        "ratio": found["legs"]["per_s"] / found["statement"]["per_s"],
+        "cpu_ratio": found["statement"]["cpu_ms"] / found["legs"]["cpu_ms"],
+    }
+
+
+async def _turns(
+    forms: dict[str, Callable[[int], Awaitable[None]]], seconds: float, postmaster: int
+) -> dict[str, dict[str, float]]:
+    """Let forms take turns; the first of each only warms it."""
+    questions = {name: itertools.cycle(range(QUESTIONS)) for name in forms}
+    rates: dict[str, list[float]] = {name: [] for name in forms}
+    times: dict[str, list[float]] = {name: [] for name in forms}
+    cpu: dict[str, list[float]] = {name: [] for name in forms}
+    for turn in range(ROUNDS + 1):
+        for name, ask in forms.items():
+            began = cpu_s(postmaster)
+            rate, some = await _load(ask, questions[name], seconds)
+            spent = (cpu_s(postmaster) - began) * 1e3 / len(some)
+            if turn:
+                rates[name].append(rate)
+                times[name] += some
+                cpu[name].append(spent)
+    return {
+        name: {
             "per_s": statistics.median(rates[name]),
             "p50_ms": statistics.median(times[name]),
             "cpu_ms": statistics.median(cpu[name]),
         }
-    result["ratio"] = result["legs"]["per_s"] / result["statement"]["per_s"]
-    result["cpu_ratio"] = result["statement"]["cpu_ms"] / result["legs"]["cpu_ms"]
-    return result
+        for name in forms
+    }
 
 
 def report(result: dict[str, Any]) -> None:
@@ -257,8 +286,11 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each turn")
     parser.add_argument("--json", action="store_true")
+    add_options(parser)
     options = parser.parse_args()
-    result = asyncio.run(measure(options.chunks, options.seconds))
+    result = asyncio.run(measure(options))
+    if options.fill:
+        return
     if options.json:
         print(json.dumps(result))
     else:

@@ -5,8 +5,8 @@
 makes them, without a graph over vectors (`bench_dense` appends with one); the queries find their segments
 beside the large ones. Also: bytes of index per chunk. Times are p50
 of the clock and means of the processors' time, the server's included: on a busy machine the clock mostly
-measures waiting. Run `python -m benchmarks.bench_lexical`; `--chunks 200000` for the larger size, `--json` for
-one JSON document. Ratios inside one run say more than its absolute times.
+measures waiting. Run `python -m benchmarks.bench_lexical`; `--chunks 200000` for the larger size, `--home` to
+keep the database, `--json` for one JSON document. Ratios inside one run say more than its absolute times.
 """
 
 from __future__ import annotations
@@ -16,22 +16,20 @@ import asyncio
 import json
 import logging
 import statistics
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.corpus import READERS, Texts, fill, settled
 from benchmarks.cpu import cpu_s, parent
+from benchmarks.kept import add_options, opened
 from whence.schema.access import DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store import vector_index
 from whence.store.base import EmbeddedDocument
 from whence.store.postgres import PostgresStore
-from whence.store.server import EmbeddedServer
 
 try:
     import bm25s
@@ -120,36 +118,52 @@ async def appends(
     }
 
 
-async def measure(chunks: int, asked: int) -> dict[str, Any]:
+async def fill_words(
+    store: PostgresStore, texts: list[list[str]], tags: list[str], source: Texts
+) -> dict[str, Any]:
+    """Fill a store; gives how long it took, the size of the index, and what appends take."""
+    chunks = len(texts)
+    began = time.perf_counter()
+    await fill(store, "bench", texts, tags, np.ones((chunks, 1), np.float32))
+    found: dict[str, Any] = {"fill_s": time.perf_counter() - began}
+    async with store._connection() as connection:
+        found["bytes_per_chunk"] = await sizes(connection)
+    found["append_ms"] = await appends(store, source, chunks, await postmaster_of(store))
+    await settled(store)
+    return found
+
+
+async def postmaster_of(store: PostgresStore) -> int:
+    """Give the process that all processes of a store's server are children of."""
+    async with store._connection() as connection:
+        return parent(await connection.fetchval("SELECT pg_backend_pid()"))
+
+
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Fill a store, and measure appending, size and reading."""
+    chunks, asked = options.chunks, options.queries
     source = Texts()
     texts = source.texts(chunks)
     tags = source.tags(chunks)
     queries = {"mixed": source.mixed(texts, asked), "heavy": source.heavy(asked)}
-    result: dict[str, Any] = {"chunks": chunks, "ms": {}}
-    with tempfile.TemporaryDirectory() as folder:
-        async with (
-            EmbeddedServer(Path(folder) / "home") as server,
-            PostgresStore.open(server) as store,
-        ):
-            # All vectors are equal: a graph over them would be built, and cost each append, for nothing.
-            vector_index._INDEX_FROM = 100 * chunks
-            began = time.perf_counter()
-            await fill(store, "bench", texts, tags, np.ones((chunks, 1), np.float32))
-            result["fill_s"] = time.perf_counter() - began
-            async with store._connection() as connection:
-                result["bytes_per_chunk"] = await sizes(connection)
-                backend = await connection.fetchval("SELECT pg_backend_pid()")
-            postmaster = parent(backend)
-            result["append_ms"] = await appends(store, source, chunks, postmaster)
-            await settled(store)
-            ways: dict[str, Ask] = {} if bm25s is None else {"bm25s": in_memory(texts)}
-            for reader, access in READERS.items():
-                ways[reader] = lambda query, access=access: store.search_lexical(  # type: ignore[misc]
-                    "bench", query, limit=LIMIT, access=access
-                )
-            for kind, some in queries.items():
-                result["ms"][kind] = await compare(some, ways, postmaster)
+    # All vectors are equal: a graph over them would be built, and cost each append, for nothing.
+    vector_index._INDEX_FROM = 100 * chunks
+    async with opened(
+        options.home,
+        f"lexical-{chunks}",
+        lambda store, _: fill_words(store, texts, tags, source),
+    ) as (store, _, filled):
+        result: dict[str, Any] = {"chunks": chunks, "ms": {}, **filled}
+        if options.fill:
+            return result
+        postmaster = await postmaster_of(store)
+        ways: dict[str, Ask] = {} if bm25s is None else {"bm25s": in_memory(texts)}
+        for reader, access in READERS.items():
+            ways[reader] = lambda query, access=access: store.search_lexical(  # type: ignore[misc]
+                "bench", query, limit=LIMIT, access=access
+            )
+        for kind, some in queries.items():
+            result["ms"][kind] = await compare(some, ways, postmaster)
     return result
 
 
@@ -185,8 +199,9 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=20_000)
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--json", action="store_true")
+    add_options(parser)
     options = parser.parse_args()
-    result = asyncio.run(measure(options.chunks, options.queries))
+    result = asyncio.run(measure(options))
     if options.json:
         print(json.dumps(result))
     else:

@@ -10,6 +10,7 @@ are: a fault of the first line.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -19,6 +20,9 @@ from whence.schema.access import Access, DocumentTags
 __all__ = ("OWN_TAGS", "TAGS_JOIN", "cleared")
 
 logger = logging.getLogger(__name__)
+
+#: Pairs of rights and tags that were compared.
+_REMEMBERED = 1000
 
 #: Columns that `cleared` reads, of a document `d` and its tags `g`.
 OWN_TAGS = (
@@ -64,5 +68,10 @@ def cleared(rows: Iterable[Any], access: Access, what: str) -> list[Any]:
 
 
 def _allowed(row: Any, access: Access) -> bool:
-    tags = DocumentTags(tuple(row["own_acl"]), tuple(row["own_labels"]), row["own_clearance"])
-    return access.allows(tags)
+    return _allows(access, tuple(row["own_acl"]), tuple(row["own_labels"]), row["own_clearance"])
+
+
+# What rights allow of some tags never changes; only which tags a document has is asked anew each time.
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _allows(access: Access, acl: tuple[str, ...], labels: tuple[str, ...], clearance: int) -> bool:
+    return access.allows(DocumentTags(acl, labels, clearance))

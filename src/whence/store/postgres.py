@@ -39,6 +39,7 @@ from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.overview import overview
 from whence.store.postgres_code import PostgresCode
 from whence.store.postgres_names import PostgresNames
+from whence.store.quick import QuickPool
 from whence.store.server import EmbeddedServer
 from whence.store.shortcuts import Shortcuts
 
@@ -73,7 +74,7 @@ class PostgresStore(PostgresNames, PostgresCode):
     def __init__(
         self,
         pool: Pool,
-        quick_pool: Pool,
+        quick_pool: QuickPool,
         where: str,
         *,
         server: EmbeddedServer | None,
@@ -171,34 +172,41 @@ class PostgresStore(PostgresNames, PostgresCode):
         Args:
             touched: Whether the connection's own settings and locks may be changed, which has to be undone.
         """
-        async with self._lent(self._pool) as connection:
-            self._untouched.discard(connection.get_server_pid())
-            yield connection
-            if not touched:
-                self._untouched.add(connection.get_server_pid())
+        async with self._reviving():
+            connection = await self._acquire(self._pool)
+            try:
+                self._untouched.discard(connection.get_server_pid())
+                yield connection
+                if not touched:
+                    self._untouched.add(connection.get_server_pid())
+            finally:
+                await self._pool.release(connection)
 
     @contextlib.asynccontextmanager
     async def _quick_connection(self) -> AsyncIterator[Any]:
         """Lend a connection for a statement that leaves nothing behind, see `_quick_pool`."""
-        async with self._lent(self._quick_pool) as connection:
-            yield connection
+        async with self._reviving():
+            connection = await self._acquire(self._quick_pool)
+            whole = False
+            try:
+                yield connection
+                whole = True
+            finally:
+                await self._quick_pool.release(connection, whole=whole)
 
     @contextlib.asynccontextmanager
-    async def _lent(self, pool: Pool) -> AsyncIterator[Any]:
+    async def _reviving(self) -> AsyncIterator[None]:
+        """Raise our errors in place of the driver's; start an embedded server again that died."""
         try:
             with _translated(self._where):
-                connection = await self._acquire(pool)
-                try:
-                    yield connection
-                finally:
-                    await pool.release(connection)
+                yield
         except Unavailable as error:
             if self._server is not None and error.__cause__ and is_lost(error.__cause__):
                 logger.warning("the embedded server died", extra={"action": "revive"})
                 await self._server.revive()
             raise
 
-    async def _acquire(self, pool: Pool) -> Any:
+    async def _acquire(self, pool: Pool | QuickPool) -> Any:
         try:
             return await pool.acquire(timeout=_ACQUIRE_TIMEOUT_S)
         except TimeoutError as error:
@@ -674,7 +682,7 @@ async def _pool(
 
 async def _quick_pool(
     url: str, vector_schema: str, pool_size: int | None, statement_timeout_s: float
-) -> Pool:
+) -> QuickPool:
     """Make a pool for statements that look up a few rows, and for those that walk a graph.
 
     To plan them takes longer than to run them, so a plan is made once; sorts are avoided so that it takes the
@@ -687,7 +695,7 @@ async def _quick_pool(
     async def keep(connection: Any) -> None:
         del connection
 
-    return await create_pool(
+    pool = await create_pool(
         url,
         min_size=0,
         max_size=max(1, _most_connections(pool_size) // 2),
@@ -701,6 +709,7 @@ async def _quick_pool(
             "hnsw.iterative_scan": "relaxed_order",
         },
     )
+    return QuickPool(pool)
 
 
 def _most_connections(pool_size: int | None) -> int:

@@ -1,0 +1,84 @@
+"""Connections that are lent quickly: never more than allowed, never a broken one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from whence.schema.errors import BadInput, Overloaded
+from whence.store import postgres
+from whence.store.driver import connect
+from whence.store.postgres import PostgresStore
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[PostgresStore]:
+    """A store with two quick connections."""
+    async with PostgresStore.open(database_url, pool_size=4) as opened:
+        yield opened
+
+
+async def _pid(store: PostgresStore) -> int:
+    async with store._quick_connection() as connection:
+        pid: int = await connection.fetchval("SELECT pg_backend_pid()")
+        return pid
+
+
+async def test_a_connection_is_lent_again(store: PostgresStore) -> None:
+    """One search after the other takes the same connection; many at once no more than there are."""
+    assert len({await _pid(store) for _ in range(5)}) == 1
+    assert len(set(await asyncio.gather(*(_pid(store) for _ in range(40))))) == 2
+
+
+async def test_a_connection_cut_off_meanwhile_is_replaced(
+    store: PostgresStore, database_url: str
+) -> None:
+    """What the server has closed while nobody used it is never lent."""
+    before = await _pid(store)
+    other = await connect(database_url, 10.0)
+    await other.execute(f"SELECT pg_terminate_backend({before})")
+    while await other.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", before):
+        await asyncio.sleep(0.01)
+    await other.close()
+    await asyncio.sleep(0.05)
+
+    assert await _pid(store) != before
+
+
+async def test_what_was_given_up_leaves_nothing_behind(store: PostgresStore) -> None:
+    """After searches that were cancelled, or failed, all connections answer again."""
+
+    async def wait() -> None:
+        async with store._quick_connection() as connection:
+            await connection.fetch("SELECT pg_sleep(60)")
+
+    async def fail() -> None:
+        async with store._quick_connection() as connection:
+            await connection.fetch("SELECT 1 / 0")
+
+    for _ in range(3):
+        tasks = [asyncio.create_task(wait()) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        for task in tasks:
+            task.cancel()
+        given_up = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(one, asyncio.CancelledError) for one in given_up)
+        failed = await asyncio.gather(*(fail() for _ in range(5)), return_exceptions=True)
+        assert all(isinstance(one, BadInput) for one in failed)
+        pids = await asyncio.gather(*(_pid(store) for _ in range(10)))
+        assert len(set(pids)) <= 2
+
+
+async def test_who_waits_too_long_is_told(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When all connections stay in use, a search ends with `Overloaded`, and the next finds its turn."""
+    monkeypatch.setattr(postgres, "_ACQUIRE_TIMEOUT_S", 0.05)
+    async with store._quick_connection(), store._quick_connection():
+        with pytest.raises(Overloaded):
+            await _pid(store)
+    assert await _pid(store)
