@@ -34,6 +34,8 @@ def test_any_text_is_a_query(cli: Any, handbook: Path, name: str) -> None:
     ("words", "named"),
     [
         (("--top-k", "0"), "top_k"),
+        (("--match", "some"), "match"),
+        (("--match", "all", "--mode", "dense"), "mode dense"),
         (("--top-k", "-1"), "top_k"),
         (("--top-k", "1000000000"), "top_k"),
         (("--top-k", "9" * 30), "top"),

@@ -27,6 +27,7 @@ class FixedStore:
         self.fault = fault.split()
         self.looked_up = 0
         self.searches: list[dict[str, Any]] = []
+        self.matches: list[str] = []
 
     async def collection(self, name: str) -> CollectionInfo | None:
         self.looked_up += 1
@@ -37,11 +38,13 @@ class FixedStore:
         self.searches.append({"collection": collection, "vector": vector.tolist(), **options})
         return [HIT]
 
-    async def search_lexical(self, collection: str, text: str, **_: Any) -> list[Candidate]:
+    async def search_lexical(self, collection: str, text: str, **options: Any) -> list[Candidate]:
         self._fail("search_lexical")
+        self.matches.append(options["match"])
         return [WORD_HIT]
 
-    async def lexical_scores(self, *_: Any) -> dict[str, float]:
+    async def lexical_scores(self, *_: Any, match: str) -> dict[str, float]:
+        self.matches.append(match)
         return {"urn:c": 0.1}
 
     async def dense_scores(self, *_: Any) -> dict[str, float]:
@@ -55,6 +58,22 @@ class FixedStore:
 def request(**fields: Any) -> SearchRequest:
     default = {"access": Access({"hr"}), "collection": "books", "limit": 5, "vector": VECTOR}
     return SearchRequest(**{**default, **fields})
+
+
+@pytest.mark.parametrize(("mode", "asked"), [("bm25", 1), ("hybrid", 2)])
+async def test_how_words_match_reaches_the_store(mode: str, asked: int) -> None:
+    """A search for all words asks the ranking and the scores by id for all of them."""
+    store = FixedStore()
+    search = SearchProcessor(store=store)
+    await search.handle(request(mode=mode, query_text="red lake", match="all"), StubContext())
+
+    assert store.matches == ["all"] * asked
+
+
+async def test_vectors_know_no_words_to_match() -> None:
+    """Asking a search by vectors alone for all words is refused, not ignored."""
+    with pytest.raises(BadInput, match="mode dense"):
+        await SearchProcessor(store=FixedStore()).handle(request(match="all"), StubContext())
 
 
 async def test_a_search_carries_rights_limit_and_threshold_to_the_store() -> None:

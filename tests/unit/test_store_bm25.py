@@ -24,7 +24,7 @@ from whence.store.bm25 import (
     weights,
 )
 from whence.store.postings import Segment, plan_merges, term_key
-from whence.store.words import MAX_QUERY_TERMS, count_words, query_counts
+from whence.store.words import MAX_QUERY_TERMS, count_words, read_query
 
 _chunks = st.integers(0, 10**8)
 _tf = st.integers(1, 10**5)
@@ -145,7 +145,7 @@ def test_weak_words_count_but_have_no_length() -> None:
 def test_a_query_is_cut_after_enough_distinct_words() -> None:
     """The first 1024 distinct words count with all their repeats, later ones not at all."""
     text = " ".join(f"word{n}" for n in range(5000)) + " word0 word4999"
-    counts = query_counts(text, ("english",))
+    counts = read_query(text, ("english",)).counts({})
 
     assert len(counts) == MAX_QUERY_TERMS
     assert counts["word0"] == 2

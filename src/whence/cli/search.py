@@ -24,6 +24,10 @@ def search(
     top_k: Annotated[int, typer.Option("--top-k", help="Most hits.")] = 5,
     threshold: Annotated[float, typer.Option(help="Lowest score, 0 to 1.")] = 0.5,
     filters: Filter = None,
+    match: Annotated[
+        str,
+        typer.Option(metavar="any|all", help="Words count where one is, or only where all are."),
+    ] = "any",
     rerank: Annotated[
         bool,
         typer.Option("--rerank/--no-rerank", help="Read the best hits together with the query."),
@@ -46,11 +50,12 @@ def search(
     clearance: Clearance = 0,
 ) -> int:
     """Find the passages that fit best, among those you may see."""
-    from whence.engine.searching import search_mode
+    from whence.engine.searching import search_match, search_mode
     from whence.schema.filters import parse_filters, read_options
 
     # Refused before anything starts, and before an empty query is let pass.
     search_mode(mode)
+    search_match(match)
     conditions = read_options(filters or ())
     parse_filters(conditions)
     chosen = _snapshot(snapshot, set_name, snapshot_source)
@@ -69,6 +74,7 @@ def search(
             access=access,
             collection=settings.collection,
             filters=conditions,
+            match=match,
             rerank=rerank,
             rerank_budget_s=rerank_budget,
             **chosen,
@@ -77,8 +83,7 @@ def search(
         warm_up=mode != "bm25",
     )
     latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}
-    message = f"{len(report.results)} results" if report.results else "no results found"
-    _tell(context, query, mode, report, latency, message)
+    _tell(context, query, mode, report, latency)
     return 0
 
 
@@ -110,16 +115,16 @@ def _tell(
     mode: str,
     report: SearchReport | None,
     latency: dict[str, float],
-    message: str,
+    message: str = "",
 ) -> None:
-    if as_json(context):
-        from whence.engine.documents import search_document
+    from whence.engine.documents import found_message, search_document
 
+    if as_json(context):
         document = search_document(query, mode, report, latency_ms=latency, message=message)
         print_json(document)
         return
     if report is None or not report.results:
-        note(message)
+        note(message or found_message(report))
     else:
         _tell_hits(report)
     for fault in report.degraded if report else ():

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from whence.engine.results import SearchReport
     from whence.schema.document_rag import Answer
 
-__all__ = ("answer_document", "search_document")
+__all__ = ("answer_document", "found_message", "search_document")
 
 
 def answer_document(answer: Answer) -> dict[str, Any]:
@@ -51,6 +51,12 @@ def answer_document(answer: Answer) -> dict[str, Any]:
     }
 
 
+def found_message(report: SearchReport | None) -> str:
+    """Say how much a search found."""
+    found = len(report.results) if report else 0
+    return {0: "no results found", 1: "1 result"}.get(found, f"{found} results")
+
+
 def search_document(
     query: str,
     mode: str,
@@ -66,15 +72,14 @@ def search_document(
         mode: How.
         report: What was found; None when nothing was searched.
         latency_ms: Times in place of the report's, in milliseconds.
-        message: Words in place of the number of results.
+        message: Words in place of how much was found.
     """
-    found = len(report.results) if report else 0
     latency = latency_ms or (report.latency_ms if report else {})
     document: dict[str, Any] = {
         "query": query,
         "mode": mode,
         "hits": report.results if report else [],
-        "message": message or (f"{found} results" if found else "no results found"),
+        "message": message or found_message(report),
         "degraded": report.degraded if report else [],
         "graph": report.graph if report else None,
         "reranker": report.reranker if report else "",

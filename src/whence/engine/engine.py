@@ -25,7 +25,7 @@ from whence.engine.indexing import Indexing, Progress, from_thread
 from whence.engine.replaying import ReplayReport, replay
 from whence.engine.reranking import RERANK_BUDGET_S, RerankPlan, check_budget
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
-from whence.engine.searching import check_text, search, search_mode
+from whence.engine.searching import check_text, search, search_match, search_mode
 from whence.engine.snapshots import SnapshotChoice, search_snapshot
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, DocumentRagRequest
@@ -230,6 +230,7 @@ class Engine(GraphEngine):
         access: Access = _PUBLIC,
         collection: str = "default",
         filters: Mapping[str, Any] | None = None,
+        match: str = "any",
         rerank: bool = False,
         rerank_budget_s: float = RERANK_BUDGET_S,
         snapshot: str = "",
@@ -246,6 +247,8 @@ class Engine(GraphEngine):
             access: Rights of the reader.
             collection: Collection to search.
             filters: Conditions on metadata, key to value; see `whence.schema.filters`. All must hold.
+            match: `all` lets words count only in passages that have every one of them: in mode `bm25` no others
+                are found, in `hybrid` others stand by their vectors alone. `any` takes what there is.
             rerank: True has the best hits read together with the query, and orders them by both scores.
             rerank_budget_s: Seconds that this may take; after that the hits stay as they are, and the report
                 says so.
@@ -267,6 +270,7 @@ class Engine(GraphEngine):
             access=access,
             collection=collection,
             filters=filters,
+            match=match,
             rerank=rerank,
             rerank_budget_s=rerank_budget_s,
             snapshot=snapshot,
@@ -286,6 +290,7 @@ class Engine(GraphEngine):
         access: Access = _PUBLIC,
         collection: str = "default",
         filters: Mapping[str, Any] | None = None,
+        match: str = "any",
         rerank: bool = False,
         rerank_budget_s: float = RERANK_BUDGET_S,
         snapshot: str = "",
@@ -312,6 +317,7 @@ class Engine(GraphEngine):
                 top_k=top_k,
                 threshold=threshold,
                 filters=filters,
+                match=search_match(match),
                 plan=plan,
             )
 
@@ -455,6 +461,7 @@ class Engine(GraphEngine):
         *,
         mode: str = "hybrid",
         filters: Mapping[str, Any] | None = None,
+        match: str = "any",
         rerank: bool = False,
     ) -> Retriever:
         """Give a retriever of one collection for one reader, for blocking searches too.
@@ -466,14 +473,20 @@ class Engine(GraphEngine):
             access: Rights of the reader.
             mode: As for `search`.
             filters: As for `search`.
+            match: As for `search`.
             rerank: As for `search`.
 
         Raises:
-            BadInput: There is no such mode.
+            BadInput: There is no such mode or match.
         """
         from whence.engine.engine_retriever import EngineRetriever
 
-        options = {"mode": search_mode(mode), "filters": filters, "rerank": rerank}
+        options = {
+            "mode": search_mode(mode),
+            "filters": filters,
+            "match": search_match(match),
+            "rerank": rerank,
+        }
         retriever = EngineRetriever(self, collection=collection, access=access, options=options)
         self._retrievers.add(retriever)
         return retriever

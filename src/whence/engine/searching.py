@@ -15,6 +15,7 @@ from whence.schema.filters import parse_filters
 from whence.schema.search import (
     Candidate,
     Degradation,
+    Match,
     SearchMode,
     SearchRequest,
     SearchResponse,
@@ -24,11 +25,15 @@ from whence.schema.texts import ChunkText, TextRequest, TextResponse
 if TYPE_CHECKING:
     from whence.flow.client import FlowClient
 
-__all__ = ("check_query", "check_text", "search", "search_mode")
+__all__ = ("check_query", "check_text", "search", "search_match", "search_mode")
 
 _MIN_QUERY = 3
+_TEXT_HINT = "give a word or a question"
+_TOP_K_HINT = "it is the most results that are wanted, 1 or more"
+_THRESHOLD_HINT = "0 keeps every result, 0.5 is the default"
 #: Ids of one text request; a reply of as many chunks stays below a broker's limit of 5 MiB.
 _TEXTS_AT_ONCE = 500
+_MATCHES: dict[str, Match] = {"any": "any", "all": "all"}
 _MODES: dict[str, SearchMode] = {
     "hybrid": "hybrid",
     "dense": "dense",
@@ -49,6 +54,20 @@ def search_mode(mode: str) -> SearchMode:
         raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}") from None
 
 
+def search_match(match: str) -> Match:
+    """Give how the words of a query must match, by its name.
+
+    Raises:
+        BadInput: There is no such way.
+    """
+    try:
+        return _MATCHES[match]
+    except KeyError:
+        raise BadInput(
+            f"unknown match {match!r}", hint=f"use one of {', '.join(_MATCHES)}"
+        ) from None
+
+
 def check_query(query: str, top_k: int, threshold: float) -> None:
     """Refuse what cannot be searched.
 
@@ -57,21 +76,25 @@ def check_query(query: str, top_k: int, threshold: float) -> None:
             is no positive integer, or the threshold is not in 0 to 1.
     """
     if not isinstance(query, str):
-        raise BadInput(f"query_text must be a string, not {type(query).__name__}")
+        raise BadInput(f"query_text must be a string, not {type(query).__name__}", hint=_TEXT_HINT)
     stripped = query.strip()
     if not stripped:
-        raise BadInput("query_text cannot be empty", hint="give a word or a question")
+        raise BadInput("query_text cannot be empty", hint=_TEXT_HINT)
     if len(stripped) < _MIN_QUERY:
-        raise BadInput(f"query_text must have at least {_MIN_QUERY} characters")
+        raise BadInput(f"query_text must have at least {_MIN_QUERY} characters", hint=_TEXT_HINT)
     check_text("query_text", query)
     if isinstance(top_k, bool) or not isinstance(top_k, int):
-        raise BadInput(f"top_k must be an integer, not {top_k!r}")
+        raise BadInput(f"top_k must be an integer, not {top_k!r}", hint=_TOP_K_HINT)
     if top_k < 1:
-        raise BadInput(f"top_k must be positive, not {top_k}")
+        raise BadInput(f"top_k must be positive, not {top_k}", hint=_TOP_K_HINT)
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise BadInput(f"the similarity threshold must be a number, not {threshold!r}")
+        raise BadInput(
+            f"the similarity threshold must be a number, not {threshold!r}", hint=_THRESHOLD_HINT
+        )
     if not 0.0 <= threshold <= 1.0:
-        raise BadInput(f"the similarity threshold must be 0 to 1, not {threshold}")
+        raise BadInput(
+            f"the similarity threshold must be 0 to 1, not {threshold}", hint=_THRESHOLD_HINT
+        )
 
 
 def check_text(name: str, text: str) -> None:
@@ -94,6 +117,7 @@ async def search(
     top_k: int,
     threshold: float,
     filters: Mapping[str, Any] | None = None,
+    match: Match = "any",
     plan: RerankPlan | None = None,
 ) -> SearchReport:
     """Search once. What is found and hidden or removed before its text is read is left out.
@@ -122,6 +146,7 @@ async def search(
             mode=mode,
             threshold=0.0 if plan else threshold,
             filters=dict(filters or {}),
+            match=match,
         ),
         SearchResponse,
     )

@@ -49,6 +49,12 @@ class SearchBody(_Body, frozen=True, kw_only=True):
     mode: _Mode = "hybrid"
     collection: _Collection = ""
     filters: _Filters = {}
+    match: Annotated[
+        str,
+        msgspec.Meta(
+            description="all lets words count only in passages that have every one of them; any takes what there is."
+        ),
+    ] = "any"
     rerank: Annotated[
         bool, msgspec.Meta(description="Read the best hits together with the query.")
     ] = False

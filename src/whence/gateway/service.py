@@ -61,6 +61,7 @@ class Service:
                 access=caller.reading(body.access),
                 collection=body.collection or self._collection,
                 filters=body.filters,
+                match=body.match,
                 rerank=body.rerank,
                 rerank_budget_s=body.rerank_budget_s,
                 snapshot=body.snapshot,

@@ -178,6 +178,7 @@ class SearchProcessor(Processor):
             limit=limit,
             access=message.access,
             filters=parse_filters(message.filters),
+            match=message.match,
         )
 
     async def _hybrid(self, message: SearchRequest) -> SearchResponse:
@@ -282,7 +283,7 @@ class SearchProcessor(Processor):
         collection, access = message.collection, message.access
         if shares is not None and (missing := [key for key in chunk_ids if key not in shares]):
             shares |= dict.fromkeys(missing, 0.0) | await self._store.lexical_scores(
-                collection, message.query_text, missing, access
+                collection, message.query_text, missing, access, match=message.match
             )
         if cosines is not None and (missing := [key for key in chunk_ids if key not in cosines]):
             cosines |= dict.fromkeys(missing, 0.0) | await self._store.dense_scores(
@@ -299,10 +300,16 @@ class SearchProcessor(Processor):
         if not 1 <= message.limit <= self.parameters.max_limit:
             raise BadInput(
                 f"limit (the top_k of a search) must be 1 to {self.parameters.max_limit},"
-                f" not {message.limit}"
+                f" not {message.limit}",
+                hint="ask for fewer results, or narrow the search with filters",
             )
         if not 0.0 <= message.threshold <= 1.0:
             raise BadInput(f"threshold must be 0 to 1, not {message.threshold}")
+        if message.match == "all" and message.mode == "dense":
+            raise BadInput(
+                "mode dense knows no words that could all match",
+                hint="use mode bm25 or hybrid, or match any",
+            )
         # Refused before a leg could fail for another reason, and the other answer without it.
         parse_filters(message.filters)
 

@@ -12,6 +12,7 @@ __all__ = (
     "Candidate",
     "Degradation",
     "GraphUse",
+    "Match",
     "SearchMode",
     "SearchQuery",
     "SearchRequest",
@@ -20,6 +21,7 @@ __all__ = (
 )
 
 SearchMode = Literal["dense", "bm25", "hybrid"]
+Match = Literal["any", "all"]
 
 
 class Degradation(Message, frozen=True, kw_only=True, gc=False):
@@ -110,6 +112,8 @@ class SearchRequest(Message, frozen=True, kw_only=True):
     """Lowest score returned, 0 to 1."""
     filters: dict[str, Any] = {}
     """Conditions on metadata, key to value; all must hold."""
+    match: Match = "any"
+    """Whether words count in chunks that have one of them, or only in those that have all; not for `dense`."""
     more: tuple[SearchQuery, ...] = ()
     """Further queries by the same reader, answered together with this one."""
 

@@ -17,22 +17,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+import msgspec
 import Stemmer
 
 __all__ = (
     "ANALYZER_VERSION",
     "LANGUAGES",
+    "QueryWord",
     "ascii_runs",
     "document_terms",
     "is_weak",
     "query_terms",
+    "query_words",
     "run_terms",
     "strong_length",
     "term_counts",
 )
 
 #: Recorded with each collection: terms of another version cannot be matched.
-ANALYZER_VERSION = "1"
+ANALYZER_VERSION = "2"
 
 #: Languages that Snowball can stem.
 LANGUAGES = frozenset(Stemmer.algorithms())
@@ -159,16 +162,42 @@ def strong_length(counts: Mapping[str, int]) -> int:
     )
 
 
-def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:
-    """Give the terms of a query in every language of a collection, in order, with repeats.
+class QueryWord(msgspec.Struct, frozen=True):
+    """A word of a query, or a part of one of its identifiers."""
 
-    A term that only another language gives is added once. Weak terms are left out unless there is nothing
-    else: a query is only empty when it holds no letter and no digit.
+    terms: tuple[str, ...]
+    """The terms that it may stand as: one for each language that stems it differently."""
+    required: bool = True
+    """False of an identifier as a whole: what has all of its parts says it too."""
+
+
+def query_words(text: str, languages: Sequence[str] = ("english",)) -> list[QueryWord]:
+    """Give the words of a query in every language of a collection, in order, with repeats.
+
+    Weak words are left out unless there is nothing else: a query is only empty when it holds no letter and no
+    digit.
     """
-    terms = list(_terms(text, languages[0]))
-    for language in languages[1:]:
-        terms += dict.fromkeys(term for term in _terms(text, language) if term not in terms)
-    return [term for term in terms if not is_weak(term)] or terms
+    found: list[QueryWord] = []
+    for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+        token = match.group()
+        if match.lastgroup == "cjk":
+            found += [QueryWord((pair,)) for pair in _pairs(token)]
+        elif match.lastgroup == "sharp":
+            found.append(QueryWord((token.lower(),)))
+        else:
+            # Where an identifier parts does not depend on the language.
+            stems = zip(*(_word_terms(token, one) for one in languages), strict=True)
+            alike = [tuple(dict.fromkeys(terms)) for terms in stems]
+            found += [
+                QueryWord(terms, required=place > 0 or len(alike) == 1)
+                for place, terms in enumerate(alike)
+            ]
+    return [word for word in found if not is_weak(word.terms[0])] or found
+
+
+def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:
+    """Give the terms of the words of a query, in order, with repeats; arguments as for `query_words`."""
+    return [term for word in query_words(text, languages) for term in word.terms]
 
 
 def is_weak(term: str) -> bool:

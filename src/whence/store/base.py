@@ -13,7 +13,7 @@ from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.filters import Filters
 from whence.schema.ingest import DocumentDraft
-from whence.schema.search import Candidate
+from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 
 if TYPE_CHECKING:
@@ -209,13 +209,15 @@ class ChunkStore(Protocol):
         limit: int,
         access: Access,
         filters: Filters = (),
+        match: Match = "any",
     ) -> list[Candidate]:
         """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
 
         `sparse_score` is the lexical share, BM25 over its bound with a floor, and `score` the share of the
         query alone that is covered, see `store.bm25`; both give one order. Chunks without any word of the
-        query are left out, and those that `filters` do not keep. The list is exact. Cost grows with the visible
-        postings of the query's terms, not with the collection.
+        query are left out, with `match` of `all` those that lack one, and those that `filters` do not keep. A
+        word is there when it is in one of the languages of the collection. The list is exact. Cost grows with
+        the visible postings of the query's terms, not with the collection.
 
         Raises:
             NotFound: There is no such collection.
@@ -224,9 +226,15 @@ class ChunkStore(Protocol):
         ...
 
     async def lexical_scores(
-        self, collection: str, query_text: str, chunk_ids: Sequence[str], access: Access
+        self,
+        collection: str,
+        query_text: str,
+        chunk_ids: Sequence[str],
+        access: Access,
+        *,
+        match: Match = "any",
     ) -> dict[str, float]:
-        """Give the lexical share of those chunks that exist and are visible; 0 without a shared word.
+        """Give the lexical share of those chunks that exist and are visible; 0 of one that does not match.
 
         Raises:
             NotFound: There is no such collection.

@@ -42,7 +42,7 @@ from whence.store.passage_graph import (
     names_of,
     open_names,
 )
-from whence.store.words import Words, chunk_words
+from whence.store.words import DEFAULT_LANGUAGES, DocumentWords, document_words
 
 __all__ = (
     "document_ids",
@@ -235,9 +235,9 @@ async def replace_documents(
     if not documents:
         return
     classes = await intern_classes(connection, {one.draft.tags for one in documents})
-    languages = await postings.languages_of(connection, collection)
-    words = await asyncio.to_thread(_words, documents, languages[0])
-    passages = await asyncio.to_thread(named, [one.draft for one in documents], languages[0])
+    words = await asyncio.to_thread(_words, documents)
+    language = DEFAULT_LANGUAGES[0]
+    passages = await asyncio.to_thread(named, [one.draft for one in documents], language)
     async with connection.transaction():
         locked = await _lock(connection, collection, timeout_s)
         # Checked again: the collection may have been made anew for another model meanwhile.
@@ -251,8 +251,10 @@ async def replace_documents(
         former = await postings.remove_words(connection, locked.id, ids)
         await _delete(connection, locked.id, ids)
         ords = await _insert(connection, locked.id, collection, documents, classes)
-        await postings.add_words(connection, locked.id, ords, words)
-        await add_names(connection, locked.id, ords, passages, languages[0])
+        of_chunks = [one for document in words for one in document.of_chunks]
+        await postings.add_words(connection, locked.id, ords, of_chunks)
+        await postings.add_languages(connection, locked.id, {one.language for one in words})
+        await add_names(connection, locked.id, ords, passages, language)
         await drop_names(connection, borne)
         await postings.drop_terms(connection, former)
         await postings.settle(connection, locked.id)
@@ -261,8 +263,8 @@ async def replace_documents(
             await record_effects(connection, collection, effects)
 
 
-def _words(documents: Sequence[EmbeddedDocument], language: str) -> list[Words]:
-    return [one for document in documents for one in chunk_words(document.draft.chunks, language)]
+def _words(documents: Sequence[EmbeddedDocument]) -> list[DocumentWords]:
+    return [document_words(document.draft.chunks) for document in documents]
 
 
 async def _existing(connection: Connection, name: str) -> CollectionInfo:

@@ -16,7 +16,7 @@ import numpy as np
 
 from whence.schema.access import Access
 from whence.schema.filters import Filters
-from whence.schema.search import Candidate
+from whence.schema.search import Candidate, Match
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.bm25 import (
     LexicalStatistics,
@@ -35,7 +35,7 @@ from whence.store.postings import term_key
 from whence.store.scoring import Run, best_places
 from whence.store.search import WANTED, places_of
 from whence.store.standing import STAMP, STAMPED, Changed, Standing, StandingMemory, hold, standing
-from whence.store.words import query_counts
+from whence.store.words import QueryWords, read_query
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,8 +132,8 @@ class _Reader(msgspec.Struct, frozen=True):
     access: Access
     classes: list[int]
     """Classes of rights that the reader may see."""
-    counts: dict[str, int]
-    """Terms of the query, as they are stored, and how often each stands in it."""
+    words: QueryWords
+    """Of the query, with terms as they are stored."""
 
 
 async def _reader(
@@ -143,12 +143,11 @@ async def _reader(
     known = await standing(connection, collection)
     if known.analyzer != ANALYZER_VERSION:
         return None
-    counts = query_counts(text, known.languages)
     return _Reader(
         known=known,
         access=access,
         classes=await allowed_classes(connection, access, known.epoch),
-        counts={term_key(term): n for term, n in counts.items()},
+        words=read_query(text, known.languages, term_key),
     )
 
 
@@ -160,6 +159,7 @@ async def search_lexical(
     limit: int,
     access: Access,
     filters: Filters = (),
+    match: Match = "any",
     standings: StandingMemory | None = None,
 ) -> list[Candidate] | None:
     """Rank the visible chunks by the words of a query; None when words or facts are not indexed yet.
@@ -184,7 +184,7 @@ async def search_lexical(
             kept = await matching(
                 connection, reader.known.id, reader.classes, access, filters, "slot"
             )
-        terms = terms_of(await _postings(connection, reader), reader.counts)
+        terms = terms_of(await _postings(connection, reader), reader.words.terms)
 
         async def chunks(segments: list[int], places: list[int]) -> list[Any]:
             rows = await connection.fetch(
@@ -192,8 +192,10 @@ async def search_lexical(
             )
             return cleared(rows, access, "lexical")
 
-        query = _Query(reader.counts, terms)
+        query = _Query(reader.words, terms)
         ranking = _Ranking(terms, query.parts, chunks)
+        if match == "all":
+            ranking.keep_all_of(reader.words.required)
         if kept is not None:
             await ranking.keep(connection, kept)
         found = await ranking.walk(limit)
@@ -211,6 +213,7 @@ async def recalled_lexical(
     limit: int,
     access: Access,
     classes: list[int],
+    match: Match = "any",
 ) -> list[Candidate]:
     """Rank as `search_lexical` does, by what is remembered of the collection.
 
@@ -225,13 +228,14 @@ async def recalled_lexical(
         limit: Places of the ranking, 1 or more.
         access: Rights of the reader.
         classes: What they were resolved to.
+        match: As for a search.
 
     Raises:
         Changed: The collection or the classes have changed since.
     """
-    counts = {term_key(term): n for term, n in query_counts(query_text, known.languages).items()}
-    terms = held.get(known, classes, counts)
-    missing = [term for term in counts if term not in terms]
+    words = read_query(query_text, known.languages, term_key)
+    terms = held.get(known, classes, words.terms)
+    missing = [term for term in words.terms if term not in terms]
     name = known.info.name
     if missing:
         many = len(classes) > _MANY_CLASSES
@@ -248,8 +252,11 @@ async def recalled_lexical(
         hold(rows, known)
         return cleared((row for row in rows if row["n"] is not None), access, "lexical")
 
-    query = _Query(counts, terms)
-    found = await _Ranking(terms, query.parts, chunks).walk(limit)
+    query = _Query(words, terms)
+    ranking = _Ranking(terms, query.parts, chunks)
+    if match == "all":
+        ranking.keep_all_of(words.required)
+    found = await ranking.walk(limit)
     if not found:
         # Nothing, too, is an answer of this state only.
         await chunks([], [])
@@ -281,8 +288,9 @@ async def _slots(
 class _Query:
     """A query in the terms of a collection."""
 
-    def __init__(self, counts: Mapping[str, int], terms: Mapping[str, Term]) -> None:
+    def __init__(self, words: QueryWords, terms: Mapping[str, Term]) -> None:
         df = {term: one.df for term, one in terms.items()}
+        counts = words.counts(df)
         chunks = max((one.of_chunks for one in terms.values()), default=0)
         self.parts = weights(counts, df, chunks)
         self._per_share = coverage_per_share(counts, df, chunks)
@@ -297,7 +305,7 @@ class _Query:
 
 async def _postings(connection: Connection, reader: _Reader) -> list[Any]:
     """Give what is visible of the postings of each term in each segment."""
-    if not reader.counts:
+    if not reader.words.times:
         return []
     many = len(reader.classes) > _MANY_CLASSES
     if many:
@@ -306,7 +314,7 @@ async def _postings(connection: Connection, reader: _Reader) -> list[Any]:
         _OF_MANY_CLASSES if many else _OF_FEW_CLASSES,
         reader.known.id,
         reader.classes,
-        list(reader.counts),
+        reader.words.terms,
     )
 
 
@@ -330,7 +338,13 @@ class _Ranking:
         self._bases = np.array(bases[:-1], dtype=np.intp)
         self._size = bases[-1]
         base_of = dict(zip(self._segments, bases, strict=False))
-        self._runs = [Run(base_of[one.segment], part, one.visible) for part, one in found]
+        self._runs_of = {
+            term: [
+                Run(base_of[one.segment], parts[term], one.visible) for one in terms[term].postings
+            ]
+            for term in parts
+        }
+        self._runs = list(itertools.chain.from_iterable(self._runs_of.values()))
         self._kept: NDArray[np.bool_] | None = None
         self._read = read
 
@@ -339,7 +353,21 @@ class _Ranking:
         rows = await connection.fetch(_SLOTS, self._segments)
         slots_of = {row["id"]: np.frombuffer(row["slots"], ">i4") for row in rows}
         every = [slots_of[segment] for segment in self._segments]
-        self._kept = np.isin(np.concatenate([np.empty(0, np.int32), *every]), slots)
+        self._keep(np.isin(np.concatenate([np.empty(0, np.int32), *every]), slots))
+
+    def keep_all_of(self, words: Sequence[Sequence[str]]) -> None:
+        """Leave out all places but those with a term of each word.
+
+        Cost: linear in the postings of the words and, for each of them, in the places.
+        """
+        for terms in words:
+            there = np.zeros(self._size, dtype=np.bool_)
+            for run in itertools.chain.from_iterable(self._runs_of.get(one, ()) for one in terms):
+                there[run.places() + run.base] = True
+            self._keep(there)
+
+    def _keep(self, places: NDArray[np.bool_]) -> None:
+        self._kept = places if self._kept is None else self._kept & places
 
     async def walk(self, limit: int) -> list[tuple[float, str, str]]:
         """Give (minus score, chunk, document) of the best, in order; at least `limit` when there are so many.
@@ -374,8 +402,11 @@ async def lexical_scores(
     query_text: str,
     chunk_ids: Sequence[str],
     access: Access,
+    match: Match = "any",
 ) -> dict[str, float] | None:
     """Give the share of chunks that exist and are visible; None when the words are not indexed yet.
+
+    It is 0 of a chunk without a word that is asked for, with `all` of one that lacks any.
 
     Computed from the forward index, equal to the last bit to what the postings give. Cost: linear in the words
     of the chunks asked for.
@@ -387,24 +418,32 @@ async def lexical_scores(
         reader = await _reader(connection, collection, query_text, access)
         if reader is None:
             return None
-        found = await connection.fetch(
-            _COUNTS, reader.known.id, reader.classes, list(reader.counts)
-        )
+        found = await connection.fetch(_COUNTS, reader.known.id, reader.classes, reader.words.terms)
         rows = await connection.fetch(
             _WORDS, *access_values(access), collection, *places_of(collection, chunk_ids)
         )
     chunks = found[0]["of_chunks"] if found else 0
-    parts = weights(reader.counts, {one["term"]: one["df"] for one in found}, chunks)
+    df = {one["term"]: one["df"] for one in found}
+    parts = weights(reader.words.counts(df), df, chunks)
     ids = {one["term"]: one["id"] for one in found}
     of_ids = {ids[term]: part for term, part in parts.items()}
+    required = [
+        {ids[term] for term in word if term in ids}
+        for word in (reader.words.required if match == "all" else ())
+    ]
     return {
-        row["chunk_key"]: _share(row, of_ids, reader.known.mean)
+        row["chunk_key"]: _share(row, of_ids, required, reader.known.mean)
         for row in cleared(rows, access, "shares")
     }
 
 
-def _share(row: Any, parts: Mapping[int, float], mean: float) -> float:
+def _share(
+    row: Any, parts: Mapping[int, float], required: Sequence[set[int]], mean: float
+) -> float:
+    """Give the share of a chunk, 0 when it has none of the terms of a required word."""
     terms = np.frombuffer(row["terms"], dtype="<i4").tolist()
+    if not all(word.intersection(terms) for word in required):
+        return 0.0
     counts = np.frombuffer(row["counts"], dtype="<i4").tolist()
     return share(
         (parts[term], impact(float(count), float(row["length"]), mean))

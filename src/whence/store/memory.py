@@ -17,7 +17,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
 from whence.schema.filters import CHUNK_KEYS, DOCUMENT_KEYS, Filters, fact_of, holds, unknown_key
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.schema.search import Candidate
+from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.base import (
     CollectionInfo,
@@ -54,7 +54,14 @@ from whence.store.checks import (
 )
 from whence.store.keys import chunk_key, document_key, parse_chunk_key
 from whence.store.memory_names import MemoryNames
-from whence.store.words import DEFAULT_LANGUAGES, Words, chunk_words, query_counts
+from whence.store.words import (
+    DEFAULT_LANGUAGES,
+    QueryWords,
+    Words,
+    document_words,
+    read_query,
+    with_languages,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,6 +78,7 @@ class _Collection:
         self.documents: dict[str, EmbeddedDocument] = {}
         self.words: dict[str, list[Words]] = {}
         """Of each chunk of a document, by its id."""
+        self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
 
     def info(self) -> CollectionInfo:
         drafts = [document.draft for document in self.documents.values()]
@@ -126,17 +134,27 @@ class _Collection:
 
     def per_share(self, query_text: str, access: Access) -> float:
         """Give the factor from the lexical share to the share of the query alone that is covered."""
-        return coverage_per_share(query_counts(query_text, DEFAULT_LANGUAGES), *self.seen(access))
+        df, chunks = self.seen(access)
+        return coverage_per_share(self._query(query_text).counts(df), df, chunks)
 
-    def shares(self, query_text: str, access: Access) -> Iterator[tuple[str, str, float | None]]:
-        """Yield id, document and lexical share of each visible chunk; None without a shared word."""
+    def shares(
+        self, query_text: str, access: Access, match: Match
+    ) -> Iterator[tuple[str, str, float | None]]:
+        """Yield id, document and lexical share of each visible chunk; None of one that does not match."""
         mean = self.statistics().mean_length
-        parts = weights(query_counts(query_text, DEFAULT_LANGUAGES), *self.seen(access))
+        query = self._query(query_text)
+        df, chunks = self.seen(access)
+        parts = weights(query.counts(df), df, chunks)
+        required = query.required if match == "all" else []
         for document in self.visible(access):
             document_id = document.draft.document_id
             for index, words in enumerate(self.words[document_id]):
-                found = _share(words, parts, mean)
+                has_all = all(any(term in words.counts for term in word) for word in required)
+                found = _share(words, parts, mean) if has_all else None
                 yield chunk_key(self.name, document_id, index), document_id, found
+
+    def _query(self, text: str) -> QueryWords:
+        return read_query(text, self.languages)
 
 
 def _share(words: Words, parts: Mapping[str, float], mean: float) -> float | None:
@@ -259,9 +277,9 @@ class MemoryStore(MemoryNames):
                 draft=_copied(document.draft),
                 vectors=np.array(document.vectors, dtype=np.float32),
             )
-            found.words[document.draft.document_id] = chunk_words(
-                document.draft.chunks, DEFAULT_LANGUAGES[0]
-            )
+            words = document_words(document.draft.chunks)
+            found.words[document.draft.document_id] = words.of_chunks
+            found.languages = with_languages(found.languages, {words.language})
         self._keep(collection, effects)
 
     async def retag_documents(
@@ -361,8 +379,9 @@ class MemoryStore(MemoryNames):
         limit: int,
         access: Access,
         filters: Filters = (),
+        match: Match = "any",
     ) -> list[Candidate]:
-        """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
+        """Rank the visible chunks with a word of a query, or with all, by BM25, ties by chunk id.
 
         Raises:
             NotFound: There is no such collection.
@@ -373,7 +392,7 @@ class MemoryStore(MemoryNames):
         kept = found.kept(access, filters)
         scored = [
             (-score, key, document_id)
-            for key, document_id, score in found.shares(query_text, access)
+            for key, document_id, score in found.shares(query_text, access, match)
             if score is not None and (kept is None or key in kept)
         ]
         scored.sort()
@@ -384,15 +403,21 @@ class MemoryStore(MemoryNames):
         ]
 
     async def lexical_scores(
-        self, collection: str, query_text: str, chunk_ids: Sequence[str], access: Access
+        self,
+        collection: str,
+        query_text: str,
+        chunk_ids: Sequence[str],
+        access: Access,
+        *,
+        match: Match = "any",
     ) -> dict[str, float]:
-        """Give the lexical share of those chunks that exist and are visible; 0 without a shared word.
+        """Give the lexical share of those chunks that exist and are visible; 0 of one that does not match.
 
         Raises:
             NotFound: There is no such collection.
         """
         wanted = frozenset(chunk_ids)
-        shares = self._existing(collection).shares(query_text, access)
+        shares = self._existing(collection).shares(query_text, access, match)
         return {key: score or 0.0 for key, _, score in shares if key in wanted}
 
     async def lexical_statistics(self, collection: str) -> LexicalStatistics:

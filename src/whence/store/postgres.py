@@ -19,7 +19,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Overloaded, Unavailable, WhenceError
 from whence.schema.filters import Filters
 from whence.schema.graph import ExpandRequest, ExpandResponse
-from whence.schema.search import Candidate
+from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store import code_graph, lexical, postings, search, traces, vector_index
 from whence.store import documents as written
@@ -474,8 +474,9 @@ class PostgresStore(PostgresNames, PostgresCode):
         limit: int,
         access: Access,
         filters: Filters = (),
+        match: Match = "any",
     ) -> list[Candidate]:
-        """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
+        """Rank the visible chunks with a word of a query, or with all, by BM25, ties by chunk id.
 
         Raises:
             NotFound: There is no such collection.
@@ -483,7 +484,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         """
         if not filters:
             found = await self._shortcuts.lexical(
-                collection, query_text, limit=limit, access=access
+                collection, query_text, limit=limit, access=access, match=match
             )
             if found is not None:
                 return found
@@ -496,14 +497,21 @@ class PostgresStore(PostgresNames, PostgresCode):
                 limit=limit,
                 access=access,
                 filters=filters,
+                match=match,
                 standings=self._shortcuts.standings,
             ),
         )
 
     async def lexical_scores(
-        self, collection: str, query_text: str, chunk_ids: Sequence[str], access: Access
+        self,
+        collection: str,
+        query_text: str,
+        chunk_ids: Sequence[str],
+        access: Access,
+        *,
+        match: Match = "any",
     ) -> dict[str, float]:
-        """Give the lexical share of those chunks that exist and are visible; 0 without a shared word.
+        """Give the lexical share of those chunks that exist and are visible; 0 of one that does not match.
 
         Raises:
             NotFound: There is no such collection.
@@ -511,7 +519,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         return await self._with_words(
             collection,
             lambda connection: lexical.lexical_scores(
-                connection, collection, query_text, chunk_ids, access
+                connection, collection, query_text, chunk_ids, access, match
             ),
         )
 

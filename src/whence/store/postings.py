@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -24,14 +24,15 @@ from numpy.typing import NDArray
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.bm25 import impact, mean_length
 from whence.store.driver import Connection
+from whence.store.languages import DEFAULT_LANGUAGE, language_of, sample
 from whence.store.words import DEFAULT_LANGUAGES, Words, count_words
 
 __all__ = (
     "Segment",
+    "add_languages",
     "add_words",
     "chunks_with",
     "drop_terms",
-    "languages_of",
     "move_words",
     "note_change",
     "open_lexicon",
@@ -60,8 +61,8 @@ _MOST_SEGMENTS = 8
 _MERGED_IN_PLACE = 10_000
 #: Relative drift of the mean length at which impacts are computed again.
 _DRIFT = 0.05
-#: Chunks whose words are counted in one go when a collection is indexed anew.
-_REBUILD_BATCH = 2000
+#: Documents whose words are counted in one go when a collection is indexed anew.
+_REBUILD_BATCH = 500
 #: Longest term kept as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
 _LONGEST_TERM = 500
 
@@ -120,14 +121,16 @@ def term_key(term: str) -> str:
 # --- the forward index -----------------------------------------------------------------------------
 
 
-async def languages_of(connection: Connection, collection: str) -> tuple[str, ...]:
-    """Give the languages of a collection, the default ones before its first document."""
-    found = await connection.fetchval(
-        "SELECT l.languages FROM lexicon l JOIN collection c ON c.id = l.collection_id"
-        " WHERE c.name = $1",
-        collection,
+async def add_languages(connection: Connection, collection_id: int, found: Set[str]) -> None:
+    """Note the languages of documents just written, for queries. They stay when the documents go."""
+    await connection.execute(
+        "UPDATE lexicon l SET languages = l.languages || new.names FROM (SELECT array_agg(w.name ORDER BY w.name)"
+        "  AS names FROM lexicon k, unnest($2::text[]) w(name)"
+        "  WHERE k.collection_id = $1 AND w.name <> ALL(k.languages)) new"
+        " WHERE l.collection_id = $1 AND new.names IS NOT NULL",
+        collection_id,
+        list(found),
     )
-    return tuple(found or DEFAULT_LANGUAGES)
 
 
 async def open_lexicon(connection: Connection, collection_id: int) -> None:
@@ -136,39 +139,57 @@ async def open_lexicon(connection: Connection, collection_id: int) -> None:
     Cost: one look-up; linear in the texts of the collection when they have to be indexed anew.
     """
     row = await connection.fetchrow(
-        "SELECT analyzer, languages FROM lexicon WHERE collection_id = $1", collection_id
+        "SELECT l.analyzer, c.internal FROM collection c"
+        " LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.id = $1",
+        collection_id,
     )
-    if row is not None and row["analyzer"] == ANALYZER_VERSION:
+    if row["analyzer"] == ANALYZER_VERSION:
         return
     for table in ("chunk_terms", "term", "segment", "lexicon_class", "lexicon"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
-    languages = DEFAULT_LANGUAGES if row is None else tuple(row["languages"])
     await connection.execute(
         "INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 1, 0, 0)",
         collection_id,
         ANALYZER_VERSION,
-        languages,
+        DEFAULT_LANGUAGES,
     )
-    await _index_anew(connection, collection_id, languages[0])
+    # Code is written in English words, whatever its comments are in.
+    await _index_anew(connection, collection_id, told=not row["internal"])
 
 
-async def _index_anew(connection: Connection, collection_id: int, language: str) -> None:
+async def _index_anew(connection: Connection, collection_id: int, *, told: bool) -> None:
+    """Index the words of all chunks, document by document; told apart by language or all in the default one."""
     last = -1
-    while rows := await connection.fetch(
-        "SELECT ord, coalesce(nullif(embed_text, ''), content) AS text FROM chunk"
-        " WHERE collection_id = $1 AND ord > $2 ORDER BY ord LIMIT $3",
+    while documents := await connection.fetch(
+        "SELECT id FROM document WHERE collection_id = $1 AND id > $2 ORDER BY id LIMIT $3",
         collection_id,
         last,
         _REBUILD_BATCH,
     ):
-        words = await asyncio.to_thread(_counted, [row["text"] for row in rows], language)
+        rows = await connection.fetch(
+            "SELECT c.ord, c.document, c.content, coalesce(nullif(c.embed_text, ''), c.content) AS text"
+            " FROM chunk c WHERE c.document = ANY($1::bigint[]) ORDER BY c.document, c.ord",
+            [row["id"] for row in documents],
+        )
+        words, languages = await asyncio.to_thread(_counted, rows, told)
         await add_words(connection, collection_id, [row["ord"] for row in rows], words)
-        last = rows[-1]["ord"]
+        await add_languages(connection, collection_id, languages)
+        last = documents[-1]["id"]
     await settle(connection, collection_id, everything=True)
 
 
-def _counted(texts: Sequence[str], language: str) -> list[Words]:
-    return [count_words(text, language) for text in texts]
+def _counted(rows: Sequence[Any], told: bool) -> tuple[list[Words], set[str]]:
+    """Count the words of chunks, those of a document together; gives the languages, too."""
+    words: list[Words] = []
+    languages = set()
+    for _, some in itertools.groupby(rows, key=lambda row: row["document"]):
+        chunks = list(some)
+        language = (
+            language_of(sample(row["content"] for row in chunks)) if told else DEFAULT_LANGUAGE
+        )
+        languages.add(language)
+        words += [count_words(row["text"], language) for row in chunks]
+    return words, languages
 
 
 async def add_words(

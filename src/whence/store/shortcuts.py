@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from whence.schema.access import Access
 from whence.schema.errors import WhenceError
-from whence.schema.search import Candidate
+from whence.schema.search import Candidate, Match
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.checks import check_query
 from whence.store.classes import remembered_classes
@@ -157,7 +157,13 @@ class Shortcuts:
             )
 
     async def lexical(
-        self, collection: str, query_text: str, *, limit: int, access: Access
+        self,
+        collection: str,
+        query_text: str,
+        *,
+        limit: int,
+        access: Access,
+        match: Match = "any",
     ) -> list[Candidate] | None:
         """Rank by words as `lexical.search_lexical` does; None when it has to be asked."""
         known = self.standings.get(collection)
@@ -176,6 +182,7 @@ class Shortcuts:
                     limit=limit,
                     access=access,
                     classes=classes,
+                    match=match,
                 )
         except Changed:
             self.standings.forget(collection)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from whence.schema.ingest import ChunkDraft
-from whence.store.analysis import query_terms, strong_length, term_counts
+from whence.store.analysis import QueryWord, query_words, strong_length, term_counts
+from whence.store.languages import DEFAULT_LANGUAGE, language_of, sample
 
 __all__ = (
     "DEFAULT_LANGUAGES",
     "MAX_QUERY_TERMS",
+    "DocumentWords",
+    "QueryWords",
     "Words",
-    "chunk_words",
     "count_words",
-    "query_counts",
+    "document_words",
+    "read_query",
+    "with_languages",
 )
 
-#: Languages of a collection; documents are stemmed in the first.
-DEFAULT_LANGUAGES = ("english",)
-#: Most distinct terms of a query that count; a longer query is a document, and its first pages say what it is
+#: Languages of a collection before its first document; names and titles are always read in the first.
+DEFAULT_LANGUAGES = (DEFAULT_LANGUAGE,)
+#: Most distinct words of a query that count; a longer query is a document, and its first pages say what it is
 #: about.
 MAX_QUERY_TERMS = 1024
 
@@ -41,15 +45,72 @@ def count_words(text: str, language: str) -> Words:
     return Words(counts, strong_length(counts))
 
 
-def chunk_words(chunks: Iterable[ChunkDraft], language: str) -> list[Words]:
-    """Count the words of chunks by what is searched: `embed_text`, or `content` where there is none."""
-    return [count_words(chunk.embed_text or chunk.content, language) for chunk in chunks]
+class DocumentWords(msgspec.Struct, frozen=True):
+    """The words of a document."""
+
+    language: str
+    """What it was stemmed in."""
+    of_chunks: list[Words]
 
 
-def query_counts(text: str, languages: Sequence[str]) -> dict[str, int]:
-    """Count the terms of a query, of the first `MAX_QUERY_TERMS` distinct ones; repeats all count.
+def document_words(chunks: Sequence[ChunkDraft]) -> DocumentWords:
+    """Count the words of a document's chunks by what is searched: `embed_text`, or `content` without one.
 
-    Terms beyond that count nowhere, neither in a chunk's score nor in the query's bound.
+    They are stemmed in the language that the document is written in, as far as that can be told.
     """
-    counts = Counter(query_terms(text, languages))
-    return dict(list(counts.items())[:MAX_QUERY_TERMS])
+    language = language_of(sample(chunk.content for chunk in chunks))
+    of_chunks = [count_words(chunk.embed_text or chunk.content, language) for chunk in chunks]
+    return DocumentWords(language, of_chunks)
+
+
+def with_languages(known: Sequence[str], found: Iterable[str]) -> tuple[str, ...]:
+    """Give the languages of a collection together with those of new documents."""
+    return (*known, *sorted(set(found).difference(known)))
+
+
+class QueryWords(msgspec.Struct, frozen=True):
+    """The words of a query as a collection may know them."""
+
+    times: dict[QueryWord, int]
+    """Each word, its terms in the form that they are looked up in, and how often it stands in the query."""
+
+    @property
+    def terms(self) -> list[str]:
+        """Every term of any word, each once."""
+        return list(dict.fromkeys(term for word in self.times for term in word.terms))
+
+    @property
+    def required(self) -> list[tuple[str, ...]]:
+        """What a chunk with every word has: one term at least of each of these."""
+        return [word.terms for word in self.times if word.required]
+
+    def counts(self, df: Mapping[str, int]) -> dict[str, int]:
+        """Count the terms that stand for the words, given how many chunks of those a reader sees have each.
+
+        A word stands as those of its terms that are there, or else as its first: what another language would
+        make of it counts nowhere, neither in a chunk's score nor in the query's bound.
+        """
+        counts: dict[str, int] = {}
+        for word, times in self.times.items():
+            for term in [one for one in word.terms if df.get(one)] or word.terms[:1]:
+                counts[term] = counts.get(term, 0) + times
+        return counts
+
+
+def read_query(text: str, languages: Sequence[str], form: Callable[[str], str] = str) -> QueryWords:
+    """Count the words of a query, of the first `MAX_QUERY_TERMS` distinct ones; repeats all count.
+
+    Words beyond that count nowhere, neither in a chunk's score nor in the query's bound.
+
+    Args:
+        text: The query.
+        languages: Those of the collection.
+        form: Gives the form in which a term is looked up.
+    """
+    counts = Counter(query_words(text, languages))
+    return QueryWords(
+        {
+            QueryWord(tuple(map(form, word.terms)), word.required): times
+            for word, times in list(counts.items())[:MAX_QUERY_TERMS]
+        }
+    )

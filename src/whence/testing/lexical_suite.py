@@ -91,18 +91,32 @@ class Corpus:
             assert abs((found[key] or 0.0) - plain) < 1e-6
         return found
 
-    def ranking(self, query: str, access: Access, mean: float) -> list[tuple[str, float]]:
-        """Give ids and scores, best first, ties by id."""
+    def ranking(
+        self, query: str, access: Access, mean: float, *, every: bool = False
+    ) -> list[tuple[str, float]]:
+        """Give ids and scores, best first, ties by id; of all chunks or of those with every word."""
+        chunks = self.chunks(access)
         scored = [
             (-score, key)
             for key, score in self.shares(query, access, mean).items()
-            if score is not None
+            if score is not None and not (every and _lacking(query, chunks[key]))
         ]
         return [(key, -negative) for negative, key in sorted(scored)]
 
 
 def _length(words: Counter[str]) -> int:
     return sum(count for term, count in words.items() if not is_weak(term))
+
+
+def _lacking(query: str, words: Counter[str]) -> set[str]:
+    """Give the words of a query that a chunk does not have, without sharing code with the store."""
+    parts: set[str] = set()
+    for word in query.split():
+        terms = document_terms(word)
+        # Of an identifier the parts are asked for; pairs of characters have no whole.
+        parts |= set(terms[1:] if len(terms) > 1 and word.isascii() else terms)
+    strong = {term for term in parts if not is_weak(term)}
+    return (strong or parts) - words.keys()
 
 
 def _plain_share(
@@ -221,11 +235,97 @@ class LexicalSuite:
                 expected = corpus.ranking(query, access, after.mean_length)
                 shares = corpus.shares(query, access, after.mean_length)
                 assert [(hit.chunk_id, hit.sparse_score) for hit in hits] == expected
+                await self._check_every_word(store, corpus, query, access)
                 assert few == hits[:2]
                 assert scores == {key: score or 0.0 for key, score in shares.items()}
         statistics = await store.lexical_statistics(name)
         assert statistics.chunks == len(corpus.chunks())
         assert statistics.mean_length == pytest.approx(corpus.true_mean(), rel=0.0501)
+
+    async def _check_every_word(
+        self, store: LexicalStore, corpus: Corpus, query: str, access: Access
+    ) -> None:
+        """Hold a search for all words against brute force, as ranking and as scores by id."""
+        name = corpus.collection
+        mean = (await store.lexical_statistics(name)).mean_length
+        hits = await store.search_lexical(name, query, limit=1000, access=access, match="all")
+        few = await store.search_lexical(name, query, limit=2, access=access, match="all")
+        keys = list(corpus.chunks())
+        scores = await store.lexical_scores(name, query, keys, access, match="all")
+        if mean != (await store.lexical_statistics(name)).mean_length:
+            return
+        expected = corpus.ranking(query, access, mean, every=True)
+
+        assert [(hit.chunk_id, hit.sparse_score) for hit in hits] == expected
+        assert few == hits[:2]
+        assert scores == dict.fromkeys(corpus.chunks(access), 0.0) | dict(expected)
+
+    async def test_all_words_may_be_asked_for(self, store: LexicalStore) -> None:
+        """With `all` a chunk must have every word that is no stop word, and all parts of an identifier."""
+        name = await _filled(
+            store,
+            text_document("both", "The red lake, parseHTTPResponse"),
+            text_document("split", "red response of http that we parse at the lake"),
+            text_document("red", "red red red"),
+            text_document("hidden", "red lake", tags=SECRET),
+        )
+        asked = {
+            "red lake": ["both", "split"],
+            "the red of lakes": ["both", "split"],
+            "red parseHTTPResponse": ["both", "split"],
+            "red nowhere": [],
+            "RED": ["both", "red", "split"],
+            "": [],
+            "…": [],
+        }
+        # Twice: what was read for the first query may be held for the second.
+        for query, wanted in [*asked.items(), *asked.items()]:
+            hits = await store.search_lexical(
+                name, query, limit=9, access=Access.public(), match="all"
+            )
+            assert sorted(hit.document_id for hit in hits) == wanted, query
+        either = await _found(store, name, "red nowhere", Access.public())
+        assert sorted(either) == ["both", "red", "split"]
+
+    async def test_each_document_is_read_in_its_own_language(self, store: LexicalStore) -> None:
+        """Documents are stemmed in the language they are in, and queries find them in each, all words too."""
+        german = (
+            "Die Häuser an dem Ufer sind nicht alt, und in dem Dorf ist ein Haus für die Kinder."
+        )
+        english = (
+            "The houses on the shore are old, and in the village there is one for the children."
+        )
+        name = await _filled(store, text_document("de", german), text_document("en", english))
+        found = {
+            query: await _found(store, name, query)
+            for query in ("Haus", "Hauses", "Kind", "house", "child children", "Dörfer")
+        }
+        both = await store.search_lexical(
+            name, "Hauses Kindern", limit=9, access=EVERYTHING, match="all"
+        )
+
+        assert found == {
+            "Haus": ["de"], "Hauses": ["de"], "Kind": ["de"], "house": ["en"],
+            "child children": ["en"], "Dörfer": ["de"],
+        }  # fmt: skip
+        assert [hit.document_id for hit in both] == ["de"]
+
+    async def test_the_language_of_hidden_documents_changes_no_score(
+        self, store: LexicalStore
+    ) -> None:
+        """What other languages make of a word counts only where the reader's chunks have it."""
+        english = [text_document(f"e{n}", f"houses and lakes number{n}") for n in range(3)]
+        text = "Die Häuser an dem Ufer sind nicht alt, und in dem Dorf ist ein Haus für Seen."
+        alone = await _filled(store, *english)
+        name = await _filled(store, *english)
+        before = await store.search_lexical(name, "houses Seen", limit=9, access=Access.public())
+        await store.replace_documents(name, [text_document("d", text, tags=SECRET)])
+        await store.remove_documents(name, ["d"])
+        after = await store.search_lexical(name, "houses Seen", limit=9, access=Access.public())
+        other = await store.search_lexical(alone, "houses Seen", limit=9, access=Access.public())
+
+        assert before == after
+        assert [one.score for one in other] == [one.score for one in after]
 
     async def test_candidates_are_complete(self, store: LexicalStore) -> None:
         """A candidate has document, rank from 1, and its share as score and as sparse score."""

@@ -1,0 +1,75 @@
+"""The language of a document is told by its small words, or by its script."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.store.analysis import LANGUAGES
+from whence.store.languages import language_of, sample
+from whence.store.words import with_languages
+
+SENTENCES = {
+    "danish": "Medarbejdere har ret til ferie, og det er ikke muligt at gemme den til næste år.",
+    "dutch": "De werknemers hebben recht op vakantie en dat is niet over te dragen.",
+    "english": "Employees have a right to leave and it is not to be carried over to the next year.",
+    "finnish": "Työntekijällä on oikeus lomaan, mutta se ei ole siirrettävissä, kun vuosi on ohi.",
+    "french": "Les employés ont droit à des congés par an et ne peuvent pas les reporter.",
+    "german": "Der Urlaub beträgt 27 Tage und ist bis März des nächsten Jahres zu nehmen.",
+    "greek": "Οι εργαζόμενοι έχουν άδεια.",  # noqa: RUF001
+    "italian": "I dipendenti hanno diritto alle ferie e non possono essere rinviate con il nuovo anno del contratto.",
+    "portuguese": "Os dias não podem ser adiados para o ano seguinte, com uma carta do chefe.",
+    "russian": "Сотрудники имеют право на отпуск.",
+    "spanish": "Los empleados tienen derecho a veinte días y no se pueden pasar al año siguiente por la ley.",
+    "swedish": "Anställda har rätt till semester och det är inte möjligt att spara den för nästa år.",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_a_sentence_is_enough(language: str) -> None:
+    """One sentence with its small words tells the language, for all of a text."""
+    assert language_of(SENTENCES[language]) == language
+    assert language_of(SENTENCES[language] * 100) == language
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "…!?",
+        "42 17 3.5",
+        "Annual leave is 27 days.",
+        "Manuel da Fonseca e Castro was a Portuguese footballer who played as a forward.",
+        "El Cielo en las manos is a 1950 Argentine film.",
+        "def chmod(f): os.chmod(f, S_IWRITE)  # windows; except Exception as e: pass",
+        "Urlaubsregelung",
+        "日本語の文書",
+    ],
+)
+def test_what_is_not_told_clearly_is_english(text: str) -> None:
+    """Names, code, single words and other scripts put no language into a collection."""
+    assert language_of(text) == "english"
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_a_language_that_can_be_stemmed(text: str) -> None:
+    """Whatever the text, the stemmer knows the language."""
+    assert language_of(text) in LANGUAGES
+
+
+def test_only_the_beginning_is_looked_at() -> None:
+    """A sample is short however long and many the parts are, and the beginning of the text."""
+    parts = ["x" * 3000, "y" * 3000, *["z"] * 10_000]
+
+    assert len(sample(parts)) == 4000
+    assert sample(["ab", "cd"]) == "ab cd"
+
+
+def test_languages_are_kept_in_order() -> None:
+    """The default language stays the first, new ones come once and sorted."""
+    assert with_languages(("english",), {"german", "english", "dutch"}) == (
+        "english",
+        "dutch",
+        "german",
+    )
