@@ -2,7 +2,10 @@
 
 `WHENCE_ACCESS_CHECKS` sets how many random (reader, query, mode) are tried on PostgreSQL: 6,000 by default,
 100,000 by `make access-proof`, which is a step of CI. Each is a search through the processor that answers
-searches; those between two changes of rights run at the same time, as searches do.
+searches; those between two changes of rights run at the same time, as searches do. They are of every kind that
+rights meet: with and without filters, for any word and for all, over links between passages, through a graph
+over the vectors; with texts and scores asked by id of what is visible and of what is not. Between them
+documents are tagged anew, removed, and stored again.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -19,8 +23,10 @@ import pytest
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
-from whence.schema.errors import NotFound
+from whence.schema.errors import BadInput, NotFound
 from whence.schema.search import SearchMode, SearchRequest
+from whence.store import vector_index
+from whence.store.keys import chunk_key
 from whence.store.memory import MemoryStore
 from whence.store.postgres import PostgresStore
 from whence.testing.adversarial_access import DIMENSION, AccessCorpus
@@ -44,8 +50,9 @@ async def fill(store: Any, corpus: AccessCorpus, name: str) -> None:
     await store.replace_documents(name, corpus.embedded())
 
 
-def request(corpus: AccessCorpus, name: str, mode: SearchMode, access: Access) -> SearchRequest:
-    """Give a random question of a reader."""
+def request(corpus: AccessCorpus, name: str, number: int, access: Access) -> SearchRequest:
+    """Give a random question of a reader; every tenth has filters, every seventh wants all of its words."""
+    mode = MODES[number % 3]
     return SearchRequest(
         access=access,
         collection=name,
@@ -54,60 +61,122 @@ def request(corpus: AccessCorpus, name: str, mode: SearchMode, access: Access) -
         model=MODEL,
         query_text=corpus.random_words(),
         mode=mode,
+        filters=corpus.random_filters() if number % 10 == 0 else {},
+        match="all" if mode != "dense" and number % 7 == 0 else "any",
     )
 
 
-async def check(corpus: AccessCorpus, search: SearchProcessor, asked: SearchRequest) -> int:
-    """Compare one ranking with the oracle; gives how many results there were."""
-    reply = await search.handle(asked, StubContext())
-    got = [candidate.document_id for candidate in reply.candidates]
-    visible = corpus.visible(asked.access)
-    if asked.mode == "bm25":
-        visible = corpus.with_words(visible, asked.query_text)
+def expected(corpus: AccessCorpus, asked: SearchRequest) -> Set[str]:
+    """Give the documents that a search may find."""
+    names = corpus.kept(corpus.visible(asked.access), asked.filters)
+    if asked.mode != "bm25":
+        return names
+    choose = corpus.with_all_words if asked.match == "all" else corpus.with_words
+    return choose(names, asked.query_text)
 
-    assert set(got) <= visible, f"leaked {set(got) - visible} to {asked.access}"
-    assert len(got) == len(set(got)) == min(asked.limit, len(visible)), "starved"
+
+async def check(
+    corpus: AccessCorpus, search: SearchProcessor, asked: SearchRequest, *, exact: bool = True
+) -> tuple[int, bool]:
+    """Compare one ranking with the oracle; gives how many results there were, and whether links took part."""
+    wanted = expected(corpus, asked)
+    try:
+        reply = await search.handle(asked, StubContext())
+    except BadInput:
+        seen = corpus.visible(asked.access)
+        assert any(not corpus.state(seen, key) for key in asked.filters), "refused"
+        return 0, False
+    got = [candidate.document_id for candidate in reply.candidates]
+
+    assert set(got) <= wanted, f"leaked {set(got) - wanted} to {asked.access}"
+    assert len(got) == len(set(got)) == min(asked.limit, len(wanted)), "starved"
     assert [c.rank for c in reply.candidates] == list(range(1, len(got) + 1))
-    if asked.mode == "dense" and got:
+    if asked.mode == "dense" and got and exact:
         vector = np.frombuffer(asked.vector or b"", np.float32)
         scores = np.stack([corpus.vectors[one] for one in got]) @ vector
-        best = np.sort(np.stack([corpus.vectors[one] for one in visible]) @ vector)[::-1]
+        best = np.sort(np.stack([corpus.vectors[one] for one in wanted]) @ vector)[::-1]
         assert np.abs(scores - best[: len(got)]).max() < 1e-5, "not the nearest"
-    return len(got)
+    return len(got), reply.graph is not None
 
 
-async def prove(store: Any, part: int, checks: int) -> Counter[str]:
-    """Ask, change rights, and ask again; gives how often each mode found something."""
-    corpus = AccessCorpus(seed=part, documents=DOCUMENTS)
+async def check_by_id(corpus: AccessCorpus, store: Any, name: str, asked: SearchRequest) -> None:
+    """Ask for some documents by id, visible or not: what is told is told of the visible ones."""
+    names = corpus.random_names(10)
+    ids = {chunk_key(name, one, 0): one for one in names}
+    vector = np.frombuffer(asked.vector or b"", np.float32)
+    texts = await store.chunk_texts(name, list(ids), asked.access)
+    dense = await store.dense_scores(name, vector, list(ids), asked.access)
+    words = await store.lexical_scores(name, asked.query_text, list(ids), asked.access)
+    visible = corpus.visible(asked.access).intersection(names)
+
+    assert {one.document_id for one in texts} == visible
+    assert {ids[one] for one in dense} == {ids[one] for one in words} == visible
+
+
+async def change(corpus: AccessCorpus, store: Any, name: str, turn: int) -> None:
+    """Tag some documents anew; every eighth time take some out, and put them back the time after."""
+    changed = {one: corpus.retag(one) for one in corpus.random_names(5)}
+    await store.retag_documents(name, changed)
+    if turn % 8 == 0:
+        await store.remove_documents(name, corpus.remove(corpus.random_names(3)))
+    elif turn % 8 == 1:
+        await store.replace_documents(name, corpus.restore())
+
+
+async def prove(
+    store: Any, part: int, checks: int, *, exact: bool = True, linked: bool = False
+) -> Counter[str]:
+    """Ask, change rights, and ask again; gives how often each mode found something, and links were walked."""
+    corpus = AccessCorpus(seed=part, documents=DOCUMENTS, linked=linked)
     name = f"proof-{part}"
     await fill(store, corpus, name)
+    await indexed(store)
     search = SearchProcessor(SearchParameters(model_memory_s=3600), store=store)
     found: Counter[str] = Counter()
-    for first in range(0, checks, BETWEEN):
-        modes = [MODES[number % 3] for number in range(first, min(first + BETWEEN, checks))]
-        asked = [request(corpus, name, mode, corpus.random_reader()) for mode in modes]
-        results = await asyncio.gather(*(check(corpus, search, one) for one in asked))
-        found.update(mode for mode, some in zip(modes, results, strict=True) if some)
-        changed = {one: corpus.retag(one) for one in corpus.random_names(5)}
-        await store.retag_documents(name, changed)
+    for turn, first in enumerate(range(0, checks, BETWEEN)):
+        asked = [
+            request(corpus, name, number, corpus.random_reader())
+            for number in range(first, min(first + BETWEEN, checks))
+        ]
+        results = await asyncio.gather(*(check(corpus, search, one, exact=exact) for one in asked))
+        found.update(one.mode for one, (some, _) in zip(asked, results, strict=True) if some)
+        found["links"] += sum(linked for _, linked in results)
+        if turn % 3 == 0:
+            await check_by_id(corpus, store, name, asked[0])
+        await change(corpus, store, name, turn)
     return found
+
+
+async def indexed(store: Any) -> None:
+    """Wait until what the store builds in the background is there."""
+    while running := list(getattr(store, "_indexing", {}).values()):
+        await asyncio.gather(*running)
 
 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("part", range(PARTS))
-async def test_no_leak_and_no_starvation(postgres_store: PostgresStore, part: int) -> None:
+async def test_no_leak_and_no_starvation(
+    postgres_store: PostgresStore, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every result is visible, and as many are given as there are; a change of rights holds at once."""
-    found = await prove(postgres_store, part, CHECKS // PARTS)
+    by_graph, linked = part % 2 == 1, part % 4 > 1
+    if by_graph:
+        # A graph over the vectors from the first document on, asked by whoever sees more than a few.
+        for name, size in (("_INDEX_FROM", DOCUMENTS // 2), ("_STEP", 0), ("_SCANNED", 20)):
+            monkeypatch.setattr(vector_index, name, size)
+    found = await prove(postgres_store, part, CHECKS // PARTS, exact=not by_graph, linked=linked)
+    await indexed(postgres_store)
 
     # A proof in which nothing is ever found would prove nothing.
-    assert all(found[mode] > CHECKS // PARTS // 6 for mode in MODES)
+    assert all(found[mode] > CHECKS // PARTS // 8 for mode in MODES)
+    assert bool(found["links"] > CHECKS // PARTS // 10) == linked
 
 
 async def test_the_memory_store_passes_the_same_proof() -> None:
     """The store for tests of others decides as the one on PostgreSQL does."""
-    found = await prove(MemoryStore(), 1, 300)
+    found = await prove(MemoryStore(), 1, 300, linked=True)
 
-    assert all(found[mode] for mode in MODES)
+    assert all(found[mode] for mode in (*MODES, "links"))
 
 
 async def test_the_proof_finds_a_leak(postgres_store: PostgresStore) -> None:
@@ -117,7 +186,7 @@ async def test_the_proof_finds_a_leak(postgres_store: PostgresStore) -> None:
     search = SearchProcessor(store=postgres_store)
     public = min(corpus.visible(Access.public()))
     corpus.set_tags(public, DocumentTags(("nobody",)))
-    asked = request(corpus, "seeded", "dense", Access.public())
+    asked = request(corpus, "seeded", 3, Access.public())
 
     with pytest.raises(AssertionError, match="leaked"):
         await check(corpus, search, msgspec.structs.replace(asked, limit=1_000))
@@ -151,8 +220,8 @@ async def test_an_unknown_collection_tells_nothing(postgres_store: PostgresStore
     """Whoever asks, a collection that is not there is not found."""
     corpus = AccessCorpus(seed=4, documents=5)
     search = SearchProcessor(store=postgres_store)
-    for mode in MODES:
+    for number in range(9):
         with pytest.raises(NotFound):
             await search.handle(
-                request(corpus, "nowhere", mode, corpus.random_access()), StubContext()
+                request(corpus, "nowhere", number, corpus.random_access()), StubContext()
             )
