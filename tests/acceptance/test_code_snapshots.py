@@ -181,11 +181,38 @@ def test_sets_and_snapshots_go(cli: Any, imported: Any, tmp_path: Path) -> None:
     left = cli("snapshots", "remove", "Other", "--json").json
     assert "Other" not in {one["name"] for one in left["sets"]}
     assert "Gone" in {one["repo"] for one in left["snapshots"]}
+    cli("snapshots", "deactivate", "v1")
+    assert_told(cli("search", "class gone", "--snapshot", "v1"), 3)
+    cli("snapshots", "activate", "v1")
+    assert cli("search", "class gone", "--snapshot", "v1").code == 0
     left = cli("snapshots", "purge", "g1", "--json").json
     assert "Gone" not in {one["repo"] for one in left["snapshots"]}
     assert_told(cli("snapshots", "purge", "g1"), 3)
     assert_told(cli("snapshots", "remove", "Other"), 3)
     assert_told(cli("search", "class gone", "--snapshot", "v1"), 3)
+
+
+def test_a_name_of_several_snapshots_changes_none(cli: Any, tmp_path: Path) -> None:
+    """A branch that moved on is read as its newest snapshot; switching off and purging ask which is meant."""
+    paths = [
+        write_small(
+            tmp_path / f"{n}.zip",
+            {"C1": f"class M{n}"},
+            repo="Moved",
+            branch="moved",
+            head_sha=f"m{n}",
+        )
+        for n in (1, 2)
+    ]
+    ids = [one["snapshot_id"] for one in cli("import", *paths, "--json").json["imports"]]
+
+    for command in ("deactivate", "purge"):
+        result = cli("snapshots", command, "moved")
+        assert_told(result, 2)
+        assert all(each in result.err for each in ids)
+    assert cli("search", "class", "--snapshot", "moved", "--json").json["snapshot_id"] == ids[1]
+    assert cli("snapshots", "purge", ids[1]).code == 0
+    assert cli("snapshots", "purge", "moved").code == 0
 
 
 def test_other_content_needs_leave(cli: Any, tmp_path: Path) -> None:

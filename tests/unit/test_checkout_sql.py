@@ -144,6 +144,31 @@ def test_other_dialects_are_read_too() -> None:
     }
 
 
+def test_templates_of_sql_are_read_without_their_marks() -> None:
+    """What a template says about itself is no statement; names that it makes at run time are not known."""
+    template = (
+        "{#- Old rows; what it stops is a lock -#}\n{% macro close(t) %}\n"
+        "delete from dbo.Orders where Id in (select Id from {{ ref('late') }} as l);\n"
+        "{% if t %}exec dbo.Pay {{ t }};{% endif %}\n{% endmacro %}\nCREATE VIEW {{ t }} AS SELECT * FROM dbo.Orders;"
+    )
+    findings, _ = read(
+        "CREATE TABLE dbo.Orders (Id int)\nGO\nCREATE PROC dbo.Pay AS RETURN\n", template
+    )
+    statements = [one for one in findings.definitions.values() if one.symbol_type == "Statement"]
+
+    assert edges(findings) == {
+        ("1.sql#1", "WritesTo", "dbo.Orders"),
+        ("1.sql#2", "Executes", "dbo.Pay"),
+        ("1.sql#3", "ReadsFrom", "dbo.Orders"),
+    }
+    assert [one.member for one in statements] == [
+        "DELETE 1.sql#1",
+        "EXEC 1.sql#2",
+        "CREATE 1.sql#3",
+    ]
+    assert "{{ ref('late') }}" in statements[0].text
+
+
 def test_a_name_that_two_schemas_have_is_not_guessed() -> None:
     """It is counted, and makes no edge; neither does a table that is not in the folder."""
     findings, _ = read(

@@ -59,9 +59,14 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in joined)
 
 
+#: What to do about an error that does not tell it itself; the doctor knows nothing of what was asked for.
+_HINTS = {"bad_input": "correct what the message names, and try again"}
+_HINT = "see whence doctor"
+
+
 def fail(code: str, message: str, hint: str, exit_code: int, *, as_json: bool) -> int:
     """Tell an error the way every command does, and give the exit code back."""
-    message, hint = one_line(message) or code, one_line(hint) or "see whence doctor"
+    message, hint = one_line(message) or code, one_line(hint) or _HINTS.get(code, _HINT)
     note(f"error: {message}")
     note(f"hint: {hint}")
     if as_json:

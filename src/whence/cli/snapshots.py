@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ("activate", "deactivate", "make_set", "purge", "remove", "snapshots")
 
-_EITHER = Annotated[str, typer.Argument(help="A set, or a snapshot by its id or head sha.")]
+_EITHER = Annotated[
+    str, typer.Argument(help="A set, or a snapshot by id, head sha, branch or tag.")
+]
 
 
 def snapshots(context: typer.Context) -> int:
@@ -53,7 +55,7 @@ def remove(
 
 def purge(
     context: typer.Context,
-    snapshot: Annotated[str, typer.Argument(help="Id or head sha of the snapshot.")],
+    snapshot: Annotated[str, typer.Argument(help="Id, head sha, branch or tag of the snapshot.")],
 ) -> int:
     """Delete a snapshot for good: nodes, texts, edges, and its place in sets."""
     return _change(context, lambda engine: engine.purge_snapshot(snapshot))

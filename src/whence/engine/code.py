@@ -101,10 +101,11 @@ class CodeEngine:
         return await (await self._code_store()).make_set(name, references)
 
     async def set_active(self, name: str, active: bool) -> None:
-        """Switch a set, or else a snapshot by its id or head sha, on or off.
+        """Switch a set, or else a snapshot by any of its names, on or off.
 
         Raises:
             NotFound: There is neither.
+            BadInput: Several snapshots have that name.
         """
         store = await self._code_store()
         is_set = any(one.name == name for one in await store.sets())
@@ -119,29 +120,33 @@ class CodeEngine:
         await (await self._code_store()).remove_set(name)
 
     async def purge_snapshot(self, name: str) -> None:
-        """Delete a snapshot, named by its id or head sha, with everything of it, in sets too.
+        """Delete a snapshot, named by any of its names, with everything of it, in sets too.
 
         Raises:
             NotFound: There is none.
-            BadInput: Two repositories have that head sha.
+            BadInput: Several snapshots have that name.
         """
         await (await self._code_store()).purge_snapshot(await self._one_snapshot(name))
 
     async def _one_snapshot(self, name: str) -> str:
-        """Give the id of a snapshot; a branch or tag, which may move, does not say which is meant."""
+        """Give the id of the one snapshot, active or not, of that name.
+
+        Where the newest of several is read, none is changed: a branch moves on.
+        """
         store = await self._code_store()
         found = [
             one.info.snapshot_id
             for one in await store.snapshots()
-            if name in (one.info.snapshot_id, one.info.head_sha)
+            if name in (one.info.snapshot_id, one.info.head_sha, *one.refs)
         ]
         if not found:
             raise NotFound(
                 f"there is no set or snapshot {name!r}",
-                hint="name a set, or a snapshot by its id or head sha: see whence snapshots",
+                hint="see whence snapshots",
             )
         if len(found) > 1:
             raise BadInput(
-                f"{len(found)} repositories have the head sha {name}", hint="give the snapshot's id"
+                f"{name!r} is a name of {len(found)} snapshots: {', '.join(sorted(found))}",
+                hint="name the one that is meant by its id",
             )
         return found[0]

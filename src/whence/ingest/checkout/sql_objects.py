@@ -61,6 +61,11 @@ _INDEX_ON = re.compile(
     re.VERBOSE,
 )
 _PART = re.compile(r'\[[^\]]+\]|"[^"]+"|`[^`]+`|[\w$]+')
+# None goes on over the beginning of another, so that cost is linear.
+_TEMPLATES = re.compile(
+    r"\{#(?:(?!\{#).)*?#\}|\{%(?:(?!\{%).)*?%\}|\{\{(?:(?!\{\{).)*?\}\}", re.DOTALL
+)
+_NO_LINE_END = re.compile(r"[^\n]")
 #: Longest name that is made an id; ids of nodes have 1,024 bytes in all.
 _MAX_NAME = 300
 
@@ -186,6 +191,8 @@ class _Reader:
         self, source: SourceText, objects: SqlObjects, findings: Findings, *, is_tsql: bool
     ) -> None:
         self._source = source
+        #: What is SQL in it, every character at its place.
+        self._text = _without_templates(source.text)
         self._objects = objects
         self._findings = findings
         self._is_tsql = is_tsql
@@ -196,12 +203,13 @@ class _Reader:
         # Rows put into a table one by one are one node.
         last = ("", "")
         for statement, (start, end) in self._whole():
-            text = _BATCH_END.sub("", self._source.text[start:end]).rstrip()
+            text = _BATCH_END.sub("", self._text[start:end]).rstrip()
+            shown = _BATCH_END.sub("", self._source.text[start:end]).rstrip()
             number += 1
             named = self._named(statement, text)
             if named is not None:
                 last = ("", "")
-                yield self._define(*named, text)
+                yield self._define(*named, shown)._replace(text=text)
                 continue
             verb, target = _verb_and_target(text)
             if not verb or verb in _NO_NODES:
@@ -210,11 +218,11 @@ class _Reader:
             own = shortened_id(f"{SQL_PREFIX}{self._source.path}#{number}")
             local_id = last[0] if same else own
             last = (local_id, target if verb == "insert" else "")
-            yield self._statement(local_id, number, verb, text)
+            yield self._statement(local_id, number, verb, shown)._replace(text=text)
 
     def _whole(self) -> Iterator[tuple[SqlStatement, tuple[int, int]]]:
         """Yield the statements; a routine of SQL Server goes on to the end of its batch."""
-        text = self._source.text
+        text = self._text
         routine: SqlStatement | None = None
         end = 0
         for statement in self._statements():
@@ -234,7 +242,7 @@ class _Reader:
 
     def _statements(self) -> Iterator[SqlStatement]:
         """Yield the statements, also where SQL Server needs no semicolon between them."""
-        text = self._source.text
+        text = self._text
         for statement in sql_statements(text):
             start, end = statement.span
             begins = [start]
@@ -296,6 +304,19 @@ class _Reader:
             )
         )
         return _Piece(local_id, self._objects.default_schema, self._source.path, text)
+
+
+def _without_templates(text: str) -> str:
+    """Blank the marks of Jinja, which makes SQL of templates: comments and statements.
+
+    An expression becomes a variable: it stands for a name or value that is only known at run time.
+    """
+
+    def blank(found: re.Match[str]) -> str:
+        mark = _NO_LINE_END.sub(" ", found[0])
+        return f"@_{mark[2:]}" if found[0].startswith("{{") else mark
+
+    return _TEMPLATES.sub(blank, text)
 
 
 def _verb_and_target(text: str) -> tuple[str, str]:
