@@ -145,7 +145,7 @@ def test_weak_words_count_but_have_no_length() -> None:
 def test_a_query_is_cut_after_enough_distinct_words() -> None:
     """The first 1024 distinct words count with all their repeats, later ones not at all."""
     text = " ".join(f"word{n}" for n in range(5000)) + " word0 word4999"
-    counts = read_query(text, ("english",)).counts({})
+    counts = read_query(text, ("english",)).counts({}, ())
 
     assert len(counts) == MAX_QUERY_TERMS
     assert counts["word0"] == 2

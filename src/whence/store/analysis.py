@@ -166,7 +166,7 @@ class QueryWord(msgspec.Struct, frozen=True):
     """A word of a query, or a part of one of its identifiers."""
 
     terms: tuple[str, ...]
-    """The terms that it may stand as: one for each language that stems it differently."""
+    """The term that each language of a collection makes of it, in the order of the languages."""
     required: bool = True
     """False of an identifier as a whole: what has all of its parts says it too."""
 
@@ -181,23 +181,22 @@ def query_words(text: str, languages: Sequence[str] = ("english",)) -> list[Quer
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         token = match.group()
         if match.lastgroup == "cjk":
-            found += [QueryWord((pair,)) for pair in _pairs(token)]
+            found += [QueryWord((pair,) * len(languages)) for pair in _pairs(token)]
         elif match.lastgroup == "sharp":
-            found.append(QueryWord((token.lower(),)))
+            found.append(QueryWord((token.lower(),) * len(languages)))
         else:
             # Where an identifier parts does not depend on the language.
-            stems = zip(*(_word_terms(token, one) for one in languages), strict=True)
-            alike = [tuple(dict.fromkeys(terms)) for terms in stems]
+            terms = list(zip(*(_word_terms(token, one) for one in languages), strict=True))
             found += [
-                QueryWord(terms, required=place > 0 or len(alike) == 1)
-                for place, terms in enumerate(alike)
+                QueryWord(some, required=place > 0 or len(terms) == 1)
+                for place, some in enumerate(terms)
             ]
     return [word for word in found if not is_weak(word.terms[0])] or found
 
 
 def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:
     """Give the terms of the words of a query, in order, with repeats; arguments as for `query_words`."""
-    return [term for word in query_words(text, languages) for term in word.terms]
+    return [term for word in query_words(text, languages) for term in dict.fromkeys(word.terms)]
 
 
 def is_weak(term: str) -> bool:

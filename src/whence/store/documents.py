@@ -42,7 +42,7 @@ from whence.store.passage_graph import (
     names_of,
     open_names,
 )
-from whence.store.words import DEFAULT_LANGUAGES, DocumentWords, document_words
+from whence.store.words import DEFAULT_LANGUAGES, Words, document_words
 
 __all__ = (
     "document_ids",
@@ -251,9 +251,7 @@ async def replace_documents(
         former = await postings.remove_words(connection, locked.id, ids)
         await _delete(connection, locked.id, ids)
         ords = await _insert(connection, locked.id, collection, documents, classes)
-        of_chunks = [one for document in words for one in document.of_chunks]
-        await postings.add_words(connection, locked.id, ords, of_chunks)
-        await postings.add_languages(connection, locked.id, {one.language for one in words})
+        await postings.add_words(connection, locked.id, ords, words)
         await add_names(connection, locked.id, ords, passages, language)
         await drop_names(connection, borne)
         await postings.drop_terms(connection, former)
@@ -263,8 +261,9 @@ async def replace_documents(
             await record_effects(connection, collection, effects)
 
 
-def _words(documents: Sequence[EmbeddedDocument]) -> list[DocumentWords]:
-    return [document_words(document.draft.chunks) for document in documents]
+def _words(documents: Sequence[EmbeddedDocument]) -> list[Words]:
+    drafts = (document.draft for document in documents)
+    return [one for draft in drafts for one in document_words(draft.chunks).of_chunks]
 
 
 async def _existing(connection: Connection, name: str) -> CollectionInfo:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from whence.store.scoring import POSTING_BYTES
 from whence.store.standing import Standing
+from whence.store.words import spoken_languages
 
-__all__ = ("HeldPostings", "Postings", "Term", "terms_of")
+__all__ = ("HeldPostings", "Postings", "Term", "languages_of", "terms_of")
 
 #: Bytes of postings held.
 _MOST_BYTES = 64 * 1024 * 1024
@@ -45,18 +46,21 @@ class Term(msgspec.Struct, frozen=True):
     of_chunks: int
     """Visible chunks; 0 when the collection does not have the term."""
     postings: tuple[Postings, ...] = ()
+    languages: tuple[str, ...] = ()
+    """Of the visible chunks; none when the collection does not have the term."""
 
 
 def terms_of(rows: Iterable[Any], asked: Iterable[str]) -> dict[str, Term]:
     """Sort the rows of a statement, one for each term and segment, by term.
 
     Args:
-        rows: With `term`, `of_chunks`, `segment`, `chunks`, `dead` and `visible`; nothing is taken of a term
-            that is None.
+        rows: With `term`, `of_chunks`, `languages`, `segment`, `chunks`, `dead` and `visible`; nothing is taken
+            of a term that is None.
         asked: The terms that were asked for; those without a row are in no chunk.
     """
     df: dict[str, int] = {}
     of_chunks: dict[str, int] = {}
+    languages: tuple[str, ...] = ()
     found: dict[str, list[Postings]] = {term: [] for term in asked}
     for row in rows:
         term, visible = row["term"], row["visible"] or b""
@@ -64,12 +68,25 @@ def terms_of(rows: Iterable[Any], asked: Iterable[str]) -> dict[str, Term]:
             continue
         df[term] = df.get(term, 0) + len(visible) // POSTING_BYTES - row["dead"]
         of_chunks[term] = row["of_chunks"]
+        # They are the same in all rows.
+        languages = languages or languages_of(row["languages"])
         if visible:
             found[term].append(Postings(row["segment"], row["chunks"], visible))
     return {
-        term: Term(df.get(term, 0), of_chunks.get(term, 0), tuple(postings))
+        term: Term(
+            df.get(term, 0),
+            of_chunks.get(term, 0),
+            tuple(postings),
+            languages if term in df else (),
+        )
         for term, postings in found.items()
     }
+
+
+def languages_of(counted: Sequence[str] | None) -> tuple[str, ...]:
+    """Give the languages that queries are asked in, of a column with each and its chunks, a blank between."""
+    pairs = (one.split(" ") for one in counted or ())
+    return spoken_languages({language: int(chunks) for language, chunks in pairs})
 
 
 Key = tuple[int, int, tuple[int, ...]]

@@ -30,7 +30,7 @@ from whence.store.classes import access_values, allowed_classes
 from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
-from whence.store.held_postings import HeldPostings, Term, terms_of
+from whence.store.held_postings import HeldPostings, Term, languages_of, terms_of
 from whence.store.postings import term_key
 from whence.store.scoring import Run, best_places
 from whence.store.search import WANTED, places_of
@@ -61,9 +61,14 @@ _ALL = (
     "(SELECT coalesce(sum(l.chunks), 0)::bigint FROM lexicon_class l"
     " WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[]))"
 )
+# The languages of visible chunks, and how many there are in each.
+_LANGUAGES = (
+    "(SELECT array_agg(g.language || ' ' || g.n) FROM (SELECT l.language, sum(l.chunks) AS n FROM lexicon_class l"
+    " WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[]) GROUP BY 1) g)"
+)
 _ROW = "FROM posting p WHERE p.segment = s.id AND p.last_term >= t.id ORDER BY p.last_term LIMIT 1"
 _COUNTS = (
-    f"SELECT t.id, t.term, {_ALL} AS of_chunks, sum((SELECT coalesce(sum(u.stop - u.start), 0)"  # noqa: S608 - only constants
+    f"SELECT t.id, t.term, {_ALL} AS of_chunks, {_LANGUAGES} AS languages, sum((SELECT coalesce(sum(u.stop - u.start), 0)"  # noqa: S608 - only constants
     f" FROM {_RUNS.format(allowed=_ALLOWED)}) - {_DEAD})::int AS df"
     " FROM term t JOIN segment s ON s.collection_id = t.collection_id"
     f" JOIN LATERAL (SELECT p.terms, p.classes, p.ends {_ROW}) p ON true"
@@ -73,7 +78,7 @@ _COUNTS = (
 # are cut out here, before anything is added up or leaves the server. A subquery in place of a join, which
 # would look the bytes up in a cache of joins first.
 _POSTINGS = (
-    f"SELECT t.term, s.id AS segment, s.chunks, {_ALL} AS of_chunks, {_DEAD}::int AS dead,"  # noqa: S608 - only constants
+    f"SELECT t.term, s.id AS segment, s.chunks, {_ALL} AS of_chunks, {_LANGUAGES} AS languages, {_DEAD}::int AS dead,"  # noqa: S608 - only constants
     " CASE WHEN p.segment IS NOT NULL THEN"
     " (SELECT string_agg(substr(p.places, 2 * u.start + 1, 2 * (u.stop - u.start)), '')"
     "  || string_agg(substr(p.impacts, 4 * u.start + 1, 4 * (u.stop - u.start)), '')"
@@ -195,7 +200,7 @@ async def search_lexical(
         query = _Query(reader.words, terms)
         ranking = _Ranking(terms, query.parts, chunks)
         if match == "all":
-            ranking.keep_all_of(reader.words.required)
+            ranking.keep_all_of(reader.words.required(query.spoken))
         if kept is not None:
             await ranking.keep(connection, kept)
         found = await ranking.walk(limit)
@@ -255,7 +260,7 @@ async def recalled_lexical(
     query = _Query(words, terms)
     ranking = _Ranking(terms, query.parts, chunks)
     if match == "all":
-        ranking.keep_all_of(words.required)
+        ranking.keep_all_of(words.required(query.spoken))
     found = await ranking.walk(limit)
     if not found:
         # Nothing, too, is an answer of this state only.
@@ -290,7 +295,8 @@ class _Query:
 
     def __init__(self, words: QueryWords, terms: Mapping[str, Term]) -> None:
         df = {term: one.df for term, one in terms.items()}
-        counts = words.counts(df)
+        self.spoken = next((one.languages for one in terms.values() if one.of_chunks), ())
+        counts = words.counts(df, self.spoken)
         chunks = max((one.of_chunks for one in terms.values()), default=0)
         self.parts = weights(counts, df, chunks)
         self._per_share = coverage_per_share(counts, df, chunks)
@@ -424,12 +430,13 @@ async def lexical_scores(
         )
     chunks = found[0]["of_chunks"] if found else 0
     df = {one["term"]: one["df"] for one in found}
-    parts = weights(reader.words.counts(df), df, chunks)
+    spoken = languages_of(found[0]["languages"]) if found else ()
+    parts = weights(reader.words.counts(df, spoken), df, chunks)
     ids = {one["term"]: one["id"] for one in found}
     of_ids = {ids[term]: part for term, part in parts.items()}
     required = [
         {ids[term] for term in word if term in ids}
-        for word in (reader.words.required if match == "all" else ())
+        for word in (reader.words.required(spoken) if match == "all" else ())
     ]
     return {
         row["chunk_key"]: _share(row, of_ids, required, reader.known.mean)

@@ -56,10 +56,12 @@ from whence.store.keys import chunk_key, document_key, parse_chunk_key
 from whence.store.memory_names import MemoryNames
 from whence.store.words import (
     DEFAULT_LANGUAGES,
+    DocumentWords,
     QueryWords,
     Words,
     document_words,
     read_query,
+    spoken_languages,
     with_languages,
 )
 
@@ -76,8 +78,8 @@ class _Collection:
         self.name = name
         self.model = model
         self.documents: dict[str, EmbeddedDocument] = {}
-        self.words: dict[str, list[Words]] = {}
-        """Of each chunk of a document, by its id."""
+        self.words: dict[str, DocumentWords] = {}
+        """Of each document, by its id."""
         self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
 
     def info(self) -> CollectionInfo:
@@ -115,7 +117,7 @@ class _Collection:
 
     def all_words(self) -> Iterator[Words]:
         """Yield the words of each chunk."""
-        return (one for document_id in self.documents for one in self.words[document_id])
+        return (one for document_id in self.documents for one in self.words[document_id].of_chunks)
 
     def statistics(self) -> LexicalStatistics:
         """Give what the collection counts of its words."""
@@ -128,27 +130,36 @@ class _Collection:
         words = [
             one
             for document in self.visible(access)
-            for one in self.words[document.draft.document_id]
+            for one in self.words[document.draft.document_id].of_chunks
         ]
         return Counter(term for one in words for term in one.counts), len(words)
+
+    def spoken(self, access: Access) -> tuple[str, ...]:
+        """Give the languages of the chunks that a reader may see."""
+        chunks: Counter[str] = Counter()
+        for document in self.visible(access):
+            words = self.words[document.draft.document_id]
+            chunks[words.language] += len(words.of_chunks)
+        return spoken_languages(chunks)
 
     def per_share(self, query_text: str, access: Access) -> float:
         """Give the factor from the lexical share to the share of the query alone that is covered."""
         df, chunks = self.seen(access)
-        return coverage_per_share(self._query(query_text).counts(df), df, chunks)
+        counts = self._query(query_text).counts(df, self.spoken(access))
+        return coverage_per_share(counts, df, chunks)
 
     def shares(
         self, query_text: str, access: Access, match: Match
     ) -> Iterator[tuple[str, str, float | None]]:
         """Yield id, document and lexical share of each visible chunk; None of one that does not match."""
         mean = self.statistics().mean_length
-        query = self._query(query_text)
+        query, spoken = self._query(query_text), self.spoken(access)
         df, chunks = self.seen(access)
-        parts = weights(query.counts(df), df, chunks)
-        required = query.required if match == "all" else []
+        parts = weights(query.counts(df, spoken), df, chunks)
+        required = query.required(spoken) if match == "all" else []
         for document in self.visible(access):
             document_id = document.draft.document_id
-            for index, words in enumerate(self.words[document_id]):
+            for index, words in enumerate(self.words[document_id].of_chunks):
                 has_all = all(any(term in words.counts for term in word) for word in required)
                 found = _share(words, parts, mean) if has_all else None
                 yield chunk_key(self.name, document_id, index), document_id, found
@@ -278,7 +289,7 @@ class MemoryStore(MemoryNames):
                 vectors=np.array(document.vectors, dtype=np.float32),
             )
             words = document_words(document.draft.chunks)
-            found.words[document.draft.document_id] = words.of_chunks
+            found.words[document.draft.document_id] = words
             found.languages = with_languages(found.languages, {words.language})
         self._keep(collection, effects)
 

@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.bm25 import impact, mean_length
 from whence.store.driver import Connection
-from whence.store.languages import DEFAULT_LANGUAGE, language_of, sample
+from whence.store.languages import language_of, sample
 from whence.store.words import DEFAULT_LANGUAGES, Words, count_words
 
 __all__ = (
     "Segment",
-    "add_languages",
     "add_words",
     "chunks_with",
     "drop_terms",
@@ -81,16 +80,18 @@ _PIECE = 256_000
 _COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "impacts")
 
 
-# How many chunks there are of each class of rights.
+# How many chunks there are of each class of rights in each language.
 _COUNT = (
-    "INSERT INTO lexicon_class AS l (collection_id, class_id, chunks) {counts}"
-    " ON CONFLICT (collection_id, class_id) DO UPDATE SET chunks = l.chunks + excluded.chunks"
+    "INSERT INTO lexicon_class AS l (collection_id, class_id, language, chunks) {counts}"
+    " ON CONFLICT (collection_id, class_id, language) DO UPDATE SET chunks = l.chunks + excluded.chunks"
 )
 _COUNT_CHUNKS = _COUNT.format(
-    counts="SELECT $1, c.class_id, count(*) FROM chunk c WHERE c.ord = ANY($2::int[]) GROUP BY 2"
+    counts="SELECT $1, c.class_id, w.language, count(*)"
+    " FROM unnest($2::int[], $3::text[]) w(ord, language) JOIN chunk c ON c.ord = w.ord GROUP BY 2, 3"
 )
 _COUNT_CHANGES = _COUNT.format(
-    counts="SELECT $1, w.class_id, w.n FROM unnest($2::int[], $3::int[]) w(class_id, n)"
+    counts="SELECT $1, w.class_id, w.language, w.n"
+    " FROM unnest($2::int[], $3::text[], $4::int[]) w(class_id, language, n)"
 )
 
 
@@ -119,18 +120,6 @@ def term_key(term: str) -> str:
 
 
 # --- the forward index -----------------------------------------------------------------------------
-
-
-async def add_languages(connection: Connection, collection_id: int, found: Set[str]) -> None:
-    """Note the languages of documents just written, for queries. They stay when the documents go."""
-    await connection.execute(
-        "UPDATE lexicon l SET languages = l.languages || new.names FROM (SELECT array_agg(w.name ORDER BY w.name)"
-        "  AS names FROM lexicon k, unnest($2::text[]) w(name)"
-        "  WHERE k.collection_id = $1 AND w.name <> ALL(k.languages)) new"
-        " WHERE l.collection_id = $1 AND new.names IS NOT NULL",
-        collection_id,
-        list(found),
-    )
 
 
 async def open_lexicon(connection: Connection, collection_id: int) -> None:
@@ -171,25 +160,21 @@ async def _index_anew(connection: Connection, collection_id: int, *, told: bool)
             " FROM chunk c WHERE c.document = ANY($1::bigint[]) ORDER BY c.document, c.ord",
             [row["id"] for row in documents],
         )
-        words, languages = await asyncio.to_thread(_counted, rows, told)
+        words = await asyncio.to_thread(_counted, rows, told)
         await add_words(connection, collection_id, [row["ord"] for row in rows], words)
-        await add_languages(connection, collection_id, languages)
         last = documents[-1]["id"]
     await settle(connection, collection_id, everything=True)
 
 
-def _counted(rows: Sequence[Any], told: bool) -> tuple[list[Words], set[str]]:
-    """Count the words of chunks, those of a document together; gives the languages, too."""
+def _counted(rows: Sequence[Any], told: bool) -> list[Words]:
+    """Count the words of chunks, those of a document next to one another."""
     words: list[Words] = []
-    languages = set()
     for _, some in itertools.groupby(rows, key=lambda row: row["document"]):
         chunks = list(some)
-        language = (
-            language_of(sample(row["content"] for row in chunks)) if told else DEFAULT_LANGUAGE
-        )
-        languages.add(language)
+        told_of = sample(row["content"] for row in chunks) if told else ""
+        language = language_of(told_of)
         words += [count_words(row["text"], language) for row in chunks]
-    return words, languages
+    return words
 
 
 async def add_words(
@@ -216,15 +201,49 @@ async def add_words(
         len(ords),
         total,
     )
-    await connection.execute(_COUNT_CHUNKS, collection_id, list(ords))
+    languages = [one.language for one in words]
+    await connection.execute(_COUNT_CHUNKS, collection_id, list(ords), languages)
+    await _add_languages(connection, collection_id, set(languages))
     packed = await asyncio.to_thread(lambda: [_packed(one, ids) for one in words])
     await connection.copy_records_to_table(
         "chunk_terms",
-        columns=("collection_id", "slot", "ord", "length", "terms", "counts"),
+        columns=("collection_id", "slot", "ord", "length", "language", "terms", "counts"),
         records=[
-            (collection_id, first + place, ords[place], words[place].length, *columns)
+            (
+                collection_id,
+                first + place,
+                ords[place],
+                words[place].length,
+                words[place].language,
+                *columns,
+            )
             for place, columns in enumerate(packed)
         ],
+    )
+
+
+async def _add_languages(connection: Connection, collection_id: int, found: set[str]) -> None:
+    """Note the languages of chunks just written: queries are stemmed in them. They stay when the chunks go."""
+    await connection.execute(
+        "UPDATE lexicon l SET languages = l.languages || new.names FROM (SELECT array_agg(w.name ORDER BY w.name)"
+        "  AS names FROM lexicon k, unnest($2::text[]) w(name)"
+        "  WHERE k.collection_id = $1 AND w.name <> ALL(k.languages)) new"
+        " WHERE l.collection_id = $1 AND new.names IS NOT NULL",
+        collection_id,
+        list(found),
+    )
+
+
+async def _count_changes(
+    connection: Connection, collection_id: int, changes: Mapping[tuple[int, str], int]
+) -> None:
+    """Add to the counts of chunks of a class in a language."""
+    await connection.execute(
+        _COUNT_CHANGES,
+        collection_id,
+        [class_id for class_id, _ in changes],
+        [language for _, language in changes],
+        list(changes.values()),
     )
 
 
@@ -280,7 +299,7 @@ async def remove_words(
     Cost: linear in the words of the documents.
     """
     rows = await connection.fetch(
-        "SELECT t.slot, t.length, t.terms, c.class_id"
+        "SELECT t.slot, t.length, t.language, t.terms, c.class_id"
         " FROM document d JOIN chunk c ON c.document = d.id"
         " JOIN chunk_terms t ON t.ord = c.ord"
         " WHERE d.collection_id = $1 AND d.document_id = ANY($2::text[])",
@@ -304,8 +323,9 @@ async def remove_words(
         sum(row["length"] for row in rows),
     )
     classes = [row["class_id"] for row in rows]
-    fewer = {class_id: -n for class_id, n in Counter(classes).items()}
-    await connection.execute(_COUNT_CHANGES, collection_id, list(fewer), list(fewer.values()))
+    fewer: Counter[tuple[int, str]] = Counter()
+    fewer.subtract(zip(classes, [row["language"] for row in rows], strict=True))
+    await _count_changes(connection, collection_id, fewer)
     await _bury(connection, collection_id, rows, classes)
     gone: list[int] = terms.tolist()
     return gone
@@ -357,16 +377,17 @@ async def move_words(connection: Connection, collection_id: int, former: Mapping
         former: The class that each chunk had before, by its number.
     """
     rows = await connection.fetch(
-        "SELECT t.ord, t.slot, t.terms, c.class_id FROM chunk_terms t JOIN chunk c ON c.ord = t.ord"
+        "SELECT t.ord, t.slot, t.language, t.terms, c.class_id FROM chunk_terms t JOIN chunk c ON c.ord = t.ord"
         " WHERE t.ord = ANY($1::int[]) ORDER BY t.slot",
         list(former),
     )
     if not rows:
         return
     classes = [former[row["ord"]] for row in rows]
-    changes = Counter(row["class_id"] for row in rows)
-    changes.subtract(classes)
-    await connection.execute(_COUNT_CHANGES, collection_id, list(changes), list(changes.values()))
+    languages = [row["language"] for row in rows]
+    changes = Counter(zip([row["class_id"] for row in rows], languages, strict=True))
+    changes.subtract(zip(classes, languages, strict=True))
+    await _count_changes(connection, collection_id, changes)
     await _bury(connection, collection_id, rows, classes)
     first = await _take_slots(connection, collection_id, len(rows))
     await connection.execute(

@@ -20,6 +20,7 @@ __all__ = (
     "count_words",
     "document_words",
     "read_query",
+    "spoken_languages",
     "with_languages",
 )
 
@@ -37,12 +38,14 @@ class Words(msgspec.Struct, frozen=True):
     """Each term and how often it occurs, weak terms included."""
     length: int
     """Occurrences of strong terms."""
+    language: str = DEFAULT_LANGUAGE
+    """What they were stemmed in."""
 
 
 def count_words(text: str, language: str) -> Words:
     """Count the terms of a text. Cost: linear in its length."""
     counts = term_counts(text, language)
-    return Words(counts, strong_length(counts))
+    return Words(counts, strong_length(counts), language)
 
 
 class DocumentWords(msgspec.Struct, frozen=True):
@@ -69,32 +72,61 @@ def with_languages(known: Sequence[str], found: Iterable[str]) -> tuple[str, ...
 
 
 class QueryWords(msgspec.Struct, frozen=True):
-    """The words of a query as a collection may know them."""
+    """The words of a query as a collection may know them.
 
+    Which of their terms count is up to the languages that the reader's chunks are written in: in `spoken`, the
+    commonest first.
+    """
+
+    languages: tuple[str, ...]
+    """Those of the collection."""
     times: dict[QueryWord, int]
     """Each word, its terms in the form that they are looked up in, and how often it stands in the query."""
 
     @property
     def terms(self) -> list[str]:
-        """Every term of any word, each once."""
+        """Every term of any word in any language, each once."""
         return list(dict.fromkeys(term for word in self.times for term in word.terms))
 
-    @property
-    def required(self) -> list[tuple[str, ...]]:
+    def required(self, spoken: Sequence[str]) -> list[tuple[str, ...]]:
         """What a chunk with every word has: one term at least of each of these."""
-        return [word.terms for word in self.times if word.required]
+        places = self._places(spoken)
+        return [tuple(word.terms[n] for n in places) for word in self.times if word.required]
 
-    def counts(self, df: Mapping[str, int]) -> dict[str, int]:
-        """Count the terms that stand for the words, given how many chunks of those a reader sees have each.
+    def counts(self, df: Mapping[str, int], spoken: Sequence[str]) -> dict[str, int]:
+        """Count the terms that stand for the words.
 
-        A word stands as those of its terms that are there, or else as its first: what another language would
-        make of it counts nowhere, neither in a chunk's score nor in the query's bound.
+        A word stands as what the first language makes of it whose term is there, and as the first one's term
+        when none is: were it to stand as several, it would count as often in the query's bound.
+
+        Args:
+            df: How many of the reader's chunks have each term.
+            spoken: Languages of the reader's chunks.
         """
+        places = self._places(spoken)
         counts: dict[str, int] = {}
         for word, times in self.times.items():
-            for term in [one for one in word.terms if df.get(one)] or word.terms[:1]:
-                counts[term] = counts.get(term, 0) + times
+            terms = [word.terms[n] for n in places]
+            term = next((one for one in terms if df.get(one)), terms[0])
+            counts[term] = counts.get(term, 0) + times
         return counts
+
+    def _places(self, spoken: Sequence[str]) -> list[int]:
+        known = [one for one in spoken if one in self.languages]
+        return [self.languages.index(one) for one in known] or [0]
+
+
+def spoken_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
+    """Give the languages that at least one in a hundred of the reader's chunks is written in, commonest first.
+
+    A document in a language of its own among hundreds would lend its stems to queries about all others.
+
+    Args:
+        chunks: How many are written in each language.
+    """
+    least = sum(chunks.values()) / 100
+    order = sorted(chunks, key=lambda one: (-chunks[one], one))
+    return tuple(one for one in order if chunks[one] > 0 and chunks[one] >= least)
 
 
 def read_query(text: str, languages: Sequence[str], form: Callable[[str], str] = str) -> QueryWords:
@@ -104,13 +136,14 @@ def read_query(text: str, languages: Sequence[str], form: Callable[[str], str] =
 
     Args:
         text: The query.
-        languages: Those of the collection.
+        languages: Those of the collection, one at least.
         form: Gives the form in which a term is looked up.
     """
     counts = Counter(query_words(text, languages))
     return QueryWords(
+        tuple(languages),
         {
             QueryWord(tuple(map(form, word.terms)), word.required): times
             for word, times in list(counts.items())[:MAX_QUERY_TERMS]
-        }
+        },
     )

@@ -310,22 +310,39 @@ class LexicalSuite:
         }  # fmt: skip
         assert [hit.document_id for hit in both] == ["de"]
 
-    async def test_the_language_of_hidden_documents_changes_no_score(
+    async def test_the_language_of_hidden_documents_changes_nothing(
         self, store: LexicalStore
     ) -> None:
-        """What other languages make of a word counts only where the reader's chunks have it."""
-        english = [text_document(f"e{n}", f"houses and lakes number{n}") for n in range(3)]
-        text = "Die Häuser an dem Ufer sind nicht alt, und in dem Dorf ist ein Haus für Seen."
-        alone = await _filled(store, *english)
-        name = await _filled(store, *english)
-        before = await store.search_lexical(name, "houses Seen", limit=9, access=Access.public())
-        await store.replace_documents(name, [text_document("d", text, tags=SECRET)])
+        """What another language makes of a word is looked for by those who see documents in it, no others."""
+        german = "Die Häuser an dem Ufer sind nicht alt, und in dem Dorf ist ein Haus für Seen."
+        name = await _filled(
+            store, *(text_document(f"e{n}", f"long lakes number{n}") for n in "ab")
+        )
+        public = Access.public()
+        # "longer" is a stem in English; in German its stem is "long".
+        found = [await _found(store, name, "longer", public)]
+        await store.replace_documents(name, [text_document("d", german, tags=SECRET)])
+        found.append(await _found(store, name, "longer", public))
+        found.append(await _found(store, name, "longer", EVERYTHING))
+        await store.retag_documents(name, {"d": DocumentTags()})
+        found.append(await _found(store, name, "longer", public))
         await store.remove_documents(name, ["d"])
-        after = await store.search_lexical(name, "houses Seen", limit=9, access=Access.public())
-        other = await store.search_lexical(alone, "houses Seen", limit=9, access=Access.public())
+        found.append(await _found(store, name, "longer", public))
 
-        assert before == after
-        assert [one.score for one in other] == [one.score for one in after]
+        assert found == [[], [], ["ea", "eb"], ["ea", "eb"], []]
+
+    async def test_a_few_documents_in_a_language_lend_it_to_no_query(
+        self, store: LexicalStore
+    ) -> None:
+        """One in hundred chunks at least must be in a language before queries are stemmed in it."""
+        german = "Die Häuser an dem Ufer sind nicht alt, und in dem Dorf ist ein Haus für Seen."
+        english = [text_document(f"e{n}", "long lakes") for n in range(100)]
+        name = await _filled(store, *english, text_document("d", german))
+        rare = await _found(store, name, "longer")
+        await store.remove_documents(name, ["e0"])
+
+        assert rare == []
+        assert len(await _found(store, name, "longer")) == 99
 
     async def test_candidates_are_complete(self, store: LexicalStore) -> None:
         """A candidate has document, rank from 1, and its share as score and as sparse score."""
