@@ -15,7 +15,7 @@ from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import BundleContents
 from whence.schema.errors import InternalError
 from whence.store import postings
-from whence.store.code_staging import bulk_settings
+from whence.store.bulk import bulk_settings
 from whence.store.code_words import SnapshotWords
 from whence.store.postgres import PostgresStore
 from whence.store.words import count_words

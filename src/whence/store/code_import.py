@@ -16,10 +16,12 @@ from datetime import datetime
 from whence.schema.code import SnapshotInfo
 from whence.schema.errors import BadInput, InternalError, WhenceError
 from whence.store import postings
+from whence.store.bulk import bulk_settings
 from whence.store.code import SetMember, SnapshotRecord, SnapshotSet
 from whence.store.code_documents import internal_name, refs_of
-from whence.store.code_snapshots import discard, find_published, hide, write_set
-from whence.store.code_staging import StagedRows, bulk_settings, to_its_end
+from whence.store.code_removal import discard
+from whence.store.code_snapshots import find_published, hide, write_set
+from whence.store.code_staging import StagedRows, to_its_end
 from whence.store.driver import Connection, errors
 from whence.store.failures import DRIVER_ERRORS
 

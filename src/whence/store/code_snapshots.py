@@ -11,10 +11,10 @@ from whence.schema.errors import BadInput, NotFound
 from whence.store.checks import is_text
 from whence.store.code import SetMember, SnapshotRecord, SnapshotSet, SnapshotSource
 from whence.store.code_documents import check_set_name, missing_set, missing_snapshot
+from whence.store.code_removal import discard
 from whence.store.driver import Connection
 
 __all__ = (
-    "discard",
     "find_published",
     "hide",
     "list_sets",
@@ -265,14 +265,3 @@ async def hide(connection: Connection, collection_ids: Sequence[int]) -> None:
         "UPDATE collection SET name = 'gone.' || id WHERE id = ANY($1::int[]) AND internal",
         list(collection_ids),
     )
-
-
-async def discard(connection: Connection, collection_ids: Sequence[int], timeout_s: float) -> None:
-    """Delete internal collections with everything in them. Cost: linear in their nodes and edges."""
-    async with connection.transaction():
-        await connection.fetchval(
-            "SELECT set_config('statement_timeout', $1, true)", str(int(timeout_s * 1000))
-        )
-        await connection.execute(
-            "DELETE FROM collection WHERE id = ANY($1::int[]) AND internal", list(collection_ids)
-        )

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ("StagedRows", "bulk_settings", "to_its_end")
+__all__ = ("StagedRows", "to_its_end")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,20 +117,6 @@ def to_its_end(
             raise
 
     return step
-
-
-async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, ...]:
-    """Give the settings of a transaction that writes rows of a snapshot.
-
-    Args:
-        connection: Whose role is asked for what it may.
-        timeout_s: Longest one statement may take, in seconds.
-    """
-    settings = (f"statement_timeout = {int(timeout_s * 1000)}", "synchronous_commit = off")
-    may_skip_checks = await connection.fetchval(
-        "SELECT has_parameter_privilege('session_replication_role', 'SET')"
-    )
-    return (*settings, "session_replication_role = replica") if may_skip_checks else settings
 
 
 class StagedRows:

@@ -1,0 +1,92 @@
+"""Snapshots that nobody can reach go with everything of them, and nothing else goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whence.store import code_removal
+from whence.store.code_removal import discard
+from whence.store.postgres import PostgresStore
+from whence.testing.small_bundles import import_into, write_small
+
+pytestmark = pytest.mark.postgres
+
+NODES = {"C1": "class Alpha calls Beta", "C2": "class Beta", "SQL:dbo.t": "create table t"}
+EDGES = [("C1", "C2", "dep")]
+#: What is told in other ways: the row by which a snapshot is found, and its names and sets, go before.
+_GO_BEFORE = {"code_snapshot", "code_ref", "code_set_member"}
+_REFERRING = """
+    WITH RECURSIVE r(name) AS (
+        SELECT 'whence.collection'::regclass
+        UNION SELECT c.conrelid::regclass FROM pg_constraint c JOIN r ON c.confrelid = r.name
+        WHERE c.contype = 'f')
+    SELECT (SELECT relname FROM pg_class WHERE oid = name) AS name FROM r
+"""
+
+
+async def rows_of(store: PostgresStore) -> dict[str, int]:
+    """Count the rows of every table of the schema that a snapshot may have rows in."""
+    async with store._connection() as connection:
+        names = await connection.fetch(
+            "SELECT table_name AS name FROM information_schema.columns"
+            " WHERE table_schema = 'whence' AND column_name IN ('collection_id', 'ord', 'segment',"
+            " 'document') GROUP BY 1"
+        )
+        return {
+            row["name"]: await connection.fetchval(f"SELECT count(*) FROM {row['name']}")
+            for row in names
+        }
+
+
+async def test_no_table_is_forgotten(postgres_store: PostgresStore) -> None:
+    """Whatever refers to a collection, however far away, is deleted by name, for no key is looked after."""
+    async with postgres_store._connection() as connection:
+        found = {row["name"] for row in await connection.fetch(_REFERRING)}
+    told = {statement.split()[2] for statement in code_removal._STATEMENTS} | {"code_import"}
+    assert found - told == _GO_BEFORE
+
+
+@pytest.mark.parametrize("role", ["", "whence_plain"])
+async def test_nothing_is_left_and_nothing_else_goes(
+    postgres_store: PostgresStore, tmp_path: Path, role: str
+) -> None:
+    """A purge leaves no row of the snapshot and all of another, also where keys are looked after."""
+    first, second = (
+        write_small(tmp_path / f"{n}.zip", NODES, EDGES, head_sha=f"h{n}") for n in (1, 2)
+    )
+    await import_into(postgres_store, [first])
+    alone = await rows_of(postgres_store)
+    await import_into(postgres_store, [second])
+    assert (await rows_of(postgres_store))["chunk"] == 2 * alone["chunk"] == 6
+    gone = (await postgres_store.resolve_snapshot("h2")).info.snapshot_id
+    async with postgres_store._connection() as connection:
+        collection = await connection.fetchval(
+            "DELETE FROM code_snapshot WHERE snapshot_id = $1 RETURNING collection_id", gone
+        )
+        if role:
+            await connection.execute(
+                f"CREATE ROLE {role}; GRANT USAGE ON SCHEMA whence TO {role};"
+                f"GRANT ALL ON ALL TABLES IN SCHEMA whence TO {role}; SET ROLE {role}"
+            )
+        try:
+            await discard(connection, [collection], 10.0)
+        finally:
+            if role:
+                await connection.execute(f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")
+    after = await rows_of(postgres_store)
+    after["code_import"] -= 1
+    assert after == alone
+
+
+async def test_what_can_be_read_is_not_deleted(
+    postgres_store: PostgresStore, tmp_path: Path
+) -> None:
+    """A collection that is a snapshot's, or a user's, stays, whoever asks for it to go."""
+    await import_into(postgres_store, [write_small(tmp_path / "b.zip", NODES, EDGES)])
+    before = await rows_of(postgres_store)
+    async with postgres_store._connection() as connection:
+        rows = await connection.fetch("SELECT id FROM collection")
+        await discard(connection, [row["id"] for row in rows], 10.0)
+    assert await rows_of(postgres_store) == before
