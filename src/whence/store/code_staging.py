@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import wraps
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -25,7 +26,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft
 from whence.store import postings
-from whence.store.checks import check_text, content_digest, json_text
+from whence.store.checks import check_text, json_text
 from whence.store.classes import intern_classes
 from whence.store.code import NodeText, SnapshotRecord
 from whence.store.code_documents import (
@@ -37,6 +38,7 @@ from whence.store.code_documents import (
 )
 from whence.store.code_snapshots import find_published, hide
 from whence.store.code_words import Counted, SnapshotWords
+from whence.store.copying import copy_columns, copy_vectors
 from whence.store.driver import Connection, writing
 from whence.store.keys import document_key
 from whence.store.numbers import reserve
@@ -58,16 +60,8 @@ _ANALYZE = (
     " chunk (ord, collection_id, document, class_id), code_node, code_edge"
 )
 
-_DOCUMENT_COLUMNS = (
-    "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
-    "source_file", "source_url", "metadata",
-)  # fmt: skip
-_CHUNK_COLUMNS = (
-    "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
-    "heading", "section_path", "span_start", "span_end", "embed_text",
-)  # fmt: skip
-_NODE_COLUMNS = ("collection_id", "node", "ord", "class_id", "local_id")
-_EDGE_COLUMNS = ("collection_id", "from_node", "to_node", "relation")
+#: What the binary form of `jsonb` begins with.
+_JSONB = b"\x01"
 
 # Texts that have a vector of this model in another snapshot of the repository. Of several the newest counts.
 _KNOWN_VECTORS = (
@@ -117,6 +111,15 @@ def to_its_end(
             raise
 
     return step
+
+
+class _Texts(msgspec.Struct, frozen=True):
+    """Columns of texts of some nodes, in UTF-8."""
+
+    lengths: list[int]
+    """Of each text, in characters."""
+    documents: dict[str, list[bytes]]
+    chunks: dict[str, list[bytes]]
 
 
 class StagedRows:
@@ -170,73 +173,92 @@ class StagedRows:
             if self._words.is_full:
                 async with self._lock, self._writing():
                     await self._words.spill()
-            drafts, words = await asyncio.to_thread(self._prepared, nodes)
+            rows, words = await asyncio.to_thread(self._prepared, nodes)
         async with self._lock:
             connection = self._connection
             classes = await self._class_ids([node.tags for node in nodes])
             numbers = await reserve(connection, "document", "id", len(nodes))
             ords = await reserve(connection, "chunk", "ord", len(nodes))
             async with self._writing():
-                await connection.copy_records_to_table(
+                await copy_columns(
+                    connection,
                     "document",
-                    columns=_DOCUMENT_COLUMNS,
-                    records=self._document_rows(drafts, numbers, classes),
+                    {
+                        "id": numbers,
+                        "collection_id": self.collection_id,
+                        "class_id": classes,
+                        "chunks": 1,
+                    },
+                    rows.documents,
+                    wide=("id",),
                 )
-                await connection.copy_records_to_table(
+                await copy_columns(
+                    connection,
                     "chunk",
-                    columns=_CHUNK_COLUMNS,
-                    records=self._chunk_rows(drafts, numbers, ords, classes),
+                    {
+                        "document": numbers,
+                        "ord": ords,
+                        "collection_id": self.collection_id,
+                        "index": 0,
+                        "class_id": classes,
+                        "span_start": 0,
+                        "span_end": rows.lengths,
+                    },
+                    rows.chunks,
+                    wide=("document",),
                 )
                 await self._words.write(ords, words)
             for node, ord_, class_id in zip(nodes, ords, classes, strict=True):
                 self._rows[node.id] = (ord_, class_id)
                 self._class_of[ord_] = class_id
 
-    def _prepared(self, nodes: Sequence[CodeNode]) -> tuple[list[DocumentDraft], Counted]:
-        """Give documents and words of nodes; the part of the work that needs no database."""
+    def _prepared(self, nodes: Sequence[CodeNode]) -> tuple[_Texts, Counted]:
+        """Give the texts of rows and the words of nodes; the part of the work that needs no database."""
         drafts = [node_document(node) for node in nodes]
         texts = [draft.chunks[0].embed_text for draft in drafts]
         for draft, text in zip(drafts, texts, strict=True):
             check_text(text, f"node {draft.document_id!r}")
-        return drafts, self._words.count(texts)
+        return self._texts(nodes, drafts), self._words.count(texts)
+
+    def _texts(self, nodes: Sequence[CodeNode], drafts: Sequence[DocumentDraft]) -> _Texts:
+        titles = [draft.title.encode() for draft in drafts]
+        chunks = [draft.chunks[0] for draft in drafts]
+        contents = [chunk.content.encode() for chunk in chunks]
+        return _Texts(
+            lengths=[chunk.end for chunk in chunks],
+            documents={
+                "document_id": [draft.document_id.encode() for draft in drafts],
+                "digest": [draft.digest.encode() for draft in drafts],
+                "title": titles,
+                "source_file": [draft.source_file.encode() for draft in drafts],
+                "source_url": [b""] * len(drafts),
+                "metadata": [_JSONB + msgspec.json.encode(draft.metadata) for draft in drafts],
+            },
+            chunks={
+                "chunk_key": self._chunk_keys(nodes),
+                "content": contents,
+                "digest": [sha256(content).hexdigest().encode() for content in contents],
+                "heading": titles,
+                "section_path": titles,
+                "embed_text": [chunk.embed_text.encode() for chunk in chunks],
+            },
+        )
+
+    def _chunk_keys(self, nodes: Sequence[CodeNode]) -> list[bytes]:
+        """Give the keys of chunks; all ids begin alike, which is escaped once, and the rest seldom needs it."""
+        begin = f"{self.snapshot.repo}::{self.snapshot.snapshot_id}::"
+        collection = internal_name(self.number)
+        head = {
+            kind: document_key(collection, f"{begin}{kind}::").removesuffix(":")
+            for kind in ("cs", "sql")
+        }
+        return [f"{head[node.kind]}{quote(node.local_id, safe='/')}:0".encode() for node in nodes]
 
     async def _class_ids(self, tags: Sequence[DocumentTags]) -> list[int]:
         new = set(tags) - self._classes.keys()
         if new:
             self._classes |= await intern_classes(self._connection, new)
         return [self._classes[one] for one in tags]
-
-    def _document_rows(
-        self, drafts: Sequence[DocumentDraft], numbers: Sequence[int], classes: Sequence[int]
-    ) -> Iterable[tuple[Any, ...]]:
-        for number, draft, class_id in zip(numbers, drafts, classes, strict=True):
-            yield (
-                number, self.collection_id, draft.document_id, draft.digest, class_id, 1,
-                draft.title, draft.source_file, "", json_text(draft.metadata),
-            )  # fmt: skip
-
-    def _chunk_rows(
-        self,
-        drafts: Sequence[DocumentDraft],
-        numbers: Sequence[int],
-        ords: Sequence[int],
-        classes: Sequence[int],
-    ) -> Iterable[tuple[Any, ...]]:
-        begin = f"{self.snapshot.repo}::{self.snapshot.snapshot_id}::"
-        collection = internal_name(self.number)
-        # All ids begin alike: that part is escaped once, and the rest seldom needs it.
-        head = {
-            kind: document_key(collection, f"{begin}{kind}::").removesuffix(":")
-            for kind in ("cs", "sql")
-        }
-        for number, ord_, draft, class_id in zip(numbers, ords, drafts, classes, strict=True):
-            chunk = draft.chunks[0]
-            kind, local = draft.document_id.removeprefix(begin).split("::", 1)
-            yield (
-                ord_, self.collection_id, number, 0, f"{head[kind]}{quote(local, safe='/')}:0",
-                class_id, chunk.content, content_digest(chunk.content), chunk.heading,
-                chunk.section_path, chunk.start, chunk.end, chunk.embed_text,
-            )  # fmt: skip
 
     def _writing(self) -> AbstractAsyncContextManager[None]:
         """Open a transaction that writes rows of this snapshot and nothing else."""
@@ -248,14 +270,19 @@ class StagedRows:
             ids = await asyncio.to_thread(sorted, self._rows)
             self._nodes = {node_id: number for number, node_id in enumerate(ids)}
             async with self._writing():
-                await self._connection.copy_records_to_table(
-                    "code_node",
-                    columns=_NODE_COLUMNS,
-                    records=(
-                        (self.collection_id, number, *self._rows[one], one.split("::", 3)[3])
-                        for number, one in enumerate(ids)
-                    ),
-                )
+                if ids:
+                    rows = [self._rows[one] for one in ids]
+                    await copy_columns(
+                        self._connection,
+                        "code_node",
+                        {
+                            "collection_id": self.collection_id,
+                            "node": range(len(ids)),
+                            "ord": [row[0] for row in rows],
+                            "class_id": [row[1] for row in rows],
+                        },
+                        {"local_id": [one.split("::", 3)[3].encode() for one in ids]},
+                    )
         return self._nodes
 
     # --- edges -------------------------------------------------------------------------------------
@@ -266,15 +293,17 @@ class StagedRows:
         async with self._lock:
             nodes = await self._number_nodes()
             await self._know_relations({edge.relation for edge in edges})
-            relations, collection_id = self._relations, self.collection_id
+            relations = self._relations
             async with self._writing():
-                await self._connection.copy_records_to_table(
+                await copy_columns(
+                    self._connection,
                     "code_edge",
-                    columns=_EDGE_COLUMNS,
-                    records=(
-                        (collection_id, nodes[e.from_id], nodes[e.to_id], relations[e.relation])
-                        for e in edges
-                    ),
+                    {
+                        "collection_id": self.collection_id,
+                        "from_node": [nodes[edge.from_id] for edge in edges],
+                        "to_node": [nodes[edge.to_id] for edge in edges],
+                        "relation": [relations[edge.relation] for edge in edges],
+                    },
                 )
 
     async def _know_relations(self, names: set[str]) -> None:
@@ -365,13 +394,16 @@ class StagedRows:
             async with self._writing():
                 if self._model is None:
                     await self._use_model(model)
-                await connection.copy_records_to_table(
+                await copy_vectors(
+                    connection,
                     "chunk_vec",
-                    columns=("ord", "collection_id", "class_id", "e"),
-                    records=(
-                        (key, self.collection_id, classes[key], vector)
-                        for key, vector in zip(keys, vectors, strict=True)
-                    ),
+                    {
+                        "ord": keys,
+                        "collection_id": self.collection_id,
+                        "class_id": [classes[key] for key in keys],
+                    },
+                    "e",
+                    vectors,
                 )
                 if self._model is None:
                     await self._reuse_vectors(model)

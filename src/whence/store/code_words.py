@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
-from typing import TypeVar
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby, pairwise
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.store.analysis import ascii_runs, document_terms, is_weak, run_terms
+from whence.store.analysis import ascii_runs, document_terms, is_weak, new_run_terms
+from whence.store.copying import copy_columns
 from whence.store.driver import Connection
 from whence.store.numbers import reserve
 from whence.store.postings import term_key
@@ -29,13 +30,15 @@ _MOST_KEPT = 200_000
 #: Longer runs are data, and do not come again.
 _LONGEST_RUN = 100
 _LOW_HALF = 0xFFFFFFFF
+#: Stands between texts: a run that no text holds, and its number, which is no run's.
+_BREAK_RUN = "\0"
+_BETWEEN = f" {_BREAK_RUN} "
+_BREAK = -1
 #: How many chunks there are of each class of rights: what a reader's scores are counted over.
 _COUNT_CLASSES = (
     "INSERT INTO lexicon_class SELECT t.collection_id, c.class_id, count(*)"
     " FROM chunk_terms t JOIN chunk c ON c.ord = t.ord WHERE t.collection_id = $1 GROUP BY 1, 2"
 )
-
-V = TypeVar("V")
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -57,8 +60,12 @@ class _Vocabulary:
     def __init__(self, language: str) -> None:
         self._language = language
         self._place_of = _Made(self._next_place)
-        #: Places of the terms of runs: code says the same again and again.
-        self.runs = _Made(self._places_of_run, _LONGEST_RUN)
+        #: Number of each run that was taken apart: code says the same again and again.
+        self._runs = _Made(self._next_run, _LONGEST_RUN)
+        #: Of each run by its number: where its terms end in the next.
+        self._ends = array("i", [0])
+        #: Places of the terms of all runs, one after the other.
+        self._places = array("i")
         self.terms: list[str] = []
         #: Of each term: 1 when it is strong.
         self.strong = bytearray()
@@ -69,14 +76,44 @@ class _Vocabulary:
         #: Places of terms that were in the database before.
         self.known: list[int] = []
 
-    def places_of(self, text: str) -> list[int]:
-        """Give the place of every term of a text, in order, with repeats."""
-        if text.isascii():
-            return list(chain.from_iterable(map(self.runs.__getitem__, ascii_runs(text))))
-        return [self._place_of[term] for term in document_terms(text, self._language)]
+    def entries(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Give of every occurrence of a term which text it is in, and the place of the term."""
+        runs = self._runs
+        flat: list[int] = []
+        # One number between texts; a text that is not ASCII is one run.
+        for is_ascii, some in groupby(texts, str.isascii):
+            if is_ascii:
+                flat += map(runs.__getitem__, ascii_runs(_BETWEEN.join(some)))
+            else:
+                for text in some:
+                    flat += (self._add_run(document_terms(text, self._language)), _BREAK)
+                del flat[-1]
+            flat.append(_BREAK)
+        return self._occurrences(np.array(flat, dtype=np.int64))
 
-    def _places_of_run(self, run: str) -> tuple[int, ...]:
-        return tuple(map(self._place_of.__getitem__, run_terms(run, self._language)))
+    def _occurrences(self, flat: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        breaks = flat == _BREAK
+        kept = ~breaks
+        owners, numbers = np.cumsum(breaks)[kept], flat[kept]
+        ends = np.array(self._ends, dtype=np.int64)
+        starts = ends[numbers]
+        widths = ends[numbers + 1] - starts
+        shifts = starts - (np.cumsum(widths) - widths)
+        at = np.repeat(shifts, widths) + np.arange(int(widths.sum()), dtype=np.int64)
+        return np.repeat(owners, widths), np.array(self._places, dtype=np.int64)[at]
+
+    def _next_run(self, run: str) -> int:
+        return _BREAK if run == _BREAK_RUN else self._add_run(new_run_terms(run, self._language))
+
+    def _add_run(self, terms: Iterable[str]) -> int:
+        self._places.extend(map(self._place_of.__getitem__, terms))
+        self._ends.append(len(self._places))
+        return len(self._ends) - 2
+
+    @property
+    def size(self) -> int:
+        """How many terms, or runs, are kept, whichever is more."""
+        return max(len(self.terms), len(self._ends) - 1)
 
     def _next_place(self, term: str) -> int:
         self.terms.append(term)
@@ -90,20 +127,20 @@ class _Vocabulary:
         self.strong += bytes([not is_weak(term) for term in self.terms[len(self.strong) :]])
 
 
-class _Made(dict[str, V]):
-    """What was made of texts; what was not asked for yet is made then.
+class _Made(dict[str, int]):
+    """Numbers of texts; one that was not asked for yet is made then.
 
     Args:
         make: Makes it.
         longest: What is made of a longer text is not kept.
     """
 
-    def __init__(self, make: Callable[[str], V], longest: int = sys.maxsize) -> None:
+    def __init__(self, make: Callable[[str], int], longest: int = sys.maxsize) -> None:
         super().__init__()
         self._make = make
         self._longest = longest
 
-    def __missing__(self, text: str) -> V:
+    def __missing__(self, text: str) -> int:
         made = self._make(text)
         if len(text) <= self._longest:
             self[text] = made
@@ -140,12 +177,9 @@ class SnapshotWords:
         self._total_length = 0
 
     def count(self, texts: Sequence[str]) -> Counted:
-        """Count the words of texts. Cost: linear in their length, n log n in the words of all together."""
+        """Count the words of texts without NUL. Cost: linear in their length, n log n in all their words."""
         vocabulary = self._vocabulary
-        found = [vocabulary.places_of(text) for text in texts]
-        widths = np.fromiter(map(len, found), np.int64, len(found))
-        places = np.fromiter(chain.from_iterable(found), np.int64, int(widths.sum()))
-        owners = np.repeat(np.arange(len(texts), dtype=np.int64), widths)
+        owners, places = vocabulary.entries(texts)
         entries, counts = np.unique(owners << 32 | places, return_counts=True)
         rows, places = entries >> 32, entries & _LOW_HALF
         vocabulary.count(places)
@@ -156,18 +190,20 @@ class SnapshotWords:
     async def write(self, ords: Sequence[int], counted: Counted) -> None:
         """Write the words of chunks, inside a transaction, in the order in which they were counted."""
         await self._number_terms()
-        packed = await asyncio.to_thread(lambda: list(self._packed(counted)))
-        lengths = counted.lengths.tolist()
-        await self._connection.copy_records_to_table(
+        terms, counts = await asyncio.to_thread(self._packed, counted)
+        await copy_columns(
+            self._connection,
             "chunk_terms",
-            columns=("collection_id", "slot", "ord", "length", "terms", "counts"),
-            records=[
-                (self._collection_id, self._slots + place, ord_, lengths[place], *packed[place])
-                for place, ord_ in enumerate(ords)
-            ],
+            {
+                "collection_id": self._collection_id,
+                "slot": range(self._slots, self._slots + len(ords)),
+                "ord": ords,
+                "length": counted.lengths,
+            },
+            {"terms": terms, "counts": counts},
         )
         self._slots += len(ords)
-        self._total_length += sum(lengths)
+        self._total_length += int(counted.lengths.sum())
 
     async def _number_terms(self) -> None:
         """Give every new term a number; after a spill it may have one."""
@@ -191,24 +227,21 @@ class SnapshotWords:
         )
         return {keys[row["term"]]: row["id"] for row in rows}
 
-    def _packed(self, counted: Counted) -> Iterator[tuple[bytes, bytes]]:
-        """Yield numbers of terms and their counts as two columns of bytes, ascending by number."""
+    def _packed(self, counted: Counted) -> tuple[list[bytes], list[bytes]]:
+        """Give of each text the numbers of its terms, ascending, and their counts, both as bytes."""
         numbers = np.array(self._vocabulary.numbers, dtype=np.int64)[counted.places]
         # Numbers ascend with places as long as none was looked up: nothing moves then.
         order = np.argsort(counted.rows << 32 | numbers, kind="stable")
-        terms = memoryview(numbers[order].astype("<i4").tobytes())
-        counts = memoryview(counted.counts[order].astype("<i4").tobytes())
+        terms = numbers[order].astype("<i4").tobytes()
+        counts = counted.counts[order].astype("<i4").tobytes()
         widths = np.bincount(counted.rows, minlength=len(counted.lengths))
-        start = 0
-        for end in (4 * np.cumsum(widths)).tolist():
-            yield bytes(terms[start:end]), bytes(counts[start:end])
-            start = end
+        spans = list(pairwise([0, *(4 * np.cumsum(widths)).tolist()]))
+        return [terms[at:to] for at, to in spans], [counts[at:to] for at, to in spans]
 
     @property
     def is_full(self) -> bool:
         """Tell whether as much is kept as may be."""
-        kept = max(len(self._vocabulary.terms), len(self._vocabulary.runs))
-        return kept >= self._most_kept
+        return self._vocabulary.size >= self._most_kept
 
     async def spill(self) -> None:
         """Write the terms, inside a transaction, and forget them."""
@@ -238,12 +271,15 @@ class SnapshotWords:
                 [numbers[place] for place in vocabulary.known],
                 [df[place] for place in vocabulary.known],
             )
-        await self._connection.copy_records_to_table(
-            "term",
-            columns=("id", "collection_id", "term", "df"),
-            records=(
-                (numbers[place], self._collection_id, term_key(term), df[place])
-                for place, term in enumerate(vocabulary.terms)
-                if place not in known
-            ),
-        )
+        new = [place for place in range(len(numbers)) if place not in known]
+        if new:
+            await copy_columns(
+                self._connection,
+                "term",
+                {
+                    "id": [numbers[place] for place in new],
+                    "collection_id": self._collection_id,
+                    "df": [df[place] for place in new],
+                },
+                {"term": [term_key(vocabulary.terms[place]).encode() for place in new]},
+            )

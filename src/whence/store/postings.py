@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.bm25 import impact, mean_length
+from whence.store.copying import COPY_HEAD, COPY_TAIL
 from whence.store.driver import Connection
 from whence.store.languages import language_of, sample
 from whence.store.words import DEFAULT_LANGUAGES, Words, count_words
@@ -65,10 +66,7 @@ _REBUILD_BATCH = 500
 #: Longest term kept as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
 _LONGEST_TERM = 500
 
-# The binary format of COPY, described with that statement in PostgreSQL's manual: a row is the number of its
-# columns, then length and bytes of each; an array is dimensions, flags, type of elements, length, lower bound.
-_COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_COPY_TAIL = struct.pack("!h", -1)
+# In the binary format of COPY an array is dimensions, flags, type of elements, length, lower bound.
 _ROW = struct.Struct("!hiiii")
 _ARRAY = struct.Struct("!iiiiii")
 _LENGTH = struct.Struct("!i")
@@ -695,10 +693,10 @@ class _Inverted:
 
     def copied(self, segment: int) -> Iterator[bytes]:
         """Yield the rows of `posting` in the binary format of COPY, in pieces of a quarter of a megabyte."""
-        yield _COPY_HEAD
+        yield COPY_HEAD
         for chosen in _bands(self._chunks.terms):
             yield from self._band(chosen).copied(segment)
-        yield _COPY_TAIL
+        yield COPY_TAIL
 
     def _band(self, chosen: NDArray[np.intp]) -> _Band:
         """Sort some postings, given by their numbers in ascending order."""

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from whence.ingest.bundles.archive import open_archive
 from whence.ingest.bundles.bundle import Bundle
-from whence.ingest.bundles.edges import FoundEdge, read_edges
+from whence.ingest.bundles.edges import FoundEdges, read_edges
 from whence.ingest.bundles.nodes import FoundNode, read_nodes
 from whence.schema.code import BundleWarning, CodeEdge, CodeNode, ImportReport, KindCounts
 from whence.schema.code_ids import checked_local_id, kind_of_local
@@ -101,13 +101,7 @@ class BundleContents:
         bundle = self._bundle
         with open_archive(bundle.path, bundle.limits) as archive:
             for found in read_edges(archive, bundle.layout, warn=self._warn):
-                if self._is_new_edge(found):
-                    _, _, source, target, relation = found
-                    yield CodeEdge(
-                        from_id=self._canonical(source),
-                        to_id=self._canonical(target),
-                        relation=relation,
-                    )
+                yield from self._new_edges(found)
         self._stage = "edges read"
 
     def report(self) -> ImportReport:
@@ -159,35 +153,45 @@ class BundleContents:
             self._warn(BundleWarning(code="unknown_label", message=message))
         self._unknown_labels |= unknown
 
-    def _is_new_edge(self, found: FoundEdge) -> bool:
-        _, graph, source, target, relation = found
-        if source not in self._digests or target not in self._digests:
-            self._warn_of_dangling(found)
-            return False
+    def _new_edges(self, found: FoundEdges) -> Iterator[CodeEdge]:
+        """Yield those whose two ends are nodes and that were not there before."""
+        _, graph, source, targets, relation = found
+        nodes, known = self._digests, self._edge_digests
+        if source not in nodes:
+            self._warn_of_dangling(found, targets)
+            return
+        from_id = self._canonical(source)
         # Relations are compared without regard to case, so `Calls` and `calls` are one edge.
-        digest = _short(f"{relation_key(relation)}\0{source}\0{target}".encode())
-        before = len(self._edge_digests)
-        self._edge_digests.add(digest)
-        is_new = len(self._edge_digests) > before
-        self._counts["edge" if is_new else "duplicate edge", graph] += 1
-        return is_new
+        begin = f"{relation_key(relation)}\0{source}\0".encode()
+        first = size = len(known)
+        dangling = 0
+        for target in targets:
+            if target not in nodes:
+                dangling += 1
+                self._warn_of_dangling(found, (target,))
+                continue
+            known.add(_short(begin + target.encode()))
+            if len(known) > size:
+                size += 1
+                yield CodeEdge(from_id=from_id, to_id=self._canonical(target), relation=relation)
+        self._counts["edge", graph] += size - first
+        self._counts["duplicate edge", graph] += len(targets) - dangling - (size - first)
 
     def _canonical(self, local: str) -> str:
         """Give the id of a node that was read; its parts were checked then."""
         return self._prefixes[kind_of_local(local)] + local
 
-    def _warn_of_dangling(self, found: FoundEdge) -> None:
-        self._counts["dangling edge", found.graph] += 1
-        missing = [end for end in (found.from_local, found.to_local) if end not in self._digests]
-        with found.place.blamed():
-            for local in missing:
-                checked_local_id(local, kind_of_local(local))
-        absent = " and ".join(map(repr, dict.fromkeys(missing)))
-        message = (
-            f"{found.place}: the edge {found.from_local!r} -{found.relation}-> {found.to_local!r}"
-            f" is left out: no node {absent}"
-        )
-        self._warn(BundleWarning(code="dangling_edge", message=message))
+    def _warn_of_dangling(self, found: FoundEdges, targets: Sequence[str]) -> None:
+        place, graph, source, _, relation = found
+        for target in targets:
+            self._counts["dangling edge", graph] += 1
+            missing = [end for end in (source, target) if end not in self._digests]
+            with place.blamed():
+                for local in missing:
+                    checked_local_id(local, kind_of_local(local))
+            absent = " and ".join(map(repr, dict.fromkeys(missing)))
+            message = f"{place}: the edge {source!r} -{relation}-> {target!r} is left out: no node {absent}"
+            self._warn(BundleWarning(code="dangling_edge", message=message))
 
     def _warn(self, warning: BundleWarning) -> None:
         self._warning_count += 1

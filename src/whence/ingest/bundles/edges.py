@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from whence.ingest.bundles.archive import Archive
@@ -16,7 +16,7 @@ from whence.schema.code import BundleWarning
 from whence.schema.code_ids import CodeKind
 from whence.schema.relations import CS_DEPENDENCY, stored_relation
 
-__all__ = ("FoundEdge", "read_edges")
+__all__ = ("FoundEdges", "read_edges")
 
 _FROM = ("from_id", "from", "From")
 _TO = ("to_id", "to", "To")
@@ -24,16 +24,17 @@ _RELATION = ("edge_type", "relation", "Relation", "type")
 _NO_RELATION = "edge"
 
 
-class FoundEdge(NamedTuple):
-    """An edge as it stands in a bundle, and where."""
+class FoundEdges(NamedTuple):
+    """Edges from one node as they stand in a bundle, and where."""
 
     place: Place
     graph: CodeKind
-    """Which of the two graphs lists it."""
+    """Which of the two graphs lists them."""
     from_local: str
-    to_local: str
+    to_local: Sequence[str]
+    """The other end of each."""
     relation: str
-    """Stored relation."""
+    """Stored relation of all."""
 
 
 def read_edges(
@@ -41,7 +42,7 @@ def read_edges(
     layout: Layout,
     *,
     warn: Callable[[BundleWarning], None],
-) -> Iterator[FoundEdge]:
+) -> Iterator[FoundEdges]:
     """Yield all edges in the order of the bundle, those of C# nodes first; repeats are yielded again.
 
     A dependency whose relation a bundle names beside (`calls`, `inherits`, ...) has that name and no other.
@@ -61,22 +62,27 @@ def read_edges(
     """
     named: set[bytes] = set()
     if layout.cs_edges is not None:
-        for edge in _table_edges(archive, layout.cs_edges, "cs", warn):
-            named.add(_pair(edge.from_local, edge.to_local))
-            yield edge
+        for edges in _table_edges(archive, layout.cs_edges, "cs", warn):
+            named.update(_pair(edges.from_local, target) for target in edges.to_local)
+            yield edges
     if layout.dependencies is not None:
-        for edge in _dependencies(archive, layout.dependencies):
-            if not named or _pair(edge.from_local, edge.to_local) not in named:
-                yield edge
+        for edges in _dependencies(archive, layout.dependencies):
+            yield _without(named, edges) if named else edges
     if layout.sql_edges is not None:
         yield from _table_edges(archive, layout.sql_edges, "sql", warn)
+
+
+def _without(named: Set[bytes], edges: FoundEdges) -> FoundEdges:
+    source = edges.from_local
+    left = [target for target in edges.to_local if _pair(source, target) not in named]
+    return edges._replace(to_local=left)
 
 
 def _pair(source: str, target: str) -> bytes:
     return hashlib.blake2b(f"{source}\0{target}".encode(), digest_size=16).digest()
 
 
-def _dependencies(archive: Archive, member: str) -> Iterator[FoundEdge]:
+def _dependencies(archive: Archive, member: str) -> Iterator[FoundEdges]:
     with archive.open(member) as stream:
         for place, source, targets in object_elements(stream, archive.limits.max_item_bytes):
             if not isinstance(targets, list):
@@ -84,12 +90,12 @@ def _dependencies(archive: Archive, member: str) -> Iterator[FoundEdge]:
             for target in targets:
                 if not isinstance(target, str):
                     raise place.error(f"{source!r} depends on {target!r}, which is no id")
-                yield FoundEdge(place, "cs", source, target, CS_DEPENDENCY)
+            yield FoundEdges(place, "cs", source, targets, CS_DEPENDENCY)
 
 
 def _table_edges(
     archive: Archive, member: str, graph: CodeKind, warn: Callable[[BundleWarning], None]
-) -> Iterator[FoundEdge]:
+) -> Iterator[FoundEdges]:
     with archive.open(member) as stream:
         for row in csv_rows(stream, archive.limits.max_item_bytes, needed=(_FROM, _TO)):
             with row.place.blamed():
@@ -100,4 +106,4 @@ def _table_edges(
                 warn(BundleWarning(code="edge_without_end", message=message))
                 continue
             stored = stored_relation(graph, relation)
-            yield FoundEdge(row.place, graph, source, target, stored)
+            yield FoundEdges(row.place, graph, source, (target,), stored)

@@ -1,18 +1,21 @@
 """The parts of a large JSON document, one at a time.
 
-A member of a bundle is one JSON array or object of any size. It is cut here into its elements, each of
-which a strict parser then takes; only one element is in memory at a time. A streaming parser was weighed
-and left: ijson 3.6 tells no line, has no bound on one string, and hides a key given twice, which in a
-node may hide its rights. The cutter knows strings and brackets only, so it judges nothing but where an
+A member of a bundle is one JSON array or object of any size. It is read in blocks: the elements that a block
+holds whole are parsed in one go where nothing is odd about them, and one by one otherwise. A streaming parser
+was weighed and left: ijson 3.6 tells no line, has no bound on one string, and hides a key given twice, which
+in a node may hide its rights. The cutter knows strings and brackets only, so it judges nothing but where an
 element ends.
 """
 
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from whence.ingest.bundles.places import Place
 from whence.ingest.decoding import refuse_wide_encoding
@@ -42,6 +45,15 @@ _QUOTE_OR_BACKSLASH = re.compile(rb'["\\]')
 _AFTER_SCALAR = re.compile(rb"[,\]}: \t\r\n]")
 _SPACE = ord(" ")
 _QUOTE = ord('"')
+#: How often to look further back for the end of an element; one that is found may stand in a string.
+_CUTS = 8
+#: A character that a parser turns into a quotation mark.
+_HIDDEN_QUOTE = rb"\u0022"
+# What stands before a value in an array, and in an object.
+_BEFORE_ITEM = re.compile(rb"[, \t\r\n]*+")
+_BEFORE_VALUE = re.compile(rb"[, \t\r\n]*+(" + _STRING + rb")[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
+_raw_array = msgspec.json.Decoder(list[msgspec.Raw])
+_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _OPENING = b"{["
 _DELIMITED = b'{["'
 _CLOSING = b"}]"
@@ -74,17 +86,12 @@ class Element(NamedTuple):
 def array_elements(stream: ByteStream, max_bytes: int) -> Iterator[Element]:
     """Yield the elements of the array that the stream is.
 
-    Memory holds one element; cost grows with the bytes, in whatever pieces they come.
+    Memory holds one element, or a block of them; cost grows with the bytes, in whatever pieces they come.
 
     Raises:
         BadInput: It is not UTF-8, not an array, not JSON, or an element is longer than `max_bytes`.
     """
-    cutter = _Cutter(stream, max_bytes)
-    cutter.expect(b"[", "an array")
-    for number in cutter.numbers(b"]"):
-        place, value = cutter.value(number)
-        yield Element(place, "", value)
-    cutter.expect_end()
+    return _elements(_Cutter(stream, max_bytes), b"[]", "an array")
 
 
 def object_elements(stream: ByteStream, max_bytes: int) -> Iterator[Element]:
@@ -93,12 +100,23 @@ def object_elements(stream: ByteStream, max_bytes: int) -> Iterator[Element]:
     Raises:
         BadInput: As for `array_elements`, or it is not an object.
     """
-    cutter = _Cutter(stream, max_bytes)
-    cutter.expect(b"{", "an object")
-    for number in cutter.numbers(b"}"):
-        place, key = cutter.key(number)
-        _, value = cutter.value(number)
-        yield Element(place, key, value)
+    return _elements(_Cutter(stream, max_bytes), b"{}", "an object")
+
+
+def _elements(cutter: _Cutter, brackets: bytes, name: str) -> Iterator[Element]:
+    closing = brackets[1:]
+    cutter.expect(brackets[:1], name)
+    number = 0
+    has_more = not cutter.takes(closing)
+    while has_more:
+        for element in cutter.block(brackets, number + 1):
+            number += 1
+            yield element
+        number += 1
+        yield cutter.keyed(number) if closing == b"}" else cutter.item(number)
+        has_more = not cutter.takes(closing)
+        if has_more:
+            cutter.expect(b",", f"a comma or {closing.decode()!r} after item {number}")
     cutter.expect_end()
 
 
@@ -128,22 +146,70 @@ class _Cutter:
         self._ascii: str | None = None
         self._at = 0
         self._line = 1
+        #: Blocks read, and how many there were when the buffer was last parsed in one go.
+        self._fills = 0
+        self._tried = 0
         self._skip_mark()
 
-    def numbers(self, closing: bytes) -> Iterator[int]:
-        """Yield 1, 2, ... while there is another element; take the commas and the closing bracket."""
-        number = 0
-        if self._peek() == closing[0]:
-            self._advance(self._at + 1)
+    def block(self, brackets: bytes, number: int) -> Iterator[Element]:
+        """Take the elements that the buffer holds whole, each with the comma behind it, and yield them.
+
+        There are none when anything about them is to be judged one by one.
+
+        Args:
+            brackets: Those around the elements, of an array or an object.
+            number: Which element the first is.
+        """
+        if self._fills == self._tried and len(self._buffer) - self._at < BLOCK_BYTES:
+            self._fill()
+        if self._fills == self._tried:
             return
-        while True:
-            number += 1
-            yield number
-            byte = self._peek()
-            if byte == closing[0]:
-                self._advance(self._at + 1)
-                return
-            self.expect(b",", f"a comma or {closing.decode()!r} after item {number}")
+        self._tried = self._fills
+        whole = self._whole(brackets)
+        if whole is None:
+            return
+        parsed, data = whole
+        lines = _lines(data, self._line)
+        self._advance(self._at + len(data) - 1)
+        bundle, member, _, _ = self._stream.place
+        pairs = parsed.items() if brackets == b"{}" else (("", value) for value in parsed)
+        for item, ((key, value), line) in enumerate(zip(pairs, lines, strict=False), number):
+            yield Element(Place(bundle, member, line, item), key, value)
+
+    def _whole(self, brackets: bytes) -> tuple[Any, bytes] | None:
+        """Give the elements that are whole, and their bytes between brackets.
+
+        What parses up to a comma is elements: cut in a string or deeper inside, it would not.
+        """
+        last = b"}," if brackets == b"[]" else b"],"
+        end = len(self._buffer)
+        for _ in range(_CUTS):
+            end = self._buffer.rfind(last, self._at, end)
+            if end < 0 or end - self._at >= self._max_bytes:
+                return None
+            data = brackets[:1] + self._buffer[self._at : end + 1] + brackets[1:]
+            parsed = _parsed(bytes(data))
+            if parsed is not None:
+                return parsed, bytes(data)
+        return None
+
+    def takes(self, token: bytes) -> bool:
+        """Take one byte if it stands here; tell whether it did."""
+        if self._peek() != token[0]:
+            return False
+        self._advance(self._at + 1)
+        return True
+
+    def item(self, number: int) -> Element:
+        """Take the next element of an array."""
+        place, value = self.value(number)
+        return Element(place, "", value)
+
+    def keyed(self, number: int) -> Element:
+        """Take the next element of an object."""
+        place, key = self.key(number)
+        _, value = self.value(number)
+        return Element(place, key, value)
 
     def expect(self, token: bytes, name: str) -> None:
         """Take one byte.
@@ -151,9 +217,8 @@ class _Cutter:
         Raises:
             BadInput: Another one stands there, or none.
         """
-        if self._peek() != token[0]:
+        if not self.takes(token):
             raise self._place().error(f"is not JSON: {name} is expected here")
-        self._advance(self._at + 1)
 
     def expect_end(self) -> None:
         """Check that nothing but space is left, which also reads the archive's checksum.
@@ -251,6 +316,7 @@ class _Cutter:
     def _fill(self) -> bool:
         """Read a block; False at the end."""
         block = self._stream.read(BLOCK_BYTES)
+        self._fills += bool(block)
         self._buffer += block
         is_ascii = len(self._buffer) <= _MOST_DECODED and self._buffer.isascii()
         self._ascii = self._buffer.decode() if is_ascii else None
@@ -302,3 +368,42 @@ class _Cutter:
             if not self._fill():
                 raise BadInput("is not JSON: it ends in the middle")
         return found
+
+
+def _parsed(data: bytes) -> Any:
+    """Parse JSON that is as `parse_json` wants it; None when it is not, or might not be.
+
+    A key that is given twice is lost, and its quotation marks with it: written again, what was parsed has as
+    many as it had, or something is missing.
+    """
+    try:
+        found = msgspec.json.decode(data)
+        written = msgspec.json.encode(found)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    marks = data.count(b'"') + data.count(_HIDDEN_QUOTE)
+    return found if marks == written.count(b'"') else None
+
+
+def _lines(data: bytes, line: int) -> Iterator[int]:
+    """Yield the line on which each element of an array or object begins, endlessly where all are on one.
+
+    Args:
+        data: The array or object.
+        line: On which it begins.
+    """
+    if b"\n" not in data:
+        yield from itertools.repeat(line)
+    is_object = data.startswith(b"{")
+    raw = _raw_object.decode(data).values() if is_object else _raw_array.decode(data)
+    before = _BEFORE_VALUE if is_object else _BEFORE_ITEM
+    at = 1
+    for value in raw:
+        found = before.match(data, at)
+        assert found is not None
+        begin = found.start(1) if is_object else found.end()
+        line += data.count(b"\n", at, begin)
+        yield line
+        end = found.end() + len(bytes(value))
+        line += data.count(b"\n", begin, end)
+        at = end

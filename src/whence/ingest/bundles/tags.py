@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -40,6 +41,11 @@ def read_tags(record: Mapping[str, Any]) -> DocumentTags:
             values; or a name is almost that of a right.
     """
     acl_names, label_names, level_names = _names_of_rights(tuple(record))
+    if len(acl_names) == len(label_names) == 1 and not level_names:
+        acl, labels = record[acl_names[0]], record[label_names[0]]
+        if type(acl) is type(labels) is list:
+            with suppress(TypeError):  # A tag that is no text may be no key either.
+                return _tags_of_lists(acl_names[0], tuple(acl), label_names[0], tuple(labels))
     acl = _agreed(record, acl_names, _tag_list)
     labels = _agreed(record, label_names, _tag_list)
     level = _agreed(record, level_names, _level)
@@ -50,6 +56,14 @@ def read_tags(record: Mapping[str, Any]) -> DocumentTags:
 def _tags(acl: tuple[str, ...], labels: tuple[str, ...], level: int) -> DocumentTags:
     """Make the rights; the nodes of a bundle share a few."""
     return DocumentTags(acl, labels, level)
+
+
+@lru_cache(maxsize=4096)
+def _tags_of_lists(
+    acl_name: str, acl: tuple[object, ...], label_name: str, labels: tuple[object, ...]
+) -> DocumentTags:
+    """Read the rights that nearly all nodes have, and the same in most."""
+    return _tags(_tag_list([*acl], acl_name), _tag_list([*labels], label_name), 0)
 
 
 @lru_cache(maxsize=256)
