@@ -194,6 +194,71 @@ def test_members_of_an_interface_alone_are_not_called_by_name() -> None:
     assert edges(findings, "Circle.IShape.Draw()") == {"Circle.Draw()"}
 
 
+GENERIC = """
+public class Cat { public void Call() { } public void Purr() { } } public class Cow { public void Call() { } }
+public interface IStore<T> { T Find(int id); Task<List<T>> AllAsync(); void Save(T one, int[] ids); }
+public abstract class Base<T> {
+    protected readonly IStore<T> Store; protected T Kept { get; set; }
+    public virtual T Load(int id) => Store.Find(id);
+    protected abstract void Check(T one);
+    public U Make<U>() => default;
+}
+public class Cats : Base<Cat> { protected override void Check(Cat one) { } }
+public class Named : IStore<Cat> {
+    public Cat Find(int id) => null; public void Save(Cat one, int[] ids) { } public void Save(Cow one, int[] ids) { }
+    Task<List<Cat>> IStore<Cat>.AllAsync() => null;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "targets"),
+    [
+        ("Load(1).Purr();", {"Base`1.Load(int)", "Cat.Purr()"}),
+        ("Kept.Purr();", {"Cat.Purr()"}),
+        ("Make<Cow>().Call();", {"Base`1.Make`1()", "Cow.Call()"}),
+        ("foreach (var c in await Store.AllAsync()) c.Purr();", {"IStore`1.AllAsync()", "Cat.Purr()"}),
+        ("var m = new Dictionary<int, Cat>(); if (m.TryGetValue(1, out var c)) c.Purr();", {"Cat.Purr()"}),
+        ("Dictionary<int, Cat> m = null; foreach (var p in m) p.Value.Purr();", {"Cat.Purr()"}),
+        ("Dictionary<int, Cat> m = null; foreach (var c in m.Values) c.Purr();", {"Cat.Purr()"}),
+        ("foreach (var x in new Cat[1]) { } foreach (var x in new Cow[1]) x.Call();", {"Cow.Call()"}),
+        ("List<Cat> a; List<Cow> b; a.Any(x => x.Purr()); b.Any(x => x.Call());", {"Cat.Purr()", "Cow.Call()"}),
+        ("{ Cat x = null; x.Call(); } { Cow x = null; x.Call(); }", {"Cat.Call()", "Cow.Call()"}),
+    ],
+)  # fmt: skip
+def test_types_follow_generic_parents_and_the_scope_of_a_name(body: str, targets: set[str]) -> None:
+    """Type parameters are known in classes below, and a name means what holds where it stands."""
+    findings = read(GENERIC, f"class User : Base<Cat> {{ async void Run() {{ {body} }} }}")
+
+    assert edges(findings, "User.Run()") == targets
+
+
+def test_members_inherit_from_those_they_take_the_place_of() -> None:
+    """From a member of an interface or base class to what is run in its place is one step back."""
+    findings = read(GENERIC)
+    found = {
+        (e.source, e.target)
+        for e in findings.edges()
+        if e.relation == "inherits" and "(" in e.source
+    }
+
+    assert found == {
+        ("Cats.Check(Cat)", "Base`1.Check(T)"),
+        ("Named.Find(int)", "IStore`1.Find(int)"),
+        ("Named.Save(Cat,int[])", "IStore`1.Save(T,int[])"),
+        ("Named.IStore<Cat>.AllAsync()", "IStore`1.AllAsync()"),
+    }
+
+
+def test_all_that_a_class_is_made_and_ended_by_is_apart() -> None:
+    """Constructors without parameters, of objects and of the class, and the destructor are three nodes."""
+    findings = read("class A { static A() { } A() { } ~A() { } void M() { new A(); } }")
+
+    assert {"A.static A()", "A.A()", "A.~A()"} <= findings.definitions.keys()
+    assert findings.definitions["A.A()"].text == "A() { }"
+    assert edges(findings, "A.M()") == {"A.A()"}
+
+
 def test_names_in_initializers_and_patterns_are_of_what_is_made_or_matched() -> None:
     """A member of the code around with the same name is not meant."""
     findings = read(

@@ -140,6 +140,8 @@ class _EdgeFinder:
 
     def _member(self, member: CSharpMember, part: Part) -> None:
         self._source, self._file = member.id, part.file.path
+        for other in self._project.replaces(member):
+            self._connect("inherits", other.id)
         parameters = [(each.name, each.type) for each in member.parameters]
         if member.kind in ("Property", "Indexer"):
             parameters.append(("value", member.returns))
@@ -353,7 +355,7 @@ class _EdgeFinder:
         if node.type == "generic_name":
             for arguments in node.named_children[1:]:
                 self._visit_all(arguments, body)
-        if node.type == "identifier" and body.is_local(words(node)):
+        if node.type == "identifier" and body.is_local(node):
             return
         self._constant(node, body)
         owner = body.place.owner

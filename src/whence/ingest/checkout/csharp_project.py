@@ -193,27 +193,61 @@ class CSharpProject:
 
     def field(self, value: Instance | Named, name: str) -> Value | None:
         """Give the value of a field or property; None when there is none of the name."""
-        args = value.args if isinstance(value, Instance) else ()
         for one in self.line_of(value.of)[0]:
             if name not in one.fields:
                 continue
             part = one.parts[0]
             place = Place(part.file, part.namespace, one)
-            ref = _substituted(one.fields[name], one.type_parameters, args)
-            outer = value.place if isinstance(value, Instance) and ref in args else None
-            return self.value_of(ref, outer or place)
+            return self._filled(one.fields[name], place, self.seen_as(value, one))
         return None
 
     def returned(self, member: CSharpMember, receiver: Value) -> Value:
         """Give what a call of a method gives."""
-        place = place_of(member)
-        args = receiver.args if isinstance(receiver, Instance) else ()
         if member.returns is not None and member.returns.name in member.type_parameters:
             return "unknown"
-        ref = _substituted(member.returns, member.owner.type_parameters, args)
-        if ref is not None and ref in args and isinstance(receiver, Instance) and receiver.place:
-            place = receiver.place
-        return self.value_of(ref, place)
+        if not isinstance(receiver, Instance | Named):
+            return self.value_of(member.returns, place_of(member))
+        return self._filled(member.returns, place_of(member), self.seen_as(receiver, member.owner))
+
+    def seen_as(self, value: Instance | Named, above: CSharpType) -> Instance:
+        """Give an object as one of a type that it inherits from, with the generic arguments of that."""
+        args = value.args if isinstance(value, Instance) else ()
+        outer = value.place if isinstance(value, Instance) else None
+        if value.of is above:
+            return Instance(above, args, outer)
+        for part, _, ref in value.of.bases():
+            place = Place(part.file, part.namespace, value.of.owner)
+            base = self.type_of(ref, place)
+            if isinstance(base, CSharpType) and above in self.line_of(base)[0]:
+                given = tuple(
+                    _substituted(each, value.of.type_parameters, args) or each for each in ref.args
+                )
+                nearer = place if given == ref.args else outer or place
+                return self.seen_as(Instance(base, given, nearer), above)
+        return Instance(above)
+
+    def _filled(self, ref: TypeRef | None, place: Place, seen: Instance) -> Value:
+        """Give an object of a type that is written with the type parameters of another."""
+        filled = _substituted(ref, seen.of.type_parameters, seen.args)
+        # What takes the place of a parameter means what it means where it is written.
+        is_given = filled != ref and seen.place is not None
+        return self.value_of(filled, seen.place if is_given and seen.place else place)
+
+    def replaces(self, member: CSharpMember) -> Iterator[CSharpMember]:
+        """Yield the members that one takes the place of: overridden ones, and those of interfaces."""
+        own = Instance(member.owner)
+        for above in self.line_of(member.owner)[0][1:]:
+            is_interface = above.parts[0].node.type == "interface_declaration"
+            if not is_interface and not member.is_override:
+                continue
+            args = self.seen_as(own, above).args
+            for other in above.members.get(member.name, ()):
+                wanted = [
+                    _substituted(each.type, above.type_parameters, args)
+                    for each in other.parameters
+                ]
+                if other.kind == member.kind and wanted == [p.type for p in member.parameters]:
+                    yield other
 
     def fits(self, ref: TypeRef | None, place: Place, value: Value) -> bool:
         """Tell whether an argument may be given for a parameter; only what surely cannot may not."""

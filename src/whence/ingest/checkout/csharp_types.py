@@ -121,6 +121,8 @@ class CSharpMember:
         self.parameters = tuple(_parameters(node.child_by_field_name("parameters")))
         returned = node.child_by_field_name("returns") or node.child_by_field_name("type")
         self.returns = type_ref(returned) if returned is not None else None
+        #: Whether it says that it takes the place of an inherited one.
+        self.is_override = b"override" in _modifiers(node)
         #: Members written for an interface only, `void IShape.Draw()`, which are not called by their name.
         self.is_explicit = _child(node, "explicit_interface_specifier") is not None
         self.is_extension = b"this" in _modifiers_of_first(node)
@@ -367,8 +369,13 @@ class _Reader:
     def _member(self, node: Node, namespace: str, owner: CSharpType) -> None:
         kind = _MEMBERS[node.type]
         name = words(node.child_by_field_name("name")) or _unnamed(node)
+        if kind == "Destructor":
+            name = f"~{name}"
         explicit = _child(node, "explicit_interface_specifier")
         shown = f"{words(explicit).rstrip('.')}.{name}" if explicit is not None else name
+        if kind == "Constructor" and b"static" in _modifiers(node):
+            # It has no parameters, as the plain one may have none; and nobody calls it.
+            name = shown = f"static {name}"
         parameters = node.child_by_field_name("parameters")
         types = ",".join(_written_types(parameters))
         arity = len(_type_parameters(node))

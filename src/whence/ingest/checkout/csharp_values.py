@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from whence.ingest.checkout.csharp_overloads import Argument, accepts, closest, takes
 from whence.ingest.checkout.csharp_project import (
@@ -43,6 +43,13 @@ _LITERALS = {
     "boolean_literal": "bool",
     "character_literal": "char",
 }
+#: What the names declared in it are for.
+_SCOPES = frozenset(
+    {"block", "lambda_expression", "anonymous_method_expression", "local_function_statement"}
+    | {"foreach_statement", "for_statement", "using_statement", "fixed_statement", "catch_clause"}
+    | {"query_expression", "switch_section", "switch_expression_arm"}
+)
+_EVERYWHERE = (0, 1 << 62)
 #: Expressions that have the value of the one inside them.
 _SAME_AS_INSIDE = frozenset(
     {
@@ -96,6 +103,8 @@ _ONE = frozenset(
     {"First", "FirstOrDefault", "Single", "SingleOrDefault", "Last", "LastOrDefault", "ElementAt"}
     | {"ElementAtOrDefault", "Find", "FindLast", "Peek", "Dequeue", "Pop"}
 )
+#: Those that hand out what they look for.
+_TRYING = frozenset({"TryGetValue", "TryDequeue", "TryPeek", "TryPop", "TryTake", "TryRemove"})
 #: Those that take a function of an element besides.
 _OF_ELEMENTS = frozenset(
     {
@@ -124,6 +133,25 @@ _OF_ELEMENTS = frozenset(
 OF_OBJECTS = frozenset({"Equals", "GetHashCode", "GetType", "ToString", "ReferenceEquals"})
 
 
+class _Element(NamedTuple):
+    """Stands for one of what is gone through."""
+
+    of: Node
+
+
+_Given: TypeAlias = "TypeRef | Node | _Element | None"
+
+
+class _Local(NamedTuple):
+    """A parameter or variable."""
+
+    start: int
+    end: int
+    """Where it holds, in bytes of the file."""
+    given: _Given
+    """Its type, or what it is made of."""
+
+
 class Body:
     """The names that the code of a member, or of a type's fields, sees.
 
@@ -150,11 +178,10 @@ class Body:
         while owner is not None:
             self._type_parameters.update(owner.type_parameters)
             owner = owner.owner
-        self._types: dict[str, list[TypeRef | Node | None]] = defaultdict(list)
-        #: Names bound by `foreach`, to what is gone through.
-        self._elements: dict[str, Node] = {}
+        self._locals: dict[str, list[_Local]] = defaultdict(list)
         self.functions: set[str] = set()
-        self._open: set[str] = set()
+        #: Declarations that are being looked at, by identity.
+        self._open: set[int] = set()
         self._steps = 0
         self._kinds: dict[str, Callable[[Node, int], Value]] = {
             "conditional_access_expression": self._conditional,
@@ -169,13 +196,13 @@ class Body:
             "switch_expression": self._arms,
         }
         for name, ref in parameters:
-            self._types[name].append(ref)
+            self._add(name, _EVERYWHERE, ref)
         for node in code:
             self._read(node)
 
-    def is_local(self, name: str) -> bool:
-        """Tell whether a name is a parameter or variable."""
-        return name in self._types or name in self._elements
+    def is_local(self, node: Node) -> bool:
+        """Tell whether a name is a parameter or variable where it stands."""
+        return bool(self._holding(node))
 
     def of_type(self, ref: TypeRef | None) -> Value:
         """Give an object of a type as it is written here."""
@@ -206,7 +233,7 @@ class Body:
     def constant(self, node: Node) -> Node | None:
         """Give the expression that a name of a constant string stands for; None for other names."""
         if node.type == "identifier":
-            if self.is_local(words(node)):
+            if self.is_local(node):
                 return None
             name, owners = words(node), []
             owner = self.place.owner
@@ -304,7 +331,7 @@ class Body:
             receiver = self.value(function.child_by_field_name("expression"))
             found = receiver.of if isinstance(receiver, Instance | Named) else None
             return self._property(found, words(function.child_by_field_name("name")))
-        if function.type != "identifier" or self.is_local(words(function)):
+        if function.type != "identifier" or self.is_local(function):
             return None
         owner = self.place.owner
         while owner is not None:
@@ -346,7 +373,7 @@ class Body:
             found = self.methods(Named(one), name, arguments) if isinstance(one, CSharpType) else []
             if found:
                 return found, "unknown"
-        if self.is_local(name):
+        if self.is_local(node):
             return [], "unknown"
         if name == "nameof" or name in OF_OBJECTS:
             return [], "external"
@@ -357,8 +384,17 @@ class Body:
         methods, receiver = self.call(node, depth + 1)
         if not methods and isinstance(receiver, Library):
             return self._of_library(receiver, _called(node))
-        values = {self.project.returned(method, receiver) for method in methods}
+        values = {self._returned(method, receiver, node) for method in methods}
         return values.pop() if len(values) == 1 else "unknown"
+
+    def _returned(self, method: CSharpMember, receiver: Value, call: Node) -> Value:
+        """Give what a call gives; a method `T Get<T>()` what is written in the place of T."""
+        ref = method.returns
+        if ref is not None and ref.name in method.type_parameters:
+            given = _written_arguments(call)
+            at = method.type_parameters.index(ref.name)
+            return self.of_type(given[at]) if at < len(given) else "unknown"
+        return self.project.returned(method, receiver)
 
     def _of_library(self, receiver: Library, name: str) -> Value:
         """Give what methods of collections give; of all others nothing is known."""
@@ -378,8 +414,9 @@ class Body:
 
     def _name(self, node: Node) -> Value:
         name = _plain_name(node)
-        if self.is_local(name):
-            return self._local(name)
+        held = self._holding(node)
+        if held:
+            return self._local(held)
         owner = self.place.owner
         while owner is not None:
             found = self.project.field(Instance(owner), name)
@@ -399,26 +436,41 @@ class Body:
         # A capital begins the name of a type of a library; other names may be inherited from one.
         return "external" if inherits or name[:1].isupper() else "unknown"
 
-    def _local(self, name: str) -> Value:
+    def _holding(self, node: Node) -> list[_Local]:
+        """Give the declarations of a name that hold where it stands, of the innermost scope only."""
+        at = node.start_byte
+        found = [
+            each for each in self._locals.get(_plain_name(node), ()) if each.start <= at < each.end
+        ]
+        inner = min((each.end - each.start for each in found), default=0)
+        return [each for each in found if each.end - each.start == inner]
+
+    def _local(self, held: list[_Local]) -> Value:
         self._steps += 1
-        if name in self._open or self._steps > _MOST_STEPS:
+        fresh = [each for each in held if id(each) not in self._open]
+        if len(fresh) < len(held) or self._steps > _MOST_STEPS:
             return "unknown"
-        self._open.add(name)
+        self._open.update(map(id, held))
         try:
-            if name in self._elements:
-                return self._element(self.value(self._elements[name]))
-            values = {
-                self.value(each) if not isinstance(each, TypeRef | None) else self.of_type(each)
-                for each in self._types[name]
-            }
+            values = {self._given(each.given) for each in held}
             return values.pop() if len(values) == 1 else "unknown"
         finally:
-            self._open.discard(name)
+            self._open.difference_update(map(id, held))
+
+    def _given(self, given: _Given) -> Value:
+        if isinstance(given, _Element):
+            return self._element(self.value(given.of))
+        return self.of_type(given) if isinstance(given, TypeRef | None) else self.value(given)
 
     def _handed_out(self, node: Node, depth: int = 0) -> Value:
         """Give what `out var` becomes: the type of the parameter of the method that is called."""
         call, at = _argument_of(node)
-        methods = self.call(call, depth + 1)[0] if call is not None else []
+        if call is None:
+            return "unknown"
+        methods, receiver = self.call(call, depth + 1)
+        if not methods and isinstance(receiver, Library) and _called(call) in _TRYING:
+            args = receiver.ref.args
+            return self.project.value_of(args[-1], receiver.place) if args else "unknown"
         if len(methods) != 1 or at >= len(methods[0].parameters):
             return "unknown"
         return self._declared(methods[0], methods[0].parameters[at].type)
@@ -458,6 +510,8 @@ class Body:
         return self._declared(methods[0], wanted.args[place])
 
     def _element(self, value: Value) -> Value:
+        if isinstance(value, Library) and value.ref.name.endswith("Dictionary"):
+            return Library(TypeRef("KeyValuePair", value.ref.args), value.place)
         if isinstance(value, Library) and len(value.ref.args) == 1:
             ref = value.ref.args[0]
             return (
@@ -499,8 +553,19 @@ class Body:
         if isinstance(receiver, Library):
             if name in ("Result", "Value") and len(receiver.ref.args) == 1:
                 return self._element(receiver)
-            return "external"
+            return self._of_dictionary(receiver, name)
         return receiver
+
+    def _of_dictionary(self, receiver: Library, name: str) -> Value:
+        if len(receiver.ref.args) != 2:
+            return "external"
+        key, value = receiver.ref.args
+        if name in ("Key", "Value"):
+            return self.project.value_of(key if name == "Key" else value, receiver.place)
+        if name in ("Keys", "Values"):
+            ref = TypeRef("IEnumerable", (key if name == "Keys" else value,))
+            return Library(ref, receiver.place)
+        return "external"
 
     def _conditional(self, node: Node, depth: int) -> Value:
         receiver = self.value(node.child_by_field_name("condition"), depth + 1)
@@ -576,53 +641,57 @@ class Body:
         return self._element(value) if isinstance(value, Library) else "unknown"
 
     def _read(self, node: Node) -> None:
-        """Take the names that code declares; those of functions inside it count as its own."""
-        pending = [node]
+        """Take the names that code declares, each with where it holds."""
+        pending = [(node, _EVERYWHERE)]
         while pending:
-            at = pending.pop()
-            self._declare(at)
-            pending.extend(at.named_children)
+            at, scope = pending.pop()
+            if at.type in _SCOPES:
+                scope = (at.start_byte, at.end_byte)
+            self._declare(at, scope)
+            pending.extend((child, scope) for child in at.named_children)
 
-    def _declare(self, node: Node) -> None:
+    def _declare(self, node: Node, scope: tuple[int, int]) -> None:
         kind = node.type
         if kind == "variable_declaration":
-            self._declare_variables(node)
+            self._declare_variables(node, scope)
         elif kind == "foreach_statement":
-            self._declare_element(node)
+            self._declare_element(node, scope)
         elif kind in _DECLARING:
             name = words(node.child_by_field_name("name"))
             declared = node.child_by_field_name("type")
             is_open = declared is None or declared.type == "implicit_type"
             if name:
-                self._types[name].append(node if is_open else type_ref(declared))
+                self._add(name, scope, node if is_open else type_ref(declared))
         elif kind == "implicit_parameter":
-            self._types[words(node)].append(node)
+            self._add(words(node), scope, node)
         elif kind == "tuple_pattern":
             for each in node.children_by_field_name("name"):
-                self._types[words(each)].append(None)
+                self._add(words(each), scope, None)
         elif kind == "from_clause":
-            self._elements[words(node.child_by_field_name("name"))] = node.named_children[-1]
+            name = words(node.child_by_field_name("name"))
+            self._add(name, scope, _Element(node.named_children[-1]))
         elif kind == "local_function_statement":
             self.functions.add(words(node.child_by_field_name("name")))
 
-    def _declare_variables(self, node: Node) -> None:
+    def _add(self, name: str, scope: tuple[int, int], given: _Given) -> None:
+        self._locals[name].append(_Local(*scope, given))
+
+    def _declare_variables(self, node: Node, scope: tuple[int, int]) -> None:
         declared = node.child_by_field_name("type")
         is_open = declared is None or declared.type == "implicit_type"
         ref = None if is_open else type_ref(declared)
         for child in node.named_children:
             if child.type == "variable_declarator":
                 value = child.named_children[-1] if len(child.named_children) > 1 else None
-                self._types[words(child.child_by_field_name("name"))].append(ref or value)
+                self._add(words(child.child_by_field_name("name")), scope, ref or value)
 
-    def _declare_element(self, node: Node) -> None:
+    def _declare_element(self, node: Node, scope: tuple[int, int]) -> None:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         declared = node.child_by_field_name("type")
         if left is None or left.type != "identifier" or right is None:
             return
-        if declared is not None and declared.type != "implicit_type":
-            self._types[words(left)].append(type_ref(declared))
-        else:
-            self._elements[words(left)] = right
+        is_open = declared is None or declared.type == "implicit_type"
+        self._add(words(left), scope, _Element(right) if is_open else type_ref(declared))
 
 
 def _plain_name(node: Node | None) -> str:
@@ -642,6 +711,16 @@ def _called(call: Node) -> str:
 
 def _is_called(member: CSharpMember) -> bool:
     return member.kind == "Method" and not member.is_explicit
+
+
+def _written_arguments(call: Node) -> tuple[TypeRef, ...]:
+    """Give the generic arguments that a call writes."""
+    function = call.child_by_field_name("function")
+    if function is not None and function.type == "conditional_access_expression":
+        function = function.named_children[-1]
+    name = function.child_by_field_name("name") if function is not None else None
+    found = type_ref(name or function)
+    return found.args if found is not None else ()
 
 
 def _argument_of(node: Node) -> tuple[Node | None, int]:
