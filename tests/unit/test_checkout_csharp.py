@@ -208,6 +208,7 @@ public class Named : IStore<Cat> {
     public Cat Find(int id) => null; public void Save(Cat one, int[] ids) { } public void Save(Cow one, int[] ids) { }
     Task<List<Cat>> IStore<Cat>.AllAsync() => null;
 }
+public class Hidden : IStore<Cow> { Cow Find(int id) => null; Cow IOther.Find(int id) => null; }
 """
 
 

@@ -238,7 +238,7 @@ class CSharpProject:
         own = Instance(member.owner)
         for above in self.line_of(member.owner)[0][1:]:
             is_interface = above.parts[0].node.type == "interface_declaration"
-            if not is_interface and not member.is_override:
+            if not (member.may_implement(above) if is_interface else member.is_override):
                 continue
             args = self.seen_as(own, above).args
             for other in above.members.get(member.name, ()):

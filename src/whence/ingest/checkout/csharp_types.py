@@ -124,8 +124,17 @@ class CSharpMember:
         #: Whether it says that it takes the place of an inherited one.
         self.is_override = b"override" in _modifiers(node)
         #: Members written for an interface only, `void IShape.Draw()`, which are not called by their name.
-        self.is_explicit = _child(node, "explicit_interface_specifier") is not None
+        explicit = _child(node, "explicit_interface_specifier")
+        self.is_explicit = explicit is not None
+        self._explicit = type_ref(explicit.named_children[0]) if explicit is not None else None
+        self._is_public = b"public" in _modifiers(node)
         self.is_extension = b"this" in _modifiers_of_first(node)
+
+    def may_implement(self, interface: CSharpType) -> bool:
+        """Tell whether it can be what an interface asks for: written for that one, or public."""
+        if self._explicit is None:
+            return self._is_public or self.owner.parts[0].node.type == "interface_declaration"
+        return self._explicit.name.rpartition(".")[2] == interface.name
 
 
 class CSharpType:
