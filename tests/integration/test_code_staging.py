@@ -78,7 +78,8 @@ async def words_written(
             collection,
         )
         sums = await connection.fetchrow(
-            "SELECT chunks, total_length, next_slot FROM lexicon WHERE collection_id = $1",
+            "SELECT l.chunks, sum(t.length), l.next_slot FROM lexicon l JOIN chunk_terms t"
+            " USING (collection_id) WHERE collection_id = $1 GROUP BY 1, 3",
             collection,
         )
         await transaction.rollback()

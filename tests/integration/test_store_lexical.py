@@ -271,7 +271,9 @@ async def test_a_failed_write_leaves_the_words_alone(
         await postgres_store.replace_documents("c", [text_document("d1", "blue")])
 
     assert await _ranking(postgres_store) == before
-    assert (await postgres_store.lexical_statistics("c")).chunks == 4
+    info = await postgres_store.collection("c")
+    assert info is not None
+    assert info.chunks == 4
 
 
 async def test_readers_and_maintenance_do_not_meet(

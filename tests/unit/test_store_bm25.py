@@ -14,14 +14,17 @@ from whence.store import postings
 from whence.store.bm25 import (
     FLOOR_TERMS,
     K1,
+    MOST_COUNTED,
     B,
     bound,
     coverage_per_share,
     idf,
     impact,
+    impacts,
     mean_length,
     share,
     weights,
+    word_impact,
 )
 from whence.store.postings import Segment, plan_merges, term_key
 from whence.store.words import MAX_QUERY_TERMS, count_words, read_query
@@ -73,11 +76,12 @@ def test_impact_grows_with_tf_and_falls_with_length(tf: int, length: int, mean: 
 
 @given(st.lists(st.tuples(_tf, _length), max_size=30), _mean)
 def test_arrays_and_numbers_give_the_same_bits(pairs: list[tuple[int, int]], mean: float) -> None:
-    """A posting written from an array equals the one computed for a single chunk."""
-    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    """Postings weighed together equal those of single chunks, where counts end as well."""
+    table = np.minimum(np.array(pairs, dtype=np.int64).reshape(-1, 2), MOST_COUNTED)
+    counts = table.astype(np.uint16)
 
-    assert impact(table[:, 0], table[:, 1], mean).tolist() == [
-        impact(float(tf), float(length), mean) for tf, length in pairs
+    assert impacts(counts[:, 0], counts[:, 1], mean).tolist() == [
+        word_impact(tf, length, mean) for tf, length in pairs
     ]
 
 

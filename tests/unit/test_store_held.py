@@ -29,7 +29,6 @@ def _standing(version: int = 1, number: int = 1) -> Standing:
         analyzer="",
         languages=(),
         chunks=0,
-        mean=1.0,
         indexed=False,
     )
 

@@ -23,9 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,15 +32,17 @@ if TYPE_CHECKING:
 __all__ = (
     "FLOOR_TERMS",
     "K1",
+    "MOST_COUNTED",
     "B",
-    "LexicalStatistics",
     "bound",
     "coverage_per_share",
     "idf",
     "impact",
+    "impacts",
     "mean_length",
     "share",
     "weights",
+    "word_impact",
 )
 
 #: How fast repeats of a term stop counting; Lucene's default.
@@ -56,19 +56,11 @@ FLOOR_TERMS = 6
 #: Chunks from which on i0 is taken as it is; all collections that the floor was chosen on have more.
 _KNOWN_CHUNKS = 400
 
+#: Occurrences in a chunk, and strong terms of one, above this count as this many: two bytes hold them.
+MOST_COUNTED = 65_535
+
 _IMPACT_STEPS = 2.0**24
 _WEIGHT_STEPS = 2.0**28
-
-F = TypeVar("F", float, "NDArray[np.float64]")
-
-
-class LexicalStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What a collection counts of its words, hidden chunks included."""
-
-    chunks: int
-    """Chunks in the collection. The N of a score counts those that the reader may see."""
-    mean_length: float
-    """Mean strong terms of a chunk that lengths are compared with, 1 or more."""
 
 
 def mean_length(total: int, chunks: int) -> float:
@@ -86,18 +78,40 @@ def idf(chunks: int, df: int) -> float:
     return math.log1p((chunks - df + 0.5) / (df + 0.5))
 
 
-def impact(tf: F, length: F, mean: float) -> F:
+def impact(tf: float, length: float, mean: float) -> float:
     """Give what a term contributes per unit of weight: 0 to below 1, a multiple of 2**-24, rounded down.
-
-    Takes numbers or arrays of float64 alike, and gives the same bits for both.
 
     Args:
         tf: Occurrences in the chunk, 1 or more.
         length: Strong terms of the chunk, 0 or more.
-        mean: Mean length in the collection, 1 or more.
+        mean: Mean length of the chunks that the reader may see, 1 or more.
     """
     exact = tf / (tf + K1 * (1.0 - B + B * length / mean))
-    return exact * _IMPACT_STEPS // 1.0 / _IMPACT_STEPS
+    return math.floor(exact * _IMPACT_STEPS) / _IMPACT_STEPS
+
+
+def impacts(tf: NDArray[np.uint16], length: NDArray[np.uint16], mean: float) -> NDArray[np.float64]:
+    """Give the `impact` of each of some terms, to the bit; arguments as there, shape (n,).
+
+    Cost: linear in n and in the greatest length, which is looked up and not computed for each.
+    """
+    import numpy as np
+
+    lengths = np.arange(int(length.max(initial=0)) + 1, dtype=np.float64)
+    norms: NDArray[np.float64] = K1 * (1.0 - B + B * lengths / mean)
+    counts = tf.astype(np.float64)
+    exact = norms[length]
+    exact += counts
+    np.divide(counts, exact, out=exact)
+    exact *= _IMPACT_STEPS
+    np.floor(exact, out=exact)
+    exact /= _IMPACT_STEPS
+    return exact
+
+
+def word_impact(count: int, length: int, mean: float) -> float:
+    """Give the `impact` of a term that a chunk of `length` strong terms has `count` times."""
+    return impact(float(min(count, MOST_COUNTED)), float(min(length, MOST_COUNTED)), mean)
 
 
 def bound(counts: Mapping[str, int], df: Mapping[str, int], chunks: int) -> float:

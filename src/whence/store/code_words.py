@@ -34,9 +34,10 @@ _LOW_HALF = 0xFFFFFFFF
 _BREAK_RUN = "\0"
 _BETWEEN = f" {_BREAK_RUN} "
 _BREAK = -1
-#: How many chunks there are of each class of rights: what a reader's scores are counted over.
+#: How many chunks there are of each class of rights, and how long they are: what a reader's scores go by.
 _COUNT_CLASSES = (
-    "INSERT INTO lexicon_class SELECT t.collection_id, c.class_id, count(*)"
+    "INSERT INTO lexicon_class (collection_id, class_id, chunks, total_length)"
+    " SELECT t.collection_id, c.class_id, count(*), sum(t.length)"
     " FROM chunk_terms t JOIN chunk c ON c.ord = t.ord WHERE t.collection_id = $1 GROUP BY 1, 2"
 )
 
@@ -174,7 +175,6 @@ class SnapshotWords:
         self._vocabulary = _Vocabulary(language)
         self._has_spilt = False
         self._slots = 0
-        self._total_length = 0
 
     def count(self, texts: Sequence[str]) -> Counted:
         """Count the words of texts without NUL. Cost: linear in their length, n log n in all their words."""
@@ -203,7 +203,6 @@ class SnapshotWords:
             {"terms": terms, "counts": counts},
         )
         self._slots += len(ords)
-        self._total_length += int(counted.lengths.sum())
 
     async def _number_terms(self) -> None:
         """Give every new term a number; after a spill it may have one."""
@@ -252,11 +251,9 @@ class SnapshotWords:
         """Write what is left, inside a transaction."""
         await self._write_terms()
         await self._connection.execute(
-            "UPDATE lexicon SET chunks = $2::int, total_length = $3, next_slot = $2::int"
-            " WHERE collection_id = $1",
+            "UPDATE lexicon SET chunks = $2::int, next_slot = $2::int WHERE collection_id = $1",
             self._collection_id,
             self._slots,
-            self._total_length,
         )
         await self._connection.execute(_COUNT_CLASSES, self._collection_id)
 

@@ -1,8 +1,7 @@
 """Ranking chunks by their words in PostgreSQL: hidden postings are left out before anything is added up.
 
-What a word weighs is counted over the chunks that the reader may see: that a hidden chunk has it changes no
-score. Only the mean length is the collection's, since the postings hold what was computed with it; it is taken
-anew when the true one has moved by 5 %.
+What a word weighs, and what a chunk's length is compared with, are counted over the chunks that the reader may
+see: a hidden chunk changes no score.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.bm25 import (
-    LexicalStatistics,
     coverage_per_share,
-    impact,
+    mean_length,
     share,
     weights,
+    word_impact,
 )
 from whence.store.checks import check_limit, lexical_candidate
 from whence.store.classes import access_values, allowed_classes
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "lexical_scores",
-    "lexical_statistics",
     "recalled_lexical",
     "search_lexical",
 )
@@ -61,6 +59,10 @@ _ALL = (
     "(SELECT coalesce(sum(l.chunks), 0)::bigint FROM lexicon_class l"
     " WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[]))"
 )
+_LENGTH = (
+    "(SELECT coalesce(sum(l.total_length), 0)::bigint FROM lexicon_class l"
+    " WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[]))"
+)
 # The languages of visible chunks, and how many there are in each.
 _LANGUAGES = (
     "(SELECT array_agg(g.language || ' ' || g.n) FROM (SELECT l.language, sum(l.chunks) AS n FROM lexicon_class l"
@@ -68,7 +70,7 @@ _LANGUAGES = (
 )
 _ROW = "FROM posting p WHERE p.segment = s.id AND p.last_term >= t.id ORDER BY p.last_term LIMIT 1"
 _COUNTS = (
-    f"SELECT t.id, t.term, {_ALL} AS of_chunks, {_LANGUAGES} AS languages, sum((SELECT coalesce(sum(u.stop - u.start), 0)"  # noqa: S608 - only constants
+    f"SELECT t.id, t.term, {_ALL} AS of_chunks, {_LENGTH} AS of_length, {_LANGUAGES} AS languages, sum((SELECT coalesce(sum(u.stop - u.start), 0)"  # noqa: S608 - only constants
     f" FROM {_RUNS.format(allowed=_ALLOWED)}) - {_DEAD})::int AS df"
     " FROM term t JOIN segment s ON s.collection_id = t.collection_id"
     f" JOIN LATERAL (SELECT p.terms, p.classes, p.ends {_ROW}) p ON true"
@@ -78,13 +80,13 @@ _COUNTS = (
 # are cut out here, before anything is added up or leaves the server. A subquery in place of a join, which
 # would look the bytes up in a cache of joins first.
 _POSTINGS = (
-    f"SELECT t.term, s.id AS segment, s.chunks, {_ALL} AS of_chunks, {_LANGUAGES} AS languages, {_DEAD}::int AS dead,"  # noqa: S608 - only constants
+    f"SELECT t.term, s.id AS segment, s.chunks, {_ALL} AS of_chunks, {_LENGTH} AS of_length, {_LANGUAGES} AS languages, {_DEAD}::int AS dead,"  # noqa: S608 - only constants
     " CASE WHEN p.segment IS NOT NULL THEN"
     " (SELECT string_agg(substr(p.places, 2 * u.start + 1, 2 * (u.stop - u.start)), '')"
-    "  || string_agg(substr(p.impacts, 4 * u.start + 1, 4 * (u.stop - u.start)), '')"
+    "  || string_agg(substr(p.counts, 4 * u.start + 1, 4 * (u.stop - u.start)), '')"
     f"  FROM {_RUNS}) END AS visible"
     " FROM term t JOIN segment s ON s.collection_id = t.collection_id"
-    " LEFT JOIN LATERAL (SELECT p.segment, p.terms, p.classes, p.ends, {places} AS places, {impacts} AS impacts"
+    " LEFT JOIN LATERAL (SELECT p.segment, p.terms, p.classes, p.ends, {places} AS places, {counts} AS counts"
     f"  {_ROW}) p ON true"
     " WHERE t.collection_id = $1 AND t.term = ANY($3::text[])"
 )
@@ -107,9 +109,9 @@ _STAMPED_CHUNKS = (
     f"SELECT {STAMP}, r.* FROM {STAMPED} LEFT JOIN ({_CHUNKS_OF_SLOTS}) r ON true WHERE c.name = $4"  # noqa: S608 - only constants
 )
 _SLOTS = "SELECT id, slots FROM segment WHERE id = ANY($1::int[])"
-_OF_FEW_CLASSES = _POSTINGS.format(places="p.places", impacts="p.impacts", allowed=_ALLOWED)
+_OF_FEW_CLASSES = _POSTINGS.format(places="p.places", counts="p.counts", allowed=_ALLOWED)
 # Each cut out of a value kept out of line fetches its part of it: of many cuts it is cheaper to fetch all once.
-_WHOLE = {"places": "p.places || ''", "impacts": "p.impacts || ''"}
+_WHOLE = {"places": "p.places || ''", "counts": "p.counts || ''"}
 _OF_MANY_CLASSES = _POSTINGS.format(**_WHOLE, allowed=_ALLOWED)
 _STAMPED_POSTINGS = (
     f"SELECT {STAMP}, r.* FROM {STAMPED} LEFT JOIN ({{}}) r ON true WHERE c.name = $4"  # noqa: S608 - only constants
@@ -430,6 +432,7 @@ async def lexical_scores(
         )
     chunks = found[0]["of_chunks"] if found else 0
     df = {one["term"]: one["df"] for one in found}
+    mean = mean_length(found[0]["of_length"], chunks) if found else 1.0
     spoken = languages_of(found[0]["languages"]) if found else ()
     parts = weights(reader.words.counts(df, spoken), df, chunks)
     ids = {one["term"]: one["id"] for one in found}
@@ -439,7 +442,7 @@ async def lexical_scores(
         for word in (reader.words.required(spoken) if match == "all" else ())
     ]
     return {
-        row["chunk_key"]: _share(row, of_ids, required, reader.known.mean)
+        row["chunk_key"]: _share(row, of_ids, required, mean)
         for row in cleared(rows, access, "shares")
     }
 
@@ -453,19 +456,7 @@ def _share(
         return 0.0
     counts = np.frombuffer(row["counts"], dtype="<i4").tolist()
     return share(
-        (parts[term], impact(float(count), float(row["length"]), mean))
+        (parts[term], word_impact(count, row["length"], mean))
         for term, count in zip(terms, counts, strict=True)
         if term in parts
     )
-
-
-async def lexical_statistics(connection: Connection, collection: str) -> LexicalStatistics | None:
-    """Give what a collection counts of its words; None when they are not indexed yet.
-
-    Raises:
-        NotFound: There is no such collection.
-    """
-    known = await standing(connection, collection)
-    if known.analyzer != ANALYZER_VERSION:
-        return None
-    return LexicalStatistics(chunks=known.chunks, mean_length=known.mean)

@@ -27,12 +27,11 @@ from whence.store.base import (
     StoreOverview,
 )
 from whence.store.bm25 import (
-    LexicalStatistics,
     coverage_per_share,
-    impact,
     mean_length,
     share,
     weights,
+    word_impact,
 )
 from whence.store.checks import (
     candidate,
@@ -115,23 +114,17 @@ class _Collection:
                     raise unknown_key(one.key, sorted(stated))
         return kept
 
-    def all_words(self) -> Iterator[Words]:
-        """Yield the words of each chunk."""
-        return (one for document_id in self.documents for one in self.words[document_id].of_chunks)
-
-    def statistics(self) -> LexicalStatistics:
-        """Give what the collection counts of its words."""
-        lengths = [one.length for one in self.all_words()]
-        mean = mean_length(sum(lengths), len(lengths))
-        return LexicalStatistics(chunks=len(lengths), mean_length=mean)
-
-    def seen(self, access: Access) -> tuple[Counter[str], int]:
-        """Give how many of the chunks that a reader may see have each term, and how many there are."""
-        words = [
+    def words_of(self, access: Access) -> list[Words]:
+        """Give the words of each chunk that a reader may see."""
+        return [
             one
             for document in self.visible(access)
             for one in self.words[document.draft.document_id].of_chunks
         ]
+
+    def seen(self, access: Access) -> tuple[Counter[str], int]:
+        """Give how many of the chunks that a reader may see have each term, and how many there are."""
+        words = self.words_of(access)
         return Counter(term for one in words for term in one.counts), len(words)
 
     def spoken(self, access: Access) -> tuple[str, ...]:
@@ -152,7 +145,8 @@ class _Collection:
         self, query_text: str, access: Access, match: Match
     ) -> Iterator[tuple[str, str, float | None]]:
         """Yield id, document and lexical share of each visible chunk; None of one that does not match."""
-        mean = self.statistics().mean_length
+        lengths = [one.length for one in self.words_of(access)]
+        mean = mean_length(sum(lengths), len(lengths))
         query, spoken = self._query(query_text), self.spoken(access)
         df, chunks = self.seen(access)
         parts = weights(query.counts(df, spoken), df, chunks)
@@ -172,8 +166,8 @@ def _share(words: Words, parts: Mapping[str, float], mean: float) -> float | Non
     shared = parts.keys() & words.counts.keys()
     if not shared:
         return None
-    length = float(words.length)
-    return share((parts[term], impact(float(words.counts[term]), length, mean)) for term in shared)
+    counts, length = words.counts, words.length
+    return share((parts[term], word_impact(counts[term], length, mean)) for term in shared)
 
 
 def _kept_chunks(draft: DocumentDraft, filters: Filters) -> Iterator[int]:
@@ -430,14 +424,6 @@ class MemoryStore(MemoryNames):
         wanted = frozenset(chunk_ids)
         shares = self._existing(collection).shares(query_text, access, match)
         return {key: score or 0.0 for key, _, score in shares if key in wanted}
-
-    async def lexical_statistics(self, collection: str) -> LexicalStatistics:
-        """Give what the collection counts of its words, hidden ones included; for the owner's eyes only.
-
-        Raises:
-            NotFound: There is no such collection.
-        """
-        return self._existing(collection).statistics()
 
     async def dense_scores(
         self,

@@ -30,7 +30,6 @@ from whence.store.base import (
     StoredTrace,
     StoreOverview,
 )
-from whence.store.bm25 import LexicalStatistics
 from whence.store.checks import check_tags, is_text, missing_collection
 from whence.store.driver import Pool, connect, create_pool
 from whence.store.failures import DRIVER_ERRORS, address, check_url, is_lost, translate
@@ -521,16 +520,6 @@ class PostgresStore(PostgresNames, PostgresCode):
             lambda connection: lexical.lexical_scores(
                 connection, collection, query_text, chunk_ids, access, match
             ),
-        )
-
-    async def lexical_statistics(self, collection: str) -> LexicalStatistics:
-        """Give what the collection counts of its words, hidden ones included; for the owner's eyes only.
-
-        Raises:
-            NotFound: There is no such collection.
-        """
-        return await self._with_words(
-            collection, lambda connection: lexical.lexical_statistics(connection, collection)
         )
 
     async def dense_scores(

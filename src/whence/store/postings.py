@@ -3,8 +3,8 @@
 Every function runs inside the transaction that writes the chunks, under the lock of the collection's row;
 readers go on with what was committed before. A write appends one segment. Segments are merged when there are
 more than a few, a chunk as often as the logarithm of the collection's size; small merges happen in the write
-itself, larger ones when `settle` is told to do everything. All segments of a collection go by one mean
-length; when the true mean has drifted from it by more than 5 %, all are written again.
+itself, larger ones when `settle` is told to do everything. Postings hold counts and no scores: what these
+depend on beside the chunk is the reader's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.store.analysis import ANALYZER_VERSION
-from whence.store.bm25 import impact, mean_length
+from whence.store.bm25 import MOST_COUNTED
 from whence.store.copying import COPY_HEAD, COPY_TAIL
 from whence.store.driver import Connection
 from whence.store.languages import language_of, sample
@@ -59,8 +59,6 @@ _SAMPLED = 64
 _MOST_SEGMENTS = 8
 #: Chunks that a write merges itself; more wait for the background.
 _MERGED_IN_PLACE = 10_000
-#: Relative drift of the mean length at which impacts are computed again.
-_DRIFT = 0.05
 #: Documents whose words are counted in one go when a collection is indexed anew.
 _REBUILD_BATCH = 500
 #: Longest term kept as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
@@ -75,21 +73,24 @@ _INT4 = 23
 #: Bytes in one piece of a COPY.
 _PIECE = 256_000
 
-_COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "impacts")
+_COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "counts")
 
 
-# How many chunks there are of each class of rights in each language.
+# How many chunks there are of each class of rights in each language, and how long they are together.
 _COUNT = (
-    "INSERT INTO lexicon_class AS l (collection_id, class_id, language, chunks) {counts}"
-    " ON CONFLICT (collection_id, class_id, language) DO UPDATE SET chunks = l.chunks + excluded.chunks"
+    "INSERT INTO lexicon_class AS l (collection_id, class_id, language, chunks, total_length) {counts}"
+    " ON CONFLICT (collection_id, class_id, language) DO UPDATE"
+    " SET chunks = l.chunks + excluded.chunks, total_length = l.total_length + excluded.total_length"
 )
 _COUNT_CHUNKS = _COUNT.format(
-    counts="SELECT $1, c.class_id, w.language, count(*)"
-    " FROM unnest($2::int[], $3::text[]) w(ord, language) JOIN chunk c ON c.ord = w.ord GROUP BY 2, 3"
+    counts="SELECT $1, c.class_id, w.language, count(*), sum(w.length)"
+    " FROM unnest($2::int[], $3::text[], $4::int[]) w(ord, language, length)"
+    " JOIN chunk c ON c.ord = w.ord GROUP BY 2, 3"
 )
 _COUNT_CHANGES = _COUNT.format(
-    counts="SELECT $1, w.class_id, w.language, w.n"
-    " FROM unnest($2::int[], $3::text[], $4::int[]) w(class_id, language, n)"
+    counts="SELECT $1, w.class_id, w.language, sum(w.sign), sum(w.sign * w.length)"
+    " FROM unnest($2::int[], $3::text[], $4::int[], $5::int[]) w(class_id, language, length, sign)"
+    " GROUP BY 2, 3"
 )
 
 
@@ -135,7 +136,7 @@ async def open_lexicon(connection: Connection, collection_id: int) -> None:
     for table in ("chunk_terms", "term", "segment", "lexicon_class", "lexicon"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
     await connection.execute(
-        "INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 1, 0, 0)",
+        "INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 0)",
         collection_id,
         ANALYZER_VERSION,
         DEFAULT_LANGUAGES,
@@ -190,17 +191,13 @@ async def add_words(
     keys = {term: term_key(term) for term in df}
     known = await _count_terms(connection, collection_id, {keys[t]: n for t, n in df.items()})
     ids = {term: known[key] for term, key in keys.items()}
-    total = sum(one.length for one in words)
     first = await _take_slots(connection, collection_id, len(ords))
     await connection.execute(
-        "UPDATE lexicon SET chunks = chunks + $2, total_length = total_length + $3"
-        " WHERE collection_id = $1",
-        collection_id,
-        len(ords),
-        total,
+        "UPDATE lexicon SET chunks = chunks + $2 WHERE collection_id = $1", collection_id, len(ords)
     )
     languages = [one.language for one in words]
-    await connection.execute(_COUNT_CHUNKS, collection_id, list(ords), languages)
+    lengths = [one.length for one in words]
+    await connection.execute(_COUNT_CHUNKS, collection_id, list(ords), languages, lengths)
     await _add_languages(connection, collection_id, set(languages))
     packed = await asyncio.to_thread(lambda: [_packed(one, ids) for one in words])
     await connection.copy_records_to_table(
@@ -233,15 +230,28 @@ async def _add_languages(connection: Connection, collection_id: int, found: set[
 
 
 async def _count_changes(
-    connection: Connection, collection_id: int, changes: Mapping[tuple[int, str], int]
+    connection: Connection,
+    collection_id: int,
+    rows: Sequence[Any],
+    classes: Sequence[int],
+    sign: int,
 ) -> None:
-    """Add to the counts of chunks of a class in a language."""
+    """Add chunks to what is counted of classes, or take them out.
+
+    Args:
+        connection: Inside the writing transaction.
+        collection_id: The collection.
+        rows: Language and length of each chunk.
+        classes: The class of each.
+        sign: 1 or -1.
+    """
     await connection.execute(
         _COUNT_CHANGES,
         collection_id,
-        [class_id for class_id, _ in changes],
-        [language for _, language in changes],
-        list(changes.values()),
+        list(classes),
+        [row["language"] for row in rows],
+        [row["length"] for row in rows],
+        [sign] * len(rows),
     )
 
 
@@ -314,16 +324,10 @@ async def remove_words(
         counts.tolist(),
     )
     await connection.execute(
-        "UPDATE lexicon SET chunks = chunks - $2, total_length = total_length - $3"
-        " WHERE collection_id = $1",
-        collection_id,
-        len(rows),
-        sum(row["length"] for row in rows),
+        "UPDATE lexicon SET chunks = chunks - $2 WHERE collection_id = $1", collection_id, len(rows)
     )
     classes = [row["class_id"] for row in rows]
-    fewer: Counter[tuple[int, str]] = Counter()
-    fewer.subtract(zip(classes, [row["language"] for row in rows], strict=True))
-    await _count_changes(connection, collection_id, fewer)
+    await _count_changes(connection, collection_id, rows, classes, -1)
     await _bury(connection, collection_id, rows, classes)
     gone: list[int] = terms.tolist()
     return gone
@@ -375,17 +379,15 @@ async def move_words(connection: Connection, collection_id: int, former: Mapping
         former: The class that each chunk had before, by its number.
     """
     rows = await connection.fetch(
-        "SELECT t.ord, t.slot, t.language, t.terms, c.class_id FROM chunk_terms t JOIN chunk c ON c.ord = t.ord"
+        "SELECT t.ord, t.slot, t.length, t.language, t.terms, c.class_id FROM chunk_terms t JOIN chunk c ON c.ord = t.ord"
         " WHERE t.ord = ANY($1::int[]) ORDER BY t.slot",
         list(former),
     )
     if not rows:
         return
     classes = [former[row["ord"]] for row in rows]
-    languages = [row["language"] for row in rows]
-    changes = Counter(zip([row["class_id"] for row in rows], languages, strict=True))
-    changes.subtract(zip(classes, languages, strict=True))
-    await _count_changes(connection, collection_id, changes)
+    await _count_changes(connection, collection_id, rows, classes, -1)
+    await _count_changes(connection, collection_id, rows, [row["class_id"] for row in rows], 1)
     await _bury(connection, collection_id, rows, classes)
     first = await _take_slots(connection, collection_id, len(rows))
     await connection.execute(
@@ -482,21 +484,14 @@ class _State(msgspec.Struct, frozen=True):
     """Where the segments of a collection stand."""
 
     chunks: int
-    mean: float
-    true_mean: float
     next_slot: int
     posted: int
     segments: list[Segment]
 
-    @property
-    def drifted(self) -> bool:
-        return abs(self.true_mean - self.mean) > _DRIFT * self.mean
-
 
 async def _state(connection: Connection, collection_id: int) -> _State | None:
     row = await connection.fetchrow(
-        "SELECT chunks, total_length, mean_length, next_slot, posted FROM lexicon"
-        " WHERE collection_id = $1",
+        "SELECT chunks, next_slot, posted FROM lexicon WHERE collection_id = $1",
         collection_id,
     )
     if row is None:
@@ -508,8 +503,6 @@ async def _state(connection: Connection, collection_id: int) -> _State | None:
     )
     return _State(
         chunks=row["chunks"],
-        mean=row["mean_length"],
-        true_mean=mean_length(row["total_length"], row["chunks"]),
         next_slot=row["next_slot"],
         posted=row["posted"],
         segments=[Segment(*one) for one in segments],
@@ -522,22 +515,14 @@ async def settle(connection: Connection, collection_id: int, *, everything: bool
     Args:
         connection: Inside the writing transaction.
         collection_id: The collection, whose lexicon is open.
-        everything: Also do what is too large for a write: merges, and a new mean, of many chunks.
+        everything: Also do what is too large for a write: merges of many chunks.
     """
     state = await _state(connection, collection_id)
     if state is None:
         return
     most = state.chunks if everything else _MERGED_IN_PLACE
-    if state.drifted and (not state.posted or state.chunks <= most):
-        await connection.execute(
-            "UPDATE lexicon SET mean_length = $2 WHERE collection_id = $1",
-            collection_id,
-            state.true_mean,
-        )
-        await _write(connection, collection_id, 0, state.next_slot - 1, state.true_mean)
-    else:
-        for one in _due(state, most):
-            await _write(connection, collection_id, one.first, one.last, state.mean)
+    for one in _due(state, most):
+        await _write(connection, collection_id, one.first, one.last)
     await connection.execute(
         "UPDATE lexicon SET posted = next_slot WHERE collection_id = $1", collection_id
     )
@@ -559,12 +544,10 @@ async def settle_due(connection: Connection, collection: str) -> bool:
         "SELECT id FROM collection WHERE name = $1", collection
     )
     state = None if collection_id is None else await _state(connection, collection_id)
-    return state is not None and (state.drifted or bool(plan_merges(state.segments)))
+    return state is not None and bool(plan_merges(state.segments))
 
 
-async def _write(
-    connection: Connection, collection_id: int, first: int, last: int, mean: float
-) -> None:
+async def _write(connection: Connection, collection_id: int, first: int, last: int) -> None:
     """Write the segments of a range of slots in place of those that are there, without the dead.
 
     Cost: linear in the postings of the range; memory in those of one segment.
@@ -576,7 +559,7 @@ async def _write(
         last,
     )
     while (chunks := await _read_words(connection, collection_id, first, last)) is not None:
-        inverted = await asyncio.to_thread(_Inverted, chunks, mean)
+        inverted = await asyncio.to_thread(_Inverted, chunks)
         segment = await connection.fetchval(
             "INSERT INTO segment (collection_id, first_slot, last_slot, chunks, slots)"
             " VALUES ($1, $2, $3, $4, $5) RETURNING id",
@@ -684,10 +667,9 @@ class _Inverted:
     They are sorted and written a band of terms at a time, which keeps the memory near that of the words alone.
     """
 
-    def __init__(self, chunks: _Chunks, mean: float) -> None:
+    def __init__(self, chunks: _Chunks) -> None:
         self._chunks = chunks = chunks.by_class()
-        self._lengths = chunks.lengths.astype(np.float64)
-        self._mean = mean
+        self._lengths = np.minimum(chunks.lengths, MOST_COUNTED)
         self._places = np.repeat(np.arange(len(chunks.slots), dtype="<u2"), chunks.widths)
         self.slots = chunks.slots.astype(">i4").tobytes()
 
@@ -702,10 +684,10 @@ class _Inverted:
         """Sort some postings, given by their numbers in ascending order."""
         chosen = chosen[np.argsort(self._chunks.terms[chosen], kind="stable")]
         places = self._places[chosen]
-        tf = self._chunks.counts[chosen].astype(np.float64)
-        # A multiple of 2**-24 below 1 fits the 24 bits of a float32.
-        impacts = impact(tf, self._lengths[places], self._mean).astype("<f4")
-        return _Band(self._chunks.terms[chosen], self._chunks.classes[places], places, impacts)
+        counts = np.empty((len(chosen), 2), dtype="<u2")
+        counts[:, 0] = np.minimum(self._chunks.counts[chosen], MOST_COUNTED)
+        counts[:, 1] = self._lengths[places]
+        return _Band(self._chunks.terms[chosen], self._chunks.classes[places], places, counts)
 
 
 def _bands(terms: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:
@@ -728,7 +710,7 @@ class _Band:
         terms: NDArray[np.int32],
         classes: NDArray[np.int32],
         places: NDArray[np.uint16],
-        impacts: NDArray[np.float32],
+        counts: NDArray[np.uint16],
     ) -> None:
         heads = np.flatnonzero(
             (np.diff(terms, prepend=-1) != 0) | (np.diff(classes, prepend=-1) != 0)
@@ -737,7 +719,7 @@ class _Band:
         self._classes = classes[heads]
         self._ends = np.append(heads[1:], len(terms)).astype(np.int32)
         self._places = places.tobytes()
-        self._impacts = impacts.tobytes()
+        self._counts = counts.tobytes()
 
     def copied(self, segment: int) -> Iterator[bytes]:
         """Yield rows in the binary format of COPY, in pieces of a quarter of a megabyte.
@@ -752,7 +734,7 @@ class _Band:
         for at, to in self._rows():
             runs, end = to - at, ends[to - 1]
             array = _ARRAY.pack(20 + 8 * runs, 1, 0, _INT4, runs, 1)
-            places, impacts = self._places[2 * start : 2 * end], self._impacts[4 * start : 4 * end]
+            places, counts = self._places[2 * start : 2 * end], self._counts[4 * start : 4 * end]
             row = (
                 _ROW.pack(7, 4, segment, 4, int(self._terms[to - 1])),
                 array,
@@ -763,8 +745,8 @@ class _Band:
                 _elements(self._ends[at:to] - start),
                 _LENGTH.pack(len(places)),
                 places,
-                _LENGTH.pack(len(impacts)),
-                impacts,
+                _LENGTH.pack(len(counts)),
+                counts,
             )
             pieces += row
             size += sum(map(len, row))

@@ -40,7 +40,7 @@ STAMP: Final = (
 STAMPED: Final = "collection c JOIN lexicon l ON l.collection_id = c.id"
 _STANDING = (
     "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"  # noqa: S608 - only constants
-    f" l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.mean_length, l.xmin AS version, {EPOCH},"
+    f" l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, {EPOCH},"
     f" {INDEXED} FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
 )
 
@@ -59,8 +59,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """The analyzer of its words; empty before the first."""
     languages: tuple[str, ...]
     chunks: int
-    mean: float
-    """Mean length of its chunks in strong terms, that impacts were computed with."""
     indexed: bool
     """Whether it has a graph over its vectors."""
 
@@ -98,7 +96,6 @@ async def standing(connection: Connection, collection: str) -> Standing:
         analyzer=row["analyzer"] or "",
         languages=tuple(row["languages"] or ()),
         chunks=row["chunks"],
-        mean=row["mean_length"] or 1.0,
         indexed=row["indexed"],
     )
 
