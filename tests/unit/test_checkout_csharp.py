@@ -251,6 +251,16 @@ def test_members_inherit_from_those_they_take_the_place_of() -> None:
     }
 
 
+def test_circles_of_inheritance_end() -> None:
+    """Code that does not compile is read as well."""
+    findings = read(
+        "class A : B { public void M() { P.Go(); } } class B : A, Y { } interface Y { Y P { get; } void Go(); }"
+    )
+
+    assert findings.failures == []
+    assert edges(findings, "A.M()") == {"Y.Go()"}
+
+
 def test_all_that_a_class_is_made_and_ended_by_is_apart() -> None:
     """Constructors without parameters, of objects and of the class, and the destructor are three nodes."""
     findings = read("class A { static A() { } A() { } ~A() { } void M() { new A(); } }")

@@ -209,8 +209,16 @@ class CSharpProject:
             return self.value_of(member.returns, place_of(member))
         return self._filled(member.returns, place_of(member), self.seen_as(receiver, member.owner))
 
-    def seen_as(self, value: Instance | Named, above: CSharpType) -> Instance:
-        """Give an object as one of a type that it inherits from, with the generic arguments of that."""
+    def seen_as(
+        self, value: Instance | Named, above: CSharpType, passed: tuple[CSharpType, ...] = ()
+    ) -> Instance:
+        """Give an object as one of a type that it inherits from, with the generic arguments of that.
+
+        Args:
+            value: The object.
+            above: The type.
+            passed: Types on the way here; broken code may inherit in a circle.
+        """
         args = value.args if isinstance(value, Instance) else ()
         outer = value.place if isinstance(value, Instance) else None
         if value.of is above:
@@ -218,12 +226,14 @@ class CSharpProject:
         for part, _, ref in value.of.bases():
             place = Place(part.file, part.namespace, value.of.owner)
             base = self.type_of(ref, place)
-            if isinstance(base, CSharpType) and above in self.line_of(base)[0]:
+            if not isinstance(base, CSharpType) or base in passed:
+                continue
+            if above in self.line_of(base)[0]:
                 given = tuple(
                     _substituted(each, value.of.type_parameters, args) or each for each in ref.args
                 )
                 nearer = place if given == ref.args else outer or place
-                return self.seen_as(Instance(base, given, nearer), above)
+                return self.seen_as(Instance(base, given, nearer), above, (*passed, value.of))
         return Instance(above)
 
     def _filled(self, ref: TypeRef | None, place: Place, seen: Instance) -> Value:
