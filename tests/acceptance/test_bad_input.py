@@ -26,6 +26,20 @@ def test_a_blank_question_is_bad_input(cli: Any, handbook: Path, question: str) 
     assert_told(cli("ask", question), 2)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("ask", " "), ("ask", b"\xff"), ("ask", "why?", "--doc-limit", "0"), ("search", "ab")],
+    ids=str,
+)
+def test_what_cannot_be_asked_starts_nothing(fresh: Any, words: tuple[str | bytes, ...]) -> None:
+    """Bad input is refused before a home is made for it."""
+    result = fresh(*words)
+
+    assert_told(result, 2)
+    assert "doctor" not in result.err
+    assert list(fresh.home.iterdir()) == []
+
+
 @pytest.mark.parametrize("query", ["", "  "])
 def test_a_blank_search_is_an_empty_result(cli: Any, handbook: Path, query: str) -> None:
     """Searching for nothing gives an empty result, a helpful message and exit 0."""
@@ -48,6 +62,16 @@ def test_a_question_of_ten_thousand_words_is_answered_or_refused(cli: Any, handb
 
     assert result.code in (0, 2), result.err
     assert "Traceback" not in result.err
+
+
+def test_a_question_of_one_word_that_fills_the_line_is_answered(cli: Any, handbook: Path) -> None:
+    """The trace of a question of 120 kB fits into the messages that carry it."""
+    result = cli("ask", "a" * 120_000, "--no-rerank", "--json")
+    trace = cli("explain", result.json["answer_id"], "--json").json
+
+    assert result.code == 0, result.err
+    assert trace["complete"]
+    assert trace["question"] == "a" * 120_000
 
 
 @pytest.mark.parametrize("command", ["ask", "search"])

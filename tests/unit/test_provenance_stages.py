@@ -144,6 +144,25 @@ def test_focus_says_each_kept_chunk_in_four() -> None:
     ]
 
 
+def test_a_long_question_is_told_once() -> None:
+    """The question alone is told in full; candidates and concepts name it by its beginning and a digest."""
+    long = "leave " * 10_000
+    found = [
+        CandidateAccount(chunk_id=f"c{rank}", rank=rank, concepts=(long, "leave"))
+        for rank in (1, 2)
+    ]
+    triples = (
+        *question_triples("a1", long, NOW),
+        *grounding_triples("a1", [long, "leave"], facts=StageFacts()),
+        *exploration_triples("a1", ["c1", "c2"], candidates=found),
+    )
+    names = {t.o.value for t in triples if t.p.iri == ns.TG_CONCEPT}
+
+    assert sum(long in triple.o.value for triple in triples) == 1
+    assert all(len(name) < 1_100 for name in names)
+    assert {t.o.value for t in triples if t.p.iri == ns.WH_FOUND_BY} == names
+
+
 @pytest.mark.parametrize(("reranked", "parent"), [(True, "focus"), (False, "exploration")])
 def test_synthesis_derives_from_what_fed_it(reranked: bool, parent: str) -> None:
     """An answer derives from the focus when there is one, else from the exploration."""

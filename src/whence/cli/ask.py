@@ -47,9 +47,12 @@ def ask(
 ) -> int:
     """Answer a question from the documents or the code you may see, with citations."""
     from whence.engine.searching import search_mode
+    from whence.processors.question.validation import check_limits, check_question
     from whence.schema.filters import parse_filters, read_options
 
     # Refused before anything starts.
+    check_question(question)
+    check_limits(doc_limit, fetch_limit)
     if mode is not None:
         search_mode(mode)
     conditions = read_options(filters or ())

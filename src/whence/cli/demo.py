@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from whence.cli.ask import tell_answer
-from whence.cli.output import console, note, print_json, progress
+from whence.cli.output import console, headline, note, print_json, progress
 from whence.cli.session import as_json, run_with_engine
 from whence.schema.access import Access
 from whence.schema.errors import NotFound
@@ -89,14 +89,14 @@ async def _tell_trace(engine: Engine, answer: Answer) -> None:
     from whence.provenance.render.tree import to_tree
 
     out = console()
-    out.rule("[bold]where that last public answer came from[/]", align="left")
+    headline(out, "where that last public answer came from")
     out.print(to_tree(await engine.explain(answer.answer_id)))
     out.print()
 
 
 def _tell_next() -> None:
     out = console()
-    out.rule("[bold]now try[/]", align="left")
+    headline(out, "now try")
     for line in (
         "whence index FOLDER                     your own documents",
         'whence ask "..."                        a question of yours',

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = (
     "console",
     "fail",
+    "headline",
     "json_text",
     "note",
     "one_line",
@@ -84,6 +85,14 @@ def console() -> Console:
 
     unbounded = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(highlight=False, width=_UNBOUNDED if unbounded else None)
+
+
+def headline(out: Console, text: str) -> None:
+    """Print a line that parts what follows from what was before; in a pipe it ends with 80 columns."""
+    from rich.rule import Rule
+
+    width = None if out.width < _UNBOUNDED else 80
+    out.print(Rule(f"[bold]{text}[/]", align="left"), width=width)
 
 
 @contextmanager

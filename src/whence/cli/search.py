@@ -50,7 +50,7 @@ def search(
     clearance: Clearance = 0,
 ) -> int:
     """Find the passages that fit best, among those you may see."""
-    from whence.engine.searching import search_match, search_mode
+    from whence.engine.searching import check_query, search_match, search_mode
     from whence.schema.filters import parse_filters, read_options
 
     # Refused before anything starts, and before an empty query is let pass.
@@ -63,6 +63,7 @@ def search(
     if not query.strip():
         _tell(context, query, mode, None, {}, "the query is empty: give a word or a question")
         return 0
+    check_query(query, top_k, threshold)
     started = time.perf_counter()
     report = run_with_engine(
         context,

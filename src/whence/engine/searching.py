@@ -80,9 +80,9 @@ def check_query(query: str, top_k: int, threshold: float) -> None:
     stripped = query.strip()
     if not stripped:
         raise BadInput("query_text cannot be empty", hint=_TEXT_HINT)
+    check_text("query_text", query)
     if len(stripped) < _MIN_QUERY:
         raise BadInput(f"query_text must have at least {_MIN_QUERY} characters", hint=_TEXT_HINT)
-    check_text("query_text", query)
     if isinstance(top_k, bool) or not isinstance(top_k, int):
         raise BadInput(f"top_k must be an integer, not {top_k!r}", hint=_TOP_K_HINT)
     if top_k < 1:

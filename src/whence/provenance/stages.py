@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from operator import attrgetter
 
 from whence.provenance import namespaces as ns
@@ -95,6 +96,10 @@ _SETTING_KEY = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _by_rank = attrgetter("rank")
 
 
+#: Longest concept that is named in full, in characters; a language model's are a few words.
+_LONGEST_NAME = 1_000
+
+
 @lru_cache(maxsize=4096)
 def _id_term(identifier: str) -> Term:
     """Give the IRI term of a chunk's id; every chunk is named at several stages."""
@@ -105,6 +110,17 @@ def _id_term(identifier: str) -> Term:
 def _text_term(text: str) -> Term:
     """Give a plain literal that many candidates share: a document's id, a concept."""
     return literal(text)
+
+
+def _concept_name(concept: str) -> str:
+    """Give what a trace calls a concept: the words themselves, of a very long one the beginning and a digest.
+
+    The question is a concept and may be long; each of its candidates names it.
+    """
+    if len(concept) <= _LONGEST_NAME:
+        return concept
+    digest = sha256(concept.encode()).hexdigest()[:16]
+    return f"{concept[:_LONGEST_NAME]}… ({len(concept)} characters, sha256 {digest})"
 
 
 def question_triples(
@@ -162,10 +178,11 @@ def grounding_triples(
     uris = answer_uris(answer_id)
     node = iri(uris.grounding)
     out = _header(node, _GROUNDING_TYPES, "Grounding", uris.question)
-    out += [Triple(node, _CONCEPT, literal(concept), GRAPH) for concept in concepts]
+    names = [_concept_name(concept) for concept in concepts]
+    out += [Triple(node, _CONCEPT, literal(name), GRAPH) for name in names]
     _add_model_use(out, node, in_token, out_token, model)
     if facts is not None:
-        order = json.dumps(list(concepts), ensure_ascii=False)
+        order = json.dumps(names, ensure_ascii=False)
         out.append(Triple(node, _WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON), GRAPH))
     _add_facts(out, node, facts)
     return tuple(out)
@@ -389,7 +406,7 @@ def _add_candidates(
         if candidate.graph_score is not None:
             add(Triple(node, _WH_GRAPH_SCORE, double(candidate.graph_score), GRAPH))
         for concept in candidate.concepts:
-            add(Triple(node, _WH_FOUND_BY, _text_term(concept), GRAPH))
+            add(Triple(node, _WH_FOUND_BY, _text_term(_concept_name(concept)), GRAPH))
         if candidate.digest:
             add(Triple(node, _WH_DIGEST, literal(candidate.digest), GRAPH))
         if candidate.reason_code:

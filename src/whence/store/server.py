@@ -446,7 +446,9 @@ def _cause(lines: list[str]) -> str:
         for line in lines:
             if mark in line and _STARTING_UP not in line:
                 return line[line.index(mark) :].removeprefix(mark).strip()
-    return lines[-1].strip() if lines else ""
+    # What went well is no cause: a server that somebody killed has nothing else to tell.
+    told = [line for line in lines if "LOG:" not in line and _STARTING_UP not in line]
+    return told[-1].strip() if told else ""
 
 
 def _nobody() -> tuple[int, int]:

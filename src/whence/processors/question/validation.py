@@ -7,11 +7,11 @@ from whence.schema.errors import BadInput
 __all__ = ("check_limits", "check_question")
 
 
-def check_question(query: object, *, max_bytes: int) -> str:
+def check_question(query: object, *, max_bytes: int | None = None) -> str:
     """Give the question back when it can be asked.
 
     Raises:
-        BadInput: It is no text, blank, holds NUL or a lone surrogate, or is longer than `max_bytes`.
+        BadInput: It is no text, blank, holds NUL or a lone surrogate, or is longer than `max_bytes`, if given.
     """
     if not isinstance(query, str):
         raise BadInput(f"a question is a text, not a {type(query).__name__}")
@@ -26,7 +26,7 @@ def check_question(query: object, *, max_bytes: int) -> str:
             "the question holds half of a character (a lone surrogate)",
             hint="send the question as valid UTF-8",
         ) from error
-    if size > max_bytes:
+    if max_bytes is not None and size > max_bytes:
         raise BadInput(
             f"the question has {size} bytes; at most {max_bytes} are taken", hint="ask it shorter"
         )
