@@ -1,11 +1,14 @@
 """Documents per CPU second of the local embedder, beside sentence-transformers on torch in the same run.
 
-    python benchmarks/bench_embedding.py [--peer-python PATH] [--rounds 3] [--json]
+    python -m benchmarks.bench_embedding [--peer-python PATH] [--data FOLDER] [--rounds 3] [--json]
 
 torch is no dependency of Whence: the peer lives in an environment of its own, named by `--peer-python`, and is
 left out with its reason when there is none. Both read the same weights from the same folder. Rounds alternate
 between the two and the best of each counts, so that other work on the machine slows both alike. CPU seconds are
 used because they do not change when somebody else takes a core; wall time stands beside them for all cores.
+
+Besides made texts of one length, chunks are embedded as `whence index` cuts them: of the example handbook, and
+of the collections in `--data`.
 """
 
 from __future__ import annotations
@@ -18,16 +21,25 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from whence.ingest.chunking import Chunker
+from whence.ingest.documents import load
+from whence.ingest.outcomes import LoadedDocument
 from whence.models.locations import find_model
 from whence.models.minilm import LocalEmbedder, Precision
 from whence.models.runtime import usable_cores
 from whence.models.weights import EMBEDDER_NAME
 
-#: Name, tokens of each text (None: 20 to 250, mixed), texts given in one call.
-WORKLOADS: tuple[tuple[str, int | None, int], ...] = (
+HANDBOOK = Path(__file__).resolve().parents[1] / "examples" / "handbook"
+#: Chunks of one source that are embedded.
+_SAMPLE = 96
+
+#: Made texts: name, tokens of each (None: 20 to 250, mixed), texts given in one call.
+MADE: tuple[tuple[str, int | None, int], ...] = (
     ("one query of 16 tokens", 16, 1),
     ("32 tokens", 32, 64),
     ("128 tokens", 128, 24),
@@ -170,17 +182,42 @@ def texts_of(tokens: int | None, count: int) -> list[str]:
     return [" ".join(random_.choices(WORDS, k=length - 2)) for length in lengths]
 
 
-def measure(engines: dict[str, Ours | Peer], rounds: int) -> dict[str, dict[str, Any]]:
+def chunks_of(source: Path) -> list[str]:
+    """Give a sample of what `whence index` embeds of some documents, as long as they are cut there."""
+    embedder = LocalEmbedder()
+    chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
+    loaded = (
+        one.draft for one in load([source], chunker=chunker) if isinstance(one, LoadedDocument)
+    )
+    chunks = [
+        chunk.embed_text or chunk.content for draft in islice(loaded, 500) for chunk in draft.chunks
+    ]
+    return random.Random(7).sample(chunks, min(_SAMPLE, len(chunks)))
+
+
+def workloads(data: Path | None) -> Iterator[tuple[str, list[str], int]]:
+    """Give each workload: name, texts of one call, calls of one round."""
+    for name, tokens, count in MADE:
+        texts = texts_of(tokens, count)
+        yield name, texts, max(1, 2500 // sum(len(text.split()) + 2 for text in texts))
+    for source in (HANDBOOK, *(sorted(data.glob("*/corpus.jsonl")) if data else ())):
+        texts = chunks_of(source)
+        mean = sum(LocalEmbedder().count_tokens(texts)) / len(texts)
+        name = source.name if source.is_dir() else source.parent.name
+        yield f"chunks of {name}, {mean:.0f} tokens on average", texts, 1
+
+
+def measure(
+    engines: dict[str, Ours | Peer], rounds: int, data: Path | None
+) -> dict[str, dict[str, Any]]:
     """Measure all engines on all workloads, in turn."""
     results: dict[str, dict[str, Any]] = {}
-    for name, tokens, count in WORKLOADS:
-        texts = texts_of(tokens, count)
-        repeat = max(1, 2500 // sum(len(text.split()) + 2 for text in texts))
+    for name, texts, repeat in workloads(data):
         best: dict[str, list[float]] = {engine: [0.0, 0.0] for engine in engines}
         for _ in range(rounds):
             for engine, runner in engines.items():
                 timing = runner.run(texts, repeat)
-                done = repeat * count
+                done = repeat * len(texts)
                 best[engine][0] = max(best[engine][0], done / timing.cpu)
                 best[engine][1] = max(best[engine][1], done / timing.wall)
         results[name] = {
@@ -248,6 +285,11 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--peer-python", help="Python with sentence-transformers and torch")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder of collections, NAME/corpus.jsonl, whose chunks are embedded",
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -269,7 +311,7 @@ def main() -> int:
             engines["sentence-transformers"] = peer
             results["cold_start"]["sentence-transformers"] = peer.cold
         results["speed"][f"{threads} thread{'s' if threads > 1 else ''}"] = measure(
-            engines, options.rounds
+            engines, options.rounds, options.data
         )
         if peer_python:
             peer.close()

@@ -145,6 +145,22 @@ def test_a_database_that_does_not_answer_is_unavailable(fresh: Any) -> None:
     assert "secret" not in result.err
 
 
+@pytest.mark.parametrize(
+    "name",
+    [b"not-utf8-\xff", b"too-long-" + b"x" * 300, b"file/below"],
+    ids=["no UTF-8", "too long", "below a file"],
+)
+@pytest.mark.parametrize("command", ["search", "ask", "collections"])
+def test_a_home_that_cannot_be_is_refused(fresh: Any, name: bytes, command: str) -> None:
+    """A folder that the database or the file system cannot use is bad input, and nothing is made."""
+    (fresh.home / "file").touch()
+    words = (command,) if command == "collections" else (command, "holidays")
+    result = fresh("--home", os.fsencode(fresh.home) + b"/" + name, *words)
+
+    assert_told(result, 2)
+    assert [path.name for path in fresh.home.iterdir()] == ["file"]
+
+
 def test_a_home_of_a_newer_version_is_refused(fresh: Any) -> None:
     """Data of a newer version are left alone."""
     (fresh.home / "version").write_text("999\n")

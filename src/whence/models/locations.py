@@ -37,7 +37,8 @@ def find_model(name: str, home: Path | None = None, models: Path | None = None) 
     """
     places = model_places(home, models)
     for place in places:
-        if (place / name / MANIFEST).is_file():
+        # A path that no file system takes (too long, say) is a place without models, not an error.
+        if os.path.isfile(place / name / MANIFEST):  # noqa: PTH113
             return place / name
     looked = ", ".join(str(place) for place in places)
     raise ModelMissing(f"the model {name} is not installed; looked in {looked}")

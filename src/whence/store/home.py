@@ -64,11 +64,21 @@ class Home:
             ConfigError: It cannot be made or written, or is no home.
             DiskFull: There is no space left.
         """
+        self._check_path()
         with self.faults():
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_version()
             if not os.access(self.path, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, "not writable", str(self.path))
+
+    def _check_path(self) -> None:
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"the home {os.fsencode(self.path)!r} has a name that is no UTF-8",
+                hint="choose another folder with --home or WHENCE_HOME",
+            ) from error
 
     def _check_version(self) -> None:
         try:
