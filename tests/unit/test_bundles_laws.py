@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from whence.ingest.bundles.archive import MemberStream
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import validate
-from whence.ingest.bundles.elements import Element, array_elements, object_elements
+from whence.ingest.bundles.elements import Element, _Cutter, array_elements, object_elements
 from whence.ingest.bundles.places import Place
 from whence.ingest.bundles.rows import csv_rows, text_lines
 from whence.ingest.bundles.tags import ACL_NAMES, LABEL_NAMES, LEVEL_NAMES, read_tags
@@ -203,6 +204,47 @@ def test_pieces_do_not_matter_for_faults(
     assert outcome(array_elements, Pieces(bytes(data), sizes(pieces)), limit) == outcome(
         array_elements, whole(bytes(data)), limit
     )
+
+
+ODD = st.lists(
+    st.sampled_from(
+        [
+            '{"a": "x}, {"}',
+            '{"a": [{"b": 1}, {"b": 2}]}',
+            '{"a": 1, "a": 2}',
+            '{"a": 1, "\\u0061": "\\""}',
+            '{"a": {"b": 1, "b": "\\u0022"}}',
+            '{"a": "\\u0022 \\\\u0022", "b": [], "c": {}}',
+            '{"a":\n"\\\\", "b": 123456789012345678901234567890}',
+            '{"a": "\\ud800"}',
+            '{"a": NaN}',
+            '["x],", "y"]',
+            '[["a"], ["b"],\n []]',
+            "{\n}",
+            "[]",
+            '"s"',
+            "-0.5",
+            "",
+        ]
+    ),
+    max_size=8,
+)
+
+
+@given(ODD, st.sampled_from([",", ", ", ",\n", "\n ,\n"]), st.sampled_from([9, 90, LIMIT]))
+def test_a_block_is_what_its_elements_are(items: list[str], comma: str, limit: int) -> None:
+    """Elements parsed many at a time are those parsed one at a time: places, values and refusals."""
+    for read, text in (
+        (array_elements, f"[{comma.join(items)}]"),
+        (
+            object_elements,
+            "{" + comma.join(f'"{n % 3}" :{one}' for n, one in enumerate(items)) + "}",
+        ),
+    ):
+        with patch.object(_Cutter, "block", return_value=()):
+            expected = outcome(read, whole(text.encode()), limit)
+
+        assert outcome(read, whole(text.encode()), limit) == expected
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8))

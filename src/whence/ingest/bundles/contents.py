@@ -208,11 +208,9 @@ class BundleContents:
 
     def _digest(self) -> str:
         digest = hashlib.sha256(_VERSION)
-        for local_id in sorted(self._digests):
-            digest.update(self._digests[local_id])
+        digest.update(b"".join(map(self._digests.__getitem__, sorted(self._digests))))
         digest.update(len(self._digests).to_bytes(8))
-        for edge in sorted(self._edge_digests):
-            digest.update(edge)
+        digest.update(b"".join(sorted(self._edge_digests)))
         return digest.hexdigest()
 
 

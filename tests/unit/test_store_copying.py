@@ -1,0 +1,40 @@
+"""Rows made column by column are those of PostgreSQL's binary COPY."""
+
+from __future__ import annotations
+
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.store.copying import rows_of_columns
+
+INTEGERS = st.integers(-(2**31), 2**31 - 1)
+ROWS = st.lists(
+    st.tuples(
+        INTEGERS, st.integers(-(2**63), 2**63 - 1), st.binary(max_size=9), st.text(max_size=9)
+    )
+)
+
+
+def row(*values: bytes) -> bytes:
+    """Give a row as the manual has it: how many columns, then length and bytes of each."""
+    columns = [struct.pack("!i", len(value)) + value for value in values]
+    return struct.pack("!h", len(values)) + b"".join(columns)
+
+
+@given(ROWS, INTEGERS)
+def test_rows_are_as_the_manual_has_them(
+    rows: list[tuple[int, int, bytes, str]], same: int
+) -> None:
+    """Every value of every column stands in its row, in the order of the columns."""
+    expected = b"".join(
+        row(struct.pack("!i", a), struct.pack("!q", b), struct.pack("!i", same), c, d.encode())
+        for a, b, c, d in rows
+    )
+    found = rows_of_columns(
+        {"a": [r[0] for r in rows], "b": [r[1] for r in rows], "same": same},
+        {"c": [r[2] for r in rows], "d": [r[3].encode() for r in rows]},
+        wide=("b",),
+    )
+    assert found == expected
