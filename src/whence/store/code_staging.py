@@ -9,16 +9,18 @@ snapshot is checked at once before it is published.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from array import array
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import wraps
 from hashlib import sha256
+from itertools import count
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
 
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge, CodeNode, ImportReport, SnapshotInfo
@@ -45,7 +47,6 @@ from whence.store.numbers import reserve
 from whence.store.words import DEFAULT_LANGUAGES
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ("StagedRows", "to_its_end")
@@ -60,6 +61,8 @@ _ANALYZE = (
     " chunk (ord, collection_id, document, class_id), code_node, code_edge"
 )
 
+#: Rows of nodes made at once.
+_NODES_AT_ONCE = 10_000
 #: What the binary form of `jsonb` begins with.
 _JSONB = b"\x01"
 
@@ -147,19 +150,19 @@ class StagedRows:
         self._counting = asyncio.Lock()
         self._words = SnapshotWords(connection, collection_id, DEFAULT_LANGUAGES[0])
         self._classes: dict[DocumentTags, int] = {}
-        #: Place of each node's chunk and its class, by canonical id.
-        self._rows: dict[str, tuple[int, int]] = {}
-        #: Class of each node by the place of its chunk.
-        self._class_of: dict[int, int] = {}
-        #: Number of each node by canonical id, once all nodes are there.
-        self._nodes: dict[str, int] | None = None
+        #: Of each node, in the order they came: number of its chunk, ascending, and its class.
+        self._ords = array("i")
+        self._class_of = array("i")
+        #: Which of them each node is by canonical id; its number once all are there.
+        self._nodes: dict[str, int] = {}
+        self._numbered = False
         self._relations: dict[str, int] = {}
         self._report: ImportReport | None = None
         self._replace = False
         self._unchanged = False
         self._model: EmbeddingModel | None = None
-        #: Places of the chunks without a vector whose text was not given out, once all are there.
-        self._waiting: deque[int] | None = None
+        #: Numbers of the chunks without a vector whose text was not given out, once all are there.
+        self._waiting: NDArray[np.int32] | None = None
 
     @to_its_end
     async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
@@ -167,7 +170,7 @@ class StagedRows:
 
         While a batch is written the next one can be prepared; they are written in the order of the calls.
         """
-        if self._nodes is not None:
+        if self._numbered:
             raise InternalError("all nodes come before the first edge")
         async with self._counting:
             if self._words.is_full:
@@ -208,9 +211,9 @@ class StagedRows:
                     wide=("document",),
                 )
                 await self._words.write(ords, words)
-            for node, ord_, class_id in zip(nodes, ords, classes, strict=True):
-                self._rows[node.id] = (ord_, class_id)
-                self._class_of[ord_] = class_id
+            self._nodes.update(zip((node.id for node in nodes), count(len(self._ords))))
+            self._ords.extend(ords)
+            self._class_of.extend(classes)
 
     def _prepared(self, nodes: Sequence[CodeNode]) -> tuple[_Texts, Counted]:
         """Give the texts of rows and the words of nodes; the part of the work that needs no database."""
@@ -266,23 +269,26 @@ class StagedRows:
 
     async def _number_nodes(self) -> dict[str, int]:
         """Write the nodes under their numbers, once. Cost: n log n."""
-        if self._nodes is None:
-            ids = await asyncio.to_thread(sorted, self._rows)
-            self._nodes = {node_id: number for number, node_id in enumerate(ids)}
-            async with self._writing():
-                if ids:
-                    rows = [self._rows[one] for one in ids]
-                    await copy_columns(
-                        self._connection,
-                        "code_node",
-                        {
-                            "collection_id": self.collection_id,
-                            "node": range(len(ids)),
-                            "ord": [row[0] for row in rows],
-                            "class_id": [row[1] for row in rows],
-                        },
-                        {"local_id": [one.split("::", 3)[3].encode() for one in ids]},
-                    )
+        if self._numbered:
+            return self._nodes
+        ids = await asyncio.to_thread(sorted, self._nodes)
+        places = [self._nodes[one] for one in ids]
+        self._nodes.update(zip(ids, range(len(ids)), strict=True))
+        self._numbered = True
+        async with self._writing():
+            for at in range(0, len(ids), _NODES_AT_ONCE):
+                some = slice(at, at + _NODES_AT_ONCE)
+                await copy_columns(
+                    self._connection,
+                    "code_node",
+                    {
+                        "collection_id": self.collection_id,
+                        "node": range(len(ids))[some],
+                        "ord": [self._ords[place] for place in places[some]],
+                        "class_id": [self._class_of[place] for place in places[some]],
+                    },
+                    {"local_id": [one.split("::", 3)[3].encode() for one in ids[some]]},
+                )
         return self._nodes
 
     # --- edges -------------------------------------------------------------------------------------
@@ -369,11 +375,12 @@ class StagedRows:
             return []
         async with self._lock:
             if self._waiting is None:
-                self._waiting = deque(self._class_of)
-            n = min(limit if self._model else 1, len(self._waiting))
+                self._waiting = np.array(self._ords, dtype=np.int32)
+            n = limit if self._model else 1
+            some, self._waiting = self._waiting[:n], self._waiting[n:]
             rows = await self._connection.fetch(
                 "SELECT ord, embed_text FROM chunk WHERE ord = ANY($1::int[]) ORDER BY ord",
-                [self._waiting.popleft() for _ in range(n)],
+                some.tolist(),
             )
             return [NodeText(key=row["ord"], text=row["embed_text"]) for row in rows]
 
@@ -390,7 +397,7 @@ class StagedRows:
         check_vectors(vectors, len(keys), model, self._model)
         async with self._lock:
             connection = self._connection
-            classes = self._class_of
+            places = np.searchsorted(np.frombuffer(self._ords, np.int32), keys)
             async with self._writing():
                 if self._model is None:
                     await self._use_model(model)
@@ -400,7 +407,7 @@ class StagedRows:
                     {
                         "ord": keys,
                         "collection_id": self.collection_id,
-                        "class_id": [classes[key] for key in keys],
+                        "class_id": np.frombuffer(self._class_of, np.int32)[places],
                     },
                     "e",
                     vectors,
@@ -436,8 +443,9 @@ class StagedRows:
         rows = await self._connection.fetch(
             "SELECT ord FROM chunk_vec WHERE collection_id = $1", self.collection_id
         )
-        done = {row["ord"] for row in rows}
-        self._waiting = deque(ord_ for ord_ in self._waiting or () if ord_ not in done)
+        if self._waiting is not None:
+            done = np.fromiter((row["ord"] for row in rows), np.int32, len(rows))
+            self._waiting = np.setdiff1d(self._waiting, done)
 
     async def publish(self, former: SnapshotRecord | None, now: datetime) -> int | None:
         """Make the snapshot readable, inside the caller's transaction.
