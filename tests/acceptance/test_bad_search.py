@@ -128,3 +128,22 @@ def test_reranking_is_told_in_the_result(cli: Any, handbook: Path) -> None:
         hit["chunk"]["id"] for hit in plain["hits"]
     ]
     assert [fault["stage"] for fault in late["degraded"]] == ["rerank"]
+
+
+def test_fields_are_boosted_from_the_command_line(fresh: Any, tmp_path: Path) -> None:
+    """A path is searched when it is told to count, from then on; what is no field is refused and named."""
+    (tmp_path / "expenses.md").write_text("# Travel\n\nReceipts are kept for ten years.\n")
+    refused = [
+        fresh("index", tmp_path, "--json", "--boost", one)
+        for one in ("body=2", "title=0", "title=11", "title", "path=-1")
+    ]
+    search = ("search", "expenses", "--mode", "bm25", "--threshold", "0", "--json")
+    fresh("index", tmp_path)
+    before = fresh(*search).json["hits"]
+    fresh("index", tmp_path, "--boost", "path=2", "--boost", "title=3")
+    after = fresh(*search).json["hits"]
+
+    assert [one.code for one in refused] == [2] * 5
+    assert all(one.json["error"]["hint"] for one in refused)
+    assert before == []
+    assert [one["document_id"] for one in after] == ["expenses.md"]

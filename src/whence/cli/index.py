@@ -10,6 +10,7 @@ import typer
 from whence.cli.output import console, fail, note, one_line, print_json, progress
 from whence.cli.session import as_json, run_with_engine
 from whence.schema.access import DocumentTags
+from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from whence.engine.results import IndexReport
@@ -33,6 +34,14 @@ def index(
         typer.Option("--label", metavar="L", help="Readers need all of these labels."),
     ] = None,
     clearance: Annotated[int, typer.Option(help="Readers need at least this level.")] = 0,
+    boost: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--boost",
+            metavar="FIELD=N",
+            help="Words of title, heading or path count N times, in all of the collection; repeat for more.",
+        ),
+    ] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove documents that are no longer in PATHS.")
     ] = False,
@@ -44,6 +53,7 @@ def index(
 
     For example: whence index wiki/ --acl staff --prune
     """
+    boosts = _boosts(boost)
     tags = DocumentTags(tuple(acl or ()), tuple(label or ()), clearance)
     done = 0
 
@@ -57,7 +67,12 @@ def index(
             report = run_with_engine(
                 context,
                 lambda engine, settings: engine.index(
-                    paths, collection=settings.collection, tags=tags, prune=prune, progress=move
+                    paths,
+                    collection=settings.collection,
+                    tags=tags,
+                    prune=prune,
+                    boosts=boosts,
+                    progress=move,
                 ),
             )
     except KeyboardInterrupt:
@@ -66,6 +81,26 @@ def index(
         return fail("interrupted", message, hint, 130, as_json=as_json(context))
     print_json(report) if as_json(context) else _tell(report)
     return 1 if report.documents.failed else 0
+
+
+def _boosts(given: list[str] | None) -> dict[str, int] | None:
+    """Read options; None when there are none.
+
+    Raises:
+        BadInput: One is no field and number, or out of range.
+    """
+    if not given:
+        return None
+    from whence.store.boosts import read_boosts
+
+    found: dict[str, int] = {}
+    for one in given:
+        field, _, number = one.partition("=")
+        if not (number.isascii() and number.isdecimal() and len(number) < 10):
+            raise BadInput(f"--boost {one!r} is no field and number", hint="write --boost title=3")
+        found[field] = int(number)
+    read_boosts(found)
+    return found
 
 
 def _tell(report: IndexReport) -> None:

@@ -188,6 +188,7 @@ class Engine(GraphEngine):
         collection: str = "default",
         tags: DocumentTags = _NO_TAGS,
         prune: bool = False,
+        boosts: Mapping[str, int] | None = None,
         progress: Progress | None = None,
     ) -> IndexReport:
         """Put files and folders into a collection; what has not changed costs nothing.
@@ -197,17 +198,21 @@ class Engine(GraphEngine):
             collection: Collection to put them into; made when it does not exist.
             tags: Rights that readers need, joined with each document's own.
             prune: True removes the documents of the collection that no path has any more.
+            boosts: How often words of `title`, `heading` and `path` count beside once in the text, from now on
+                and in all that the collection holds; as before when not given.
             progress: Called with the number of documents done, and of all; None while those are counted.
 
         Raises:
-            BadInput: A path does not exist, or the collection's name is no name.
+            BadInput: A path does not exist, the collection's name is no name, or a boost is none.
             ModelMismatch: The collection was made with another embedding model.
             Unavailable: A service that is needed does not answer; what was stored stays.
         """
         from whence.ingest.chunking import Chunker
         from whence.ingest.documents import count, load
+        from whence.store.boosts import read_boosts
 
         client, resources = self._opened()
+        weights = None if boosts is None else read_boosts(boosts)
         embedder = await resources.get("embedder")
         chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
         wanted = [Path(path) for path in paths]
@@ -218,6 +223,8 @@ class Engine(GraphEngine):
             store = await resources.get("store")
             gone = indexing.gone(await store.document_ids(collection))
             report.documents.removed = await store.remove_documents(collection, gone)
+        if weights is not None:
+            await (await self._store()).boost_fields(collection, weights)
         return report
 
     async def search(

@@ -15,6 +15,7 @@ from whence.schema.filters import Filters
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
+from whence.store.boosts import Boosts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,6 +159,16 @@ class ChunkStore(Protocol):
 
         `effects` are kept in the same transaction.
         Their source digests are forgotten, since those vouch for the tags too.
+        """
+        ...
+
+    async def boost_fields(self, collection: str, boosts: Boosts) -> None:
+        """Have words of some fields count more often, in what is stored and in what will be.
+
+        Cost: none when they count so already; else linear in the texts of the collection.
+
+        Raises:
+            NotFound: There is no such collection.
         """
         ...
 

@@ -18,6 +18,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
 from whence.store import facts, postings
 from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument
+from whence.store.boosts import Boosts
 from whence.store.checks import (
     check_documents,
     check_model,
@@ -235,7 +236,8 @@ async def replace_documents(
     if not documents:
         return
     classes = await intern_classes(connection, {one.draft.tags for one in documents})
-    words = await asyncio.to_thread(_words, documents)
+    boosts = await postings.boosts_of(connection, collection)
+    words = await asyncio.to_thread(_words, documents, boosts)
     language = DEFAULT_LANGUAGES[0]
     passages = await asyncio.to_thread(named, [one.draft for one in documents], language)
     async with connection.transaction():
@@ -246,6 +248,8 @@ async def replace_documents(
         ids = [one.draft.document_id for one in documents]
         await facts.open_facts(connection, locked.id)
         await postings.open_lexicon(connection, locked.id)
+        if (now := await postings.boosts_of(connection, collection)) != boosts:
+            words = await asyncio.to_thread(_words, documents, now)
         await open_names(connection, locked.id)
         borne = await names_of(connection, locked.id, ids)
         former = await postings.remove_words(connection, locked.id, ids)
@@ -261,9 +265,25 @@ async def replace_documents(
             await record_effects(connection, collection, effects)
 
 
-def _words(documents: Sequence[EmbeddedDocument]) -> list[Words]:
+def _words(documents: Sequence[EmbeddedDocument], boosts: Boosts) -> list[Words]:
     drafts = (document.draft for document in documents)
-    return [one for draft in drafts for one in document_words(draft.chunks).of_chunks]
+    return [one for draft in drafts for one in document_words(draft, boosts).of_chunks]
+
+
+async def boost_fields(
+    connection: Connection, collection: str, boosts: Boosts, timeout_s: float
+) -> None:
+    """Record how much the fields of a collection count; its words are indexed anew when that is new.
+
+    Raises:
+        NotFound: There is no such collection.
+    """
+    await _existing(connection, collection)
+    async with connection.transaction():
+        locked = await _lock(connection, collection, timeout_s)
+        await postings.open_lexicon(connection, locked.id)
+        if await postings.boosts_of(connection, collection) != boosts:
+            await postings.boost(connection, locked.id, boosts)
 
 
 async def _existing(connection: Connection, name: str) -> CollectionInfo:

@@ -33,6 +33,7 @@ from whence.store.bm25 import (
     weights,
     word_impact,
 )
+from whence.store.boosts import Boosts
 from whence.store.checks import (
     candidate,
     check_documents,
@@ -80,6 +81,7 @@ class _Collection:
         self.words: dict[str, DocumentWords] = {}
         """Of each document, by its id."""
         self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
+        self.boosts = Boosts()
 
     def info(self) -> CollectionInfo:
         drafts = [document.draft for document in self.documents.values()]
@@ -89,6 +91,12 @@ class _Collection:
             documents=len(drafts),
             chunks=sum(len(draft.chunks) for draft in drafts),
         )
+
+    def read(self, draft: DocumentDraft) -> None:
+        """Count the words of a document."""
+        words = document_words(draft, self.boosts)
+        self.words[draft.document_id] = words
+        self.languages = with_languages(self.languages, {words.language})
 
     def visible(self, access: Access) -> Iterator[EmbeddedDocument]:
         """Yield the documents that a reader may see."""
@@ -282,9 +290,7 @@ class MemoryStore(MemoryNames):
                 draft=_copied(document.draft),
                 vectors=np.array(document.vectors, dtype=np.float32),
             )
-            words = document_words(document.draft.chunks)
-            found.words[document.draft.document_id] = words
-            found.languages = with_languages(found.languages, {words.language})
+            found.read(document.draft)
         self._keep(collection, effects)
 
     async def retag_documents(
@@ -309,6 +315,17 @@ class MemoryStore(MemoryNames):
             draft = msgspec.structs.replace(stored[one].draft, tags=tags[one], source_digest="")
             stored[one] = msgspec.structs.replace(stored[one], draft=draft)
         self._keep(collection, effects)
+
+    async def boost_fields(self, collection: str, boosts: Boosts) -> None:
+        """Have words of some fields count more often, in what is stored and in what will be.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        found = self._existing(collection)
+        found.boosts = boosts
+        for document in found.documents.values():
+            found.read(document.draft)
 
     async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
         """Give the source digests of those of these documents that exist and have one."""

@@ -30,6 +30,7 @@ from whence.store.base import (
     StoredTrace,
     StoreOverview,
 )
+from whence.store.boosts import Boosts
 from whence.store.checks import check_tags, is_text, missing_collection
 from whence.store.driver import Pool, connect, create_pool
 from whence.store.failures import DRIVER_ERRORS, address, check_url, is_lost, translate
@@ -304,6 +305,15 @@ class PostgresStore(PostgresNames, PostgresCode):
                 connection, collection, known, self._write_timeout_s, effects
             )
             await self._keep_up(connection, collection)
+
+    async def boost_fields(self, collection: str, boosts: Boosts) -> None:
+        """Have words of some fields count more often, in what is stored and in what will be.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        async with self._connection() as connection:
+            await written.boost_fields(connection, collection, boosts, self._write_timeout_s)
 
     async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
         """Give the source digests of those of these documents that exist and have one."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.bm25 import MOST_COUNTED
+from whence.store.boosts import Boosts
 from whence.store.copying import COPY_HEAD, COPY_TAIL
 from whence.store.driver import Connection
 from whence.store.languages import language_of, sample
@@ -31,6 +32,8 @@ from whence.store.words import DEFAULT_LANGUAGES, Words, count_words
 __all__ = (
     "Segment",
     "add_words",
+    "boost",
+    "boosts_of",
     "chunks_with",
     "drop_terms",
     "move_words",
@@ -127,7 +130,7 @@ async def open_lexicon(connection: Connection, collection_id: int) -> None:
     Cost: one look-up; linear in the texts of the collection when they have to be indexed anew.
     """
     row = await connection.fetchrow(
-        "SELECT l.analyzer, c.internal FROM collection c"
+        "SELECT l.analyzer, l.boosts, c.internal FROM collection c"
         " LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.id = $1",
         collection_id,
     )
@@ -136,16 +139,52 @@ async def open_lexicon(connection: Connection, collection_id: int) -> None:
     for table in ("chunk_terms", "term", "segment", "lexicon_class", "lexicon"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
     await connection.execute(
-        "INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 0)",
+        "INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 0, $4)",
         collection_id,
         ANALYZER_VERSION,
         DEFAULT_LANGUAGES,
+        _numbers(boosts := _boosts(row["boosts"])),
     )
     # Code is written in English words, whatever its comments are in.
-    await _index_anew(connection, collection_id, told=not row["internal"])
+    await _index_anew(connection, collection_id, boosts, told=not row["internal"])
 
 
-async def _index_anew(connection: Connection, collection_id: int, *, told: bool) -> None:
+async def boosts_of(connection: Connection, collection: str) -> Boosts:
+    """Give how much the fields of a collection count."""
+    return _boosts(
+        await connection.fetchval(
+            "SELECT l.boosts FROM lexicon l JOIN collection c ON c.id = l.collection_id"
+            " WHERE c.name = $1",
+            collection,
+        )
+    )
+
+
+async def boost(connection: Connection, collection_id: int, boosts: Boosts) -> None:
+    """Index the words of a collection anew, with other boosts. Cost: linear in its texts."""
+    await connection.execute(
+        "UPDATE lexicon SET boosts = $2, analyzer = '' WHERE collection_id = $1",
+        collection_id,
+        _numbers(boosts),
+    )
+    await open_lexicon(connection, collection_id)
+
+
+def _numbers(boosts: Boosts) -> list[int]:
+    return [boosts.title, boosts.heading, boosts.path]
+
+
+def _boosts(numbers: Sequence[int] | None) -> Boosts:
+    """Read what `_numbers` gives; None before the first document."""
+    if numbers is None:
+        return Boosts()
+    title, heading, path = numbers
+    return Boosts(title=title, heading=heading, path=path)
+
+
+async def _index_anew(
+    connection: Connection, collection_id: int, boosts: Boosts, *, told: bool
+) -> None:
     """Index the words of all chunks, document by document; told apart by language or all in the default one."""
     last = -1
     while documents := await connection.fetch(
@@ -155,24 +194,29 @@ async def _index_anew(connection: Connection, collection_id: int, *, told: bool)
         _REBUILD_BATCH,
     ):
         rows = await connection.fetch(
-            "SELECT c.ord, c.document, c.content, coalesce(nullif(c.embed_text, ''), c.content) AS text"
-            " FROM chunk c WHERE c.document = ANY($1::bigint[]) ORDER BY c.document, c.ord",
+            "SELECT c.ord, c.document, c.content, coalesce(nullif(c.embed_text, ''), c.content) AS text,"
+            " c.heading, d.title, d.document_id FROM document d JOIN chunk c ON c.document = d.id"
+            " WHERE d.id = ANY($1::bigint[]) ORDER BY c.document, c.ord",
             [row["id"] for row in documents],
         )
-        words = await asyncio.to_thread(_counted, rows, told)
+        words = await asyncio.to_thread(_counted, rows, boosts, told)
         await add_words(connection, collection_id, [row["ord"] for row in rows], words)
         last = documents[-1]["id"]
     await settle(connection, collection_id, everything=True)
 
 
-def _counted(rows: Sequence[Any], told: bool) -> list[Words]:
+def _counted(rows: Sequence[Any], boosts: Boosts, told: bool) -> list[Words]:
     """Count the words of chunks, those of a document next to one another."""
     words: list[Words] = []
     for _, some in itertools.groupby(rows, key=lambda row: row["document"]):
         chunks = list(some)
         told_of = sample(row["content"] for row in chunks) if told else ""
         language = language_of(told_of)
-        words += [count_words(row["text"], language) for row in chunks]
+        for row in chunks:
+            text = boosts.searched(
+                row["text"], title=row["title"], heading=row["heading"], path=row["document_id"]
+            )
+            words.append(count_words(text, language))
     return words
 
 

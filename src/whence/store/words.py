@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from whence.schema.ingest import ChunkDraft
+from whence.schema.ingest import DocumentDraft
 from whence.store.analysis import QueryWord, query_words, strong_length, term_counts
+from whence.store.boosts import Boosts
 from whence.store.languages import DEFAULT_LANGUAGE, language_of, sample
 
 __all__ = (
@@ -56,14 +57,22 @@ class DocumentWords(msgspec.Struct, frozen=True):
     of_chunks: list[Words]
 
 
-def document_words(chunks: Sequence[ChunkDraft]) -> DocumentWords:
+def document_words(draft: DocumentDraft, boosts: Boosts) -> DocumentWords:
     """Count the words of a document's chunks by what is searched: `embed_text`, or `content` without one.
 
     They are stemmed in the language that the document is written in, as far as that can be told.
     """
-    language = language_of(sample(chunk.content for chunk in chunks))
-    of_chunks = [count_words(chunk.embed_text or chunk.content, language) for chunk in chunks]
-    return DocumentWords(language, of_chunks)
+    language = language_of(sample(chunk.content for chunk in draft.chunks))
+    texts = (
+        boosts.searched(
+            chunk.embed_text or chunk.content,
+            title=draft.title,
+            heading=chunk.heading,
+            path=draft.document_id,
+        )
+        for chunk in draft.chunks
+    )
+    return DocumentWords(language, [count_words(text, language) for text in texts])
 
 
 def with_languages(known: Sequence[str], found: Iterable[str]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.analysis import document_terms, is_weak, query_terms
 from whence.store.base import ChunkStore, EmbeddedDocument
 from whence.store.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
+from whence.store.boosts import Boosts
 
 __all__ = ("Corpus", "LexicalSuite", "text_document")
 
@@ -327,6 +328,49 @@ class LexicalSuite:
 
         assert rare == []
         assert len(await _found(store, name, "longer")) == 99
+
+    async def test_fields_may_count_more(self, store: ChunkStore) -> None:
+        """Words of boosted fields count as if they stood there again, in what is stored and in what comes."""
+        sizes = {"titled": ("Red lake", ""), "headed": ("", "Red lake"), "plain": ("", "")}
+
+        def fielded(name: str, repeats: str = "") -> EmbeddedDocument:
+            title, heading = sizes[name]
+            text = f"blue sea {title} {heading} {repeats}"
+            draft = DocumentDraft(
+                document_id=name,
+                title=title,
+                chunks=(ChunkDraft(content=text, heading=heading),),
+            )
+            return EmbeddedDocument(draft=draft, vectors=_VECTOR[None])
+
+        boosts = Boosts(title=3, heading=2, path=1)
+        name = await _filled(store, fielded("titled"), fielded("headed"))
+        even = await store.search_lexical(name, "red", limit=9, access=EVERYTHING)
+        await store.boost_fields(name, boosts)
+        await store.boost_fields(name, boosts)
+        await store.replace_documents(name, [fielded("plain"), fielded("titled")])
+        written_out = await _filled(
+            store,
+            fielded("plain", "plain"),
+            fielded("titled", "Red lake Red lake titled"),
+            fielded("headed", "Red lake headed"),
+        )
+        for query in ("red lake", "plain", "headed sea", "titled"):
+            told = [
+                [(hit.document_id, hit.sparse_score) for hit in hits]
+                for hits in (
+                    await store.search_lexical(name, query, limit=9, access=EVERYTHING),
+                    await store.search_lexical(written_out, query, limit=9, access=EVERYTHING),
+                )
+            ]
+            assert told[0] == told[1], query
+            assert told[0]
+        assert even[0].sparse_score == even[1].sparse_score
+        assert await _found(store, name, "red") == ["titled", "headed"]
+        await store.boost_fields(name, Boosts())
+        assert await _found(store, name, "plain") == []
+        with pytest.raises(NotFound):
+            await store.boost_fields("nowhere", boosts)
 
     async def test_a_huge_chunk_is_scored_alike_on_both_ways(self, store: ChunkStore) -> None:
         """Where occurrences and lengths stop counting, the ranking and scores by id still agree."""

@@ -1,0 +1,64 @@
+"""How much words count by the field they stand in, recorded with each collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from whence.schema.errors import BadInput
+
+__all__ = ("MOST_BOOST", "Boosts", "read_boosts")
+
+#: Greatest weight of a field.
+MOST_BOOST = 10
+_LEAST = {"title": 1, "heading": 1, "path": 0}
+
+
+class Boosts(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a word of a field counts that stands there once, in occurrences as in length.
+
+    BM25 over weighted occurrences is BM25F with one saturation for all fields (Robertson, Zaragoza and Taylor,
+    "Simple BM25 extension to multiple weighted fields", CIKM 2004). Every word of a text counts once.
+    """
+
+    title: int = 1
+    """The document's title, 1 to 10."""
+    heading: int = 1
+    """The nearest heading, 1 to 10; of source code the qualified name of the symbol."""
+    path: int = 0
+    """The document's id, 0 to 10: of a file its path in what was indexed."""
+
+    def searched(self, text: str, *, title: str, heading: str, path: str) -> str:
+        """Give the text whose words are counted: with each field as often as it counts beside once in the text.
+
+        Args:
+            text: What is searched, with title and heading in front where the document has them.
+            title: Of the document.
+            heading: Of the chunk.
+            path: Id of the document.
+        """
+        more = [title] * (self.title - 1) + [heading] * (self.heading - 1) + [path] * self.path
+        return "\n".join([text, *more]) if more else text
+
+
+def read_boosts(given: Mapping[str, int]) -> Boosts:
+    """Read weights by the names of fields; those that are not given are the default ones.
+
+    Raises:
+        BadInput: There is no such field, or a weight is out of range.
+    """
+    for name, weight in given.items():
+        if name not in _LEAST:
+            raise BadInput(f"no field {name!r} to boost", hint=f"use one of {', '.join(_LEAST)}")
+        if isinstance(weight, bool) or not isinstance(weight, int):
+            raise BadInput(
+                f"the boost of {name} must be an integer, not {weight!r}", hint=_range(name)
+            )
+        if not _LEAST[name] <= weight <= MOST_BOOST:
+            raise BadInput(f"the boost of {name} cannot be {weight}", hint=_range(name))
+    return Boosts(**given)
+
+
+def _range(name: str) -> str:
+    return f"give {_LEAST[name]} to {MOST_BOOST}"
