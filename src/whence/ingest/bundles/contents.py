@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Literal
 
 from msgspec.structs import replace
@@ -46,8 +47,8 @@ _Stage = Literal["opened", "reading nodes", "nodes read", "reading edges", "edge
 class BundleContents:
     """One pass over a bundle.
 
-    Memory holds one node with its text, and for each of n nodes and m edges an id or two digests of 16
-    bytes; time grows with the bytes of the bundle, and with n log n and m log m for the digest.
+    Memory holds a block of nodes with their texts, and of each node its ids, of each edge and node 16 bytes;
+    time grows with the bytes of the bundle, and with n log n and m log m of n nodes and m edges for the digest.
 
     Args:
         bundle: What to read; its files must not change meanwhile.
@@ -56,16 +57,16 @@ class BundleContents:
 
     def __init__(self, bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> None:
         self._bundle = bundle
-        snapshot = bundle.snapshot
-        self._prefixes = {
-            kind: f"{snapshot.repo}::{snapshot.snapshot_id}::{kind}::" for kind in ("cs", "sql")
-        }
         self._known_labels = frozenset(known_labels)
         self._unknown_labels: set[str] = set()
         self._warnings: list[BundleWarning] = []
         self._warning_count = 0
         self._empty_texts = 0
-        self._digests: dict[str, bytes] = {}
+        #: Which node each local id names, by the order in which they came.
+        self._places: dict[str, int] = {}
+        #: Of each node: its id, and its digest.
+        self._ids: list[str] = []
+        self._digests = bytearray()
         self._edge_digests: set[bytes] = set()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._stage: _Stage = "opened"
@@ -128,16 +129,17 @@ class BundleContents:
     def _is_new_node(self, found: FoundNode) -> bool:
         place, node = found
         digest = _short(encode(replace(node, id="")))
-        known = self._digests.get(node.local_id)
-        if known == digest:
-            self._counts["duplicate node", node.kind] += 1
-            return False
-        if known is not None:
+        known = self._places.setdefault(node.local_id, len(self._ids))
+        if known < len(self._ids):
+            if digest == self._digest_of(known):
+                self._counts["duplicate node", node.kind] += 1
+                return False
             raise place.error(
                 f"{node.local_id!r} was there before with other content",
                 "an id names one node; keep one of the two",
             )
-        self._digests[node.local_id] = digest
+        self._ids.append(node.id)
+        self._digests += digest
         self._counts["node", node.kind] += 1
         self._empty_texts += not node.text
         self._look_at_labels(found)
@@ -156,36 +158,37 @@ class BundleContents:
     def _new_edges(self, found: FoundEdges) -> Iterator[CodeEdge]:
         """Yield those whose two ends are nodes and that were not there before."""
         _, graph, source, targets, relation = found
-        nodes, known = self._digests, self._edge_digests
-        if source not in nodes:
+        places, ids, known = self._places, self._ids, self._edge_digests
+        if source not in places:
             self._warn_of_dangling(found, targets)
             return
-        from_id = self._canonical(source)
+        from_id = ids[places[source]]
         # Relations are compared without regard to case, so `Calls` and `calls` are one edge.
         begin = f"{relation_key(relation)}\0{source}\0".encode()
         first = size = len(known)
         dangling = 0
         for target in targets:
-            if target not in nodes:
+            place = places.get(target)
+            if place is None:
                 dangling += 1
                 self._warn_of_dangling(found, (target,))
                 continue
-            known.add(_short(begin + target.encode()))
+            known.add(blake2b(begin + target.encode(), digest_size=_DIGEST_BYTES).digest())
             if len(known) > size:
                 size += 1
-                yield CodeEdge(from_id=from_id, to_id=self._canonical(target), relation=relation)
+                yield CodeEdge(from_id=from_id, to_id=ids[place], relation=relation)
         self._counts["edge", graph] += size - first
         self._counts["duplicate edge", graph] += len(targets) - dangling - (size - first)
 
-    def _canonical(self, local: str) -> str:
-        """Give the id of a node that was read; its parts were checked then."""
-        return self._prefixes[kind_of_local(local)] + local
+    def _digest_of(self, place: int) -> bytes:
+        at = place * _DIGEST_BYTES
+        return bytes(self._digests[at : at + _DIGEST_BYTES])
 
     def _warn_of_dangling(self, found: FoundEdges, targets: Sequence[str]) -> None:
         place, graph, source, _, relation = found
         for target in targets:
             self._counts["dangling edge", graph] += 1
-            missing = [end for end in (source, target) if end not in self._digests]
+            missing = [end for end in (source, target) if end not in self._places]
             with place.blamed():
                 for local in missing:
                     checked_local_id(local, kind_of_local(local))
@@ -208,8 +211,9 @@ class BundleContents:
 
     def _digest(self) -> str:
         digest = hashlib.sha256(_VERSION)
-        digest.update(b"".join(map(self._digests.__getitem__, sorted(self._digests))))
-        digest.update(len(self._digests).to_bytes(8))
+        for local_id in sorted(self._places):
+            digest.update(self._digest_of(self._places[local_id]))
+        digest.update(len(self._ids).to_bytes(8))
         digest.update(b"".join(sorted(self._edge_digests)))
         return digest.hexdigest()
 
@@ -229,4 +233,4 @@ def validate(bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> I
 
 
 def _short(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
