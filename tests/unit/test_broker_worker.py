@@ -21,6 +21,7 @@ from whence.schema.errors import (
     ConfigError,
     DiskFull,
     ErrorReply,
+    ModelMissing,
     Overloaded,
     Unavailable,
     WhenceError,
@@ -321,6 +322,29 @@ async def test_unexpected_exception_is_logged_once(caplog: pytest.LogCaptureFixt
     assert answer.code == "internal"
     assert "ZeroDivisionError" in answer.message
     assert "secret" not in answer.message
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [(BadInput("x"), logging.INFO), (ModelMissing("x"), logging.ERROR)],
+    ids=lambda one: type(one).__name__,
+)
+async def test_what_a_caller_did_wrong_is_no_fault(
+    caplog: pytest.LogCaptureFixture, error: WhenceError, level: int
+) -> None:
+    """A request that cannot be answered is its caller's to mend: logged as information, not as an error."""
+    transport = MemoryTransport()
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        yield failure(error)
+
+    worker = await started(transport, handle)
+    with caplog.at_level(logging.DEBUG, logger="whence"):
+        await transport.request(TOPIC, b"?")
+        await worker.aclose()
+    (record,) = [one for one in caplog.records if getattr(one, "action", "") == "give_up"]
+
+    assert record.levelno == level
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), TimeoutError(), StopAsyncIteration()])

@@ -104,7 +104,7 @@ async def test_search_gives_the_document_of_the_command_line(
     assert (document["query"], document["mode"], document["message"]) == (
         "how long",
         "hybrid",
-        "1 results",
+        "1 result",
     )
     assert engine.asked[0]["collection"] == "wiki"
     assert engine.asked[0]["access"] == Access.public()

@@ -42,11 +42,13 @@ from whence.broker.transport import (
 )
 from whence.schema.codec import encode
 from whence.schema.errors import (
+    BadInput,
     CodecError,
     ConfigError,
     DeadlineExceeded,
     ErrorReply,
     InternalError,
+    NotFound,
     Unavailable,
     WhenceError,
 )
@@ -700,7 +702,7 @@ class Worker:
             await self._dead_letter(subscription, run, error, answer=False)
             return
         self.counters.failed += 1
-        self._log_given_up(run, error)
+        self._log_given_up(run, error, answered=True)
         await self._release(run)
         await self._settle(lambda: subscription.ack(run.delivery))
 
@@ -882,9 +884,14 @@ class Worker:
             extra=self._facts(run.delivery, action="retry", error=str(error), wait_s=wait),
         )
 
-    def _log_given_up(self, run: _Run, error: WhenceError) -> None:
-        # An unexpected exception was logged with its traceback where it was caught.
-        level = logging.WARNING if isinstance(error, InternalError) else logging.ERROR
+    def _log_given_up(self, run: _Run, error: WhenceError, *, answered: bool = False) -> None:
+        level = logging.ERROR
+        if isinstance(error, InternalError):
+            # An unexpected exception was logged with its traceback where it was caught.
+            level = logging.WARNING
+        elif answered and isinstance(error, BadInput | NotFound):
+            # The caller asked what cannot be answered, and was told so: nobody else has to act.
+            level = logging.INFO
         logger.log(
             level,
             "message given up",
