@@ -20,6 +20,19 @@ def test_few_visible_rows_are_scanned(limit: int, chunks: int, visible: int) -> 
     assert way is None or (way.fetched > limit and 100 <= way.ef_search <= 1000)
 
 
+@given(limit=st.integers(1, 10), chunks=_sizes, visible=_sizes)
+def test_few_rows_are_asked_for_where_the_first_hold_them(
+    limit: int, chunks: int, visible: int
+) -> None:
+    """For ten places the walk never goes on for more rows than it needs where many are visible."""
+    way = neighbourhood(limit, visible, chunks)
+
+    if way is not None and visible >= 0.4 * chunks:
+        assert 4 * limit <= way.fetched <= 0.4 * way.ef_search
+    elif way is not None:
+        assert way.fetched >= 100
+
+
 @given(limit=_limits, chunks=_sizes)
 def test_the_bound_grows_with_collection_and_ranking(limit: int, chunks: int) -> None:
     """A larger collection makes the way longer, a longer ranking makes it longer too; all places fit."""

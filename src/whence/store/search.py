@@ -234,12 +234,11 @@ async def _way(
     counts: VisibleCounts,
 ) -> Neighbourhood | None:
     """Tell how to ask the graph; None when there is none or few rows are visible."""
-    most = fewest_visible(limit, known.chunks) + 1
-    if not known.indexed or most > known.chunks:
+    if not known.indexed or known.chunks <= fewest_visible(limit, known.chunks):
         return None
     if kept is not None:
         return neighbourhood(limit, len(kept), known.chunks)
-    visible = await counts.count(connection, known.id, classes, most)
+    visible = await counts.count(connection, known.id, classes)
     return neighbourhood(limit, visible, known.chunks)
 
 

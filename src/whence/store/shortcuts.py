@@ -104,10 +104,9 @@ class Shortcuts:
         Raises:
             Changed: It is not known how many rows are visible.
         """
-        most = fewest_visible(limit, known.chunks) + 1
-        if not known.indexed or most > known.chunks:
+        if not known.indexed or known.chunks <= fewest_visible(limit, known.chunks):
             return None
-        visible = self.counts.peek(known.id, classes, most)
+        visible = self.counts.peek(known.id, classes)
         if visible is None:
             raise Changed
         return neighbourhood(limit, visible, known.chunks)
