@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ _LENGTH = struct.Struct("!i")
 #: Bytes handed to the driver at a time.
 _PIECE = 256_000
 
-Numbers = int | Sequence[int] | NDArray[np.int64]
+Numbers = int | Sequence[int] | NDArray[np.signedinteger[Any]]
 
 
 async def copy_columns(
