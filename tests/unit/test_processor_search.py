@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,33 @@ async def test_how_words_match_reaches_the_store(mode: str, asked: int) -> None:
     await search.handle(request(mode=mode, query_text="red lake", match="all"), StubContext())
 
     assert store.matches == ["all"] * asked
+
+
+@pytest.mark.parametrize(
+    ("fault", "found", "code"),
+    [
+        ("search_lexical", "urn:c", "lexical_leg_missing"),
+        ("search_dense", "urn:w", "dense_leg_missing"),
+    ],
+)
+async def test_a_leg_that_is_late_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, fault: str, found: str, code: str
+) -> None:
+    """A leg that hangs costs half of the caller's time; the other answers in the rest, and says so."""
+    store = FixedStore()
+
+    async def hang(*_: Any, **__: Any) -> list[Candidate]:
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(store, fault, hang)
+    search = SearchProcessor(store=store)
+    asked = request(mode="hybrid", query_text="red lake")
+    reply = await search.handle(asked, StubContext(remaining_s=0.2))
+
+    assert [one.chunk_id for one in reply.candidates] == [found]
+    assert [one.code for one in reply.degraded] == [code]
+    assert "within 0.1 s" in reply.degraded[0].reason
 
 
 async def test_vectors_know_no_words_to_match() -> None:

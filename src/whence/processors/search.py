@@ -8,6 +8,7 @@ the reader may not see is never in a reply.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -57,6 +58,8 @@ __all__ = ("SearchParameters", "SearchProcessor")
 
 #: Candidates that each leg of a hybrid search gives at least: what one leg ranks low the other may lift.
 _LEG_DEPTH = 100
+#: Part of the caller's time that a leg may take; the rest is the other's, to answer without it.
+_LEG_SHARE = 0.5
 #: Most queries of one request.
 _MAX_QUERIES = 100
 _Leg = list[Candidate] | WhenceError
@@ -139,18 +142,20 @@ class SearchProcessor(Processor):
             Unavailable: The store does not answer, or no leg of a hybrid search can take part.
         """
         if not message.more:
-            return await self._search(message)
+            return await self._search(message, context)
         if len(message.more) >= _MAX_QUERIES:
             raise BadInput(
                 f"{1 + len(message.more)} queries in one search; at most {_MAX_QUERIES} are taken"
             )
-        found = await asyncio.gather(*(_or_error(self._search(one)) for one in _queries(message)))
+        found = await asyncio.gather(
+            *(_or_error(self._search(one, context)) for one in _queries(message))
+        )
         errors = [one for one in found if isinstance(one, WhenceError)]
         if len(errors) == len(found):
             raise errors[0]
         return SearchResponse(candidates=(), results=tuple(map(_result, found)))
 
-    async def _search(self, message: SearchRequest) -> SearchResponse:
+    async def _search(self, message: SearchRequest, context: Context) -> SearchResponse:
         """Search for one query."""
         self._check(message)
         await self._check_model(message.collection, message.model)
@@ -159,7 +164,8 @@ class SearchProcessor(Processor):
         if message.mode == "bm25":
             found = await self._lexical(message, message.limit)
             return SearchResponse(candidates=_by_words(found, message))
-        return await self._hybrid(message)
+        left_s = context.remaining_s()
+        return await self._hybrid(message, None if left_s is None else _LEG_SHARE * left_s)
 
     async def _dense(self, message: SearchRequest, limit: int) -> list[Candidate]:
         return await self._store.search_dense(
@@ -181,11 +187,14 @@ class SearchProcessor(Processor):
             match=message.match,
         )
 
-    async def _hybrid(self, message: SearchRequest) -> SearchResponse:
-        """Ask both legs at once, then each for the scores of what only the other found; join."""
+    async def _hybrid(self, message: SearchRequest, leg_s: float | None) -> SearchResponse:
+        """Ask both legs at once, then each for the scores of what only the other found; join.
+
+        A leg that has not ranked after `leg_s` seconds takes no part, like one that failed.
+        """
         depth = max(message.limit, _LEG_DEPTH)
         lexical, dense = await asyncio.gather(
-            _leg(self._lexical(message, depth)), _leg(self._dense(message, depth))
+            _leg(self._lexical(message, depth), leg_s), _leg(self._dense(message, depth), leg_s)
         )
         if isinstance(lexical, WhenceError) and isinstance(dense, WhenceError):
             raise dense if message.vector else lexical
@@ -366,10 +375,13 @@ def _by_words(found: list[Candidate], message: SearchRequest) -> tuple[Candidate
     return tuple(one for one in scored if one.score >= message.threshold)[: message.limit]
 
 
-async def _leg(ranking: Awaitable[list[Candidate]]) -> _Leg:
+async def _leg(ranking: Awaitable[list[Candidate]], most_s: float | None) -> _Leg:
     """Give a leg's ranking, or the error that keeps it from taking part."""
     try:
-        return await ranking
+        async with asyncio.timeout(most_s):
+            return await ranking
+    except TimeoutError:
+        return DeadlineExceeded(f"it did not answer within {most_s or math.inf:.3g} s")
     except _LEG_ERRORS as error:
         return error
 
