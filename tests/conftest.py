@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import itertools
-from collections.abc import AsyncIterator, Iterator
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +25,13 @@ _numbers = itertools.count()
 # How fast examples are made depends on what else the machine does, and says nothing about the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run one process more than there are cores: much of a test is waiting for servers."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return (len(affinity(0)) if affinity else os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -48,21 +59,52 @@ async def _admin(server: EmbeddedServer) -> AsyncIterator[Any]:
         await connection.close()
 
 
-@pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    """One embedded server for the whole run, with a migrated template database."""
+async def _prepare(home: Path) -> None:
+    """Make the data directory of a home, and the tables in it."""
     from whence.store.postgres import PostgresStore
     from whence.store.server import EmbeddedServer
 
-    server = EmbeddedServer(tmp_path_factory.mktemp("home"))
-
-    async def begin() -> None:
-        await server.start()
-        async with _admin(server) as admin:
-            await admin.execute("CREATE DATABASE migrated")
+    async with EmbeddedServer(home) as server, _admin(server) as admin:
+        await (await PostgresStore.connect(server.url())).aclose()
+        await admin.execute("CREATE DATABASE migrated")
         await (await PostgresStore.connect(server.url("migrated"))).aclose()
 
-    asyncio.run(begin())
+
+@pytest.fixture(scope="session")
+def new_home(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Give a function that makes a home with an empty, migrated database: a copy of one made once for the run.
+
+    For tests of what comes after the first start, which costs 2 s of a core; whatever tests that start begins
+    with an empty folder.
+    """
+    common = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        common = common.parent
+    home = common / "prepared-home"
+    with (common / "prepared-home.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.exists():
+            unfinished = common / "home-being-prepared"
+            asyncio.run(_prepare(unfinished))
+            unfinished.rename(home)
+
+    def copy(place: Path) -> Path:
+        # With its owners: a server that is started by root runs as somebody else.
+        subprocess.run(["cp", "-a", f"{home}/.", str(place)], check=True)
+        return place
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def postgres_server(
+    tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]
+) -> Iterator[EmbeddedServer]:
+    """One embedded server for the whole run, with a migrated template database."""
+    from whence.store.server import EmbeddedServer
+
+    server = EmbeddedServer(new_home(tmp_path_factory.mktemp("home")))
+    asyncio.run(server.start())
     yield server
     asyncio.run(server.aclose())
 

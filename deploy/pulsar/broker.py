@@ -95,6 +95,7 @@ class Broker:
         folder: Keeps its data, log and state; `default` in the cache when None.
         settings: Configuration beside that of `overrides.conf`.
         token: Shown to the admin interface of a broker that knows its callers.
+        java_options: For the Java machine, beside our own.
     """
 
     def __init__(
@@ -103,10 +104,12 @@ class Broker:
         *,
         settings: Mapping[str, object] | None = None,
         token: str = "",
+        java_options: str = "",
     ) -> None:
         self.folder = (folder or cache_folder() / "default").resolve()
         self._settings = dict(settings or {})
         self._token = token
+        self._java_options = java_options
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -241,7 +244,8 @@ class Broker:
             "PULSAR_GC_LOG": "-Xlog:disable",
             "PULSAR_LOG_LEVEL": "warn",
             "PULSAR_LOG_APPENDER": "Console",
-            "PULSAR_EXTRA_OPTS": "-Dpulsar.allocator.exit_on_oom=false -Dio.netty.leakDetectionLevel=disabled",
+            "PULSAR_EXTRA_OPTS": "-Dpulsar.allocator.exit_on_oom=false -Dio.netty.leakDetectionLevel=disabled"
+            f" {self._java_options}",
         }
         data = self.folder / "data"
         command = ["bash", str(home / "bin" / "pulsar"), "standalone", "--no-functions-worker"]

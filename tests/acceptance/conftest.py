@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +122,13 @@ def loaded() -> Iterator[ForkServer]:
 
 
 @pytest.fixture(scope="session")
-def cli(tmp_path_factory: pytest.TempPathFactory, loaded: ForkServer) -> Iterator[Cli]:
+def cli(
+    tmp_path_factory: pytest.TempPathFactory,
+    new_home: Callable[[Path], Path],
+    loaded: ForkServer,
+) -> Iterator[Cli]:
     """Give the command on a home that all tests of the session share, and whose server runs all the while."""
-    home = tmp_path_factory.mktemp("home")
+    home = new_home(tmp_path_factory.mktemp("home"))
     server = EmbeddedServer(home)
     asyncio.run(server.start())
     yield Cli(home, loaded)
@@ -142,7 +146,13 @@ def handbook(cli: Cli) -> Path:
 
 @pytest.fixture
 def fresh(tmp_path: Path, loaded: ForkServer) -> Cli:
-    """Give the command on a home of the test's own."""
+    """Give the command on an empty home, where the first command makes the database."""
     home = tmp_path / "home"
     home.mkdir()
     return Cli(home, loaded)
+
+
+@pytest.fixture
+def own(tmp_path: Path, new_home: Callable[[Path], Path], loaded: ForkServer) -> Cli:
+    """Give the command on a home of the test's own, with an empty database."""
+    return Cli(new_home(tmp_path / "home"), loaded)

@@ -56,19 +56,19 @@ def test_an_answer_that_is_not_there(cli: Any, handbook: Path, command: str) -> 
     assert [line.split(":")[0] for line in result.err.splitlines()] == ["error", "hint"]
 
 
-def test_replay_is_identical_until_a_document_changes(fresh: Any, handbook: Path) -> None:
+def test_replay_is_identical_until_a_document_changes(own: Any, handbook: Path) -> None:
     """Twice the same on an unchanged collection; then the first stage that differs, and exit 1."""
-    folder = fresh.home / "docs"
+    folder = own.home / "docs"
     folder.mkdir()
     (folder / "leave.md").write_text("# Leave\n\nEmployees get 25 days of annual leave a year.\n")
     (folder / "bikes.md").write_text("# Bikes\n\nCompany bikes are free for employees.\n")
-    fresh("index", folder)
-    answer_id = fresh("ask", QUESTION, "--json").json["answer_id"]
+    own("index", folder)
+    answer_id = own("ask", QUESTION, "--json").json["answer_id"]
 
-    same = fresh("replay", answer_id, "--json")
+    same = own("replay", answer_id, "--json")
     (folder / "leave.md").write_text("# Leave\n\nEmployees get 30 days of annual leave a year.\n")
-    fresh("index", folder)
-    other = fresh("replay", answer_id, "--json")
+    own("index", folder)
+    other = own("replay", answer_id, "--json")
 
     assert (same.code, same.json) == (
         0,
@@ -83,19 +83,19 @@ def test_replay_is_identical_until_a_document_changes(fresh: Any, handbook: Path
     assert "30 days" in other.json["differs"][-1]["after"]
 
 
-def test_an_erased_document_is_gone_and_leaves_a_tombstone(fresh: Any, tmp_path: Path) -> None:
+def test_an_erased_document_is_gone_and_leaves_a_tombstone(own: Any, tmp_path: Path) -> None:
     """No command and no file of the database's tables shows its words; the trace stays complete."""
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "leave.md").write_text("# Leave\n\nThe zebrafinch rule: 25 days of annual leave.\n")
     (folder / "bikes.md").write_text("# Bikes\n\nCompany bikes are free for employees.\n")
-    fresh("index", folder)
-    asked = fresh("ask", "What is the zebrafinch rule of annual leave?", "--json").json
+    own("index", folder)
+    asked = own("ask", "What is the zebrafinch rule of annual leave?", "--json").json
     assert "zebrafinch" in asked["answer"].casefold()
 
-    done = fresh("erase", "leave.md", "--json")
-    found = fresh("search", "zebrafinch rule", "--threshold", "0", "--json").json
-    trace = fresh("explain", asked["answer_id"], "--json")
+    done = own("erase", "leave.md", "--json")
+    found = own("search", "zebrafinch rule", "--threshold", "0", "--json").json
+    trace = own("explain", asked["answer_id"], "--json")
 
     assert done.code == 0, done.err
     assert done.json["before"] == {
@@ -111,8 +111,8 @@ def test_an_erased_document_is_gone_and_leaves_a_tombstone(fresh: Any, tmp_path:
     told = trace.out.replace(asked["question"], "")
     assert "25 days" not in told
     assert "invalidatedAtTime" in told
-    assert fresh("erase", "leave.md").code == 3
-    assert fresh("index", folder, "--json").json["documents"]["added"] == 1
+    assert own("erase", "leave.md").code == 3
+    assert own("index", folder, "--json").json["documents"]["added"] == 1
 
 
 def test_collections_are_listed_with_their_model(cli: Any, handbook: Path) -> None:

@@ -91,17 +91,17 @@ def test_filters_narrow_from_the_command_line(cli: Any, handbook: Path) -> None:
     assert "status" in unknown.err
 
 
-def test_odd_tags_are_kept_and_compared_exactly(fresh: Any, tmp_path: Path) -> None:
+def test_odd_tags_are_kept_and_compared_exactly(own: Any, tmp_path: Path) -> None:
     """Tags with quotes, commas, Unicode and 10 kB open what carries them; 5,000 tags are no hindrance."""
     tags = ["it's", 'a "b"', "a,b", "{x}", "日本語", "x" * 10_000]
     corpus = tmp_path / "corpus.jsonl"
     records = [{"_id": f"d{n}", "text": "annual leave", "acl": [tag]} for n, tag in enumerate(tags)]
     corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
-    assert fresh("index", corpus).code == 0
+    assert own("index", corpus).code == 0
 
     def found(held: list[str]) -> set[str]:
         options = [word for tag in held for word in ("--acl", tag)]
-        result = fresh("search", "annual leave", "--json", "--threshold", "0", *options)
+        result = own("search", "annual leave", "--json", "--threshold", "0", *options)
         assert result.code == 0, result.err
         return {hit["document_id"] for hit in result.json["hits"]}
 

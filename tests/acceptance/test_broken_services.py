@@ -53,13 +53,13 @@ def chat_server(before_answer: Callable[[int], None]) -> Iterator[str]:
 
 
 @pytest.fixture
-def bikes(fresh: Any, tmp_path: Path) -> Any:
+def bikes(own: Any, tmp_path: Path) -> Any:
     """Give the command on a home with one document."""
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "bikes.md").write_text("# Bikes\n\nCompany bikes are free for employees.\n")
-    assert fresh("index", folder).code == 0
-    return fresh
+    assert own("index", folder).code == 0
+    return own
 
 
 @pytest.mark.parametrize("call", [1, 2], ids=["before the search", "before the answer"])

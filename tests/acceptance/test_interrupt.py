@@ -76,17 +76,17 @@ def embeddings() -> Iterator[SlowEmbeddings]:
 
 
 def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
-    fresh: Any, embeddings: SlowEmbeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own: Any, embeddings: SlowEmbeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 130, one line and a hint; no document twice or in part, and none embedded again."""
     settings = embeddings.settings
-    environment = fresh.environment(**settings)
-    monkeypatch.setattr(fresh, "environment", lambda **more: environment | more)
+    environment = own.environment(**settings)
+    monkeypatch.setattr(own, "environment", lambda **more: environment | more)
     records = tmp_path / "records.jsonl"
     records.write_text(
         "".join(f'{{"_id": "r{n}", "text": "Ship {n} sails."}}\n' for n in range(RECORDS))
     )
-    running = fresh.start("index", records, start_new_session=True)
+    running = own.start("index", records, start_new_session=True)
     try:
         was_stuck = embeddings.stuck.wait(60)
         # A terminal sends the signal to all processes of the group, as is done here.
@@ -95,8 +95,8 @@ def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
     finally:
         running.kill()
         embeddings.released.set()
-    before = counts(fresh)
-    again = fresh("index", records, "--json")
+    before = counts(own)
+    again = own("index", records, "--json")
 
     assert was_stuck
     assert running.returncode == 130, err
@@ -110,7 +110,7 @@ def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
     told = again.json["documents"]
     assert (told["added"], told["unchanged"]) == (RECORDS - documents, documents)
     assert again.json["embedded"] == RECORDS - documents
-    assert counts(fresh) == (RECORDS, RECORDS)
+    assert counts(own) == (RECORDS, RECORDS)
 
 
 def counts(cli: Any) -> tuple[int, int]:

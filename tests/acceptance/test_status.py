@@ -126,13 +126,13 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_doctor_names_each_fault_and_its_remedy(fresh: Any, tmp_path: Path, fault: str) -> None:
+def test_doctor_names_each_fault_and_its_remedy(own: Any, tmp_path: Path, fault: str) -> None:
     """Whatever is broken is exit 1, found under its name, with what to do; secrets stay out of it."""
     name, detail, remedy, breaking = FAULTS[fault]
     arrange: Callable[[Path], dict[str, str]] = breaking  # type: ignore[assignment]
     folder = tmp_path / "broken"
     folder.mkdir()
-    result = fresh("doctor", "--json", env=arrange(folder))
+    result = own("doctor", "--json", env=arrange(folder))
     faults = {check["name"]: check for check in result.json["checks"] if not check["ok"]}
 
     assert result.code == 1

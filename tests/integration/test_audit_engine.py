@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,12 @@ TEXT = "Lunch is served from noon, and quokkatext is on the menu."
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], str]:
+def told(
+    tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]
+) -> tuple[list[Any], str]:
     """Do everything once; gives the lines and the id of the answer."""
     folder = tmp_path_factory.mktemp("audit")
+    new_home(folder / "home")
     answer_id = asyncio.run(_do_everything(folder))
     lines = (folder / "audit.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines], answer_id

@@ -32,11 +32,19 @@ def published() -> Path:
     return find_model(EMBEDDER_NAME)
 
 
-@pytest.fixture
-def target(tmp_path: Path, published: Path) -> Path:
-    """A fresh installation."""
-    place = tmp_path / "models"
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, published: Path) -> Path:
+    """An installation, for copying."""
+    place = tmp_path_factory.mktemp("installed")
     install_models(place, source=published)
+    return place
+
+
+@pytest.fixture
+def target(tmp_path: Path, installed: Path) -> Path:
+    """An installation of the test's own: a copy with the same times and the same links between its files."""
+    place = tmp_path / "models"
+    subprocess.run(["cp", "-a", str(installed), str(place)], check=True)
     return place
 
 
@@ -64,9 +72,9 @@ def test_installs_once(tmp_path: Path, published: Path) -> None:
     assert [status.state for status in model_status(models=place)] == ["ready", "ready"]
 
 
-def test_derived_weights_are_shared(target: Path) -> None:
+def test_derived_weights_are_shared(installed: Path) -> None:
     """Both models use one copy of the int8 weights on disk."""
-    files = [(target / name / "w8.bin").stat() for name in MODELS]
+    files = [(installed / name / "w8.bin").stat() for name in MODELS]
 
     assert files[0].st_ino == files[1].st_ino
 

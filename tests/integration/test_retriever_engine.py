@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,11 @@ async def _itself(engine: Engine) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopThread[Engine]]:
+def running(
+    tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]
+) -> Iterator[LoopThread[Engine]]:
     """One engine for all tests here."""
-    home = tmp_path_factory.mktemp("home")
+    home = new_home(tmp_path_factory.mktemp("home"))
     thread: LoopThread[Engine] = LoopThread(lambda: Engine(home=home), "test-engine")
     yield thread
     thread.close()
@@ -90,11 +92,13 @@ class TestEngineRetriever(RetrieverSuite):
             library.retriever(filters={"colour": "red"}).search("apples")
 
 
-async def test_the_retriever_ends_with_its_engine(tmp_path: Path) -> None:
+async def test_the_retriever_ends_with_its_engine(
+    tmp_path: Path, new_home: Callable[[Path], Path]
+) -> None:
     """On the engine's own loop both searches agree; afterwards no thread is left and no search works."""
     before = set(threading.enumerate())
     (tmp_path / "doc1.md").write_text("# Python\nPython is a programming language.")
-    async with Engine(home=tmp_path / "home") as engine:
+    async with Engine(home=new_home(tmp_path / "home")) as engine:
         await engine.index([tmp_path / "doc1.md"])
         retriever = engine.retriever(access=Access.public())
         blocking = retriever.search("What is Python?")

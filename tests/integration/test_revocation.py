@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ BOARD = Access(frozenset({"board"}))
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(tmp_path: Path, new_home: Callable[[Path], Path]) -> AsyncIterator[Engine]:
     """An engine with one public document."""
     (tmp_path / "merger.md").write_text(f"# Merger\n\n{TEXT}\n")
-    home = tmp_path / "home"
+    home = new_home(tmp_path / "home")
     async with Engine(home=home, embedder=HashEmbedder(), reranker="none") as engine:
         await engine.index([tmp_path / "merger.md"])
         yield engine

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ MODES = ("hybrid", "dense", "bm25")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+async def engine(
+    tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]
+) -> AsyncIterator[Engine]:
     """One engine over a document for everybody, and one for each odd tag."""
     folder = tmp_path_factory.mktemp("documents")
     records: list[dict[str, Any]] = [
@@ -38,7 +41,9 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engi
     ]
     corpus = folder / "corpus.jsonl"
     corpus.write_text("".join(json.dumps(one) + "\n" for one in records))
-    async with Engine(home=folder / "home", embedder=HashEmbedder(), reranker="none") as engine:
+    async with Engine(
+        home=new_home(folder / "home"), embedder=HashEmbedder(), reranker="none"
+    ) as engine:
         report = await engine.index([corpus])
         assert report.documents.added == len(records), report.failures
         yield engine

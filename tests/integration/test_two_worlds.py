@@ -204,14 +204,17 @@ HIDDEN_EDGES = [
 ]  # fmt: skip
 
 
-async def test_graphs_of_code_are_those_of_the_other_world(tmp_path: Path) -> None:
+async def test_graphs_of_code_are_those_of_the_other_world(
+    tmp_path: Path, new_home: Callable[[Path], Path]
+) -> None:
     """Walks, their caps and the fate of each text are the same when hidden nodes stand in between."""
     secret = {local: {"Text": text, "acl_allow": ["board"]} for local, text in HIDDEN_NODES.items()}
     bundles = [
         write_small(tmp_path / "a.zip", {**NODES, **secret}, EDGES + HIDDEN_EDGES, head_sha="a1"),
         write_small(tmp_path / "b.zip", NODES, EDGES, head_sha="b1"),
     ]
-    async with Engine(home=tmp_path / "home", embedder=HashEmbedder(), reranker="none") as engine:
+    home = new_home(tmp_path / "home")
+    async with Engine(home=home, embedder=HashEmbedder(), reranker="none") as engine:
         await engine.import_bundles(bundles)
         for call in _calls(engine):
             told = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import runpy
@@ -14,6 +15,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from whence.cli.serve import serve
 from whence.flow.builtin import find_flow
 from whence.flow.loader import load_flow
 
@@ -87,23 +89,58 @@ def test_manifests_are_those_of_the_flow() -> None:
     assert (DEPLOY / "kubernetes" / "processors.yaml").read_text() == written
 
 
+def by_kind() -> dict[str, dict[str, Any]]:
+    """Give the objects by kind and name."""
+    found: dict[str, dict[str, Any]] = {}
+    for document in documents():
+        found.setdefault(document["kind"], {})[document["metadata"]["name"]] = document
+    return found
+
+
 def test_every_processor_can_be_scaled_and_drained() -> None:
     """Each has a Deployment that probes and drains, an autoscaler and a budget of disruptions."""
-    by_kind: dict[str, dict[str, Any]] = {}
-    for document in documents():
-        by_kind.setdefault(document["kind"], {})[document["metadata"]["name"]] = document
+    found = by_kind()
 
-    for kind in ("Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget"):
-        assert set(by_kind[kind]) == PROCESSORS
-    for name, deployment in by_kind["Deployment"].items():
+    assert set(found["HorizontalPodAutoscaler"]) == PROCESSORS
+    for kind in ("Deployment", "PodDisruptionBudget"):
+        assert set(found[kind]) == PROCESSORS | {"gateway"}
+    for name, deployment in found["Deployment"].items():
         pod = deployment["spec"]["template"]["spec"]
         (container,) = pod["containers"]
-        assert container["args"][-1] == name
+        if name in PROCESSORS:
+            assert container["args"][-1] == name
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["terminationGracePeriodSeconds"] > 20
         assert {"startupProbe", "readinessProbe", "livenessProbe", "resources"} <= set(container)
         names = [kind for source in container["envFrom"] for kind in source.values()]
         assert {"name": "whence"} in names
+
+
+def test_the_gateway_shows_nothing_to_callers_without_a_token() -> None:
+    """Its options are those of the program, its tokens come from a secret, and its Service finds it."""
+    found = by_kind()
+    deployment = found["Deployment"]["gateway"]["spec"]["template"]
+    (container,) = deployment["spec"]["containers"]
+    verb, *options = container["args"]
+    given = {name: value for name, _, value in (one.partition("=") for one in options)}
+    known = {
+        name
+        for parameter in inspect.signature(serve, eval_str=False).parameters
+        for name in [f"--{parameter.replace('_', '-')}"]
+    }
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    secrets = [one for one in deployment["spec"]["volumes"] if "secret" in one]
+    service = found["Service"]["gateway"]["spec"]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+
+    assert verb == "serve"
+    assert set(given) <= known
+    assert "--require-token" in given
+    assert [one["name"] for one in secrets] == ["tokens"]
+    assert given["--tokens"].startswith(mounts["tokens"])
+    assert service["selector"].items() <= deployment["metadata"]["labels"].items()
+    assert [one["targetPort"] for one in service["ports"]] == ["http"]
+    assert str(ports["http"]) == given["--port"]
 
 
 def test_the_kustomization_names_files_that_exist() -> None:

@@ -87,12 +87,11 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 async def _explain(service: Service, caller: Caller, body: ExplainBody) -> dict[str, Any]:
-    from whence.provenance.render.json import to_json
+    from whence.provenance.render.json import summary
 
     trace = await service.trace(caller, body)
     # Triples are for machines that follow IRIs; the tree says the same in a twentieth of the words.
-    told = {key: value for key, value in to_json(trace).items() if key != "triples"}
-    return told | {"tree": rendered(trace, "tree")}
+    return summary(trace) | {"tree": rendered(trace, "tree")}
 
 
 TOOLS: Final = (

@@ -15,7 +15,7 @@ import os
 import posixpath
 import shutil
 import zipfile
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -456,7 +456,9 @@ def bundle_paths() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def retrieval(
-    bundle_paths: list[Path], tmp_path_factory: pytest.TempPathFactory
+    bundle_paths: list[Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    new_home: Callable[[Path], Path],
 ) -> Iterator[Retrieval]:
     """Import the bundles into a fresh home and make the set of them, once for all cases."""
     from whence.engine import Engine
@@ -466,7 +468,7 @@ def retrieval(
         folder = tmp_path_factory.mktemp("log")
     log = Log(Path(os.environ.get("INTEGRATION_LOG_DIR") or folder), whole=not SPREAD)
     with asyncio.Runner() as runner:
-        engine = Engine(home=tmp_path_factory.mktemp("retrival"))
+        engine = Engine(home=new_home(tmp_path_factory.mktemp("retrival")))
         runner.run(engine.__aenter__())
         try:
             imported = runner.run(engine.import_bundles(bundle_paths, set_name=SET))

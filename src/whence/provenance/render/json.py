@@ -11,11 +11,16 @@ from whence.provenance.walks import read_walk
 from whence.schema.codec import to_builtins
 from whence.schema.terms import Triple
 
-__all__ = ("to_json", "triple_row")
+__all__ = ("summary", "to_json", "triple_row")
 
 
 def to_json(trace: Trace) -> dict[str, Any]:
     """Give `{answer_id, question, graph, stages, triples, complete, faults}`; JSON types only."""
+    return summary(trace) | {"triples": [triple_row(triple) for triple in trace.triples]}
+
+
+def summary(trace: Trace) -> dict[str, Any]:
+    """Give the same without the triples."""
     faults = check(trace)
     return {
         "answer_id": trace.answer_id,
@@ -23,7 +28,6 @@ def to_json(trace: Trace) -> dict[str, Any]:
         "asked_at": trace.asked_at,
         "graph": GRAPH_RETRIEVAL,
         "stages": [_stage(stage, trace) for stage in trace.stages],
-        "triples": [triple_row(triple) for triple in trace.triples],
         "complete": not faults,
         "faults": [to_builtins(fault) for fault in faults],
     }
