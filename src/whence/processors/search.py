@@ -8,7 +8,6 @@ the reader may not see is never in a reply.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -78,6 +77,9 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     fusion: Fusion = "absolute"
     """How a hybrid search joins its legs. Only with `absolute` does a threshold mean the same for every
     query, and only then can the passage graph take part."""
+    leg_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 10.0
+    """Seconds that a leg of a hybrid search may take, and no more than half of the caller's time; then the other
+    answers alone."""
     passage_graph: Literal["auto", "on", "off"] = "auto"
     """Whether a hybrid search walks from the best passages to those they name and are named by. `auto` does
     so in collections where at least 0.4 of the passages have a link and documents have at most 1.5 passages
@@ -165,7 +167,10 @@ class SearchProcessor(Processor):
             found = await self._lexical(message, message.limit)
             return SearchResponse(candidates=_by_words(found, message))
         left_s = context.remaining_s()
-        return await self._hybrid(message, None if left_s is None else _LEG_SHARE * left_s)
+        most_s = self.parameters.leg_timeout_s
+        return await self._hybrid(
+            message, most_s if left_s is None else min(most_s, _LEG_SHARE * left_s)
+        )
 
     async def _dense(self, message: SearchRequest, limit: int) -> list[Candidate]:
         return await self._store.search_dense(
@@ -187,7 +192,7 @@ class SearchProcessor(Processor):
             match=message.match,
         )
 
-    async def _hybrid(self, message: SearchRequest, leg_s: float | None) -> SearchResponse:
+    async def _hybrid(self, message: SearchRequest, leg_s: float) -> SearchResponse:
         """Ask both legs at once, then each for the scores of what only the other found; join.
 
         A leg that has not ranked after `leg_s` seconds takes no part, like one that failed.
@@ -375,13 +380,13 @@ def _by_words(found: list[Candidate], message: SearchRequest) -> tuple[Candidate
     return tuple(one for one in scored if one.score >= message.threshold)[: message.limit]
 
 
-async def _leg(ranking: Awaitable[list[Candidate]], most_s: float | None) -> _Leg:
+async def _leg(ranking: Awaitable[list[Candidate]], most_s: float) -> _Leg:
     """Give a leg's ranking, or the error that keeps it from taking part."""
     try:
         async with asyncio.timeout(most_s):
             return await ranking
     except TimeoutError:
-        return DeadlineExceeded(f"it did not answer within {most_s or math.inf:.3g} s")
+        return DeadlineExceeded(f"it did not answer within {most_s:.3g} s")
     except _LEG_ERRORS as error:
         return error
 
