@@ -78,7 +78,7 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """How a hybrid search joins its legs. Only with `absolute` does a threshold mean the same for every
     query, and only then can the passage graph take part."""
     leg_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 10.0
-    """Seconds that a leg of a hybrid search may take, and no more than half of the caller's time; then the other
+    """Seconds that a leg of a hybrid search may take, at most half of the caller's time; then the other
     answers alone."""
     passage_graph: Literal["auto", "on", "off"] = "auto"
     """Whether a hybrid search walks from the best passages to those they name and are named by. `auto` does
