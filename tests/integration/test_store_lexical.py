@@ -13,7 +13,7 @@ import pytest
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
-from whence.store import documents, lexical, postings
+from whence.store import documents, lexical, merging, postings, runs
 from whence.store.memory import MemoryStore
 from whence.store.postgres import PostgresStore
 from whence.testing.lexical_suite import LexicalSuite, text_document
@@ -44,16 +44,20 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {
         "_ROW_RUNS": 2,
         "_ROW_POSTINGS": 3,
-        "_LARGEST_SEGMENT": 6,
+        "LARGEST_SEGMENT": 6,
+        "BAND_POSTINGS": 4,
+        "_MOST_WRITTEN": 3,
         "_MOST_SEGMENTS": 2,
         "_MERGED_IN_PLACE": 4,
         "_REBUILD_BATCH": 2,
-        "_READ_CHUNKS": 4,
-        "_BAND_POSTINGS": 4,
+        "_READ_CHUNKS": 2,
         "_SAMPLED": 2,
     }
     for name, value in sizes.items():
-        monkeypatch.setattr(postings, name, value)
+        places = [module for module in (merging, postings, runs) if hasattr(module, name)]
+        assert places, name
+        for module in places:
+            monkeypatch.setattr(module, name, value)
     # And the way of readers of many classes.
     monkeypatch.setattr(lexical, "_MANY_CLASSES", 0)
 

@@ -13,12 +13,12 @@ from whence.store import postings
 def test_bands_hold_each_posting_once_and_each_term_whole(terms: list[int], size: int) -> None:
     """Bands follow one another by term, whatever their size is; within one, postings keep their order."""
     array = np.array(terms, dtype=np.int32)
-    before = postings._BAND_POSTINGS, postings._SAMPLED
-    postings._BAND_POSTINGS, postings._SAMPLED = size, 1
+    before = postings.BAND_POSTINGS, postings._SAMPLED
+    postings.BAND_POSTINGS, postings._SAMPLED = size, 1
     try:
         bands = [band.tolist() for band in postings._bands(array)]
     finally:
-        postings._BAND_POSTINGS, postings._SAMPLED = before
+        postings.BAND_POSTINGS, postings._SAMPLED = before
     of_bands = [{terms[number] for number in band} for band in bands]
 
     assert sorted(number for band in bands for number in band) == list(range(len(terms)))

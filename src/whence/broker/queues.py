@@ -479,7 +479,7 @@ class MemoryBroker:
         faults: Faults | None = None,
         max_backlog: int = 10_000,
         retain_messages: int = 1_000,
-        retain_bytes: int = 1024 * 1024,
+        retain_bytes: int = 256 * 1024,
     ) -> None:
         if max_backlog < 1:
             raise ConfigError(f"max_backlog is {max_backlog}", hint="use 1 or more")

@@ -216,7 +216,7 @@ class Engine(GraphEngine):
         embedder = await resources.get("embedder")
         chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
         wanted = [Path(path) for path in paths]
-        indexing = Indexing(client, collection, progress, lambda: count(wanted))
+        indexing = Indexing(client, collection, progress, lambda: count(wanted), prune=prune)
         known = await self._known_sources(resources, collection, embedder)
         report = await indexing.run(load(wanted, chunker=chunker, tags=tags, known=known))
         if prune:

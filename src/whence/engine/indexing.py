@@ -57,13 +57,14 @@ class _Batch(msgspec.Struct):
 class Indexing:
     """One run of indexing.
 
-    Memory holds a few batches, whatever the number of documents, and the ids of the documents seen.
+    Memory holds a few batches, whatever the number of documents, and the ids seen when `gone` is wanted.
 
     Args:
         client: Where documents are sent.
         collection: Collection they go into.
         progress: Called after each batch.
         count: Counts the documents; run in a thread beside the first batches, for `progress` only.
+        prune: True when `gone` will be asked.
     """
 
     def __init__(
@@ -72,6 +73,8 @@ class Indexing:
         collection: str,
         progress: Progress | None = None,
         count: Callable[[], int] | None = None,
+        *,
+        prune: bool = False,
     ) -> None:
         self._client = client
         self._progress = progress
@@ -79,7 +82,7 @@ class Indexing:
         self._total: int | None = None
         self._done = 0
         self._started = time.monotonic()
-        self._ids: set[str] = set()
+        self._ids: set[str] | None = set() if prune else None
         self._nameless_failure = False
         self._stopped = False
         self.report = IndexReport(collection=collection, documents=DocumentCounts(), failures=[])
@@ -112,7 +115,7 @@ class Indexing:
 
     def gone(self, stored: list[str]) -> list[str]:
         """Give the stored ids that no path has any more; none when a failure might be one of them."""
-        if self._nameless_failure:
+        if self._ids is None or self._nameless_failure:
             return []
         return [document_id for document_id in stored if document_id not in self._ids]
 
@@ -143,15 +146,19 @@ class Indexing:
         return batch
 
     def _note_read(self, document_id: str, kind: str) -> None:
-        self._ids.add(document_id)
+        self._note_id(document_id)
         self.report.kinds[kind] = self.report.kinds.get(kind, 0) + 1
+
+    def _note_id(self, document_id: str) -> None:
+        if self._ids is not None:
+            self._ids.add(document_id)
 
     def _note_failure(self, failure: LoadFailure) -> None:
         self._fail(failure.path, failure.reason)
         if failure.document_id is None:
             self._nameless_failure = True
         else:
-            self._ids.add(failure.document_id)
+            self._note_id(failure.document_id)
 
     def _note_skipped(self, skipped: Skipped) -> None:
         self.report.documents.skipped += 1

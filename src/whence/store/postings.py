@@ -2,9 +2,9 @@
 
 Every function runs inside the transaction that writes the chunks, under the lock of the collection's row;
 readers go on with what was committed before. A write appends one segment. Segments are merged when there are
-more than a few, a chunk as often as the logarithm of the collection's size; small merges happen in the write
-itself, larger ones when `settle` is told to do everything. Postings hold counts and no scores: what these
-depend on beside the chunk is the reader's.
+more than a few, see `store.merging`, a chunk as often as the logarithm of the collection's size; small merges
+happen in the write itself, larger ones when `settle` is told to do everything. Postings hold counts and no
+scores: what these depend on beside the chunk is the reader's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.bm25 import MOST_COUNTED
 from whence.store.boosts import Boosts
-from whence.store.copying import COPY_HEAD, COPY_TAIL
 from whence.store.driver import Connection
 from whence.store.languages import language_of, sample
+from whence.store.merging import LARGEST_SEGMENT, merge_segments
+from whence.store.runs import BAND_POSTINGS, SortedPostings, write_postings
 from whence.store.words import DEFAULT_LANGUAGES, Words, count_words
 
 __all__ = (
@@ -46,17 +47,12 @@ __all__ = (
     "term_key",
 )
 
-#: Most runs and postings of a row that holds more than one term; such a row stays in its page, and to find one
-#: term in it costs some microseconds.
-_ROW_RUNS = 64
-_ROW_POSTINGS = 128
-#: Most chunks in one segment, as many as two bytes count; bounds the memory of a merge to some 60 MB at 60
-#: terms a chunk.
-_LARGEST_SEGMENT = 65_536
+#: Most chunks whose words are made one segment, some 4 MB at 60 terms a chunk; of more several are made, and
+#: merged.
+_MOST_WRITTEN = 4096
 #: Chunks that are read in one go for a segment.
-_READ_CHUNKS = 1024
-#: Postings that are sorted in one go, about, and of how many one is looked at to find where to cut.
-_BAND_POSTINGS = 1 << 16
+_READ_CHUNKS = 512
+#: Of how many postings one is looked at to find where to cut bands.
 _SAMPLED = 64
 #: Small segments that a query may have to look into.
 _MOST_SEGMENTS = 8
@@ -66,18 +62,6 @@ _MERGED_IN_PLACE = 10_000
 _REBUILD_BATCH = 500
 #: Longest term kept as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
 _LONGEST_TERM = 500
-
-# In the binary format of COPY an array is dimensions, flags, type of elements, length, lower bound.
-_ROW = struct.Struct("!hiiii")
-_ARRAY = struct.Struct("!iiiiii")
-_LENGTH = struct.Struct("!i")
-#: Number of the type `integer` in `pg_type`, the same in every database.
-_INT4 = 23
-#: Bytes in one piece of a COPY.
-_PIECE = 256_000
-
-_COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "counts")
-
 
 # How many chunks there are of each class of rights in each language, and how long they are together.
 _COUNT = (
@@ -511,7 +495,7 @@ def plan_merges(segments: Sequence[Segment]) -> list[Segment]:
 
 def _merge_start(segments: Sequence[Segment]) -> int:
     """Give the place of the first segment to merge with all behind it; the end when none has to be."""
-    small = [n for n, one in enumerate(segments) if one.live * 2 < _LARGEST_SEGMENT]
+    small = [n for n, one in enumerate(segments) if one.live * 2 < LARGEST_SEGMENT]
     if len(small) <= _MOST_SEGMENTS:
         return len(segments)
     behind = sum(one.live for one in segments)
@@ -519,7 +503,7 @@ def _merge_start(segments: Sequence[Segment]) -> int:
     latest = small[_MOST_SEGMENTS // 2]
     for place, one in enumerate(segments[:latest]):
         behind -= one.live
-        if one.live * 2 < _LARGEST_SEGMENT and one.live < 2 * behind:
+        if one.live * 2 < LARGEST_SEGMENT and one.live < 2 * behind:
             return place
     return latest
 
@@ -565,15 +549,16 @@ async def settle(connection: Connection, collection_id: int, *, everything: bool
     if state is None:
         return
     most = state.chunks if everything else _MERGED_IN_PLACE
+    await _write(connection, collection_id, state.posted, state.next_slot - 1)
     for one in _due(state, most):
-        await _write(connection, collection_id, one.first, one.last)
+        await merge_segments(connection, collection_id, one.first, one.last)
     await connection.execute(
         "UPDATE lexicon SET posted = next_slot WHERE collection_id = $1", collection_id
     )
 
 
 def _due(state: _State, most: int) -> list[Segment]:
-    """Give the ranges to write: merges of an allowed size, and the new slots."""
+    """Give the ranges to be merged, of an allowed size, the new slots among them."""
     fresh = Segment(state.posted, state.next_slot - 1, state.next_slot - state.posted)
     segments = [*state.segments, fresh] if fresh.chunks else state.segments
     ranges = [one for one in plan_merges(segments) if one.live <= most]
@@ -592,16 +577,10 @@ async def settle_due(connection: Connection, collection: str) -> bool:
 
 
 async def _write(connection: Connection, collection_id: int, first: int, last: int) -> None:
-    """Write the segments of a range of slots in place of those that are there, without the dead.
+    """Write the segments of a range of slots that are in none.
 
     Cost: linear in the postings of the range; memory in those of one segment.
     """
-    await connection.execute(
-        "DELETE FROM segment WHERE collection_id = $1 AND first_slot >= $2 AND last_slot <= $3",
-        collection_id,
-        first,
-        last,
-    )
     while (chunks := await _read_words(connection, collection_id, first, last)) is not None:
         inverted = await asyncio.to_thread(_Inverted, chunks)
         segment = await connection.fetchval(
@@ -613,9 +592,7 @@ async def _write(connection: Connection, collection_id: int, first: int, last: i
             len(chunks.slots),
             inverted.slots,
         )
-        await connection.copy_to_table(
-            "posting", columns=_COPIED, source=_in_thread(inverted.copied(segment)), format="binary"
-        )
+        await write_postings(connection, segment, inverted.bands())
         first = int(chunks.slots[-1]) + 1
 
 
@@ -624,10 +601,10 @@ async def _read_words(
 ) -> _Chunks | None:
     """Read the forward index of a range of slots, of one segment at most; None when no chunk is left.
 
-    A thousand chunks at a time: the driver's rows take several times the room of the numbers in them.
+    Some hundred chunks at a time: the driver's rows take several times the room of the numbers in them.
     """
     parts: list[_Chunks] = []
-    left = _LARGEST_SEGMENT
+    left = _MOST_WRITTEN
     while left:
         rows = await connection.fetch(
             "SELECT t.slot, c.class_id, t.length, t.terms, t.counts FROM chunk_terms t"
@@ -644,12 +621,6 @@ async def _read_words(
         left -= len(rows)
         first = rows[-1]["slot"] + 1
     return await asyncio.to_thread(_Chunks.joined, parts) if parts else None
-
-
-async def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Make each piece off the event loop."""
-    while piece := await asyncio.to_thread(next, pieces, b""):
-        yield piece
 
 
 class _Chunks(msgspec.Struct, frozen=True):
@@ -717,109 +688,31 @@ class _Inverted:
         self._places = np.repeat(np.arange(len(chunks.slots), dtype="<u2"), chunks.widths)
         self.slots = chunks.slots.astype(">i4").tobytes()
 
-    def copied(self, segment: int) -> Iterator[bytes]:
-        """Yield the rows of `posting` in the binary format of COPY, in pieces of a quarter of a megabyte."""
-        yield COPY_HEAD
-        for chosen in _bands(self._chunks.terms):
-            yield from self._band(chosen).copied(segment)
-        yield COPY_TAIL
+    def bands(self) -> Iterator[SortedPostings]:
+        """Yield the postings a band of terms at a time."""
+        return map(self._band, _bands(self._chunks.terms))
 
-    def _band(self, chosen: NDArray[np.intp]) -> _Band:
+    def _band(self, chosen: NDArray[np.intp]) -> SortedPostings:
         """Sort some postings, given by their numbers in ascending order."""
         chosen = chosen[np.argsort(self._chunks.terms[chosen], kind="stable")]
         places = self._places[chosen]
         counts = np.empty((len(chosen), 2), dtype="<u2")
         counts[:, 0] = np.minimum(self._chunks.counts[chosen], MOST_COUNTED)
         counts[:, 1] = self._lengths[places]
-        return _Band(self._chunks.terms[chosen], self._chunks.classes[places], places, counts)
+        classes = self._chunks.classes[places]
+        return SortedPostings(self._chunks.terms[chosen], classes, places, counts)
 
 
 def _bands(terms: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:
     """Yield the numbers of the postings in bands of terms, all of a term in one, nearly equal in size."""
-    if len(terms) <= _BAND_POSTINGS:
+    if len(terms) <= BAND_POSTINGS:
         yield np.arange(len(terms))
         return
-    sample = np.sort(terms[::_SAMPLED])
-    edges = np.unique(sample[_BAND_POSTINGS // _SAMPLED :: _BAND_POSTINGS // _SAMPLED]).tolist()
+    step = BAND_POSTINGS // _SAMPLED
+    edges = sorted(set(np.sort(terms[::_SAMPLED])[step::step].tolist()))
     for low, high in itertools.pairwise([0, *edges, None]):
         chosen = terms >= low if high is None else (terms >= low) & (terms < high)
         yield np.flatnonzero(chosen)
-
-
-class _Band:
-    """Postings of a band of terms, sorted."""
-
-    def __init__(
-        self,
-        terms: NDArray[np.int32],
-        classes: NDArray[np.int32],
-        places: NDArray[np.uint16],
-        counts: NDArray[np.uint16],
-    ) -> None:
-        heads = np.flatnonzero(
-            (np.diff(terms, prepend=-1) != 0) | (np.diff(classes, prepend=-1) != 0)
-        )
-        self._terms = terms[heads]
-        self._classes = classes[heads]
-        self._ends = np.append(heads[1:], len(terms)).astype(np.int32)
-        self._places = places.tobytes()
-        self._counts = counts.tobytes()
-
-    def copied(self, segment: int) -> Iterator[bytes]:
-        """Yield rows in the binary format of COPY, in pieces of a quarter of a megabyte.
-
-        Made from whole arrays: the driver's codecs would take each number by itself.
-        """
-        pieces: list[bytes] = []
-        size = 0
-        start = 0
-        terms, classes = _elements(self._terms), _elements(self._classes)
-        ends = self._ends.tolist()
-        for at, to in self._rows():
-            runs, end = to - at, ends[to - 1]
-            array = _ARRAY.pack(20 + 8 * runs, 1, 0, _INT4, runs, 1)
-            places, counts = self._places[2 * start : 2 * end], self._counts[4 * start : 4 * end]
-            row = (
-                _ROW.pack(7, 4, segment, 4, int(self._terms[to - 1])),
-                array,
-                terms[8 * at : 8 * to],
-                array,
-                classes[8 * at : 8 * to],
-                array,
-                _elements(self._ends[at:to] - start),
-                _LENGTH.pack(len(places)),
-                places,
-                _LENGTH.pack(len(counts)),
-                counts,
-            )
-            pieces += row
-            size += sum(map(len, row))
-            start = end
-            if size >= _PIECE:
-                yield b"".join(pieces)
-                pieces, size = [], 0
-        if pieces:
-            yield b"".join(pieces)
-
-    def _rows(self) -> Iterator[tuple[int, int]]:
-        """Yield the first run of each row and the one after its last; a term is in one row only."""
-        edges = np.flatnonzero(np.diff(self._terms, prepend=-1, append=-1)).tolist()
-        ends = [0, *self._ends.tolist()]
-        at = 0
-        for start, end in itertools.pairwise(edges):
-            if start > at and (end - at > _ROW_RUNS or ends[end] - ends[at] > _ROW_POSTINGS):
-                yield at, start
-                at = start
-        if edges:
-            yield at, edges[-1]
-
-
-def _elements(values: NDArray[np.int32]) -> bytes:
-    """Give the elements of an array as PostgreSQL sends them: the width, then the value, big endian."""
-    table = np.empty((len(values), 2), dtype=">i4")
-    table[:, 0] = 4
-    table[:, 1] = values
-    return table.tobytes()
 
 
 def _joined(rows: Sequence[Any], column: str) -> NDArray[np.int32]:
