@@ -1,25 +1,46 @@
-"""Explain events are encoded once and need not be read again in their own process; all else goes by bytes."""
+"""Messages that cannot be changed are handed over as they are; reading their bytes gives the same."""
 
 from __future__ import annotations
 
 import asyncio
-import typing
+import os
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import inspect as mi
 
 from whence.broker.memory import MemoryTransport
 from whence.broker.transport import Mode, RetryPolicy, Start
-from whence.schema import Answer, ExplainEvent, SearchResponse, TraceRecord, decode, encode
+from whence.schema import (
+    Answer,
+    ExplainEvent,
+    IngestRequest,
+    Message,
+    PromptRequest,
+    PromptResponse,
+    PromptResult,
+    SearchRequest,
+    SearchResponse,
+    TextResponse,
+    TraceRecord,
+    decode,
+    encode,
+)
+from whence.schema import codec as codec_module
+from whence.schema.access import Access
 from whence.schema.codec import decode_as, encode_all
 from whence.schema.document_rag import DocumentRagRequest
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, CodecError
 from whence.schema.message import message_types
+from whence.schema.search import Candidate
 from whence.schema.terms import Triple, iri, literal
 from whence.schema.topics import dead_letter_topic, full_topic
-from whence.schema.wire import Wire
+from whence.schema.wire import Wire, shape_of
 from whence.testing.samples import sample
 
 TOPIC = full_topic("told")
@@ -27,6 +48,9 @@ TRIPLE = Triple(iri("urn:s"), iri("urn:p"), literal("ñ 試"), "urn:g")
 EVENT = ExplainEvent(
     answer_id="a", stage="question", sequence=0, explain_id="urn:s", triples=(TRIPLE,)
 )
+TYPES = tuple(message_types().values())
+#: Half of a surrogate pair cannot travel, which has a test of its own.
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 
 
 def record(**fields: Any) -> TraceRecord:
@@ -34,82 +58,176 @@ def record(**fields: Any) -> TraceRecord:
     return msgspec.structs.replace(sample(TraceRecord), **{"events": (EVENT,), **fields})
 
 
-def changeable(kind: mi.Type) -> list[mi.Type]:
-    """Give what of a type can be changed, or reads back from JSON as something else."""
-    if isinstance(kind, mi.StructType):
-        assert kind.cls.__struct_config__.frozen
-        return [bad for field in kind.fields for bad in changeable(field.type)]
-    if isinstance(kind, mi.VarTupleType):
-        return changeable(kind.item_type)
+def found(**fields: Any) -> SearchResponse:
+    """Give a ranking of one."""
+    one = Candidate(**{"chunk_id": "c", "document_id": "d", "score": 0.5, "rank": 1, **fields})
+    return SearchResponse(candidates=(one,))
+
+
+TAGS = st.frozensets(TEXTS.filter(lambda text: bool(text) and "\0" not in text))
+PLAIN: dict[type[mi.Type], st.SearchStrategy[Any]] = {
+    mi.StrType: TEXTS,
+    mi.IntType: st.integers(0, 2**31 - 1),
+    mi.FloatType: st.floats(allow_nan=False, allow_infinity=False),
+    mi.BoolType: st.booleans(),
+    mi.BytesType: st.binary(max_size=8),
+    mi.NoneType: st.none(),
+    mi.SetType: TAGS,
+    mi.DictType: st.dictionaries(TEXTS, st.one_of(TEXTS, st.integers(), st.lists(TEXTS))),
+    mi.AnyType: st.one_of(st.none(), st.lists(TEXTS), TEXTS),
+}
+
+
+def values(kind: mi.Type) -> st.SearchStrategy[Any]:
+    """Give a strategy for whatever a field may hold."""
+    if isinstance(kind, mi.LiteralType):
+        return st.sampled_from(kind.values)
     if isinstance(kind, mi.UnionType):
-        return [bad for one in kind.types for bad in changeable(one)]
-    whole = (mi.StrType, mi.IntType, mi.BoolType, mi.NoneType, mi.LiteralType)
-    return [] if isinstance(kind, whole) else [kind]
+        return st.one_of([values(one) for one in kind.types])
+    if isinstance(kind, mi.VarTupleType):
+        return st.lists(values(kind.item_type), max_size=3).map(tuple)
+    return structs(kind.cls) if isinstance(kind, mi.StructType) else PLAIN[type(kind)]
 
 
-def test_an_event_cannot_be_changed_anywhere() -> None:
-    """Texts, whole numbers, tuples and frozen structs, all the way down; a float or a dict would not do."""
-    assert changeable(mi.type_info(ExplainEvent)) == []
-    assert changeable(mi.type_info(SearchResponse)) != []
-    assert changeable(mi.type_info(DocumentRagRequest)) != []
+def structs(cls: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    """Give a strategy for the instances of a struct."""
+    if cls.__name__ == "DocumentTags":
+        tags = TAGS.map(tuple)
+        return st.builds(cls, acl=tags, labels=tags, clearance=st.integers(0, 9))
+    info = mi.type_info(cls)
+    assert isinstance(info, mi.StructType)
+    return st.builds(cls, **{field.name: values(field.type) for field in info.fields})
 
 
-def test_no_other_message_keeps_its_form() -> None:
-    """Only events are shared, and the trace that is made of them."""
-    kept = [cls for cls in message_types().values() if type(encode(sample(cls))) is Wire]
+@given(message=st.sampled_from(TYPES).flatmap(structs))
+def test_both_ways_give_the_same(message: Message) -> None:
+    """Of every type: what is handed over is what its bytes say, and the bytes are those of any encoder."""
+    cls = type(message)
+    form = encode(message)
+    read = decode_as(bytes(form), cls)
 
-    assert set(kept) == {ExplainEvent, TraceRecord}
+    assert form == encode_all(message)
+    assert decode(form, cls.TYPE) == read == message
+    assert encode_all(decode(form, cls.TYPE)) == encode_all(read)
+
+
+def test_what_can_be_changed_is_read_from_bytes() -> None:
+    """Types with a dict in every part are not handed over, nor is what holds anything at all."""
+    by_bytes = {cls for cls in TYPES if shape_of(cls) is None}
+
+    assert by_bytes == {IngestRequest, TextResponse}
+    free = PromptResponse(result=PromptResult(object={"any": ["thing"]}))
+    assert type(encode(free)) is bytes
+    assert type(encode(PromptResponse(result=PromptResult(text="a")))) is Wire
+    nested = PromptRequest(template_id="t", variables={"documents": ["a"]})
+    assert type(encode(nested)) is bytes
+
+
+def test_a_message_that_cannot_be_changed_is_itself() -> None:
+    """Nothing is read where nothing can be changed."""
+    for message in (EVENT, found(), sample(Answer)):
+        assert decode_as(encode(message), type(message)) is message
 
 
 def test_an_event_is_encoded_once() -> None:
-    """The same event gives the very same bytes, those of any other encoder."""
+    """The same event gives the very same bytes, also within a trace."""
     assert encode(EVENT) is encode(EVENT)
-    assert encode(EVENT) == encode_all(EVENT)
     assert encode(record()) == encode_all(record())
 
 
-def test_reading_a_form_is_reading_its_bytes() -> None:
-    """What comes out is equal either way; an event is the event itself."""
-    for message in (EVENT, record(), record(events=(EVENT, EVENT)), record(answer=None)):
-        cls = type(message)
-        assert decode_as(encode(message), cls) == message == decode_as(bytes(encode(message)), cls)
-        assert decode(encode(message), cls.TYPE) == message
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (record(), "settings"),
+        (DocumentRagRequest(access=Access.public(), question="q"), "filters"),
+        (SearchRequest(access=Access.public(), collection="c", limit=1), "filters"),
+        (PromptRequest(template_id="t", variables={"query": "q"}), "variables"),
+    ],
+)
+def test_a_dict_is_the_receivers_own(message: Message, field: str) -> None:
+    """What one reader writes into it, neither the sender nor another reader finds."""
+    form = encode(message)
+    assert type(form) is Wire
+    getattr(decode_as(form, type(message)), field)["new"] = 1
 
-    assert decode_as(encode(EVENT), ExplainEvent) is EVENT
+    assert "new" not in getattr(message, field)
+    assert "new" not in getattr(decode_as(form, type(message)), field)
 
 
-def test_what_can_be_changed_is_not_shared() -> None:
-    """Settings of a trace are the receiver's own."""
-    sent = record()
-    got = decode_as(encode(sent), TraceRecord)
-    got.settings["new"] = 1
-
-    assert "new" not in sent.settings
-
-
-@pytest.mark.parametrize("triples", [[TRIPLE], (msgspec.structs.astuple(TRIPLE),)])
-def test_an_event_of_anything_else_is_read_from_bytes(triples: Any) -> None:
+@pytest.mark.parametrize(
+    "odd",
+    [
+        msgspec.structs.replace(EVENT, triples=[TRIPLE]),
+        msgspec.structs.replace(EVENT, triples=(msgspec.structs.astuple(TRIPLE),)),
+        record(events=(msgspec.structs.replace(EVENT, triples=[TRIPLE]),)),
+        record(events=[EVENT]),
+        record(settings={"deep": {"a": 1}}),
+        record(settings={"list": (1, 2)}),
+        SearchResponse(candidates=[sample(Candidate)]),  # type: ignore[arg-type]
+        SearchResponse(candidates=({"chunk_id": "c"},)),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_not_as_declared_is_read_from_bytes(odd: Message) -> None:
     """A list could be changed by the sender, and what is no triple is none on the other side either."""
-    odd = msgspec.structs.replace(EVENT, triples=typing.cast("tuple[Triple, ...]", triples))
-
     assert type(encode(odd)) is bytes
-    assert type(encode(record(events=(odd,)))) is bytes
 
 
-def test_a_form_of_one_type_is_none_of_another() -> None:
-    """An event is no trace, whatever is shared."""
-    with pytest.raises(Exception, match="missing required field"):
+def test_a_message_of_one_type_is_none_of_another() -> None:
+    """An event is no trace, whatever is handed over."""
+    with pytest.raises(CodecError, match="missing required field"):
         decode_as(encode(EVENT), TraceRecord)
-    with pytest.raises(Exception, match="missing required field"):
+    with pytest.raises(CodecError, match="missing required field"):
         decode_as(encode(record()), Answer)
 
 
 def test_what_cannot_be_encoded_still_fails() -> None:
-    """A lone surrogate is refused before anything is sent, in the event and in the trace."""
+    """A lone surrogate is refused before anything is sent, in any message that could be handed over."""
     odd = msgspec.structs.replace(EVENT, stage="\ud800")
-    for message in (odd, record(events=(odd,)), record(question="\ud800")):
+    for message in (
+        odd,
+        record(events=(odd,)),
+        record(question="\ud800"),
+        found(chunk_id="\ud800"),
+        PromptResponse(result=PromptResult(text="\ud800")),
+    ):
         with pytest.raises(BadInput):
             encode(message)
+
+
+@pytest.mark.parametrize(
+    "odd", [found(score=1), found(rank="1"), found(document_id=None), found(score=float("nan"))]
+)
+def test_odd_values_are_found_where_messages_are_checked(
+    monkeypatch: pytest.MonkeyPatch, odd: Message
+) -> None:
+    """Structs do not look at what they are made of; checked, what would be read otherwise is refused."""
+    monkeypatch.setattr(codec_module, "_CHECKED", True)
+    with pytest.raises(CodecError):
+        encode(odd)
+
+
+@pytest.mark.parametrize(("value", "checked"), [("1", True), ("", False)])
+def test_messages_are_checked_when_the_environment_says_so(value: str, checked: bool) -> None:
+    """`WHENCE_CHECK_MESSAGES` is on in all tests and off unless it is set."""
+    script = "from whence.schema import codec; print(codec._CHECKED)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "WHENCE_CHECK_MESSAGES": value},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == str(checked)
+    assert codec_module._CHECKED
+
+
+async def test_limits_of_size_hold() -> None:
+    """A message that is too large is refused, handed over or not."""
+    transport = MemoryTransport(max_payload_bytes=100)
+    with pytest.raises(BadInput, match="bytes"):
+        await transport.publish(TOPIC, encode(found(chunk_id="c" * 100)))
+    await transport.aclose()
 
 
 async def test_only_who_waits_gets_the_form() -> None:

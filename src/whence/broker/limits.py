@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import math
 from types import TracebackType
+from typing import Protocol
 
-__all__ = ("Limit", "Limits")
+__all__ = ("Limit", "Limited", "Limits")
 
 #: How late a limit may strike, in seconds; bounds how often all of them are looked through.
 _TICK_S = 0.01
@@ -67,6 +68,17 @@ class Limit:
         asyncio.get_running_loop().call_soon(self.strike)
 
 
+class Limited(Protocol):
+    """Something whose time ends."""
+
+    due: float
+    """End of its time, in seconds of the event loop's clock."""
+
+    def strike(self) -> None:
+        """Take note that its time is over."""
+        ...
+
+
 class Limits:
     """Watches limits of one event loop at a time.
 
@@ -75,7 +87,7 @@ class Limits:
     """
 
     def __init__(self) -> None:
-        self._open: set[Limit] = set()
+        self._open: set[Limited] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
@@ -89,7 +101,7 @@ class Limits:
             return Limit(self, math.inf)
         return Limit(self, asyncio.get_running_loop().time() + seconds)
 
-    def add(self, limit: Limit) -> None:
+    def add(self, limit: Limited) -> None:
         """Begin to watch."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -100,7 +112,7 @@ class Limits:
         if limit.due < self._alarm_at:
             self._arm(loop, limit.due)
 
-    def discard(self, limit: Limit) -> None:
+    def discard(self, limit: Limited) -> None:
         """Watch no more. The timer stays for the next one."""
         self._open.discard(limit)
 

@@ -1,9 +1,9 @@
 """The transport inside one process: the semantics of a broker without one.
 
 What is published is bytes and leaves as bytes, so that nothing works here that would not work between two
-machines. Who waits when an explain event is published gets its bytes in a form that knows the event
-(`schema.wire`). Closing hands back what was not acknowledged; a connection can be made to break, and other
-faults switched on, to see whether a handler survives them.
+machines. Who waits when a message is published that cannot be changed gets its bytes in a form that knows the
+message (`schema.wire`). Closing hands back what was not acknowledged; a connection can be made to break, and
+other faults switched on, to see whether a handler survives them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from itertools import chain, count
+from typing import Any
 
 from whence.broker.clock import Clock
 from whence.broker.faults import Faults
@@ -83,12 +84,8 @@ class MemorySubscription:
 
     def push_to(self, taker: Callable[[Delivery], None]) -> None:
         """Give every message to `taker` in the moment it is published, and settle it as done."""
-
-        def take(delivery: Delivery) -> None:
-            taker(delivery)
-            self._done(delivery)
-
-        self._member.taker = take
+        self._member.taker = taker
+        self._member.settle_taken = self._done
         self._member.group.dispatch()
 
     async def ack(self, delivery: Delivery) -> bool:
@@ -240,7 +237,9 @@ class MemoryTransport:
         self._full_wait_s = full_wait_s
         self._instance = instance or uuid.uuid4().hex
         self._numbers = count(1)
-        self._requester = Requester(self, instance=self._instance, clock=self.broker.clock)
+        self._requester = Requester(
+            self, instance=self._instance, clock=self.broker.clock, punctual=True
+        )
         self._closed = False
 
     @property
@@ -278,7 +277,8 @@ class MemoryTransport:
         if self._closed:
             raise Unavailable("the memory transport is closed")
         broker = self.broker
-        broker.bind()
+        if asyncio.get_running_loop() is not broker.loop:
+            broker.bind()
         if (
             type(payload) not in _BODIES
             or len(payload) > self._max_payload_bytes
@@ -291,13 +291,16 @@ class MemoryTransport:
         if not message_id:
             message_id = f"{self._instance}-{next(self._numbers)}"
             own[Headers.MESSAGE_ID] = message_id
-        target = broker.topic(topic)
-        if self.faults.fail_publishes or self.faults.fill_queue:
+        target = broker.known(topic) or broker.topic(topic)
+        faults = self.faults
+        if faults.fail_publishes or faults.fill_queue:
             self._strike_before(target.name)
-        if broker.full_group(target) is not None:
-            target = await self._wait_for_room(target.name, own)
+        for group in target.queues:
+            if group.size >= broker.max_backlog:
+                target = await self._wait_for_room(target.name, own)
+                break
         broker.store(target, payload, own, key, delay_s)
-        if self.faults.lose_receipts and self.faults.strikes("lose_receipts", target.name):
+        if faults.lose_receipts and faults.strikes("lose_receipts", target.name):
             raise Unavailable(f"no receipt from {target.name} (a fault that was switched on)")
         return message_id
 
@@ -387,7 +390,7 @@ class MemoryTransport:
         )
         return MemorySubscription(self, target, member, policy)
 
-    async def request(
+    def request(
         self,
         topic: str,
         payload: bytes,
@@ -395,13 +398,13 @@ class MemoryTransport:
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
         timeout_s: float = 30.0,
-    ) -> Reply:
+    ) -> Coroutine[Any, Any, Reply]:
         """Publish a request and wait for its one reply.
 
         Raises:
             DeadlineExceeded: No reply within `timeout_s` seconds, or the deadline header passed before.
         """
-        return await self._requester.request(
+        return self._requester.request(
             topic, payload, headers=headers, key=key, timeout_s=timeout_s
         )
 

@@ -26,6 +26,10 @@ __all__ = ("Entry", "Group", "Member", "MemoryBroker", "StoredMessage", "Topic")
 _ATTEMPT = Headers.ATTEMPT
 
 
+def _nothing(_: object) -> None:
+    pass
+
+
 class StoredMessage:
     """One message of a topic; shared by its groups, so nobody changes it."""
 
@@ -85,6 +89,7 @@ class Member:
         "lost",
         "paused",
         "prefetch",
+        "settle_taken",
         "taker",
         "waiters",
     )
@@ -97,8 +102,9 @@ class Member:
         #: Settled in the member's eyes, not in the broker's (a fault).
         self.lost: list[Entry] = []
         self.waiters: deque[asyncio.Future[Delivery]] = deque()
-        #: Takes messages and settles them at once, in the place of those who wait.
+        #: Takes messages in the place of those who wait; each is settled at once by the other.
         self.taker: Callable[[Delivery], None] | None = None
+        self.settle_taken: Callable[[Delivery], object] = _nothing
         self.paused = False
         self.closed = False
         #: Set by one who waits for `held` to become empty.
@@ -158,6 +164,30 @@ class Group:
 
     # Entering the queue
 
+    def push(self, topic: Topic, payload: bytes, headers: dict[str, str], key: str | None) -> bool:
+        """Give a message that nobody else gets to the one member, if that takes and settles it at once.
+
+        Nothing is kept of it, and the headers become the member's.
+        """
+        member = self.members[0] if len(self.members) == 1 else None
+        if member is None or member.taker is None or not member.is_ready() or self._ready:
+            return False
+        if self.mode is Mode.KEY_ORDERED or self._broker.faults.any_of_delivery:
+            return False
+        headers[_ATTEMPT] = "1"
+        broker = self._broker
+        member.taker(
+            Delivery(
+                payload=payload,
+                headers=headers,
+                key=key,
+                id=str(next(broker.orders)),
+                topic=topic.name,
+                published_at=broker.clock.time(),
+            )
+        )
+        return True
+
     def add(self, message: StoredMessage, wire: bytes) -> None:
         """Take a new message in and hand it out when somebody waits for it.
 
@@ -173,16 +203,17 @@ class Group:
             return
         if not self._ready and not self._broker.faults.reorder:
             member = self._waiting_member()
-            if member is not None and self._is_free(entry):
+            if member is not None and (
+                self.mode is not Mode.KEY_ORDERED or self._is_free(message.key)
+            ):
                 self._give(entry, member, wire)
                 return
         self._enqueue(entry)
         self.dispatch()
 
-    def _is_free(self, entry: Entry) -> bool:
+    def _is_free(self, key: str | None) -> bool:
         """Tell whether no message of the same key is in flight, and take the key."""
-        key = entry.message.key
-        if key is None or self.mode is not Mode.KEY_ORDERED:
+        if key is None:
             return True
         if key in self._busy:
             return False
@@ -238,6 +269,7 @@ class Group:
         delivery = self._hand(entry, member, payload)
         if member.taker is not None:
             member.taker(delivery)
+            member.settle_taken(delivery)
             return
         waiter = member.next_waiter()
         assert waiter is not None
@@ -246,7 +278,8 @@ class Group:
     def release(self, entry: Entry) -> None:
         """Account for a settled entry: its key, its place in the queue, and whoever waits for either."""
         self.size -= 1
-        self._free_key(entry)
+        if self.mode is Mode.KEY_ORDERED:
+            self._free_key(entry)
         if self.space:
             self.wake_publisher()
         if self._ready:
@@ -492,7 +525,10 @@ class MemoryBroker:
         self._retain_messages = retain_messages
         self._retain_bytes = retain_bytes
         self._topics: dict[str, Topic] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
+        #: Gives a topic that exists by its full name, else None.
+        self.known: Callable[[str], Topic | None] = self._topics.get
+        #: The one that all calls come from; `bind` changes it.
+        self.loop: asyncio.AbstractEventLoop | None = None
 
     def bind(self) -> None:
         """Make sure that all calls come from one event loop; a closed one may be followed by another.
@@ -501,14 +537,14 @@ class MemoryBroker:
             ConfigError: Another loop is at work with this broker.
         """
         loop = asyncio.get_running_loop()
-        if loop is self._loop:
+        if loop is self.loop:
             return
-        if self._loop is not None and not self._loop.is_closed():
+        if self.loop is not None and not self.loop.is_closed():
             raise ConfigError(
                 "a memory broker serves one event loop",
                 hint="make a transport of its own in the other loop, or use pulsar://",
             )
-        self._loop = loop
+        self.loop = loop
         for topic in list(self._topics.values()):
             for group in topic.queues:
                 self._abandon(topic, group)
@@ -551,11 +587,15 @@ class MemoryBroker:
         delay_s: float | None,
     ) -> None:
         """Give a message to every group of the topic. The headers become the broker's own."""
+        queues = topic.queues
+        if not (topic.persistent or delay_s) and len(queues) == 1:
+            given = payload if isinstance(payload, Wire) else bytes(payload)
+            if queues[0].push(topic, given, headers, key):
+                return
         due = self.clock.monotonic() + delay_s if delay_s else 0.0
         plain = payload.plain if isinstance(payload, Wire) else bytes(payload)
         given = payload if isinstance(payload, Wire) else plain
         message = StoredMessage(topic.name, plain, headers, key, self.clock.time(), due)
-        queues = topic.queues
         if topic.persistent:
             self._retain(topic, message)
         elif not queues:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -99,27 +99,65 @@ class RequesterCounters:
 
 
 class _Pending:
-    """A request that waits: its replies so far, in order, and how it ended."""
+    """A request that waits: its headers, its deadline, its replies so far in order, and how it ended.
 
-    __slots__ = ("_ahead", "_next", "_ready", "_waiter", "failure", "finished")
+    The deadline is the nearer of two when the request has one already.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_ahead",
+        "_next",
+        "_ready",
+        "_waiter",
+        "correlation_id",
+        "due",
+        "failure",
+        "finished",
+        "headers",
+        "late",
+        "timeout_s",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        now: float,
+        topic: str,
+        headers: Mapping[str, str] | None,
+        timeout_s: float,
+        new_id: str,
+    ) -> None:
+        own = dict(headers) if headers else {}
+        given = deadline_of(own) if Headers.DEADLINE in own else None
+        deadline_s = now + timeout_s if given is None else min(given, now + timeout_s)
+        self.topic = topic
+        #: Seconds from now on.
+        self.timeout_s = deadline_s - now
+        self.correlation_id = own.get(Headers.CORRELATION_ID) or new_id
+        own[Headers.CORRELATION_ID] = self.correlation_id
+        own[Headers.DEADLINE] = str(int(deadline_s * 1000))
+        self.headers = own
+        #: The deadline by the event loop's clock, for `Limits`.
+        self.due = asyncio.get_running_loop().time() + self.timeout_s
+        self.failure: WhenceError | None = None
+        #: True once the deadline passed.
+        self.late = False
+        #: True once the reply with `end` is in its place.
+        self.finished = False
         self._ahead: dict[int, Reply] = {}
         self._ready: deque[Reply] = deque()
         self._next = 0
         self._waiter: asyncio.Future[None] | None = None
-        self.failure: WhenceError | None = None
-        #: True once the reply with `end` is in its place.
-        self.finished = False
 
     def add(self, reply: Reply) -> bool:
         """Put a reply into its place; False when the place was taken or lies behind the end."""
-        if self.finished or reply.sequence < self._next or reply.sequence in self._ahead:
+        place = reply.sequence
+        if self.finished or place < self._next or place in self._ahead:
             return False
         if len(self._ahead) + len(self._ready) >= _MAX_BUFFERED:
             self.fail(Overloaded(f"{_MAX_BUFFERED} replies wait for a reader that does not read"))
             return True
-        self._ahead[reply.sequence] = reply
+        self._ahead[place] = reply
         while not self.finished and self._next in self._ahead:
             following = self._ahead.pop(self._next)
             self._next += 1
@@ -133,6 +171,16 @@ class _Pending:
         """End the wait with an error, after the replies that are there."""
         self.failure = error
         self._wake()
+
+    def strike(self) -> None:
+        """End the wait because the deadline passed."""
+        self.late = True
+        self.fail(self.too_late())
+
+    def too_late(self) -> DeadlineExceeded:
+        """Give the error of a request without a reply in time."""
+        waited = max(0.0, self.timeout_s)
+        return DeadlineExceeded(f"no reply from {self.topic} within {waited:.3g} s")
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -157,19 +205,27 @@ class Requester:
         transport: Where to publish and subscribe.
         instance: Name of this client, lower-case letters and digits; random when empty.
         clock: Source of time.
+        punctual: Whether publishing takes no longer than the deadline header says.
 
     Raises:
         ConfigError: `instance` cannot be part of a topic's name.
     """
 
     def __init__(
-        self, transport: PubSub, *, instance: str = "", clock: Clock | None = None
+        self,
+        transport: PubSub,
+        *,
+        instance: str = "",
+        clock: Clock | None = None,
+        punctual: bool = False,
     ) -> None:
         self.reply_topic = full_topic(f"reply.{instance or uuid.uuid4().hex}", persistent=False)
         self.counters = RequesterCounters()
-        #: Correlation ids are unique among all clients, also when an instance's name is used again.
-        self._ids = (f"{prefix}-{number}" for prefix in (uuid.uuid4().hex,) for number in count(1))
+        #: Makes correlation ids unique among all clients, also when an instance's name is used again.
+        self._prefix = uuid.uuid4().hex
+        self._numbers = count(1)
         self._limits = Limits()
+        self._punctual = punctual
         self._transport = transport
         self._clock: Clock = clock or SystemClock()
         self._pending: dict[str, _Pending] = {}
@@ -203,20 +259,18 @@ class Requester:
             Overloaded: The queue of the topic stayed full.
             Unavailable: The broker cannot be reached, or the client was closed.
         """
-        call = _Call(self._clock, topic, headers, timeout_s, self._ids)
-        pending = self._register(call)
+        pending = self._register(topic, headers, timeout_s)
         try:
-            with self._limits.within(call.timeout_s):
-                await self._send(call, payload, key)
-                reply = await pending.next()
-        except TimeoutError as error:
-            raise call.too_late() from error
+            if self._punctual and self._subscription is not None:
+                await self._publish(pending, payload, key)
+            else:
+                await self._send(pending, payload, key)
+            return await pending.next()
         except asyncio.CancelledError:
-            self._cancel_later(call)
+            self._cancel_later(pending)
             raise
         finally:
-            del self._pending[call.correlation_id]
-        return reply
+            self._forget(pending)
 
     async def stream(
         self,
@@ -239,25 +293,22 @@ class Requester:
             Overloaded: The queue of the topic stayed full, or 10 000 replies piled up unread.
             Unavailable: The broker cannot be reached, or the client was closed.
         """
-        call = _Call(self._clock, topic, headers, timeout_s, self._ids)
-        pending = self._register(call)
+        pending = self._register(topic, headers, timeout_s)
         ended = False
         try:
-            with self._limits.within(call.timeout_s):
-                await self._send(call, payload, key)
+            if self._punctual and self._subscription is not None:
+                await self._publish(pending, payload, key)
+            else:
+                await self._send(pending, payload, key)
             while not ended:
-                # The time that the reader spends between two replies must not raise inside the reader.
-                with self._limits.within(call.remaining_s(self._clock)):
-                    reply = await pending.next()
+                # The time that the reader spends between two replies raises nothing inside the reader.
+                reply = await pending.next()
                 ended = reply.end
                 yield reply
-        except TimeoutError as error:
-            ended = True
-            raise call.too_late() from error
         finally:
-            del self._pending[call.correlation_id]
-            if not ended:
-                self._cancel_later(call)
+            self._forget(pending)
+            if not (ended or pending.late):
+                self._cancel_later(pending)
 
     async def cancel(self, topic: str, correlation_id: str) -> None:
         """Ask, at best effort, whoever works on a request to stop.
@@ -289,25 +340,48 @@ class Requester:
         if subscription is not None:
             await subscription.aclose()
 
-    def _register(self, call: _Call) -> _Pending:
+    def _register(
+        self, topic: str, headers: Mapping[str, str] | None, timeout_s: float
+    ) -> _Pending:
         if self._closed:
             raise Unavailable("the client is closed")
-        if call.timeout_s <= 0:
-            raise call.too_late()
-        if call.correlation_id in self._pending:
+        new_id = f"{self._prefix}-{next(self._numbers)}"
+        pending = _Pending(self._clock.time(), topic, headers, timeout_s, new_id)
+        if pending.timeout_s <= 0:
+            raise pending.too_late()
+        if pending.correlation_id in self._pending:
             raise BadInput(
-                f"a request with correlation id {call.correlation_id!r} is waiting already",
+                f"a request with correlation id {pending.correlation_id!r} is waiting already",
                 hint="leave the correlation-id header out to have one made",
             )
-        pending = self._pending[call.correlation_id] = _Pending()
+        self._pending[pending.correlation_id] = pending
+        self._limits.add(pending)
         return pending
 
-    async def _send(self, call: _Call, payload: bytes, key: str | None) -> None:
-        if self._subscription is None:
-            await self._start()
-        call.headers[Headers.REPLY_TO] = self.reply_topic
+    def _forget(self, pending: _Pending) -> None:
+        del self._pending[pending.correlation_id]
+        self._limits.discard(pending)
+
+    async def _send(self, pending: _Pending, payload: bytes, key: str | None) -> None:
+        """Publish a request.
+
+        Raises:
+            DeadlineExceeded: That alone took longer than the request has time.
+        """
+        try:
+            with self._limits.within(pending.timeout_s):
+                if self._subscription is None:
+                    await self._start()
+                await self._publish(pending, payload, key)
+        except TimeoutError as error:
+            pending.late = True
+            raise pending.too_late() from error
+
+    def _publish(self, pending: _Pending, payload: bytes, key: str | None) -> Awaitable[str]:
+        headers = pending.headers
+        headers[Headers.REPLY_TO] = self.reply_topic
         self.counters.requests += 1
-        await self._transport.publish(call.topic, payload, headers=call.headers, key=key)
+        return self._transport.publish(pending.topic, payload, headers=headers, key=key)
 
     async def _start(self) -> None:
         """Subscribe to the reply topic, once for all requests that come together."""
@@ -363,52 +437,19 @@ class Requester:
         for pending in self._pending.values():
             pending.fail(error)
 
-    def _cancel_later(self, call: _Call) -> None:
+    def _cancel_later(self, pending: _Pending) -> None:
         """Take a request back without keeping the one who leaves waiting."""
         if self._closed:
             return
-        task = asyncio.create_task(self._cancel_quietly(call), name="whence-cancel")
+        task = asyncio.create_task(self._cancel_quietly(pending), name="whence-cancel")
         self._cancels.add(task)
         task.add_done_callback(self._cancels.discard)
 
-    async def _cancel_quietly(self, call: _Call) -> None:
+    async def _cancel_quietly(self, pending: _Pending) -> None:
         try:
-            await self.cancel(call.topic, call.correlation_id)
+            await self.cancel(pending.topic, pending.correlation_id)
         except WhenceError as error:
             logger.debug("cancel not sent", extra={"action": "cancel", "error": str(error)})
-
-
-class _Call:
-    """The headers of one request: its id and its deadline, the nearer of two when it has one already."""
-
-    __slots__ = ("correlation_id", "deadline_s", "headers", "timeout_s", "topic")
-
-    def __init__(
-        self,
-        clock: Clock,
-        topic: str,
-        headers: Mapping[str, str] | None,
-        timeout_s: float,
-        ids: Iterator[str],
-    ) -> None:
-        own = dict(headers) if headers else {}
-        now = clock.time()
-        given = deadline_of(own)
-        self.topic = topic
-        self.deadline_s = now + timeout_s if given is None else min(given, now + timeout_s)
-        #: Seconds from now on.
-        self.timeout_s = self.deadline_s - now
-        self.correlation_id = own.get(Headers.CORRELATION_ID) or next(ids)
-        own[Headers.CORRELATION_ID] = self.correlation_id
-        own[Headers.DEADLINE] = str(int(self.deadline_s * 1000))
-        self.headers = own
-
-    def remaining_s(self, clock: Clock) -> float:
-        return self.deadline_s - clock.time()
-
-    def too_late(self) -> DeadlineExceeded:
-        waited = max(0.0, self.timeout_s)
-        return DeadlineExceeded(f"no reply from {self.topic} within {waited:.3g} s")
 
 
 def deadline_of(headers: Mapping[str, str]) -> float | None:

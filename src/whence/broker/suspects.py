@@ -57,13 +57,14 @@ class Suspects:
         self._open: set[str] = set()
         #: As many again, who may come on the docket later.
         self._postponed: set[str] = set()
-        self._on_trial = ""
+        #: Name of the message on trial; empty when there is none.
+        self.on_trial = ""
         self._until = 0.0
 
     @property
     def is_free(self) -> bool:
         """True when no message is on trial."""
-        return not self._on_trial or self._clock.monotonic() >= self._until
+        return not self.on_trial or self._clock.monotonic() >= self._until
 
     def judge(self, delivery: Delivery) -> Verdict:
         """Tell what to do with a delivery that nobody handles yet."""
@@ -73,8 +74,8 @@ class Suspects:
         # The first death was not counted: nobody suspected anything.
         if deaths_of(delivery) + 1 >= self._max_deaths:
             return Verdict.DEAD_LETTER
-        if self._on_trial and self.is_free:
-            self._close(self._on_trial)
+        if self.on_trial and self.is_free:
+            self._close(self.on_trial)
         if len(self._docket) >= self._budget and name not in self._docket | self._postponed:
             if not self._open:
                 return Verdict.HANDLE
@@ -86,9 +87,9 @@ class Suspects:
             return Verdict.POSTPONE
         self._docket.add(name)
         self._open.add(name)
-        if self._on_trial != name and not self.is_free:
+        if self.on_trial != name and not self.is_free:
             return Verdict.WAIT
-        self._on_trial = name
+        self.on_trial = name
         self._until = self._clock.monotonic() + _LOST_S
         return Verdict.COUNT
 
@@ -107,16 +108,16 @@ class Suspects:
 
     def begin(self, delivery: Delivery) -> None:
         """Take note that a handler has it: the trial lasts until `end`."""
-        if self._on_trial and _name(delivery) == self._on_trial:
+        if self.on_trial and _name(delivery) == self.on_trial:
             self._until = float("inf")
 
     def end(self, delivery: Delivery) -> None:
         """Take note that it was survived."""
-        if self._on_trial and _name(delivery) == self._on_trial:
-            self._close(self._on_trial)
+        if self.on_trial and _name(delivery) == self.on_trial:
+            self._close(self.on_trial)
 
     def _close(self, name: str) -> None:
-        self._on_trial = ""
+        self.on_trial = ""
         self._open.discard(name)
 
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from types import CoroutineType
 from typing import Any
 
 import msgspec
@@ -445,7 +446,10 @@ class Worker:
             run = _Run(work, digested=self._ledger is not None)
             self._runs.add(run)
             try:
-                await self._process(subscription, run)
+                if self._is_plain(work):
+                    await self._handle(subscription, run)
+                else:
+                    await self._process(subscription, run)
             except Exception:
                 logger.exception("message not settled", extra=self._facts(delivery))
                 # At the latest it comes again when this member leaves; better now, and nothing when it
@@ -454,6 +458,17 @@ class Worker:
                     await subscription.nack(delivery, reason="the worker failed")
             finally:
                 self._runs.discard(run)
+
+    def _is_plain(self, work: Work) -> bool:
+        """Tell whether a message can be handled without looking at anything but its deadline."""
+        suspects = self._suspects
+        return not (
+            self._cancelled
+            or work.delivery.redelivered
+            or self._ledger is not None
+            or (suspects is not None and suspects.on_trial)
+            or (work.deadline is not None and self._clock.time() >= work.deadline)
+        )
 
     async def _next(self, subscription: Subscription) -> Delivery:
         """Give the next message: one that waited for a trial to end, else a new one."""
@@ -495,7 +510,13 @@ class Worker:
     async def _handle(self, subscription: Subscription, run: _Run) -> None:
         """Have a message handled, as often as it takes and may, and settle it."""
         try:
-            await self._attempt(run)
+            done = False
+            while not done:
+                try:
+                    await self._handle_once(run)
+                    done = True
+                except WhenceError as error:
+                    await self._wait_to_try_again(run, error)
         except _Stop:
             await self._end_stopped(subscription, run)
         except CodecError as error:
@@ -505,21 +526,21 @@ class Worker:
         else:
             await self._end_done(subscription, run)
 
-    async def _attempt(self, run: _Run) -> None:
-        """Run the handler, again when that can help and the wait is short; raise the last error."""
-        while True:
-            try:
-                await self._handle_once(run)
-                return
-            except WhenceError as error:
-                wait = self._next_wait(run, error)
-                if wait is None or wait >= _IN_PROCESS_WAIT_S:
-                    raise
-                self.counters.retries += 1
-                self._log_retry(run, error, wait)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), wait)
-                raise _Stop
+    async def _wait_to_try_again(self, run: _Run, error: WhenceError) -> None:
+        """Wait for the next attempt, when that can help and the wait is short.
+
+        Raises:
+            WhenceError: The error that was given: it is not to be tried again here.
+            _Stop: The worker stops.
+        """
+        wait = self._next_wait(run, error)
+        if wait is None or wait >= _IN_PROCESS_WAIT_S:
+            raise error
+        self.counters.retries += 1
+        self._log_retry(run, error, wait)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), wait)
+            raise _Stop
 
     def _next_wait(self, run: _Run, error: WhenceError) -> float | None:
         """Give the seconds until the next attempt; None when there is none."""
@@ -566,14 +587,14 @@ class Worker:
             run.limit = None
 
     async def _publish_all(self, run: _Run, work: Work) -> None:
-        outgoing = self._handler(work)
-        if isinstance(outgoing, Coroutine):
+        outgoing: Any = self._handler(work)
+        if isinstance(outgoing, CoroutineType):
             only = await outgoing
             if only is not None:
                 await self._publish(run, only)
         else:
             await self._publish_stream(run, outgoing)
-        if work.reply_to and not run.ended:
+        if not run.ended and work.reply_to:
             raise InternalError(
                 f"{self.name} ended without a last reply", hint="this is a fault of the processor"
             )
@@ -605,10 +626,13 @@ class Worker:
         if topic is None:
             run.ended = run.ended or item.end
             return
-        own = {name: headers[name] for name in _PASSED_ON if name in headers}
-        own.update(item.headers)
-        source = headers.get(Headers.MESSAGE_ID) or run.delivery.id
-        own.setdefault(Headers.MESSAGE_ID, f"{source}/{self._group}/{run.outputs}")
+        own = dict(item.headers)
+        for name in _PASSED_ON:
+            if name in headers and name not in own:
+                own[name] = headers[name]
+        if Headers.MESSAGE_ID not in own:
+            source = headers.get(Headers.MESSAGE_ID) or run.delivery.id
+            own[Headers.MESSAGE_ID] = f"{source}/{self._group}/{run.outputs}"
         own[Headers.SEQUENCE] = str(run.outputs)
         own[Headers.END] = "1" if item.end else "0"
         try:
@@ -648,7 +672,11 @@ class Worker:
             key = _message_id(run.delivery)
             digest = "" if run.digest is None else run.digest.hexdigest()
             await self._settle(lambda: ledger.done(self._group, key, digest=digest))
-        await self._acknowledge(subscription, run.delivery)
+        try:
+            # The most frequent way of settling one, and nearly always at once.
+            await subscription.ack(run.delivery)
+        except WhenceError:
+            await self._settle(lambda: subscription.ack(run.delivery))
         self.counters.handled += 1
 
     async def _end_stopped(self, subscription: Subscription, run: _Run) -> None:
@@ -719,13 +747,6 @@ class Worker:
         await self._settle(
             lambda: subscription.reject(run.delivery, reason=reason, exception=type(error).__name__)
         )
-
-    async def _acknowledge(self, subscription: Subscription, delivery: Delivery) -> None:
-        """Acknowledge a message, the most frequent way of settling one, and nearly always at once."""
-        try:
-            await subscription.ack(delivery)
-        except WhenceError:
-            await self._settle(lambda: subscription.ack(delivery))
 
     async def _settle(self, action: Callable[[], Awaitable[Any]]) -> None:
         """Settle a message, as often as it takes: until then it keeps its place among the prefetched."""

@@ -131,7 +131,7 @@ class FlowClient:
         topic = self._topic(interface)
         return await self._watched(topic, self._caller(timeout_s).call(topic, message, reply))
 
-    async def stream(
+    def stream(
         self,
         interface: str,
         message: Message,
@@ -146,6 +146,14 @@ class FlowClient:
             WhenceError: As for `ask`.
         """
         topic = self._topic(interface)
+        if self._absent_after_s is None:
+            return self._caller(timeout_s).stream(topic, message, replies)
+        return self._watched_stream(topic, message, replies, timeout_s)
+
+    async def _watched_stream(
+        self, topic: str, message: Message, replies: tuple[type[Message], ...], timeout_s: float
+    ) -> AsyncGenerator[Message, None]:
+        """Stream, but do not wait for a flow that nobody runs."""
         async with aclosing(self._caller(timeout_s).stream(topic, message, replies)) as arriving:
             first = await self._watched(topic, anext(arriving, None))
             if first is None:

@@ -8,8 +8,8 @@ bytes that are no such message are a `CodecError`.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import TypeVar, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from whence.broker.transport import Headers, Reply, Transport
 from whence.flow.tracing import TraceContext
@@ -79,7 +79,7 @@ class Caller:
         timeout_s, headers = self._prepare(topic, message)
         payload = encode(message)
         got = await self._transport.request(topic, payload, headers=headers, timeout_s=timeout_s)
-        return cast("M", read_reply(got, (reply,), topic))
+        return read_reply(got, (reply,), topic)
 
     async def stream(
         self, topic: str, message: Message, replies: tuple[type[Message], ...]
@@ -158,21 +158,23 @@ class FlowContext:
         """Tell whether a port leads anywhere."""
         return port in self._topics
 
-    async def call(self, port: str, message: Message, reply: type[M]) -> M:
+    def call(self, port: str, message: Message, reply: type[M]) -> Coroutine[Any, Any, M]:
         """Send a request through a port of `calls` and wait for its reply.
 
         Raises:
             WhenceError: The other side answered with an error, not in time, or something else.
         """
-        return await self._caller.call(self._topic(port), message, reply)
+        return self._caller.call(self._topic(port), message, reply)
 
     def stream(self, port: str, message: Message) -> AsyncIterator[Message]:
         """Send a request through a port of `calls` and yield its replies in order."""
         return self._caller.stream(self._topic(port), message, self._services[port].replies)
 
-    async def emit(self, port: str, message: Message, *, key: str | None = None) -> None:
+    def emit(
+        self, port: str, message: Message, *, key: str | None = None
+    ) -> Coroutine[Any, Any, None]:
         """Publish through a port of `emits`; returns when it is safely stored."""
-        await self._caller.publish(self._topic(port), message, key=key)
+        return self._caller.publish(self._topic(port), message, key=key)
 
     def _topic(self, port: str) -> str:
         topic = self._topics.get(port)
@@ -181,7 +183,7 @@ class FlowContext:
         return topic
 
 
-def read_reply(reply: Reply, expected: tuple[type[Message], ...], topic: str) -> Message:
+def read_reply(reply: Reply, expected: tuple[type[M], ...], topic: str) -> M:
     """Read one reply of a service.
 
     Args:
@@ -197,11 +199,11 @@ def read_reply(reply: Reply, expected: tuple[type[Message], ...], topic: str) ->
     for known in expected:
         if name == known.TYPE:
             return _decoded(reply, known, topic)
-    where = short_topic(topic)
     if name == ErrorReply.TYPE:
         raise error_from_reply(_decoded(reply, ErrorReply, topic))
     if not name and len(expected) == 1:
         return _decoded(reply, expected[0], topic)
+    where = short_topic(topic)
     names = " or ".join(cls.TYPE for cls in expected)
     raise CodecError(f"{where} answered with {name or 'no type'!r} instead of {names}")
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from whence.broker.limits import Limits
 from whence.processors.base import Context, StreamingProcessor
 from whence.processors.clients import (
     DocEmbeddingsClient,
@@ -108,9 +109,14 @@ class CodeRagProcessor(StreamingProcessor):
     ) -> None:
         super().__init__(parameters)
         self._store = store
+        self._limits = Limits()
         self._new_id = new_id
         self._clock = clock
         self._monotonic = monotonic
+
+    async def aclose(self) -> None:
+        """Put the timer away."""
+        self._limits.close()
 
     async def handle_stream(
         self, message: CodeRagRequest, context: Context
@@ -151,11 +157,11 @@ class CodeRagProcessor(StreamingProcessor):
             run,
             explain_timeout_s=self.parameters.explain_timeout_s,
             trace_timeout_s=self.parameters.trace_timeout_s,
+            limits=self._limits,
         )
         async with closing(job.replies()) as replies:
             async for reply in replies:
                 yield reply
-        yield await job.answer()
 
     def _check(self, message: CodeRagRequest) -> None:
         check_question(message.question, max_bytes=self.parameters.max_question_bytes)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from whence.broker.limits import Limits
 from whence.processors.base import Context, StreamingProcessor
 from whence.processors.clients import (
     DocEmbeddingsClient,
@@ -32,7 +33,6 @@ from whence.processors.question.state import OVERFETCH_FACTOR, RagOptions
 from whence.processors.question.synthesis import NOTHING_FOUND, NOTHING_READABLE
 from whence.processors.question.trail import iso_utc, utc_now
 from whence.processors.services import DOCUMENT_RAG, EMBEDDING, PROMPT, RERANK, SEARCH, TEXTS
-from whence.processors.streams import closing
 from whence.schema.document_rag import DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters
@@ -107,11 +107,16 @@ class DocumentRagProcessor(StreamingProcessor):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(parameters)
+        self._limits = Limits()
         self._new_id = new_id
         self._clock = clock
         self._monotonic = monotonic
 
-    async def handle_stream(
+    async def aclose(self) -> None:
+        """Put the timer away."""
+        self._limits.close()
+
+    def handle_stream(
         self, message: DocumentRagRequest, context: Context
     ) -> AsyncIterator[Message]:
         """Answer one question.
@@ -153,11 +158,9 @@ class DocumentRagProcessor(StreamingProcessor):
             run,
             explain_timeout_s=self.parameters.explain_timeout_s,
             trace_timeout_s=self.parameters.trace_timeout_s,
+            limits=self._limits,
         )
-        async with closing(job.replies()) as replies:
-            async for reply in replies:
-                yield reply
-        yield await job.answer()
+        return job.replies()
 
     def _check(self, message: DocumentRagRequest) -> None:
         for name, value, most in (

@@ -1,11 +1,13 @@
 """The one place where messages become bytes and bytes become messages.
 
 JSON, so that any tool can read a topic; `bytes` fields (vectors) as base64. Sets are written in sorted
-order: equal messages have equal bytes.
+order: equal messages have equal bytes. Within a process most messages are handed over as they are, see `wire`;
+with `WHENCE_CHECK_MESSAGES=1` each of these is checked to be what its bytes say.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Any, TypeVar
 
@@ -13,11 +15,14 @@ import msgspec
 
 from whence.schema.errors import BadInput, CodecError
 from whence.schema.message import Message, message_type
-from whence.schema.wire import Wire
+from whence.schema.wire import Wire, form_of, own_copy
 
 __all__ = ("decode", "decode_as", "encode", "encode_all", "to_builtins")
 
 M = TypeVar("M", bound=Message)
+
+#: Whether messages that are handed over as they are must be equal to what their bytes say.
+_CHECKED = bool(os.environ.get("WHENCE_CHECK_MESSAGES"))
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -28,16 +33,33 @@ def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """Give the wire form of a message, the one that was made before where it is kept.
+    """Give the wire form of a message, which knows the message where nothing of it can be changed.
 
     Raises:
         BadInput: As for `encode_all`.
+        CodecError: Messages are checked, and it would be read as something else.
     """
-    if isinstance(message, Message):
-        kept = message.encoded()
-        if kept is not None:
-            return kept
-    return encode_all(message)
+    kept = message.encoded() if isinstance(message, Message) and message.KEEPS_FORM else None
+    if kept is None:
+        payload = encode_all(message)
+        kept = form_of(message, payload)
+        if kept is None:
+            return payload
+    if _CHECKED:
+        _check(kept)
+    return kept
+
+
+def _check(wire: Wire) -> None:
+    """Make sure that a message is what another process would read from its bytes.
+
+    Raises:
+        CodecError: It is not.
+    """
+    cls = type(wire.message)
+    read = decode_as(wire.plain, cls)
+    if read != wire.message or encode_all(read) != wire.plain:
+        raise CodecError(f"{wire.message!r} would be read as {read!r}")
 
 
 def encode_all(message: msgspec.Struct) -> bytes:
@@ -61,10 +83,9 @@ def decode_as(payload: bytes, cls: type[M]) -> M:
     Raises:
         CodecError: The bytes are not valid UTF-8 JSON of that type.
     """
-    if type(payload) is Wire:
-        known = cls.read(payload)
-        if known is not None:
-            return known
+    if type(payload) is Wire and type(payload.message) is cls:
+        known: M = payload.message
+        return own_copy(known, payload.copied) if payload.copied else known
     try:
         message: M = _decoder(cls).decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import msgspec
 
 from whence.schema.access import Access
-from whence.schema.codec import decode_as, encode_all
+from whence.schema.codec import encode_all
 from whence.schema.message import Message
 from whence.schema.search import Degradation, SearchMode
 from whence.schema.terms import Triple
-from whence.schema.wire import Wire
+from whence.schema.wire import Wire, form_of
 
 __all__ = (
     "Answer",
@@ -67,13 +67,11 @@ class AnswerPiece(Message, frozen=True, kw_only=True):
     """True on the last piece."""
 
 
-_TRIPLES = frozenset({Triple})
-
-
 class ExplainEvent(Message, frozen=True, kw_only=True, dict=True):
     """The provenance of one stage, as soon as the stage is done; encoded once, see `wire`."""
 
     TYPE: ClassVar[str] = "explain-event.v1"
+    KEEPS_FORM = True
 
     answer_id: str
     """Answer it explains."""
@@ -88,20 +86,11 @@ class ExplainEvent(Message, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _wire(self) -> Wire | None:
-        # A list in the place of the tuple could be changed by whoever holds it.
-        if type(self.triples) is not tuple or not _TRIPLES.issuperset(map(type, self.triples)):
-            return None
-        return Wire.of(encode_all(self), (self,))
+        return form_of(self, encode_all(self))
 
     def encoded(self) -> Wire | None:
         """Give the wire form, made once."""
         return self._wire
-
-    @classmethod
-    def read(cls, wire: Wire) -> Self | None:
-        """Give the event itself."""
-        event = wire.parts[0] if len(wire.parts) == 1 and not wire.rest else None
-        return event if type(event) is cls else None
 
 
 class Citation(Message, frozen=True, kw_only=True, gc=False):
@@ -176,6 +165,7 @@ class TraceRecord(Message, frozen=True, kw_only=True):
     """All that is kept of one question; the recorder writes it in one transaction."""
 
     TYPE: ClassVar[str] = "trace-record.v1"
+    KEEPS_FORM = True
 
     answer_id: str
     """Key; recording the same id again changes nothing."""
@@ -196,18 +186,10 @@ class TraceRecord(Message, frozen=True, kw_only=True):
 
     def encoded(self) -> Wire | None:
         """Give the wire form, made of that of its events."""
+        if type(self.events) is not tuple:
+            return None
         forms = [event.encoded() for event in self.events]
-        if not forms or None in forms:
+        if None in forms:
             return None
         told: Any = tuple(msgspec.Raw(form) for form in forms if form is not None)
-        rest = encode_all(msgspec.structs.replace(self, events=()))
-        return Wire.of(
-            encode_all(msgspec.structs.replace(self, events=told)), tuple(self.events), rest
-        )
-
-    @classmethod
-    def read(cls, wire: Wire) -> Self | None:
-        """Give the record: its events as they are, all else from bytes."""
-        if not wire.rest or not all(type(event) is ExplainEvent for event in wire.parts):
-            return None
-        return msgspec.structs.replace(decode_as(wire.rest, cls), events=wire.parts)
+        return form_of(self, encode_all(msgspec.structs.replace(self, events=told)))

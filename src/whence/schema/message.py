@@ -7,7 +7,7 @@ plain JSON. Within a version fields are only ever added, with defaults; anything
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -27,13 +27,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     TYPE: ClassVar[str] = ""
 
-    def encoded(self) -> Wire | None:
-        """Give the wire form where it is kept; None for a message that is encoded each time."""
-        return None
+    #: True for a class that makes its wire form itself, see `encoded`.
+    KEEPS_FORM: ClassVar[bool] = False
 
-    @classmethod
-    def read(cls, wire: Wire) -> Self | None:  # noqa: ARG003 - for those that keep theirs
-        """Give the message of a wire form without reading all of it; None when it must be read."""
+    def encoded(self) -> Wire | None:
+        """Give the wire form of a class that `KEEPS_FORM`; None for a message of it that must be encoded."""
         return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

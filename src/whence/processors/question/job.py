@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 
 import msgspec
 
+from whence.broker.limits import Limits
 from whence.processors.base import Context
 from whence.processors.question.deadline import as_whence_error
 from whence.processors.question.stages import RagResult
@@ -52,6 +54,7 @@ class QuestionJob:
         run: Works on the question; gives its events to `event` and pieces of text to `piece`.
         explain_timeout_s: Seconds for publishing one explain event.
         trace_timeout_s: Seconds for publishing the trace.
+        limits: Watch these times, for all questions together.
 
     Raises:
         BadInput: The id of the answer is not fit for an IRI.
@@ -65,14 +68,17 @@ class QuestionJob:
         *,
         explain_timeout_s: float,
         trace_timeout_s: float,
+        limits: Limits | None = None,
     ) -> None:
         validate_answer_id(asked.answer_id)
         self.asked = asked
         self._context = context
         self._run = run
+        self._limits = limits or Limits()
         self._explain_timeout_s = explain_timeout_s
         self._trace_timeout_s = trace_timeout_s
-        self._outbox: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._outbox: deque[Message] = deque()
+        self._waiter: asyncio.Future[None] | None = None
         self._events: list[ExplainEvent] = []
         self._degraded: list[Degradation] = []
         self._explaining = True
@@ -88,18 +94,42 @@ class QuestionJob:
     def event(self, event: ExplainEvent) -> None:
         """Take the account of a stage."""
         self._events.append(event)
-        self._outbox.put_nowait(event)
+        self._put(event)
 
     async def piece(self, text: str, end_of_stream: bool) -> None:
         """Take a piece of the answer's text."""
-        self._outbox.put_nowait(AnswerPiece(text=text, end_of_stream=end_of_stream))
+        self._put(AnswerPiece(text=text, end_of_stream=end_of_stream))
+
+    def _put(self, reply: Message) -> None:
+        self._outbox.append(reply)
+        self._wake()
+
+    def _wake(self, _: object = None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _take(self) -> Message | None:
+        """Give the next reply; None when the question is done and there are no more."""
+        assert self._task is not None
+        while not self._outbox:
+            if self._task.done():
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._outbox.popleft()
 
     async def replies(self) -> AsyncIterator[Message]:
-        """Run the question and give what comes before the answer, as it comes."""
+        """Run the question and give all replies as they come, the answer last.
+
+        The trace is published before the answer.
+
+        Raises:
+            WhenceError: The question failed.
+        """
         self._task = asyncio.create_task(self._work())
-        self._task.add_done_callback(lambda _: self._outbox.put_nowait(None))
+        self._task.add_done_callback(self._wake)
         try:
-            while (reply := await self._outbox.get()) is not None:
+            while (reply := await self._take()) is not None:
                 if isinstance(reply, ExplainEvent):
                     await self._explain(reply)
                 if self.asked.explain or not isinstance(reply, ExplainEvent):
@@ -107,8 +137,9 @@ class QuestionJob:
                     yield reply
         finally:
             await self._stop()
+        yield await self._answer()
 
-    async def answer(self) -> Answer:
+    async def _answer(self) -> Answer:
         """Publish the trace, then give the answer or raise the question's error."""
         assert self._task is not None
         try:
@@ -146,7 +177,7 @@ class QuestionJob:
         if remaining_s is not None:
             timeout_s = min(timeout_s, remaining_s / 2)
         try:
-            async with asyncio.timeout(timeout_s):
+            with self._limits.within(timeout_s):
                 await self._context.emit(port, message, key=self.asked.answer_id)
         except Exception as error:  # noqa: BLE001 - whatever it is, the answer goes out
             known = as_whence_error(error, f"publishing to {port}")

@@ -181,14 +181,14 @@ class Trail:
             await self._listen(listener, event)
 
     async def _listen(self, listener: EventListener, event: ExplainEvent) -> None:
-        scope = asyncio.timeout(self._listen_s)
+        scope: asyncio.Timeout | None = None
         try:
             told = listener(event)
             if inspect.isawaitable(told):
-                async with scope:
+                async with asyncio.timeout(self._listen_s) as scope:
                     await told
         except Exception as error:  # noqa: BLE001 - a listener's fault never fails the question
-            if scope.expired():
+            if scope is not None and scope.expired():
                 self._listeners.remove(listener)
                 self.degrade(
                     "trace",
