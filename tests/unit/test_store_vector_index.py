@@ -27,8 +27,8 @@ def test_few_rows_are_asked_for_where_the_first_hold_them(
     """For ten places the walk never goes on for more rows than it needs where many are visible."""
     way = neighbourhood(limit, visible, chunks)
 
-    if way is not None and visible >= 0.4 * chunks:
-        assert 4 * limit <= way.fetched <= 0.4 * way.ef_search
+    if way is not None and visible >= 0.45 * chunks:
+        assert 4 * limit <= way.fetched <= 0.45 * way.ef_search
     elif way is not None:
         assert way.fetched >= 100
 
@@ -46,3 +46,10 @@ def test_the_bound_lies_where_both_ways_cost_the_same() -> None:
     """Top 10 of 200,000: a twentieth is scanned, a half is asked of the graph."""
     assert neighbourhood(10, 10_000, 200_000) is None
     assert neighbourhood(10, 100_000, 200_000) is not None
+
+
+def test_a_larger_graph_is_looked_at_wider() -> None:
+    """The larger the graph, the more of it a walk keeps in sight, up to what pgvector allows."""
+    seen = [neighbourhood(10, chunks, chunks) for chunks in (20_000, 200_000, 2_000_000)]
+
+    assert [way.ef_search for way in seen if way] == [100, 120, 140]

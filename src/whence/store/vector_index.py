@@ -45,10 +45,14 @@ _LEAST_FETCHED = 100
 #: The same where at least such a share of all rows is visible: the first `ef_search` rows of the graph hold so
 #: many then, and to ask for more makes the walk go on. Of 200,000 rows, half of them visible, 40 and 100 both
 #: gave .997 of the ten nearest, for 1.5 and 4.0 ms of the server.
-_LEAST_OF_MANY, _MANY = 40, 0.4
-#: `hnsw.ef_search`, at least and at most; pgvector allows 1000. Of 500 queries of 200,000 rows, 80 lost five
-#: (nearly all of their neighbours), 100 one and 120 none, for 6 % more time than 100.
-_LEAST_EF, _MOST_EF = 120, 1000
+_LEAST_OF_MANY, _MANY = 40, 0.45
+#: `hnsw.ef_search`, at least and at most; pgvector allows 1000. For 100 rows, 200 in place of 100 cost
+#: a tenth to seven tenths more and found at most .002 more of the ten nearest.
+_LEAST_EF, _MOST_EF = 100, 1000
+#: What is added to it for each tenfold of `_INDEX_FROM`, as the way through a graph grows with the logarithm of
+#: its size. Of 500 queries of 200,000 rows, 80 lost nearly all neighbours of five, 100 those of one, 120 of
+#: none, for 6 % more time than 100.
+_EF_OF_TENFOLD = 20
 #: Cost of a row on the way through the graph in rows of an exact scan: 15 us against 0.8 us at 384 dimensions.
 _STEP = 20
 #: Visible rows up to which the scan is the way whatever the graph costs: it is exact, and of 10,000 among
@@ -91,12 +95,15 @@ class Neighbourhood:
     Args:
         limit: Places of the ranking.
         share: Share of the collection's rows that are visible and kept by a filter, 0 to 1.
+        chunks: Rows of the collection.
     """
 
-    def __init__(self, limit: int, share: float) -> None:
+    def __init__(self, limit: int, share: float, chunks: int) -> None:
         least = _LEAST_OF_MANY if share >= _MANY else _LEAST_FETCHED
         self.fetched = max(least, _OVERFETCH * limit)
-        self.ef_search = min(_MOST_EF, max(_LEAST_EF, self.fetched))
+        tenfolds = math.log10(max(1.0, chunks / _INDEX_FROM))
+        of_size = _LEAST_EF + round(_EF_OF_TENFOLD * tenfolds)
+        self.ef_search = min(_MOST_EF, max(of_size, self.fetched))
 
 
 def neighbourhood(limit: int, visible: int, chunks: int) -> Neighbourhood | None:
@@ -109,7 +116,7 @@ def neighbourhood(limit: int, visible: int, chunks: int) -> Neighbourhood | None
     """
     if visible <= fewest_visible(limit, chunks):
         return None
-    return Neighbourhood(limit, visible / chunks)
+    return Neighbourhood(limit, visible / chunks, chunks)
 
 
 def fewest_visible(limit: int, chunks: int) -> int:
@@ -119,7 +126,9 @@ def fewest_visible(limit: int, chunks: int) -> int:
     `fetched` visible ones, each as dear as `_STEP` rows of a scan over the visible: the costs are equal where
     visible**2 = _STEP * fetched * chunks.
     """
-    return max(limit, _SCANNED, math.isqrt(_STEP * Neighbourhood(limit, 0.0).fetched * chunks))
+    return max(
+        limit, _SCANNED, math.isqrt(_STEP * Neighbourhood(limit, 0.0, chunks).fetched * chunks)
+    )
 
 
 class VisibleCounts:
