@@ -77,8 +77,9 @@ async def test_who_waits_too_long_is_told(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When all connections stay in use, a search ends with `Overloaded`, and the next finds its turn."""
-    monkeypatch.setattr(postgres, "_ACQUIRE_TIMEOUT_S", 0.05)
+    # Both are opened before: that may take longer than the wait.
     async with store._quick_connection(), store._quick_connection():
+        monkeypatch.setattr(postgres, "_ACQUIRE_TIMEOUT_S", 0.05)
         with pytest.raises(Overloaded):
             await _pid(store)
     assert await _pid(store)
