@@ -36,7 +36,7 @@ from whence.models.weights import EMBEDDER_NAME
 
 HANDBOOK = Path(__file__).resolve().parents[1] / "examples" / "handbook"
 #: Chunks of one source that are embedded.
-_SAMPLE = 96
+_SAMPLE = 32
 
 #: Made texts: name, tokens of each (None: 20 to 250, mixed), texts given in one call.
 MADE: tuple[tuple[str, int | None, int], ...] = (

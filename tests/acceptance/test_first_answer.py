@@ -140,6 +140,16 @@ def test_explain_draws_and_queries(cli: Any, handbook: Path) -> None:
     assert cli("explain", answer_id, "--sparql", "SELEKT").code == 2
 
 
+@pytest.mark.parametrize("form", ["tree", "json", "nquads", "trig", "jsonld", "svg"])
+def test_json_is_json_in_every_form(cli: Any, handbook: Path, form: str) -> None:
+    """With `--json` stdout is one JSON document, whatever form is asked for beside it."""
+    answer_id = cli("ask", "Who approves travel abroad?", "--no-rerank", "--json").json["answer_id"]
+    told = cli("explain", answer_id, "--format", form, "--json")
+
+    assert told.code == 0, told.err
+    assert answer_id in json.dumps(told.json)
+
+
 def test_streaming_gives_the_same_text(cli: Any, handbook: Path) -> None:
     """What is printed as it is written is the answer."""
     question = "How many days of annual leave do employees get?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -58,3 +59,23 @@ def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture
 
     assert code == 2
     assert "'search'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--json"], []])
+def test_no_command_is_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The program alone shows its help for people, an error as JSON for programs, and is exit 2."""
+    code = run_command(words)
+    told = capsys.readouterr()
+
+    assert code == 2
+    assert told.err.startswith("error: no command is given\nhint: ")
+    if words:
+        assert json.loads(told.out)["error"]["code"] == "bad_input"
+    else:
+        assert "Usage: whence" in told.out
+
+
+def test_the_version_is_json_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json` holds for the options of the program itself."""
+    assert run_command(["--version", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"version"}

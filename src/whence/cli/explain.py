@@ -33,6 +33,9 @@ def explain(
     chosen = form or ("json" if as_json(context) else "tree")
     if chosen not in _FORMATS:
         raise BadInput(f"unknown format {chosen!r}", hint=f"use one of {', '.join(_FORMATS)}")
+    # `--json` promises one JSON document, whatever else is asked for; JSON-LD is one.
+    if as_json(context) and chosen != "jsonld":
+        chosen = "json"
     access = access_of(acl, label, clearance)
     trace = run_with_engine(context, lambda engine, _settings: engine.explain(answer_id, access))
     if sparql is not None:

@@ -14,9 +14,9 @@ from typing import Annotated
 import typer
 
 from whence.cli.commands import LazyGroup
-from whence.cli.options import with_common_options
-from whence.cli.output import fail, say
-from whence.schema.errors import WhenceError
+from whence.cli.options import state_of, with_common_options
+from whence.cli.output import fail, print_json, say
+from whence.schema.errors import BadInput, WhenceError
 
 __all__ = ("app", "main", "run_command")
 
@@ -39,11 +39,16 @@ def _root(
     if version:
         from importlib.metadata import version as version_of
 
-        say(f"whence {version_of('whence')}")
+        number = version_of("whence")
+        if state_of(context).json:
+            print_json({"version": number})
+        else:
+            say(f"whence {number}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        say(context.get_help())
-        raise typer.Exit(2)
+        if not state_of(context).json:
+            say(context.get_help())
+        raise BadInput("no command is given", hint="see whence --help")
 
 
 app.callback(invoke_without_command=True)(with_common_options(_root))

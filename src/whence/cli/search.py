@@ -144,6 +144,5 @@ def _tell_hits(report: SearchReport) -> None:
         head = f"[bold]{hit.rank}. {escape(hit.document_id)}[/] [dim]{place}[/]"
         out.print(f"{head} [cyan]{hit.similarity_score:.3f}[/]{moved}")
         text = " ".join(hit.chunk.content.split())
-        out.print(
-            Padding(Text(text[:300] + ("…" if len(text) > 300 else "")), (0, 0, 1, 3), expand=False)
-        )
+        told = Text(text[:300] + ("…" if len(text) > 300 else ""))
+        out.print(Padding(told, (0, 0, 0, 3), expand=False), end="\n\n")
