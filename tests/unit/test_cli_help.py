@@ -79,3 +79,23 @@ def test_the_version_is_json_when_asked(capsys: pytest.CaptureFixture[str]) -> N
     """`--json` holds for the options of the program itself."""
     assert run_command(["--version", "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"version"}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("index",), "whence index [OPTIONS] PATHS..."),
+        (("search",), "whence search [OPTIONS] QUERY"),
+        (("help",), "whence help [OPTIONS] [COMMAND]..."),
+        (("snapshots", "activate"), "whence snapshots activate [OPTIONS]"),
+    ],
+)
+def test_usage_names_arguments_as_manuals_do(
+    words: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A usage line has the names of arguments in capitals, and brackets only around what may be left out."""
+    run_command(["help", *words])
+    out = capsys.readouterr().out
+
+    assert line in out
+    assert "{" not in out

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from whence.cli.manual import epilog_of, group_of
@@ -89,6 +89,15 @@ COMMANDS: Mapping[str, str | _Group] = {
 _PLAIN = frozenset({"help"})
 
 
+class _Command(TyperCommand):
+    """A command whose usage line names its arguments as manuals do: `PATHS...`, not `{paths}...`."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Give the words behind the name of the command."""
+        pieces = super().collect_usage_pieces(ctx)
+        return [piece.replace("{", "").replace("}", "").upper() for piece in pieces]
+
+
 class LazyGroup(TyperGroup):
     """The program: it has every command of `COMMANDS`, and builds those that are looked at."""
 
@@ -123,7 +132,9 @@ def _build(name: str, place: str | _Group) -> Any:
         function = _function(place)
         if name not in _PLAIN:
             function = with_common_options(function)
-        app.command(name, help=_help_of(function), rich_help_panel=panel, epilog=epilog)(function)
+        app.command(
+            name, cls=_Command, help=_help_of(function), rich_help_panel=panel, epilog=epilog
+        )(function)
         return get_command(app)
     group = typer.Typer(no_args_is_help=not place.own)
     if place.own:
@@ -133,7 +144,7 @@ def _build(name: str, place: str | _Group) -> Any:
         group.info.help = place.help
     for member, home in place.members.items():
         function = with_common_options(_function(home))
-        group.command(member, help=_help_of(function))(function)
+        group.command(member, cls=_Command, help=_help_of(function))(function)
     app.add_typer(group, name=name, rich_help_panel=panel, epilog=epilog)
     return get_group(app).commands[name]
 
