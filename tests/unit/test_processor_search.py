@@ -45,10 +45,12 @@ class FixedStore:
         return [WORD_HIT]
 
     async def lexical_scores(self, *_: Any, match: str) -> dict[str, float]:
+        self._fail("lexical_scores")
         self.matches.append(match)
         return {"urn:c": 0.1}
 
     async def dense_scores(self, *_: Any) -> dict[str, float]:
+        self._fail("dense_scores")
         return {"urn:w": 0.5}
 
     def _fail(self, name: str) -> None:
@@ -155,12 +157,14 @@ async def test_a_hybrid_search_gives_every_chunk_both_true_scores() -> None:
         ("search_lexical", VECTOR, "urn:c", "lexical_leg_missing"),
         ("search_dense", VECTOR, "urn:w", "dense_leg_missing"),
         ("", None, "urn:w", "dense_leg_missing"),
+        ("lexical_scores", VECTOR, "urn:c", "lexical_leg_missing"),
+        ("dense_scores", VECTOR, "urn:w", "dense_leg_missing"),
     ],
 )
 async def test_a_leg_that_fails_degrades_visibly(
     fault: str, vector: bytes | None, left: str, code: str
 ) -> None:
-    """The other leg answers alone, with true scores, and the reply says so."""
+    """The other leg answers alone, with true scores, and the reply says so; also when it fails late."""
     store = FixedStore(fault=fault)
     reply = await SearchProcessor(store=store).handle(
         request(mode="hybrid", query_text="x", vector=vector), StubContext()

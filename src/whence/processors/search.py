@@ -66,6 +66,15 @@ _Leg = list[Candidate] | WhenceError
 _LEG_ERRORS = (Unavailable, DeadlineExceeded)
 
 
+class _LegLostError(Exception):
+    """A leg ranked, and then could not score what only the other found."""
+
+    def __init__(self, leg: Literal["lexical", "dense"], error: WhenceError) -> None:
+        super().__init__(error.message)
+        self.leg = leg
+        self.error = error
+
+
 class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the search processor."""
 
@@ -203,6 +212,19 @@ class SearchProcessor(Processor):
         )
         if isinstance(lexical, WhenceError) and isinstance(dense, WhenceError):
             raise dense if message.vector else lexical
+        try:
+            return await self._join(message, lexical, dense)
+        except _LegLostError as lost:
+            if lost.leg == "lexical":
+                return await self._join(message, lost.error, dense)
+            return await self._join(message, lexical, lost.error)
+
+    async def _join(self, message: SearchRequest, lexical: _Leg, dense: _Leg) -> SearchResponse:
+        """Join two legs, at least one of which has ranked; a leg alone has nothing more to score.
+
+        Raises:
+            _LegLostError: Of two legs that ranked, one cannot score what the other found.
+        """
         degraded = (*_left_out("lexical", lexical), *_left_out("dense", dense))
         if isinstance(dense, WhenceError) and not isinstance(lexical, WhenceError):
             return SearchResponse(candidates=_by_words(lexical, message), degraded=degraded)
@@ -251,8 +273,8 @@ class SearchProcessor(Processor):
                 around = around.within(all_.documents)
             new = [key for key in around.documents if key not in own]
             scores = await self._scores(message, lexical, dense, new) if new else {}
-        except _LEG_ERRORS as error:
-            reason = f"the passage graph took no part: {error.message}"
+        except (*_LEG_ERRORS, _LegLostError) as error:
+            reason = f"the passage graph took no part: {error}"
             all_.degraded = (
                 Degradation(stage="search", code="passage_graph_missing", reason=reason),
             )
@@ -291,18 +313,21 @@ class SearchProcessor(Processor):
 
         A chunk that was removed or hidden between the two questions counts 0 there: it falls behind, and
         its text is not given out any more.
+
+        Raises:
+            _LegLostError: A leg does not answer.
         """
         shares = _known(lexical, "sparse_score")
         cosines = _known(dense, "dense_score")
         collection, access = message.collection, message.access
         if shares is not None and (missing := [key for key in chunk_ids if key not in shares]):
-            shares |= dict.fromkeys(missing, 0.0) | await self._store.lexical_scores(
+            asked = self._store.lexical_scores(
                 collection, message.query_text, missing, access, match=message.match
             )
+            shares |= dict.fromkeys(missing, 0.0) | await _scored("lexical", asked)
         if cosines is not None and (missing := [key for key in chunk_ids if key not in cosines]):
-            cosines |= dict.fromkeys(missing, 0.0) | await self._store.dense_scores(
-                collection, _vector(message), missing, access
-            )
+            asked = self._store.dense_scores(collection, _vector(message), missing, access)
+            cosines |= dict.fromkeys(missing, 0.0) | await _scored("dense", asked)
         return {
             key: Scores(
                 None if cosines is None else cosines[key], None if shares is None else shares[key]
@@ -389,6 +414,16 @@ async def _leg(ranking: Awaitable[list[Candidate]], most_s: float) -> _Leg:
         return DeadlineExceeded(f"it did not answer within {most_s:.3g} s")
     except _LEG_ERRORS as error:
         return error
+
+
+async def _scored(
+    leg: Literal["lexical", "dense"], asked: Awaitable[dict[str, float]]
+) -> dict[str, float]:
+    """Give the scores of a leg, or tell which one was lost."""
+    try:
+        return await asked
+    except _LEG_ERRORS as error:
+        raise _LegLostError(leg, error) from error
 
 
 def _left_out(name: str, leg: _Leg) -> tuple[Degradation, ...]:
