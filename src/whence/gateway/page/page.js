@@ -209,8 +209,11 @@ async function whyNot(item) {
   const path = `v1/answers/${encodeURIComponent(answerId)}/why-not?item=${encodeURIComponent(item)}`;
   try {
     const told = await (await call(path)).json();
-    const numbers = Object.entries(told.numbers).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
-    $("why-told").textContent = [`${told.stage}: ${told.reason}`, ...numbers].join("\n");
+    const numbers = Object.entries(told.numbers).map(([name, value]) => {
+      const shown = typeof value === "number" && !Number.isInteger(value) ? value.toFixed(3) : value;
+      return `${name.replaceAll("_", " ")} ${shown}`;
+    });
+    $("why-told").textContent = `${told.stage}: ${told.reason}\n${numbers.join(" · ")}`;
   } catch (error) {
     $("why-told").textContent = error.message;
   }
