@@ -30,7 +30,7 @@ Precision = Literal["auto", "w8", "float32"]
 
 _GRAPHS: Final = {"w8": "minilm-w8.onnx", "float32": "minilm-fp32.onnx"}
 #: Tokens computed in one run: enough to amortise its fixed cost, few enough to stay in the cache. 512 took 9 %
-#: more CPU time at every length from 32 to 256 tokens (2 cores, 1 MiB of second-level cache each).
+#: more CPU time in the runtime at 32 to 256 tokens, and up to 6 % more over all (1 MiB of second-level cache).
 _BATCH_TOKENS: Final = 256
 _BATCH_TEXTS: Final = 16
 #: Texts tokenised at a time; the tokeniser uses all cores by itself.
