@@ -47,9 +47,9 @@ __all__ = (
     "term_key",
 )
 
-#: Most chunks whose words are made one segment, some 4 MB at 60 terms a chunk; of more several are made, and
-#: merged.
-_MOST_WRITTEN = 4096
+#: Most chunks whose words are made one segment, some 16 MB at 60 terms a chunk. Of more, which only an import
+#: writes at once, several are made, and merged.
+_MOST_WRITTEN = 1 << 14
 #: Chunks that are read in one go for a segment.
 _READ_CHUNKS = 512
 #: Of how many postings one is looked at to find where to cut bands.
