@@ -12,6 +12,7 @@ from whence.cli.options import Acl, Clearance, Filter, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine
 from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
+from whence.cli.wrapping import Wrapping
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
@@ -61,10 +62,11 @@ def ask(
     live = stream and not as_json(context)
 
     shown: list[str] = []
+    wrapping = Wrapping(console().width if live and sys.stdout.isatty() else None)
 
     async def show(text: str, end: bool) -> None:
         shown.append(text)
-        sys.stdout.write(text + ("\n" if end else ""))
+        sys.stdout.write(wrapping.add(text, end=end) + ("\n" if end else ""))
         sys.stdout.flush()
 
     common: dict[str, Any] = {
