@@ -144,7 +144,7 @@ async def search(
             model=embedded.model if embedded else None,
             query_text=query,
             mode=mode,
-            threshold=0.0 if plan else threshold,
+            threshold=0.0 if plan else float(threshold),
             filters=dict(filters or {}),
             match=match,
         ),
