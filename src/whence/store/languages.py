@@ -44,10 +44,10 @@ _SMALL_WORDS = {
     "swedish": "och det är en till av på som att den med de för inte ett jag har vi kan om från men vid",
     "turkish": "ve bir bu da de için ile ne çok olarak daha gibi olan kadar sonra her değil ama veya",
 }
-_LANGUAGES_OF = {
-    word: tuple(name for name, words in _SMALL_WORDS.items() if word in words.split())
-    for word in {word for words in _SMALL_WORDS.values() for word in words.split()}
-}
+_LANGUAGES_OF: dict[str, tuple[str, ...]] = {}
+for _name, _words in _SMALL_WORDS.items():
+    for _word in _words.split():
+        _LANGUAGES_OF[_word] = (*_LANGUAGES_OF.get(_word, ()), _name)
 #: Scripts of one language each, by the first word of the names of their letters.
 _OF_SCRIPT = {
     "ARABIC": "arabic",
