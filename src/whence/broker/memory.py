@@ -295,10 +295,8 @@ class MemoryTransport:
         faults = self.faults
         if faults.fail_publishes or faults.fill_queue:
             self._strike_before(target.name)
-        for group in target.queues:
-            if group.size >= broker.max_backlog:
-                target = await self._wait_for_room(target.name, own)
-                break
+        if broker.full_group(target) is not None:
+            target = await self._wait_for_room(target.name, own)
         broker.store(target, payload, own, key, delay_s)
         if faults.lose_receipts and faults.strikes("lose_receipts", target.name):
             raise Unavailable(f"no receipt from {target.name} (a fault that was switched on)")

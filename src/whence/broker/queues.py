@@ -278,8 +278,7 @@ class Group:
     def release(self, entry: Entry) -> None:
         """Account for a settled entry: its key, its place in the queue, and whoever waits for either."""
         self.size -= 1
-        if self.mode is Mode.KEY_ORDERED:
-            self._free_key(entry)
+        self._free_key(entry)
         if self.space:
             self.wake_publisher()
         if self._ready:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from whence.engine.reranking import RERANK_DEPTH, Reranked, RerankPlan, rerank
 from whence.engine.results import RetrievalResult, RetrievedChunk, SearchReport
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ("check_query", "check_text", "search", "search_match", "search_mode")
 
+T = TypeVar("T")
+
 _MIN_QUERY = 3
 _TEXT_HINT = "give a word or a question"
 _TOP_K_HINT = "it is the most results that are wanted, 1 or more"
@@ -48,10 +50,7 @@ def search_mode(mode: str) -> SearchMode:
     Raises:
         BadInput: There is no such mode.
     """
-    try:
-        return _MODES[mode]
-    except KeyError:
-        raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}") from None
+    return _named("mode", mode, _MODES)
 
 
 def search_match(match: str) -> Match:
@@ -60,12 +59,14 @@ def search_match(match: str) -> Match:
     Raises:
         BadInput: There is no such way.
     """
+    return _named("match", match, _MATCHES)
+
+
+def _named(what: str, name: str, known: Mapping[str, T]) -> T:
     try:
-        return _MATCHES[match]
+        return known[name]
     except KeyError:
-        raise BadInput(
-            f"unknown match {match!r}", hint=f"use one of {', '.join(_MATCHES)}"
-        ) from None
+        raise BadInput(f"unknown {what} {name!r}", hint=f"use one of {', '.join(known)}") from None
 
 
 def check_query(query: str, top_k: int, threshold: float) -> None:
