@@ -53,6 +53,24 @@ def test_every_page_can_be_read(words: tuple[str, ...], capsys: pytest.CaptureFi
     assert all(word in out for word in words)
 
 
+@pytest.mark.parametrize("words", [(), ("search",), ("eval",), ("eval", "gate")])
+def test_a_page_is_json_when_asked(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`whence help COMMAND --json` names the command, its parameters and those under it, in that order."""
+    code = run_command(["help", *words, "--json"])
+    page = json.loads(capsys.readouterr().out)
+
+    assert code == 0
+    assert page["command"] == " ".join(("whence", *words))
+    names = [name for one in page["parameters"] for name in one["names"]]
+    assert "--help" in names
+    assert ("--mode" in names) == (words == ("search",))
+    below = {(): list(ROOT.commands), ("eval",): ["beir", "gate", "baseline", "compare"]}
+    assert [one["name"] for one in page["commands"]] == below.get(words, [])
+    assert page["examples"] == list(EXAMPLES[words[0]] if len(words) == 1 else ())
+
+
 def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelt command is exit 2 with the name that was meant."""
     code = run_command(["help", "serach"])

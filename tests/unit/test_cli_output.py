@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whence.cli.output import console, fail, headline
+from whence.cli.output import console, fail, headline, note
 
 
 def test_a_headline_in_a_pipe_has_a_width(
@@ -35,3 +35,19 @@ def test_every_error_has_a_hint(
     assert error == "error: it is so"
     assert hint.startswith("hint: ")
     assert leads_to in hint
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_note_is_broken_between_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, terminal: bool
+) -> None:
+    """A terminal's line ends between words and an id stays whole; in a pipe a note is one line."""
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    text = "hint: " + "word " * 10 + "a" * 32
+    note(text)
+    lines = capsys.readouterr().err.splitlines()
+
+    assert " ".join(" ".join(lines).split()) == text
+    assert (len(lines) > 1) is terminal
+    assert lines[-1].split()[-1] == "a" * 32

@@ -143,4 +143,5 @@ def tell_answer(
     for fault in answer.degraded:
         if fault.code not in unsaid:
             note(f"note: {fault.stage}: {fault.reason}")
-    note(f"answer {answer.answer_id}  (whence explain {answer.answer_id})")
+    note(f"answer {answer.answer_id}")
+    note(f"why    whence explain {answer.answer_id}")

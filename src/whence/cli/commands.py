@@ -85,10 +85,6 @@ COMMANDS: Mapping[str, str | _Group] = {
 }
 
 
-#: Commands that read nothing and so take no common options.
-_PLAIN = frozenset({"help"})
-
-
 class _Command(TyperCommand):
     """A command whose usage line names its arguments as manuals do: `PATHS...`, not `{paths}...`."""
 
@@ -129,9 +125,7 @@ def _build(name: str, place: str | _Group) -> Any:
     panel, epilog = group_of(name), epilog_of(name)
     app = typer.Typer(add_completion=False)
     if isinstance(place, str):
-        function = _function(place)
-        if name not in _PLAIN:
-            function = with_common_options(function)
+        function = with_common_options(_function(place))
         app.command(
             name, cls=_Command, help=_help_of(function), rich_help_panel=panel, epilog=epilog
         )(function)

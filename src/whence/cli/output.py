@@ -39,8 +39,17 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a line beside the result, on stderr."""
-    sys.stderr.write(text + "\n")
+    """Print a line beside the result, on stderr; a terminal gets it broken between words."""
+    sys.stderr.write((_broken(text) if sys.stderr.isatty() else text) + "\n")
+
+
+def _broken(text: str) -> str:
+    """Break a line where the terminal ends; a word wider than that, as an id or a path, stays whole."""
+    import shutil
+
+    from whence.cli.wrapping import Wrapping
+
+    return Wrapping(shutil.get_terminal_size().columns).add(text, end=True)
 
 
 def print_json(document: Any) -> None:
