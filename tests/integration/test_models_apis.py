@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from whence.broker.transport import RetryPolicy
 from whence.models.base import WritePiece, WriteRequest
 from whence.models.cohere_api import CohereEmbedder
 from whence.models.openai_api import OpenAIEmbedder, OpenAIWriter
@@ -195,7 +196,7 @@ async def test_a_server_that_hangs_is_given_up(caplog: pytest.LogCaptureFixture)
 
 
 async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    """A refused connection is tried again, then the address is named without its password."""
+    """A refused connection is tried as often as a worker would; its address is named without the password."""
     with Server(openai_embeddings) as server:
         place = server.url.removeprefix("http://")
     url = f"http://user:{KEY}@{place}/v1"
@@ -206,6 +207,7 @@ async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
     await embedder.aclose()
 
     assert f"http://{place}/v1" in raised.value.message
+    assert raised.value.attempts >= RetryPolicy().max_attempts
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,27 @@ async def test_no_retry_after_a_part_of_the_answer() -> None:
     assert (len(replies), attempts) == (2, [1])
 
 
+@pytest.mark.parametrize(("made", "called"), [(1, 5), (2, 3), (5, 1), (9, 1)])
+async def test_tries_of_the_handler_itself_count(made: int, called: int) -> None:
+    """A handler that tried several times itself before it gave up is called so many times less often."""
+    transport = MemoryTransport()
+    calls: list[int] = []
+
+    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        calls.append(work.attempt)
+        error = Unavailable("down")
+        error.attempts = made
+        yield failure(error)
+
+    policy = RetryPolicy(max_attempts=5, base_delay_s=0.0)
+    worker = await started(transport, handle, retry=policy)
+    answer = await transport.request(TOPIC, b"?", timeout_s=60)
+    await worker.aclose()
+
+    assert error_of(answer.payload) == "unavailable"
+    assert len(calls) == called
+
+
 async def test_one_way_results_are_repeated_under_the_same_ids() -> None:
     """A retried one-way message publishes its results again, recognisable by their ids."""
     transport = MemoryTransport()

@@ -579,6 +579,7 @@ class Worker:
             if run.stopped:
                 raise _Stop from error
             if isinstance(error, WhenceError):
+                run.attempts += error.attempts - 1
                 raise
             if isinstance(error, TimeoutError) and run.limit is not None and run.limit.struck:
                 raise DeadlineExceeded(f"{self.name} did not finish before the deadline") from error

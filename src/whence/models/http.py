@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 #: A service that has not answered by then is given up, in seconds.
 PATIENCE_S = 27.0
-_ATTEMPTS = 4
+#: As many as a worker makes unless a flow says otherwise: it counts these, and adds none of its own.
+_ATTEMPTS = 5
 _ATTEMPT_TIMEOUT_S = 20.0
 _CONNECT_TIMEOUT_S = 5.0
 _DETAIL_CHARACTERS = 200
@@ -184,11 +185,14 @@ class ApiClient:
             raise self._given_up(f"no answer within {waited:.0f} s", None) from error
 
     def _given_up(self, reason: str, retry_after_s: float | None) -> Unavailable:
-        return Unavailable(
+        error = Unavailable(
             f"the {self._service} at {self.address} is unavailable: {reason}",
             hint="check the address and that the service runs, then try again",
             retry_after_s=retry_after_s,
         )
+        # Patience that ran out is used up as well, however few tries it took.
+        error.attempts = _ATTEMPTS
+        return error
 
     async def _translated(self, attempt: Callable[[], Awaitable[T]]) -> T:
         import httpx
@@ -229,10 +233,10 @@ class ApiClient:
 
 
 def _wait(state: RetryCallState) -> float:
-    """Wait as long as the service asks for, else 0.5, 1, 2 seconds."""
+    """Wait as long as the service asks for, else 0.3, 0.6, 1.2, 2.4 seconds."""
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after_s if isinstance(error, _Transient) else None
-    return float(0.5 * 2 ** (state.attempt_number - 1)) if asked is None else asked
+    return float(0.3 * 2 ** (state.attempt_number - 1)) if asked is None else asked
 
 
 def _seconds(header: str | None) -> float | None:

@@ -66,6 +66,8 @@ class WhenceError(Exception):
         self.message = message
         self.hint = hint or self.default_hint
         self.retry_after_s = retry_after_s
+        self.attempts = 1
+        """Tries that whoever raised it made itself, at least 1; stays on this side of the broker."""
 
     def to_reply(self) -> ErrorReply:
         """Give the form in which this error crosses the broker."""
