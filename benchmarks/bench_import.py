@@ -57,7 +57,7 @@ TABLES = {
     "term": "collection_id = {0}",
     "posting": "segment IN (SELECT id FROM segment WHERE collection_id = {0})",
     "code_node": "collection_id = {0}",
-    "code_edge": "collection_id = {0}",
+    "code_neighbours": "collection_id = {0}",
     "chunk_vec": "collection_id = {0}",
 }
 

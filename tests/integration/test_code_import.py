@@ -47,7 +47,7 @@ TABLES = (
     "code_set",
     "code_set_member",
     "code_node",
-    "code_edge",
+    "code_neighbours",
 )
 EVERYTHING = Access(frozenset({"hr", "ops"}), frozenset({"secret"}), 9)
 
@@ -75,14 +75,19 @@ async def texts_of(store: PostgresStore, record: SnapshotRecord, access: Access)
     return {CodeId.parse(one.document_id).local: one.content for one in texts}
 
 
-async def edges_of(store: PostgresStore, record: SnapshotRecord) -> set[tuple[str, str, str]]:
+async def edges_of(
+    store: PostgresStore, record: SnapshotRecord, *, back: bool = False
+) -> set[tuple[str, str, str]]:
     async with store._connection() as connection:
         rows = await connection.fetch(
             "SELECT a.local_id AS f, b.local_id AS t, r.name FROM collection c"
-            " JOIN code_edge e ON e.collection_id = c.id JOIN code_relation r ON r.id = e.relation"
-            " JOIN code_node a ON a.collection_id = c.id AND a.node = e.from_node"
-            " JOIN code_node b ON b.collection_id = c.id AND b.node = e.to_node WHERE c.name = $1",
+            " JOIN code_neighbours e ON e.collection_id = c.id CROSS JOIN unnest(e.others) o(node)"
+            " JOIN code_relation r ON r.id = e.relation"
+            " JOIN code_node a ON a.collection_id = c.id AND a.node = e.node"
+            " JOIN code_node b ON b.collection_id = c.id AND b.node = o.node"
+            " WHERE c.name = $1 AND e.back = $2",
             record.collection,
+            back,
         )
     return {(row["f"], row["t"], row["name"]) for row in rows}
 
@@ -101,6 +106,10 @@ async def test_whole_content_is_there(postgres_store: PostgresStore, bundle: Pat
     assert await edges_of(postgres_store, record) == {
         ("C1", "C2", "cs_dep"),
         ("SQL:dbo.t", "C1", "sql_ReferencedBy(C#)"),
+    }
+    assert await edges_of(postgres_store, record, back=True) == {
+        ("C2", "C1", "cs_dep"),
+        ("C1", "SQL:dbo.t", "sql_ReferencedBy(C#)"),
     }
     (one,) = result.imports
     assert (one.nodes, one.edges) == ({"cs": 2, "sql": 1}, {"cs": 1, "sql": 1})
@@ -264,7 +273,9 @@ async def test_failed_embedding_leaves_nothing(postgres_store: PostgresStore, bu
     assert (await rows_of(postgres_store))["code_node"] == 3
 
 
-@pytest.mark.parametrize("table", ["collection", "document", "code_node", "code_edge", "segment"])
+@pytest.mark.parametrize(
+    "table", ["collection", "document", "code_node", "code_neighbours", "segment"]
+)
 async def test_interrupted_import_leaves_nothing(
     postgres_store: PostgresStore, bundle: Path, table: str
 ) -> None:
@@ -300,7 +311,7 @@ async def test_next_import_removes_what_a_dead_one_left(
                     "SELECT pg_terminate_backend(pid) FROM pg_locks"
                     " WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
                 )
-            await staged.add_edges([])
+            await staged.add_nodes(nodes)
 
     with pytest.raises(WhenceError):
         await die()

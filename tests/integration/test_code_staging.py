@@ -123,7 +123,7 @@ async def test_what_is_not_whole_is_not_published(
         async with postgres_store.importing() as run:
             staged = await run.stage("run", opened.snapshot)
             await staged.add_nodes(list(contents.nodes()))
-            await staged.add_edges(list(contents.edges()))
+            await staged.add_edges(contents.edges())
             await staged.close(contents.report())
             while texts := await staged.texts(10):
                 vectors = await embedder.embed([one.text for one in texts])

@@ -386,7 +386,7 @@ def test_the_order_of_reading_is_kept(tmp_path: Path) -> None:
     contents = BundleContents(open_bundle(tmp_path / "good.zip"))
 
     with pytest.raises(RuntimeError, match="in this order"):
-        next(contents.edges())
+        contents.edges()
     next(contents.nodes())
     with pytest.raises(RuntimeError, match="in this order"):
         next(contents.nodes())

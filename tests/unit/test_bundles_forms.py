@@ -19,6 +19,7 @@ from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge, CodeNode, ImportReport, KindCounts
 from whence.testing.fake_bundles import BundleForm, bundle_files, write_folder, write_zip
 from whence.testing.fake_enterprise import fake_release
+from whence.testing.small_bundles import edges_between
 
 FORMS = {
     "first": BundleForm(),
@@ -35,7 +36,8 @@ META = {"RepoName": "Fake", "HeadSha": "abc"}
 
 def everything(path: Path, **options: Any) -> tuple[list[CodeNode], list[CodeEdge], ImportReport]:
     contents = BundleContents(open_bundle(path, **options))
-    return list(contents.nodes()), list(contents.edges()), contents.report()
+    nodes = list(contents.nodes())
+    return nodes, edges_between(nodes, contents.edges()), contents.report()
 
 
 def small(tmp_path: Path, **members: Any) -> Path:

@@ -25,6 +25,7 @@ from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge, CodeNode, ImportReport
 from whence.schema.errors import BadInput
 from whence.schema.relations import RelationFilter
+from whence.testing.small_bundles import edges_between
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
@@ -58,7 +59,8 @@ def checkout(root: Path, files: dict[str, str] | None = None) -> Path:
 
 def everything(path: Path) -> tuple[list[CodeNode], list[CodeEdge], ImportReport]:
     contents = BundleContents(open_bundle(path))
-    return list(contents.nodes()), list(contents.edges()), contents.report()
+    nodes = list(contents.nodes())
+    return nodes, edges_between(nodes, contents.edges()), contents.report()
 
 
 def made(tmp_path: Path, **options: Any) -> tuple[BundleReport, Path]:

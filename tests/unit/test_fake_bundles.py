@@ -15,6 +15,7 @@ from whence.schema.access import Access
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.relations import RelationFilter
 from whence.testing.fake_bundles import fake_head_sha, write_fake_bundles
+from whence.testing.small_bundles import edges_between
 
 RELEASES = ("1.0", "1.1")
 BOTH = pytest.mark.parametrize("release", RELEASES)
@@ -28,10 +29,12 @@ class Snapshot:
 
     def __init__(self, path: Path) -> None:
         contents = BundleContents(open_bundle(path))
-        self.nodes: dict[str, CodeNode] = {node.local_id: node for node in contents.nodes()}
+        nodes = list(contents.nodes())
+        self.nodes: dict[str, CodeNode] = {node.local_id: node for node in nodes}
         local = {node.id: node.local_id for node in self.nodes.values()}
         self.edges = [
-            (local[edge.from_id], edge.relation, local[edge.to_id]) for edge in contents.edges()
+            (local[edge.from_id], edge.relation, local[edge.to_id])
+            for edge in edges_between(nodes, contents.edges())
         ]
         self.report: ImportReport = contents.report()
 

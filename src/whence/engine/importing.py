@@ -31,9 +31,8 @@ __all__ = ("Importing", "open_bundles")
 T = TypeVar("T")
 Progress = Callable[[int, int | None], None]
 
-#: Nodes and edges written at once: large enough for COPY, small enough to keep in memory with their texts.
+#: Nodes written at once: large enough for COPY, small enough to keep in memory with their texts.
 _NODES_AT_ONCE = 1000
-_EDGES_AT_ONCE = 20_000
 #: Batches on their way while the next one is read.
 _WRITTEN_AT_ONCE = 2
 #: Texts and characters of one embedding request; replies stay below a broker's limit of 5 MiB, with vectors
@@ -162,7 +161,7 @@ class Importing:
         if report.digest == former.digest:
             return report
         if not self._replace:
-            raise different_content(bundle.snapshot)
+            raise different_content(bundle.snapshot, comparable=bool(former.digest))
         return None
 
     async def _keep(self, run: CodeImport, bundle: Bundle, tag: str, report: ImportReport) -> _Read:
@@ -187,7 +186,7 @@ class Importing:
             self._progress(self._nodes_read, None)
 
         await _pump(contents.nodes(), _NODES_AT_ONCE, add_nodes)
-        await _pump(contents.edges(), _EDGES_AT_ONCE, staged.add_edges)
+        await staged.add_edges(await asyncio.to_thread(contents.edges))
         report = await asyncio.to_thread(contents.report)
         is_new = await staged.close(report, replace=self._replace)
         return _Read(import_id, staged, report, is_new)

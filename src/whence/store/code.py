@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from whence.schema.code import CodeEdge, CodeNode, ImportReport, KindCounts, SnapshotInfo
+from whence.schema.code import CodeNode, ImportReport, KindCounts, SnapshotInfo
 from whence.schema.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = (
     "CodeStore",
     "NodeText",
     "SetMember",
+    "SnapshotEdges",
     "SnapshotRecord",
     "SnapshotSet",
     "SnapshotSource",
@@ -39,7 +40,8 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Internal collection that holds its texts and its graph: one document of one chunk a node, the
     document's id the canonical id. Another one once the snapshot is replaced; the old name is then gone."""
     digest: str
-    """`ImportReport.digest` of what was imported."""
+    """`ImportReport.digest` of what was imported; empty when an earlier version imported it, which made it in
+    another way."""
     nodes: KindCounts
     edges: KindCounts
     refs: tuple[str, ...]
@@ -69,6 +71,19 @@ class SnapshotSet(msgspec.Struct, frozen=True, kw_only=True):
     """False while it is switched off; nothing can be read through it then."""
 
 
+class SnapshotEdges(msgspec.Struct, frozen=True, kw_only=True):
+    """Edges of a snapshot as columns; a node is named by how many were added before it."""
+
+    sources: NDArray[np.int32]
+    """Of each edge: the node that depends."""
+    targets: NDArray[np.int32]
+    """Of each edge: the node it depends on."""
+    relations: NDArray[np.int32]
+    """Of each edge: which of the names."""
+    names: tuple[str, ...]
+    """Stored relations."""
+
+
 class NodeText(msgspec.Struct, frozen=True, kw_only=True):
     """A staged node that has no vector yet."""
 
@@ -85,8 +100,8 @@ class StagedSnapshot(Protocol):
         """Write some nodes, each id once."""
         ...
 
-    async def add_edges(self, edges: Sequence[CodeEdge]) -> None:
-        """Write some edges between nodes that were added, each once; after the last node."""
+    async def add_edges(self, edges: SnapshotEdges) -> None:
+        """Write all edges, each once; after the last node."""
         ...
 
     async def close(self, report: ImportReport, *, replace: bool = False) -> bool:

@@ -169,9 +169,19 @@ def missing_set(name: str) -> NotFound:
     return NotFound(f"there is no active set {name!r}", hint="see whence snapshots")
 
 
-def different_content(snapshot: SnapshotInfo) -> BadInput:
-    """Give the error for other content under an id that is taken."""
+def different_content(snapshot: SnapshotInfo, *, comparable: bool = True) -> BadInput:
+    """Give the error for other content under an id that is taken.
+
+    Args:
+        snapshot: What was to be imported.
+        comparable: False when what is there cannot be compared: an earlier version imported it.
+    """
+    other = (
+        "with other content"
+        if comparable
+        else "by an earlier version: its content cannot be compared"
+    )
     return BadInput(
-        f"{snapshot.repo} at {snapshot.head_sha} is imported already, with other content",
+        f"{snapshot.repo} at {snapshot.head_sha} is imported already, {other}",
         hint="use --replace to put this content in its place",
     )

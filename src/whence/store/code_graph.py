@@ -46,15 +46,12 @@ _NAMES = f"{_NAMED} AND n.node = ANY($2::int[])"
 
 # From the nodes of a level to all that an edge leads to. $1 collection, $2 nodes of the level, $3 relations in
 # their order, $4 classes of the reader.
-_OUT = (
-    "SELECT e.from_node AS origin, e.to_node AS target, e.relation, false AS back, {visible}"
-    " FROM code_edge e JOIN code_node n ON n.collection_id = $1 AND n.node = e.to_node"
-    " WHERE e.collection_id = $1 AND e.from_node = ANY($2::int[]) AND e.relation = ANY($3::int2[]){only}"
-)
-_IN = (
-    "SELECT e.to_node AS origin, e.from_node AS target, e.relation, true AS back, {visible}"
-    " FROM code_edge e JOIN code_node n ON n.collection_id = $1 AND n.node = e.from_node"
-    " WHERE e.collection_id = $1 AND e.to_node = ANY($2::int[]) AND e.relation = ANY($3::int2[]){only}"
+_ALONG = (
+    "SELECT e.node AS origin, o.target, e.relation, e.back, {visible}"
+    " FROM code_neighbours e CROSS JOIN LATERAL unnest(e.others) o(target)"
+    " JOIN code_node n ON n.collection_id = $1 AND n.node = o.target"
+    " WHERE e.collection_id = $1 AND e.back = {back} AND e.node = ANY($2::int[])"
+    " AND e.relation = ANY($3::int[]){only}"
 )
 _VISIBLE = {"visible": "true AS visible", "only": " AND n.class_id = ANY($4::int[])"}
 _ANY = {"visible": "n.class_id = ANY($4::int[]) AS visible", "only": ""}
@@ -63,12 +60,13 @@ _ANY = {"visible": "n.class_id = ANY($4::int[]) AS visible", "only": ""}
 _WITHIN = (
     "WITH walked AS MATERIALIZED ({walked}), fresh AS MATERIALIZED ("
     " SELECT w.target FROM walked w WHERE w.target <> ALL($5::int[])"
-    " GROUP BY w.target ORDER BY min(array_position($3::int2[], w.relation)), w.target"
+    " GROUP BY w.target ORDER BY min(array_position($3::int[], w.relation)), w.target"
     " LIMIT $6::int + 1)"
     " SELECT w.* FROM walked w"
     " WHERE w.target = ANY($5::int[]) OR w.target IN (SELECT f.target FROM fresh f)"
 )
-_DIRECTIONS = {"out": (_OUT,), "in": (_IN,), "both": (_OUT, _IN)}
+#: Whether edges are walked back.
+_DIRECTIONS = {"out": ("false",), "in": ("true",), "both": ("false", "true")}
 
 
 class _Edge(NamedTuple):
@@ -278,8 +276,10 @@ _NO_WAY = (2**31, -1)
 
 
 def _statement(direction: str, *, travel: bool) -> str:
-    parts = _DIRECTIONS[direction]
-    walked = " UNION ALL ".join(part.format(**(_ANY if travel else _VISIBLE)) for part in parts)
+    along = _ANY if travel else _VISIBLE
+    walked = " UNION ALL ".join(
+        _ALONG.format(back=back, **along) for back in _DIRECTIONS[direction]
+    )
     return walked if travel else _WITHIN.format(walked=walked)
 
 

@@ -15,7 +15,6 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import wraps
 from hashlib import sha256
-from itertools import count
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -23,14 +22,15 @@ import msgspec
 import numpy as np
 
 from whence.schema.access import DocumentTags
-from whence.schema.code import CodeEdge, CodeNode, ImportReport, SnapshotInfo
+from whence.schema.code import CodeNode, ImportReport, SnapshotInfo
+from whence.schema.code_ids import kind_of_local
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft
 from whence.store import postings
 from whence.store.checks import check_text, json_text
 from whence.store.classes import intern_classes
-from whence.store.code import NodeText, SnapshotRecord
+from whence.store.code import NodeText, SnapshotEdges, SnapshotRecord
 from whence.store.code_documents import (
     check_relation,
     check_vectors,
@@ -40,7 +40,7 @@ from whence.store.code_documents import (
 )
 from whence.store.code_snapshots import find_published, hide
 from whence.store.code_words import Counted, SnapshotWords
-from whence.store.copying import copy_columns, copy_vectors
+from whence.store.copying import copy_columns, copy_vectors, int_arrays
 from whence.store.driver import Connection, writing
 from whence.store.keys import document_key
 from whence.store.numbers import reserve
@@ -58,7 +58,7 @@ T = TypeVar("T")
 _ANALYZE_FROM = 1000
 _ANALYZE = (
     "ANALYZE document (id, collection_id, document_id, class_id),"
-    " chunk (ord, collection_id, document, class_id), code_node, code_edge"
+    " chunk (ord, collection_id, document, class_id), code_node, code_neighbours"
 )
 
 #: Rows of nodes made at once.
@@ -153,9 +153,9 @@ class StagedRows:
         #: Of each node, in the order they came: number of its chunk, ascending, and its class.
         self._ords = array("i")
         self._class_of = array("i")
-        #: Which of them each node is by canonical id; its number once all are there.
-        self._nodes: dict[str, int] = {}
-        self._numbered = False
+        self._locals: list[str] = []
+        #: Number of each node, in the order they came, once all are there.
+        self._numbers: NDArray[np.int32] | None = None
         self._relations: dict[str, int] = {}
         self._report: ImportReport | None = None
         self._replace = False
@@ -166,11 +166,11 @@ class StagedRows:
 
     @to_its_end
     async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
-        """Write some nodes, each id once. Cost: linear in their texts; memory keeps the ids.
+        """Write some nodes, each id once. Cost: linear in their texts; memory keeps the local ids.
 
         While a batch is written the next one can be prepared; they are written in the order of the calls.
         """
-        if self._numbered:
+        if self._numbers is not None:
             raise InternalError("all nodes come before the first edge")
         async with self._counting:
             if self._words.is_full:
@@ -211,7 +211,7 @@ class StagedRows:
                     wide=("document",),
                 )
                 await self._words.write(ords, words)
-            self._nodes.update(zip((node.id for node in nodes), count(len(self._ords))))
+            self._locals.extend(node.local_id for node in nodes)
             self._ords.extend(ords)
             self._class_of.extend(classes)
 
@@ -267,50 +267,74 @@ class StagedRows:
         """Open a transaction that writes rows of this snapshot and nothing else."""
         return writing(self._connection, *self._settings)
 
-    async def _number_nodes(self) -> dict[str, int]:
-        """Write the nodes under their numbers, once. Cost: n log n."""
-        if self._numbered:
-            return self._nodes
-        ids = await asyncio.to_thread(sorted, self._nodes)
-        places = [self._nodes[one] for one in ids]
-        self._nodes.update(zip(ids, range(len(ids)), strict=True))
-        self._numbered = True
+    async def _number_nodes(self) -> NDArray[np.int32]:
+        """Write the nodes under their numbers, once; gives that of each. Cost: n log n."""
+        if self._numbers is not None:
+            return self._numbers
+        local = self._locals
+        # In the order of canonical ids: all alike up to the kind, which the local id tells.
+        order = sorted(range(len(local)), key=lambda one: (kind_of_local(local[one]), local[one]))
+        places = np.array(order, dtype=np.int32)
+        ords, classes = (np.frombuffer(column, np.int32) for column in (self._ords, self._class_of))
         async with self._writing():
-            for at in range(0, len(ids), _NODES_AT_ONCE):
-                some = slice(at, at + _NODES_AT_ONCE)
+            for at in range(0, len(places), _NODES_AT_ONCE):
+                some = places[at : at + _NODES_AT_ONCE]
                 await copy_columns(
                     self._connection,
                     "code_node",
                     {
                         "collection_id": self.collection_id,
-                        "node": range(len(ids))[some],
-                        "ord": [self._ords[place] for place in places[some]],
-                        "class_id": [self._class_of[place] for place in places[some]],
+                        "node": range(at, at + len(some)),
+                        "ord": ords[some],
+                        "class_id": classes[some],
                     },
-                    {"local_id": [one.split("::", 3)[3].encode() for one in ids[some]]},
+                    {"local_id": [local[place].encode() for place in some.tolist()]},
                 )
-        return self._nodes
+        self._locals = []
+        self._numbers = numbers = np.empty_like(places)
+        numbers[places] = np.arange(len(places), dtype=np.int32)
+        return numbers
 
     # --- edges -------------------------------------------------------------------------------------
 
     @to_its_end
-    async def add_edges(self, edges: Sequence[CodeEdge]) -> None:
-        """Write some edges between nodes that were added, each once. Cost: linear in the edges."""
+    async def add_edges(self, edges: SnapshotEdges) -> None:
+        """Write all edges, each once; after the last node. Cost: m log m in the edges."""
         async with self._lock:
-            nodes = await self._number_nodes()
-            await self._know_relations({edge.relation for edge in edges})
-            relations = self._relations
+            numbers = await self._number_nodes()
+            await self._know_relations(set(edges.names))
+            ids = np.array([self._relations[name] for name in edges.names], dtype=np.int32)
+            relations = ids[edges.relations]
+            sources, targets = numbers[edges.sources], numbers[edges.targets]
             async with self._writing():
-                await copy_columns(
-                    self._connection,
-                    "code_edge",
-                    {
-                        "collection_id": self.collection_id,
-                        "from_node": [nodes[edge.from_id] for edge in edges],
-                        "to_node": [nodes[edge.to_id] for edge in edges],
-                        "relation": [relations[edge.relation] for edge in edges],
-                    },
-                )
+                await self._write_neighbours(b"\0", sources, targets, relations)
+                await self._write_neighbours(b"\1", targets, sources, relations)
+
+    async def _write_neighbours(
+        self,
+        back: bytes,
+        nodes: NDArray[np.int32],
+        others: NDArray[np.int32],
+        relations: NDArray[np.int32],
+    ) -> None:
+        """Write what each node has at the other end of its edges, by relation, in pieces."""
+        order = await asyncio.to_thread(np.lexsort, (others, relations, nodes))
+        nodes, others, relations = nodes[order], others[order], relations[order]
+        heads = np.flatnonzero(np.diff(nodes, prepend=-1) | np.diff(relations, prepend=-1))
+        ends = np.append(heads[1:], len(nodes))
+        for at in range(0, len(heads), _NODES_AT_ONCE):
+            some, to = heads[at : at + _NODES_AT_ONCE], ends[at : at + _NODES_AT_ONCE]
+            arrays = await asyncio.to_thread(int_arrays, others[some[0] : to[-1]], to - some)
+            await copy_columns(
+                self._connection,
+                "code_neighbours",
+                {
+                    "collection_id": self.collection_id,
+                    "node": nodes[some],
+                    "relation": relations[some],
+                },
+                {"back": [back] * len(some), "others": arrays},
+            )
 
     async def _know_relations(self, names: set[str]) -> None:
         new = sorted(names - self._relations.keys())
@@ -365,7 +389,7 @@ class StagedRows:
         if former.digest == self._report.digest:
             return True
         if not self._replace:
-            raise different_content(self.snapshot)
+            raise different_content(self.snapshot, comparable=bool(former.digest))
         return False
 
     @to_its_end

@@ -134,13 +134,16 @@ async def _write_edges(
     )
     rows = await connection.fetch("SELECT id, name FROM code_relation")
     relations = {row["name"]: row["id"] for row in rows}
+    others: dict[tuple[bool, int, int], list[int]] = {}
+    for edge in wanted:
+        ends = numbers[edge.from_id], numbers[edge.to_id]
+        relation = relations[edge.relation]
+        others.setdefault((False, ends[0], relation), []).append(ends[1])
+        others.setdefault((True, ends[1], relation), []).append(ends[0])
     await connection.copy_records_to_table(
-        "code_edge",
-        records=[
-            (collection_id, numbers[e.from_id], numbers[e.to_id], relations[e.relation])
-            for e in wanted
-        ],
-        columns=("collection_id", "from_node", "to_node", "relation"),
+        "code_neighbours",
+        records=[(collection_id, *key, sorted(found)) for key, found in others.items()],
+        columns=("collection_id", "back", "node", "relation", "others"),
     )
 
 

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 from whence.engine.importing import Importing, open_bundles
 from whence.engine.results import ImportResult
+from whence.schema.code import CodeEdge, CodeNode
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.message import Message
-from whence.store.code import CodeStore
+from whence.store.code import CodeStore, SnapshotEdges
 from whence.testing.fake_bundles import write_zip
 from whence.testing.stub_models import HashEmbedder
 
-__all__ = ("EmbeddingOnly", "import_into", "small_files", "write_small")
+__all__ = ("EmbeddingOnly", "edges_between", "import_into", "small_files", "write_small")
 
 M = TypeVar("M", bound=Message)
 
@@ -109,3 +110,12 @@ async def import_into(
     client: Any = EmbeddingOnly(chosen)
     importing = Importing(client, store, chosen, replace=replace)
     return await importing.run(bundles, set_name=set_name, tags=tags)
+
+
+def edges_between(nodes: Sequence[CodeNode], edges: SnapshotEdges) -> list[CodeEdge]:
+    """Give edges with the ids of their ends, in their order; the nodes as they were read."""
+    columns = (edges.sources, edges.targets, edges.relations)
+    return [
+        CodeEdge(from_id=nodes[a].id, to_id=nodes[b].id, relation=edges.names[c])
+        for a, b, c in zip(*(column.tolist() for column in columns), strict=True)
+    ]
