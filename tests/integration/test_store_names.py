@@ -46,12 +46,12 @@ async def test_links_of_a_former_version_are_found_in_the_background(
     await connection.execute("DELETE FROM whence.passage_name; DELETE FROM whence.passage_links")
     await connection.close()
 
-    before = await postgres_store.link_statistics("c")
+    before = await postgres_store.link_statistics("c", PUBLIC)
     await asyncio.gather(*postgres_store._maintenance.values())
 
     assert (before, len(expected)) == (None, 10)
     assert await postgres_store.passage_names("c", keys, PUBLIC) == expected
-    assert await postgres_store.link_statistics("c") == LinkStatistics(
+    assert await postgres_store.link_statistics("c", PUBLIC) == LinkStatistics(
         chunks=10, linked=5, documents=5
     )
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whence.schema.search import MOST_QUERY_WORDS
 from whence.store import postings
 from whence.store.bm25 import (
     FLOOR_TERMS,
@@ -27,7 +28,7 @@ from whence.store.bm25 import (
     word_impact,
 )
 from whence.store.postings import Segment, plan_merges, term_key
-from whence.store.words import MAX_QUERY_TERMS, count_words, read_query
+from whence.store.words import count_words, read_query
 
 _chunks = st.integers(0, 10**8)
 _tf = st.integers(1, 10**5)
@@ -151,7 +152,7 @@ def test_a_query_is_cut_after_enough_distinct_words() -> None:
     text = " ".join(f"word{n}" for n in range(5000)) + " word0 word4999"
     counts = read_query(text, ("english",)).counts({}, ())
 
-    assert len(counts) == MAX_QUERY_TERMS
+    assert len(counts) == MOST_QUERY_WORDS
     assert counts["word0"] == 2
     assert "word4999" not in counts
 

@@ -19,6 +19,7 @@ from whence.schema.search import (
     SearchMode,
     SearchRequest,
     SearchResponse,
+    counted_part,
 )
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
 
@@ -104,7 +105,12 @@ def check_text(name: str, text: str) -> None:
     Raises:
         BadInput: The text holds a NUL, or half of a character (bytes that were not UTF-8).
     """
-    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+    try:
+        # The codec refuses half of a character, a thousand times faster than looking for one here.
+        is_text = b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        is_text = False
+    if not is_text:
         raise BadInput(f"{name} holds characters that are no text", hint="give it in UTF-8")
 
 
@@ -123,7 +129,8 @@ async def search(
 ) -> SearchReport:
     """Search once. What is found and hidden or removed before its text is read is left out.
 
-    With a plan the best hits are reranked; threshold and `top_k` are applied after that.
+    With a plan the best hits are reranked; threshold and `top_k` are applied after that. Of a query that is a
+    document its first pages count, and the report says so.
 
     Raises:
         BadInput: As for `check_query`, or a filter is none, or on a key that no visible document has.
@@ -132,6 +139,7 @@ async def search(
     """
     check_query(query, top_k, threshold)
     parse_filters(filters or {})
+    query, cut = counted_part(query)
     marks = [time.perf_counter()]
     embedded, degraded = await _embed(client, query, mode)
     marks.append(time.perf_counter())
@@ -162,7 +170,7 @@ async def search(
     return SearchReport(
         results=kept[:top_k],
         reranker=reranked.model,
-        degraded=(*(degraded or found.degraded), *reranked.degraded),
+        degraded=(*cut, *(degraded or found.degraded), *reranked.degraded),
         graph=found.graph,
         latency_ms=_latencies(marks),
     )

@@ -197,7 +197,7 @@ def page_rank(
 
 
 def used(around: Neighbourhood, share: float) -> GraphUse:
-    """Give what is told of a walk; the share in tenths, so that no single hidden passage shows in it."""
+    """Give what is told of a walk; the share in tenths, as well as it is known."""
     return GraphUse(
         passages=len(around.documents),
         links=len(around.links),

@@ -27,6 +27,7 @@ from whence.processors.fusion import (
 )
 from whence.processors.passage_graph import neighbourhood, used, walk_scores, worth_walking
 from whence.processors.services import SEARCH
+from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import (
     BadInput,
@@ -44,6 +45,8 @@ from whence.schema.search import (
     SearchRequest,
     SearchResponse,
     SearchResult,
+    counted_part,
+    too_many_words,
 )
 from whence.store.passage_names import LinkStatistics, PassageNames
 
@@ -59,6 +62,8 @@ __all__ = ("SearchParameters", "SearchProcessor")
 _LEG_DEPTH = 100
 #: Part of the caller's time that a leg may take; the rest is the other's, to answer without it.
 _LEG_SHARE = 0.5
+#: Readers whose part of a collection is remembered to be linked or not.
+_MOST_READERS = 1000
 #: Most queries of one request.
 _MAX_QUERIES = 100
 _Leg = list[Candidate] | WhenceError
@@ -138,7 +143,7 @@ class SearchProcessor(Processor):
         self._store = store
         self._monotonic = monotonic
         self._models: dict[str, tuple[float, EmbeddingModel]] = {}
-        self._links: dict[str, tuple[float, LinkStatistics | None]] = {}
+        self._links: dict[tuple[str, Access], tuple[float, LinkStatistics | None]] = {}
 
     async def handle(self, message: SearchRequest, context: Context) -> SearchResponse:
         """Search once, or for several queries at once.
@@ -167,9 +172,19 @@ class SearchProcessor(Processor):
         return SearchResponse(candidates=(), results=tuple(map(_result, found)))
 
     async def _search(self, message: SearchRequest, context: Context) -> SearchResponse:
-        """Search for one query."""
+        """Search for one query, by as much of its text as counts."""
         self._check(message)
         await self._check_model(message.collection, message.model)
+        if message.mode == "dense":
+            return await self._ranked(message, context)
+        query_text, cut = counted_part(message.query_text)
+        cut += too_many_words(query_text)
+        if not cut:
+            return await self._ranked(message, context)
+        found = await self._ranked(msgspec.structs.replace(message, query_text=query_text), context)
+        return msgspec.structs.replace(found, degraded=(*cut, *found.degraded))
+
+    async def _ranked(self, message: SearchRequest, context: Context) -> SearchResponse:
         if message.mode == "dense":
             return SearchResponse(candidates=tuple(await self._dense(message, message.limit)))
         if message.mode == "bm25":
@@ -258,7 +273,7 @@ class SearchProcessor(Processor):
         if not isinstance(store, PassageNames) or not all_.documents:
             return
         try:
-            share = await self._linked_share(store, message.collection)
+            share = await self._linked_share(store, message.collection, message.access)
             if share is None:
                 return
             own = {key: evidence(one) for key, one in all_.scores.items()}
@@ -288,19 +303,23 @@ class SearchProcessor(Processor):
         all_.gains = {key: score - score_of(own[key]) for key, score in all_.fused.items()}
         all_.graph = used(around, share)
 
-    async def _linked_share(self, store: PassageNames, collection: str) -> float | None:
+    async def _linked_share(
+        self, store: PassageNames, collection: str, access: Access
+    ) -> float | None:
         """Give the share of linked passages of a collection; None when the graph takes no part in it."""
         setting = self.parameters.passage_graph
         if setting == "off" or self.parameters.fusion != "absolute":
             return None
         now = self._monotonic()
-        known = self._links.get(collection)
+        known = self._links.get((collection, access))
         if known is None or now >= known[0]:
             known = (
                 now + self.parameters.model_memory_s,
-                await store.link_statistics(collection),
+                await store.link_statistics(collection, access),
             )
-            self._links[collection] = known
+            if len(self._links) >= _MOST_READERS:
+                self._links.clear()
+            self._links[collection, access] = known
         statistics = known[1]
         if statistics is None or (setting == "auto" and not worth_walking(statistics)):
             return None

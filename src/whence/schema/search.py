@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal
 
 from whence.schema.access import Access
@@ -9,6 +10,8 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.message import Message
 
 __all__ = (
+    "LONGEST_QUERY",
+    "MOST_QUERY_WORDS",
     "Candidate",
     "Degradation",
     "GraphUse",
@@ -18,7 +21,18 @@ __all__ = (
     "SearchRequest",
     "SearchResponse",
     "SearchResult",
+    "counted_part",
+    "too_many_words",
 )
+
+#: Characters of a query that count; five pages. A longer one is a document, and its first pages say what it is
+#: about. An encoder reads less of it.
+LONGEST_QUERY = 16_384
+#: Most distinct words of a query that count.
+MOST_QUERY_WORDS = 1024
+_WORD = re.compile(r"[^\W_]+")
+#: From here on scripts are written without spaces, and nearly each character begins a word.
+_FIRST_UNSPACED = "\u3040"
 
 SearchMode = Literal["dense", "bm25", "hybrid"]
 Match = Literal["any", "all"]
@@ -33,6 +47,26 @@ class Degradation(Message, frozen=True, kw_only=True, gc=False):
     """One line for people."""
     code: str = "degraded"
     """Machine word, e.g. `reranker_failed`, `no_language_model`."""
+
+
+def counted_part(query: str) -> tuple[str, tuple[Degradation, ...]]:
+    """Give the part of a query that counts, and what is to be told when that is not all of it."""
+    if len(query) <= LONGEST_QUERY or len(query := query.strip()) <= LONGEST_QUERY:
+        return query, ()
+    reason = f"of a query of {len(query):,} characters the first {LONGEST_QUERY:,} counted"
+    return query[:LONGEST_QUERY], (Degradation(stage="search", code="query_cut", reason=reason),)
+
+
+def too_many_words(query: str) -> tuple[Degradation, ...]:
+    """Tell that not all words of a query count, when it has so many. Cost: linear in its length."""
+    if len(query) <= MOST_QUERY_WORDS:
+        return ()
+    runs = set(_WORD.findall(query.casefold()))
+    words = sum(len(run) if run[0] >= _FIRST_UNSPACED else 1 for run in runs)
+    if words <= MOST_QUERY_WORDS:
+        return ()
+    reason = f"of a query of some {words:,} different words the first {MOST_QUERY_WORDS:,} counted"
+    return (Degradation(stage="search", code="query_cut", reason=reason),)
 
 
 class Candidate(Message, frozen=True, kw_only=True, gc=False):
@@ -64,7 +98,7 @@ class GraphUse(Message, frozen=True, kw_only=True, gc=False):
     named: int
     """Passages whose title or heading the query holds."""
     linked_share: float
-    """Passages of the collection with a link, per passage, 0 to 1 in tenths: hidden ones count as well."""
+    """Visible passages with a link, per passage, 0 to 1 in tenths; told by some of them where they are many."""
 
 
 class SearchQuery(Message, frozen=True, kw_only=True):

@@ -37,7 +37,6 @@ from whence.store.ledger import record_effects
 from whence.store.migrate import SCHEMA
 from whence.store.passage_graph import (
     add_names,
-    count_links,
     drop_names,
     named,
     names_of,
@@ -260,7 +259,6 @@ async def replace_documents(
         await drop_names(connection, borne)
         await postings.drop_terms(connection, former)
         await postings.settle(connection, locked.id)
-        await count_links(connection, locked.id)
         if effects is not None:
             await record_effects(connection, collection, effects)
 
@@ -512,7 +510,6 @@ async def remove_documents(
         await drop_names(connection, borne)
         await postings.drop_terms(connection, former)
         await postings.settle(connection, locked.id)
-        await count_links(connection, locked.id)
         return removed
 
 

@@ -9,13 +9,14 @@ from typing import Protocol
 import msgspec
 
 from whence.schema.access import Access
+from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.analysis import document_terms
 from whence.store.base import EmbeddedDocument
 from whence.store.checks import missing_collection
 from whence.store.keys import chunk_key
 from whence.store.names import MOST_BEARERS, MOST_MENTIONS, NameFinder, named_passages
 from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
-from whence.store.words import DEFAULT_LANGUAGES, MAX_QUERY_TERMS
+from whence.store.words import DEFAULT_LANGUAGES
 
 __all__ = ("MemoryNames",)
 
@@ -48,12 +49,12 @@ class MemoryNames:
 
     _collections: Mapping[str, _Documents]
 
-    async def link_statistics(self, collection: str) -> LinkStatistics | None:
-        """Tell how densely a collection is linked; None when there is no such collection."""
+    async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
+        """Tell how densely what a reader sees is linked; None when there is no such collection."""
         found = self._collections.get(collection)
         if found is None:
             return None
-        documents = list(found.documents.values())
+        documents = [one for one in found.documents.values() if access.allows(one.draft.tags)]
         linked = {
             ref
             for sides in _graph(collection, documents).values()
@@ -76,7 +77,7 @@ class MemoryNames:
             raise missing_collection(collection)
         visible = [one for one in found.documents.values() if access.allows(one.draft.tags)]
         graph = _graph(collection, visible)
-        terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MAX_QUERY_TERMS]
+        terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MOST_QUERY_WORDS]
         asked = NameFinder(graph).find(terms)
         wanted = frozenset(chunk_ids)
         return [

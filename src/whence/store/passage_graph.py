@@ -18,8 +18,6 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.analysis import document_terms
 from whence.store.driver import Connection
 from whence.store.names import (
-    MOST_BEARERS,
-    MOST_MENTIONS,
     NAMES_VERSION,
     NamedPassage,
     NameFinder,
@@ -34,7 +32,6 @@ from whence.store.words import DEFAULT_LANGUAGES
 __all__ = (
     "IS_LINK",
     "add_names",
-    "count_links",
     "drop_names",
     "named",
     "names_anchored",
@@ -44,23 +41,12 @@ __all__ = (
 
 #: Texts that are read and cut in one go.
 _BATCH = 2000
-#: Growth or loss at which links are counted again: often enough for a share, a logarithm of times in all.
-_DRIFT = 0.1
 
 #: Whether a mention `m` in a chunk `c` is a link: a document that bears a name does not mention it, for a
 #: page that is about something says so in every paragraph.
 IS_LINK = (
     "NOT EXISTS (SELECT FROM passage_bearer o JOIN chunk x ON x.ord = o.ord"
     " WHERE o.name = m.name AND x.document = c.document)"
-)
-_COUNT = (
-    "WITH rare AS (SELECT m.name FROM passage_mention m JOIN passage_name n ON n.id = m.name"  # noqa: S608 - only constants
-    f" JOIN chunk c ON c.ord = m.ord WHERE n.collection_id = $1 AND {IS_LINK}"
-    f" GROUP BY m.name HAVING count(*) <= {MOST_MENTIONS}"
-    f" AND (SELECT count(*) FROM passage_bearer b WHERE b.name = m.name) <= {MOST_BEARERS})"
-    " SELECT count(*) FROM (SELECT b.ord FROM rare r JOIN passage_bearer b ON b.name = r.name"
-    " UNION SELECT m.ord FROM rare r JOIN passage_mention m ON m.name = r.name"
-    f" JOIN chunk c ON c.ord = m.ord WHERE {IS_LINK}) linked"
 )
 
 
@@ -81,12 +67,11 @@ async def open_names(connection: Connection, collection_id: int) -> None:
     for table in ("passage_name", "passage_links"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
     await connection.execute(
-        "INSERT INTO passage_links VALUES ($1, $2, 0, 0)", collection_id, NAMES_VERSION
+        "INSERT INTO passage_links VALUES ($1, $2)", collection_id, NAMES_VERSION
     )
     language = (row["languages"] or DEFAULT_LANGUAGES)[0]
     await _name_anew(connection, collection_id, language)
     await _mention_anew(connection, collection_id, language)
-    await count_links(connection, collection_id)
 
 
 async def _name_anew(connection: Connection, collection_id: int, language: str) -> None:
@@ -315,24 +300,3 @@ async def drop_names(connection: Connection, names: Sequence[int]) -> None:
             " AND NOT EXISTS (SELECT FROM passage_bearer b WHERE b.name = n.id)",
             list(names),
         )
-
-
-async def count_links(connection: Connection, collection_id: int) -> None:
-    """Count the linked passages when the collection has grown or shrunk by a tenth since the last count.
-
-    Cost: linear in all mentions when it has; the share is then known well enough to decide by.
-    """
-    row = await connection.fetchrow(
-        "SELECT l.counted, w.chunks FROM passage_links l JOIN lexicon w USING (collection_id)"
-        " WHERE collection_id = $1",
-        collection_id,
-    )
-    if row is None or abs(row["chunks"] - row["counted"]) <= _DRIFT * row["counted"]:
-        return
-    await connection.execute(
-        f"UPDATE passage_links SET counted = $2, linked = ({_COUNT}),"  # noqa: S608 - only constants
-        " documents = (SELECT count(*) FROM document WHERE collection_id = $1)"
-        " WHERE collection_id = $1",
-        collection_id,
-        row["chunks"],
-    )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from whence.schema.access import Access
+from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.analysis import document_terms
 from whence.store.checks import missing_collection
 from whence.store.classes import EPOCH, access_values, allowed_classes
@@ -15,9 +16,10 @@ from whence.store.names import MOST_BEARERS, MOST_MENTIONS, NAMES_VERSION, NameF
 from whence.store.passage_graph import IS_LINK, names_anchored
 from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
 from whence.store.search import WANTED, places_of
-from whence.store.words import DEFAULT_LANGUAGES, MAX_QUERY_TERMS
+from whence.store.vector_index import VISIBLE_CHUNKS
+from whence.store.words import DEFAULT_LANGUAGES
 
-__all__ = ("link_statistics", "names_due", "passage_names")
+__all__ = ("LinkShares", "names_due", "passage_names")
 
 _VISIBLE = "c.ord = {side}.ord AND c.class_id = ANY($2::int[])"
 _SIDE = (
@@ -33,23 +35,72 @@ _RESOLVE = (
     f"SELECT c.id, coalesce(l.languages[1], $2) AS language, {EPOCH}"  # noqa: S608 - only constants
     " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
 )
+_STANDING = (
+    f"SELECT c.id, {EPOCH} FROM collection c"  # noqa: S608 - only constants
+    " JOIN passage_links l ON l.collection_id = c.id AND l.version = $2 WHERE c.name = $1"
+)
+#: Documents that stand for all, and the first passages of each: a share is known to 5 points by so many.
+_SAMPLE, _OF_EACH = 400, 5
+_RARE = (
+    "(SELECT count(*) FROM (SELECT FROM {table} m JOIN chunk c ON c.ord = m.ord AND c.class_id = ANY($2::int[])"
+    " WHERE m.name = a.name {rule} LIMIT {most} + 1) x) BETWEEN 1 AND {most}"
+)
+# Those with the least hash: which ones these are is up to the visible ones alone.
+_STATISTICS = (
+    "WITH sample AS MATERIALIZED (SELECT d.id FROM document d"  # noqa: S608 - only constants
+    " WHERE d.collection_id = $1 AND d.class_id = ANY($2::int[])"
+    f" ORDER BY hashtextextended(d.document_id, 0), d.document_id LIMIT {_SAMPLE}),"
+    " passages AS MATERIALIZED (SELECT c.ord, c.document FROM sample s JOIN chunk c ON c.document = s.id"
+    f" AND c.index < {_OF_EACH}),"
+    " around AS MATERIALIZED (SELECT b.name, b.ord FROM passages c JOIN passage_bearer b ON b.ord = c.ord"
+    f" UNION SELECT m.name, m.ord FROM passages c JOIN passage_mention m ON m.ord = c.ord WHERE {IS_LINK}),"
+    " rare AS MATERIALIZED (SELECT a.name FROM (SELECT DISTINCT name FROM around) a"
+    f" WHERE {_RARE.format(table='passage_bearer', rule='', most=MOST_BEARERS)}"
+    f" AND {_RARE.format(table='passage_mention', rule=f'AND {IS_LINK}', most=MOST_MENTIONS)})"
+    " SELECT (SELECT count(DISTINCT document) FROM passages) AS documents,"
+    " (SELECT count(*) FROM passages) AS chunks,"
+    " (SELECT count(DISTINCT a.ord) FROM around a JOIN rare USING (name)) AS linked"
+)
 _AROUND = (
     "SELECT b.name FROM passage_bearer b WHERE b.ord = ANY($1::int[])"
     " UNION SELECT m.name FROM passage_mention m WHERE m.ord = ANY($1::int[])"
 )
 
 
-async def link_statistics(connection: Connection, collection: str) -> LinkStatistics | None:
-    """Tell how densely a collection is linked; None when its links are not known by this version."""
-    row = await connection.fetchrow(
-        "SELECT l.counted, l.linked, l.documents FROM collection c"
-        " JOIN passage_links l ON l.collection_id = c.id AND l.version = $2 WHERE c.name = $1",
-        collection,
-        NAMES_VERSION,
-    )
-    if row is None:
-        return None
-    return LinkStatistics(chunks=row["counted"], linked=row["linked"], documents=row["documents"])
+class LinkShares:
+    """How densely what readers see of collections is linked, remembered while nearly the same is there."""
+
+    #: Growth or loss at which it is found anew: often enough for a share, a logarithm of times in all.
+    _DRIFT = 0.1
+    _MOST = 1000
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, tuple[int, ...]], tuple[int, LinkStatistics]] = {}
+
+    async def of(
+        self, connection: Connection, collection: str, access: Access
+    ) -> LinkStatistics | None:
+        """Tell how densely a collection is linked for a reader; None when its links are not known.
+
+        Cost: linear in the classes of rights; when it is found anew, in the visible documents.
+        """
+        row = await connection.fetchrow(_STANDING, collection, NAMES_VERSION)
+        if row is None:
+            return None
+        classes = await allowed_classes(connection, access, row["epoch"])
+        visible = await connection.fetchval(VISIBLE_CHUNKS, row["id"], classes)
+        key = row["id"], tuple(classes)
+        known = self._known.get(key)
+        if known is not None and abs(visible - known[0]) <= self._DRIFT * known[0]:
+            return known[1]
+        found = await connection.fetchrow(_STATISTICS, row["id"], classes)
+        statistics = LinkStatistics(
+            chunks=found["chunks"], linked=found["linked"], documents=found["documents"]
+        )
+        if len(self._known) >= self._MOST:
+            self._known.clear()
+        self._known[key] = visible, statistics
+        return statistics
 
 
 async def names_due(connection: Connection, collection: str) -> bool:
@@ -122,7 +173,7 @@ async def _names_in(
     connection: Connection, collection_id: int, text: str, language: str
 ) -> frozenset[int]:
     """Give the ids of the names that a query holds, in its first terms."""
-    terms = document_terms(text, language)[:MAX_QUERY_TERMS] if text else []
+    terms = document_terms(text, language)[:MOST_QUERY_WORDS] if text else []
     if not terms:
         return frozenset()
     ids = await names_anchored(connection, collection_id, set(terms))

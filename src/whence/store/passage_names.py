@@ -35,12 +35,12 @@ class PassageName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """How densely a collection is linked, hidden passages included: a fact of the whole."""
+    """How densely what a reader sees of a collection is linked, told by some of its documents."""
 
     chunks: int
-    """Passages at the last count; counted again when a tenth of them are new."""
+    """Passages that were looked at."""
     linked: int
-    """Those of them that name another document, or are named by one."""
+    """Those of them that name another visible document, or are named by one."""
     documents: int
     """Documents that the passages are of."""
 
@@ -51,7 +51,7 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passages_per_document(self) -> float:
-        """Passages per document, 1 or more; 0 in an empty collection."""
+        """Passages per document, 1 or more; 0 where there are none."""
         return self.chunks / self.documents if self.documents else 0.0
 
 
@@ -59,10 +59,11 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
 class PassageNames(Protocol):
     """A store that knows the names of its passages."""
 
-    async def link_statistics(self, collection: str) -> LinkStatistics | None:
-        """Tell how densely a collection is linked; None when its links are not known (yet).
+    async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
+        """Tell how densely a collection is linked for a reader; None when its links are not known (yet).
 
-        Cost: one look-up.
+        Only what the reader may see is looked at: hidden documents change nothing, as in a collection without
+        them. A store may remember what it found until a tenth of what the reader sees is new.
         """
         ...
 

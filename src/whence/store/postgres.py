@@ -37,6 +37,7 @@ from whence.store.failures import DRIVER_ERRORS, address, check_url, is_lost, tr
 from whence.store.ledger import PostgresLedger, find_effects
 from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.overview import overview
+from whence.store.passage_links import LinkShares
 from whence.store.postgres_code import PostgresCode
 from whence.store.postgres_names import PostgresNames
 from whence.store.quick import QuickPool
@@ -92,6 +93,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         self._maintenance: dict[str, asyncio.Task[None]] = {}
         self._indexing: dict[str, asyncio.Task[None]] = {}
         self._looked_at: set[str] = set()
+        self._link_shares = LinkShares()
         self._shortcuts = Shortcuts(lambda: self._connection(touched=False), self._quick_connection)
 
     @classmethod

@@ -18,6 +18,8 @@ __all__ = ("PostgresNames",)
 class PostgresNames:
     """Names and their links; implements `PassageNames`. Part of `PostgresStore`, which lends connections."""
 
+    _link_shares: passage_links.LinkShares
+
     def _connection(self) -> AbstractAsyncContextManager[Any]:
         """Lend a connection."""
         raise TypeError("PostgresNames is a part of PostgresStore")
@@ -26,15 +28,16 @@ class PostgresNames:
         """Bring a collection up to date in the background."""
         raise TypeError("PostgresNames is a part of PostgresStore")
 
-    async def link_statistics(self, collection: str) -> LinkStatistics | None:
-        """Tell how densely a collection is linked; None when its links are not known (yet).
+    async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
+        """Tell how densely what a reader sees is linked; None when links are not known (yet).
 
-        The links of a collection of a former version are found in the background.
+        The links of a collection of a former version are found in the background. Cost: one look-up; the first
+        time, and when a tenth of what the reader sees is new, linear in the visible documents.
         """
         if not is_text(collection):
             return None
         async with self._connection() as connection:
-            found = await passage_links.link_statistics(connection, collection)
+            found = await self._link_shares.of(connection, collection, access)
             due = found is None and await passage_links.names_due(connection, collection)
         if due:
             self._maintain(collection)

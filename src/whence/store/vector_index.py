@@ -21,6 +21,7 @@ from whence.store.driver import Connection
 
 __all__ = (
     "INDEXED",
+    "VISIBLE_CHUNKS",
     "Neighbourhood",
     "VisibleCounts",
     "build_index",
@@ -73,7 +74,8 @@ _STATE = (
     f"SELECT c.dimension, coalesce(l.chunks, 0) AS chunks, {INDEXED}"  # noqa: S608 - only constants
     " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.id = $1"
 )
-_VISIBLE = (
+#: How many chunks of a collection some classes have.
+VISIBLE_CHUNKS = (
     "SELECT coalesce(sum(l.chunks), 0)::bigint FROM lexicon_class l"
     " WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[])"
 )
@@ -157,7 +159,7 @@ class VisibleCounts:
         known = self.peek(collection_id, classes)
         if known is not None:
             return known
-        found: int = await connection.fetchval(_VISIBLE, collection_id, list(classes))
+        found: int = await connection.fetchval(VISIBLE_CHUNKS, collection_id, list(classes))
         if len(self._known) >= self._MOST:
             self._known.clear()
         key = (collection_id, tuple(classes))

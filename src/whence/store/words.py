@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from whence.schema.ingest import DocumentDraft
+from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.analysis import QueryWord, query_words, strong_length, term_counts
 from whence.store.boosts import Boosts
 from whence.store.languages import DEFAULT_LANGUAGE, language_of, sample
 
 __all__ = (
     "DEFAULT_LANGUAGES",
-    "MAX_QUERY_TERMS",
     "DocumentWords",
     "QueryWords",
     "Words",
@@ -27,9 +27,6 @@ __all__ = (
 
 #: Languages of a collection before its first document; names and titles are always read in the first.
 DEFAULT_LANGUAGES = (DEFAULT_LANGUAGE,)
-#: Most distinct words of a query that count; a longer query is a document, and its first pages say what it is
-#: about.
-MAX_QUERY_TERMS = 1024
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -139,7 +136,7 @@ def spoken_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def read_query(text: str, languages: Sequence[str], form: Callable[[str], str] = str) -> QueryWords:
-    """Count the words of a query, of the first `MAX_QUERY_TERMS` distinct ones; repeats all count.
+    """Count the words of a query, of the first `MOST_QUERY_WORDS` distinct ones; repeats all count.
 
     Words beyond that count nowhere, neither in a chunk's score nor in the query's bound.
 
@@ -153,6 +150,6 @@ def read_query(text: str, languages: Sequence[str], form: Callable[[str], str] =
         tuple(languages),
         {
             QueryWord(tuple(map(form, word.terms)), word.required): times
-            for word, times in list(counts.items())[:MAX_QUERY_TERMS]
+            for word, times in list(counts.items())[:MOST_QUERY_WORDS]
         },
     )

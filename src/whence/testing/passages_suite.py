@@ -312,12 +312,12 @@ class PassagesSuite:
             titled("lake", "Blue Lake", "Blue Lake is water."),
         )
 
-        found = await store.link_statistics(name)
+        found = await store.link_statistics(name, PUBLIC)
 
         assert found == LinkStatistics(chunks=4, linked=2, documents=3)
         assert found.share == 0.5
         assert found.passages_per_document == 4 / 3
-        assert await store.link_statistics("nowhere") is None
+        assert await store.link_statistics("nowhere", PUBLIC) is None
 
     async def test_unknown_places_are_refused_or_left_out(self, store: NamesStore) -> None:
         """A collection that does not exist is an error; ids that lead nowhere are left out."""

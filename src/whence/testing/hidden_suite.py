@@ -1,0 +1,153 @@
+"""Hidden documents change nothing of what a reader gets, as tests: subclass `HiddenSuite`, give it a `store`.
+
+Needs pytest, pytest-asyncio in auto mode and hypothesis.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from whence.processors.search import SearchParameters, SearchProcessor
+from whence.schema.access import Access, DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import BadInput
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.search import SearchRequest
+from whence.store.base import EmbeddedDocument
+from whence.testing.passages_suite import NamesStore
+from whence.testing.stub_context import StubContext
+
+__all__ = ("HiddenSuite",)
+
+MODEL = EmbeddingModel(name="hidden", dimension=3)
+READER = Access(frozenset({"a"}), frozenset(), 1)
+_SEEN = (DocumentTags(), DocumentTags(("a",)), DocumentTags(("a", "b"), (), 1))
+_HIDDEN = (DocumentTags(("b",)), DocumentTags(("a",), ("x",)), DocumentTags((), (), 2))
+_numbers = itertools.count()
+
+_TITLES = ("Red Fox", "Fox", "Blue Lake", "Der Wald", "")
+_PIECES = (
+    "red fox", "blue lake", "the wood", "of", "canary", "running", "runs", "Häuser im Wald", "der und die",
+    "das ist nicht", "parseHTTPResponse", "net.core_v2", "maker",
+)  # fmt: skip
+_text = st.lists(st.sampled_from(_PIECES), min_size=1, max_size=12).map(" ".join)
+_metadata = st.fixed_dictionaries(
+    {}, optional={"year": st.integers(1998, 2003), "team": st.sampled_from(["red", "blue"])}
+)
+_vector = st.tuples(*[st.integers(-3, 3)] * 3).filter(any)
+_document = st.tuples(
+    st.sampled_from(_TITLES),
+    st.lists(st.tuples(_text, _vector), min_size=1, max_size=2),
+    st.integers(0, 2),
+    _metadata,
+)
+_seen = st.lists(_document, min_size=1, max_size=6)
+_hidden = st.lists(_document, min_size=1, max_size=6)
+_asked = st.tuples(
+    st.lists(st.sampled_from([*_PIECES, "laufen", "unseen"]), min_size=1, max_size=4).map(" ".join),
+    _vector,
+    st.integers(1, 9),
+    st.sampled_from([0.0, 0.0, 0.3]),
+    st.sampled_from(
+        [{}, {}, {"year": {"gte": 2000}}, {"team": ["red", "green"]}, {"secret": "canary"}]
+    ),
+)
+#: Ways to search, and settings of the passage graph.
+_WAYS: tuple[tuple[dict[str, Any], Literal["auto", "on"]], ...] = (
+    ({"mode": "dense"}, "auto"),
+    ({"mode": "bm25"}, "auto"),
+    ({"mode": "bm25", "match": "all"}, "auto"),
+    ({"mode": "hybrid", "match": "all"}, "auto"),
+    ({"mode": "hybrid"}, "auto"),
+    ({"mode": "hybrid"}, "on"),
+)
+
+
+def _unit(numbers: tuple[int, ...]) -> Any:
+    vector = np.array(numbers, dtype=np.float64)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def _stored(prefix: str, some: Any, tags: tuple[DocumentTags, ...]) -> list[EmbeddedDocument]:
+    """Give documents; those that are hidden have a key of their own in their metadata."""
+    own = {"secret": "canary"} if tags is _HIDDEN else {}
+    return [
+        EmbeddedDocument(
+            draft=DocumentDraft(
+                document_id=f"{prefix}{n}",
+                title=title,
+                chunks=tuple(ChunkDraft(content=text) for text, _ in chunks),
+                tags=tags[which],
+                metadata=metadata | own,
+            ),
+            vectors=np.stack([_unit(vector) for _, vector in chunks]),
+        )
+        for n, (title, chunks, which, metadata) in enumerate(some)
+    ]
+
+
+async def _told(store: NamesStore, collection: str, asked: Any) -> list[bytes]:
+    """Give all that a reader is told, in every mode, each by a process that remembers nothing."""
+    text, vector, limit, threshold, filters = asked
+    told = []
+    for way, graph in _WAYS:
+        processor = SearchProcessor(SearchParameters(passage_graph=graph), store=store)
+        request = SearchRequest(
+            access=READER,
+            collection=collection,
+            limit=limit,
+            vector=_unit(vector).tobytes(),
+            query_text=text,
+            threshold=threshold,
+            filters=filters,
+            **way,
+        )
+        try:
+            found = msgspec.json.encode(await processor.handle(request, StubContext()))
+        except BadInput as error:
+            found = f"{error.message} {error.hint}".encode()
+        told.append(found.replace(collection.encode(), b"collection"))
+    return told
+
+
+class HiddenSuite:
+    """What every store keeps to."""
+
+    @given(seen=_seen, before=_hidden, after=_hidden, again=_hidden, asked=_asked)
+    @settings(
+        deadline=None,
+        max_examples=20,
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.differing_executors,
+            HealthCheck.too_slow,
+        ],
+    )
+    async def test_hidden_documents_change_nothing(
+        self, store: NamesStore, seen: Any, before: Any, after: Any, again: Any, asked: Any
+    ) -> None:
+        """Ids, scores, order, counts and errors are those of a collection that never had them, in every mode.
+
+        Whether they came before or after what is seen, were stored anew, hidden otherwise, or removed.
+        """
+        alone, beside = (f"hidden-{next(_numbers)}" for _ in range(2))
+        for name in (alone, beside):
+            await store.ensure_collection(name, MODEL)
+        await store.replace_documents(alone, _stored("v", seen, _SEEN))
+        right = await _told(store, alone, asked)
+
+        await store.replace_documents(beside, _stored("h", before, _HIDDEN))
+        await store.replace_documents(beside, _stored("v", seen, _SEEN))
+        assert await _told(store, beside, asked) == right
+        await store.replace_documents(beside, _stored("k", after, _HIDDEN))
+        await store.replace_documents(beside, _stored("h", again, _HIDDEN))
+        assert await _told(store, beside, asked) == right
+        await store.retag_documents(beside, {"h0": _HIDDEN[asked[2] % 3]})
+        await store.remove_documents(beside, [f"k{n}" for n in range(len(after))])
+        assert await _told(store, beside, asked) == right

@@ -1,0 +1,95 @@
+"""A query that is a document costs no more than its first pages, and the answer says that these counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.processors.search import SearchProcessor
+from whence.schema import Access, Candidate, EmbeddingModel, SearchRequest
+from whence.schema.search import (
+    LONGEST_QUERY,
+    MOST_QUERY_WORDS,
+    SearchResponse,
+    counted_part,
+)
+from whence.store.base import CollectionInfo
+from whence.testing.stub_context import StubContext
+
+VECTOR = np.array([0.6, 0.8], "<f4").tobytes()
+HIT = Candidate(
+    chunk_id="urn:c", document_id="d", score=0.9, rank=1, dense_score=0.9, sparse_score=0.1
+)
+
+
+class Noting:
+    """A store that notes the words that it is asked for."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    async def collection(self, name: str) -> CollectionInfo:
+        return CollectionInfo(name=name, model=EmbeddingModel(name="m", dimension=2))
+
+    async def search_dense(self, *_: Any, **__: Any) -> list[Candidate]:
+        return [HIT]
+
+    async def search_lexical(self, collection: str, text: str, **_: Any) -> list[Candidate]:
+        self.texts.append(text)
+        return [HIT]
+
+
+async def searched(store: Noting, mode: str, text: str) -> SearchResponse:
+    """Search once."""
+    request = SearchRequest(
+        access=Access.public(),
+        collection="c",
+        limit=3,
+        vector=VECTOR,
+        query_text=text,
+        mode=mode,  # type: ignore[arg-type]
+    )
+    return await SearchProcessor(store=store).handle(request, StubContext())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["bm25", "hybrid"])
+async def test_the_first_pages_of_a_long_query_count(mode: str) -> None:
+    """A megabyte reaches the store as its first pages, and the reply says how much of it counted."""
+    store = Noting()
+    response = await searched(store, mode, "red lake " * 120_000)
+
+    assert [len(one) for one in store.texts] == [LONGEST_QUERY]
+    assert [one.code for one in response.degraded] == ["query_cut"]
+    assert f"{LONGEST_QUERY:,}" in response.degraded[0].reason
+    assert len(response.candidates) == 1
+
+
+@pytest.mark.parametrize("mode", ["bm25", "hybrid"])
+async def test_words_that_do_not_count_are_told(mode: str) -> None:
+    """Of more different words than are looked up the reply says so, and of as many not."""
+    words = [f"w{n}" for n in range(MOST_QUERY_WORDS + 1)]
+
+    whole = await searched(Noting(), mode, " ".join(words[:-1]))
+    cut = await searched(Noting(), mode, " ".join(words))
+
+    assert whole.degraded == ()
+    assert [one.code for one in cut.degraded] == ["query_cut"]
+
+
+async def test_a_search_by_vectors_says_nothing_of_words() -> None:
+    """Words take no part in it, so none are missing."""
+    assert (await searched(Noting(), "dense", "red " * 100_000)).degraded == ()
+
+
+@given(st.text(max_size=50), st.integers(0, LONGEST_QUERY + 5))
+def test_what_fits_is_left_as_it_is(text: str, spaces: int) -> None:
+    """Whatever is around it: a query that fits counts as a whole, and nothing is told."""
+    padded = " " * spaces + text + " " * spaces
+    part, told = counted_part(padded)
+
+    assert part.strip() == text.strip()
+    assert told == ()
