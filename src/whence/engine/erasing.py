@@ -11,7 +11,7 @@ import msgspec
 from whence.schema.errors import NotFound
 
 if TYPE_CHECKING:
-    from whence.store.base import Store
+    from whence.store.base import DocumentParts, Store
 
 __all__ = ("Erasure", "Remains", "erase")
 
@@ -22,7 +22,11 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     documents: int
     """1 while it is in the collection, else 0."""
     chunks: int
-    """Its chunks, each with its vector and its postings."""
+    vectors: int
+    postings: int
+    """Words of its chunks in the index of words, each counted once a chunk."""
+    links: int
+    """Names in the passage graph that its chunks bear or mention."""
     traces: int
     """Traces that name it."""
     traces_with_text: int
@@ -53,18 +57,22 @@ async def erase(
     Raises:
         NotFound: There is no such document, and no trace holds words of it.
     """
-    before = await _remains(store, collection, document_id)
-    if not (before.documents or before.traces_with_text):
+    named, quoted = await _traces(store, collection, document_id)
+    stored, left = await store.erase_document(collection, document_id)
+    if not (stored.documents or quoted):
         raise NotFound(
             f"there is no document {document_id!r} in collection {collection!r}",
             hint="`whence search --json` prints the ids of documents; --collection names another collection",
         )
-    await store.remove_documents(collection, [document_id])
     erased_at = now().astimezone(UTC).isoformat()
     for answer_id in await store.traces_about(collection, document_id):
         await _clean(store, answer_id, document_id, erased_at)
-    after = await _remains(store, collection, document_id)
-    return Erasure(document_id=document_id, collection=collection, before=before, after=after)
+    return Erasure(
+        document_id=document_id,
+        collection=collection,
+        before=_remains(stored, named, quoted),
+        after=_remains(left, *await _traces(store, collection, document_id)),
+    )
 
 
 async def _clean(store: Store, answer_id: str, document_id: str, erased_at: str) -> None:
@@ -79,10 +87,10 @@ async def _clean(store: Store, answer_id: str, document_id: str, erased_at: str)
     )
 
 
-async def _remains(store: Store, collection: str, document_id: str) -> Remains:
+async def _traces(store: Store, collection: str, document_id: str) -> tuple[int, int]:
+    """Count the traces that name a document, and those of them that hold words of it."""
     from whence.provenance.erasing import without_texts
 
-    states = await store.document_states(collection, [document_id])
     about = await store.traces_about(collection, document_id)
     with_text = 0
     for answer_id in about:
@@ -93,12 +101,18 @@ async def _remains(store: Store, collection: str, document_id: str) -> Remains:
                 record, is_erased=_belongs(record.collection, document_id), erased_at=""
             )
             with_text += clean.answer != record.answer or clean.events != record.events
-    state = states.get(document_id)
+    return len(about), with_text
+
+
+def _remains(parts: DocumentParts, traces: int, traces_with_text: int) -> Remains:
     return Remains(
-        documents=len(states),
-        chunks=state.chunks if state else 0,
-        traces=len(about),
-        traces_with_text=with_text,
+        documents=parts.documents,
+        chunks=parts.chunks,
+        vectors=parts.vectors,
+        postings=parts.postings,
+        links=parts.links,
+        traces=traces,
+        traces_with_text=traces_with_text,
     )
 
 

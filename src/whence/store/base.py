@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = (
     "ChunkStore",
     "CollectionInfo",
+    "DocumentParts",
     "DocumentState",
     "EmbeddedDocument",
     "Store",
@@ -58,6 +59,19 @@ class DocumentState(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
     source_digest: str = ""
     """As in the draft; empty when it is unknown, or when the tags were changed since."""
+
+
+class DocumentParts(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a document is stored, by kind."""
+
+    documents: int = 0
+    """1 while it is in the collection, else 0."""
+    chunks: int = 0
+    vectors: int = 0
+    postings: int = 0
+    """Words of its chunks in the index of words, each counted once a chunk."""
+    links: int = 0
+    """Names in the passage graph that its chunks bear or mention."""
 
 
 class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +196,16 @@ class ChunkStore(Protocol):
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents with all that hangs on them; gives how many there were."""
+        ...
+
+    async def erase_document(
+        self, collection: str, document_id: str
+    ) -> tuple[DocumentParts, DocumentParts]:
+        """Remove a document and what a removal leaves for later, such as its postings in old segments.
+
+        Gives what was stored of it before, and what is still found of the same chunks after; both are zero when
+        there is no such document. Cost: linear in the segments of postings that it is in.
+        """
         ...
 
     async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:

@@ -17,7 +17,7 @@ from whence.schema.claims import Effects
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
 from whence.store import facts, postings
-from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument
+from whence.store.base import CollectionInfo, DocumentParts, DocumentState, EmbeddedDocument
 from whence.store.boosts import Boosts
 from whence.store.checks import (
     check_documents,
@@ -48,6 +48,7 @@ __all__ = (
     "document_ids",
     "document_states",
     "ensure_collection",
+    "erase_document",
     "find_collection",
     "find_model",
     "list_collections",
@@ -502,15 +503,57 @@ async def remove_documents(
         return 0
     async with connection.transaction():
         locked = await _lock(connection, collection, timeout_s)
-        await postings.open_lexicon(connection, locked.id)
-        await open_names(connection, locked.id)
-        borne = await names_of(connection, locked.id, ids)
-        former = await postings.remove_words(connection, locked.id, ids)
-        removed = await _delete(connection, locked.id, ids)
-        await drop_names(connection, borne)
-        await postings.drop_terms(connection, former)
-        await postings.settle(connection, locked.id)
-        return removed
+        return await _remove(connection, locked.id, ids)
+
+
+async def _remove(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
+    await postings.open_lexicon(connection, collection_id)
+    await open_names(connection, collection_id)
+    borne = await names_of(connection, collection_id, ids)
+    former = await postings.remove_words(connection, collection_id, ids)
+    removed = await _delete(connection, collection_id, ids)
+    await drop_names(connection, borne)
+    await postings.drop_terms(connection, former)
+    await postings.settle(connection, collection_id)
+    return removed
+
+
+async def erase_document(
+    connection: Connection, collection: str, document_id: str, timeout_s: float
+) -> tuple[DocumentParts, DocumentParts]:
+    """Remove a document and its postings in segments; gives what was found of it before and after."""
+    nothing = DocumentParts()
+    if not is_text(collection) or is_internal(collection):
+        return nothing, nothing
+    if await find_collection(connection, collection) is None:
+        return nothing, nothing
+    async with connection.transaction():
+        locked = await _lock(connection, collection, timeout_s)
+        places = await postings.places_of(connection, locked.id, document_id)
+        before = await _parts(connection, locked.id, document_id, list(places))
+        await _remove(connection, locked.id, [document_id])
+        await postings.expel(connection, locked.id, list(places.values()))
+        after = await _parts(connection, locked.id, document_id, list(places))
+        dead = await postings.count_dead(connection, locked.id, list(places.values()))
+        return before, msgspec.structs.replace(after, postings=after.postings + dead)
+
+
+async def _parts(
+    connection: Connection, collection_id: int, document_id: str, ords: Sequence[int]
+) -> DocumentParts:
+    """Count what is there of a document and of chunks that are, or were, its own."""
+    row = await connection.fetchrow(
+        "SELECT (SELECT count(*) FROM document WHERE collection_id = $1 AND document_id = $2) AS documents,"
+        " (SELECT count(*) FROM chunk WHERE ord = ANY($3::int[])) AS chunks,"
+        " (SELECT count(*) FROM chunk_vec WHERE ord = ANY($3::int[])) AS vectors,"
+        " (SELECT coalesce(sum(length(terms) / 4), 0) FROM chunk_terms WHERE ord = ANY($3::int[])) AS postings,"
+        " (SELECT count(*) FROM passage_bearer WHERE ord = ANY($3::int[]))"
+        " + (SELECT count(*) FROM passage_mention WHERE ord = ANY($3::int[])) AS links",
+        collection_id,
+        document_id,
+        ords,
+    )
+    return DocumentParts(**row)
 
 
 async def maintain(connection: Connection, collection: str, timeout_s: float) -> None:

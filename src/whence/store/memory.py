@@ -21,6 +21,7 @@ from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.base import (
     CollectionInfo,
+    DocumentParts,
     DocumentState,
     EmbeddedDocument,
     StoredTrace,
@@ -350,6 +351,28 @@ class MemoryStore(MemoryNames):
             self._collections[collection].documents.pop(one)
             self._collections[collection].words.pop(one)
         return len(gone)
+
+    async def erase_document(
+        self, collection: str, document_id: str
+    ) -> tuple[DocumentParts, DocumentParts]:
+        """Remove a document; gives what was found of it before and after."""
+        before = self._parts(collection, document_id)
+        await self.remove_documents(collection, [document_id])
+        return before, self._parts(collection, document_id)
+
+    def _parts(self, collection: str, document_id: str) -> DocumentParts:
+        """Count what is there of a document; who links to it is found out when it is asked for."""
+        found = self._collections.get(collection)
+        document = None if found is None else found.documents.get(document_id)
+        if found is None or document is None:
+            return DocumentParts()
+        words = found.words[document_id].of_chunks
+        return DocumentParts(
+            documents=1,
+            chunks=len(document.draft.chunks),
+            vectors=len(document.vectors),
+            postings=sum(len(one.counts) for one in words),
+        )
 
     async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
         """Give the sorted ids that begin with `prefix`; for the owner's eyes only."""

@@ -25,6 +25,7 @@ from whence.store import code_graph, lexical, postings, search, traces, vector_i
 from whence.store import documents as written
 from whence.store.base import (
     CollectionInfo,
+    DocumentParts,
     DocumentState,
     EmbeddedDocument,
     StoredTrace,
@@ -342,6 +343,19 @@ class PostgresStore(PostgresNames, PostgresCode):
             )
             await self._keep_up(connection, collection)
             return removed
+
+    async def erase_document(
+        self, collection: str, document_id: str
+    ) -> tuple[DocumentParts, DocumentParts]:
+        """Remove a document and its postings in segments; gives what was found of it before and after."""
+        if not is_text(document_id):
+            return DocumentParts(), DocumentParts()
+        async with self._connection() as connection:
+            parts = await written.erase_document(
+                connection, collection, document_id, self._write_timeout_s
+            )
+            await self._keep_up(connection, collection)
+            return parts
 
     async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
         """Give the sorted ids that begin with `prefix`; for the owner's eyes only."""

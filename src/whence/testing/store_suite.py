@@ -30,7 +30,7 @@ from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.terms import Term, Triple, iri, literal
-from whence.store.base import EmbeddedDocument, Store
+from whence.store.base import DocumentParts, EmbeddedDocument, Store
 from whence.testing.samples import sample
 
 if TYPE_CHECKING:
@@ -644,6 +644,24 @@ class StoreSuite:
         assert await store.chunk_texts(name, [f"urn:chunk:{name}:d:0"], EVERYTHING) == []
         assert info is not None
         assert (info.documents, info.chunks) == (1, 1)
+
+    async def test_erasing_leaves_nothing_for_later(self, store: Store) -> None:
+        """What was found of a document is zero afterwards, postings of old segments included; others stay."""
+        others = [make_document(f"other{n}") for n in range(20)]
+        name = await _filled(store, make_document("d", [QUERY] * 3), *others)
+        before, after = await store.erase_document(name, "d")
+        again = await store.erase_document(name, "d")
+        found = await store.search_lexical(name, "part", limit=99, access=EVERYTHING)
+
+        assert (before.documents, before.chunks, before.vectors) == (1, 3, 3)
+        assert before.postings >= 3
+        assert after == DocumentParts()
+        assert again == (DocumentParts(), DocumentParts())
+        assert await store.erase_document("unknown", "d") == again
+        assert await store.erase_document(name, "\0") == again
+        left = sorted(one.draft.document_id for one in others)
+        assert sorted(ids_of(await _everything(store, name))) == left
+        assert sorted(ids_of(found)) == left
 
     async def test_ids_by_prefix(self, store: Store) -> None:
         """A prefix is plain text, not a pattern."""
