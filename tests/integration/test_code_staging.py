@@ -64,7 +64,7 @@ async def words_written(
         for texts in batches:
             if words.is_full:
                 await words.spill()
-            await words.write(range(ord_, ord_ + len(texts)), words.count(texts))
+            await words.write(range(ord_, ord_ + len(texts)), [1] * len(texts), words.count(texts))
             ord_ += len(texts)
         await words.finish()
         terms = {

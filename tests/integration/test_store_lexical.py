@@ -51,7 +51,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         "_MERGED_IN_PLACE": 4,
         "_REBUILD_BATCH": 2,
         "_READ_CHUNKS": 2,
-        "_SAMPLED": 2,
     }
     for name, value in sizes.items():
         places = [module for module in (merging, postings, runs) if hasattr(module, name)]

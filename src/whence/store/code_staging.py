@@ -210,7 +210,7 @@ class StagedRows:
                     rows.chunks,
                     wide=("document",),
                 )
-                await self._words.write(ords, words)
+                await self._words.write(ords, classes, words)
             self._locals.extend(node.local_id for node in nodes)
             self._ords.extend(ords)
             self._class_of.extend(classes)

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from whence.store.analysis import ascii_runs, document_terms, is_weak, new_run_terms
 from whence.store.copying import copy_columns
 from whence.store.driver import Connection
+from whence.store.merging import LARGEST_SEGMENT
 from whence.store.numbers import reserve
-from whence.store.postings import term_key
+from whence.store.postings import ChunkWords, term_key, write_segment
 
 __all__ = ("Counted", "SnapshotWords")
 
@@ -34,11 +35,12 @@ _LOW_HALF = 0xFFFFFFFF
 _BREAK_RUN = "\0"
 _BETWEEN = f" {_BREAK_RUN} "
 _BREAK = -1
+#: Postings of a segment: some 32 MB while it is made.
+_MOST_POSTINGS = 1 << 21
 #: How many chunks there are of each class of rights, and how long they are: what a reader's scores go by.
 _COUNT_CLASSES = (
     "INSERT INTO lexicon_class (collection_id, class_id, chunks, total_length)"
-    " SELECT t.collection_id, c.class_id, count(*), sum(t.length)"
-    " FROM chunk_terms t JOIN chunk c ON c.ord = t.ord WHERE t.collection_id = $1 GROUP BY 1, 2"
+    " SELECT $1, * FROM unnest($2::int[], $3::bigint[], $4::bigint[])"
 )
 
 
@@ -175,6 +177,11 @@ class SnapshotWords:
         self._vocabulary = _Vocabulary(language)
         self._has_spilt = False
         self._slots = 0
+        #: Words whose postings are not written yet, and how many those are.
+        self._unposted: list[ChunkWords] = []
+        self._postings = 0
+        #: Of each class of rights: chunks, and how long they are together.
+        self._classes: dict[int, tuple[int, int]] = {}
 
     def count(self, texts: Sequence[str]) -> Counted:
         """Count the words of texts without NUL. Cost: linear in their length, n log n in all their words."""
@@ -187,22 +194,46 @@ class SnapshotWords:
         lengths = np.bincount(rows, weights=counts * strong[places], minlength=len(texts))
         return Counted(rows, places, counts, lengths.astype(np.int64))
 
-    async def write(self, ords: Sequence[int], counted: Counted) -> None:
+    async def write(self, ords: Sequence[int], classes: Sequence[int], counted: Counted) -> None:
         """Write the words of chunks, inside a transaction, in the order in which they were counted."""
         await self._number_terms()
-        terms, counts = await asyncio.to_thread(self._packed, counted)
+        slots = np.arange(self._slots, self._slots + len(ords), dtype=np.int32)
+        words = await asyncio.to_thread(self._words, slots, classes, counted)
+        ends = (4 * np.cumsum(words.widths)).tolist()
+        terms, counts = words.terms.tobytes(), words.counts.tobytes()
+        spans = [slice(at, to) for at, to in pairwise([0, *ends])]
         await copy_columns(
             self._connection,
             "chunk_terms",
             {
                 "collection_id": self._collection_id,
-                "slot": range(self._slots, self._slots + len(ords)),
+                "slot": slots,
                 "ord": ords,
-                "length": counted.lengths,
+                "length": words.lengths,
             },
-            {"terms": terms, "counts": counts},
+            {"terms": [terms[one] for one in spans], "counts": [counts[one] for one in spans]},
         )
         self._slots += len(ords)
+        self._unposted.append(words)
+        self._postings += len(words.terms)
+        chunks = sum(len(one.slots) for one in self._unposted)
+        if self._postings >= _MOST_POSTINGS or chunks + len(ords) > LARGEST_SEGMENT:
+            await self._write_postings()
+
+    async def _write_postings(self) -> None:
+        if not self._unposted:
+            return
+        words, self._unposted, self._postings = self._unposted, [], 0
+        joined = await asyncio.to_thread(ChunkWords.joined, words)
+        del words[:]
+        for number in np.unique(joined.classes).tolist():
+            there = joined.classes == number
+            chunks, length = self._classes.get(number, (0, 0))
+            self._classes[number] = (
+                chunks + int(np.count_nonzero(there)),
+                length + int(joined.lengths[there].sum(dtype=np.int64)),
+            )
+        await write_segment(self._connection, self._collection_id, joined)
 
     async def _number_terms(self) -> None:
         """Give every new term a number; after a spill it may have one."""
@@ -226,16 +257,21 @@ class SnapshotWords:
         )
         return {keys[row["term"]]: row["id"] for row in rows}
 
-    def _packed(self, counted: Counted) -> tuple[list[bytes], list[bytes]]:
-        """Give of each text the numbers of its terms, ascending, and their counts, both as bytes."""
+    def _words(
+        self, slots: NDArray[np.int32], classes: Sequence[int], counted: Counted
+    ) -> ChunkWords:
+        """Give the words of texts with the terms of each ascending by number."""
         numbers = np.array(self._vocabulary.numbers, dtype=np.int64)[counted.places]
         # Numbers ascend with places as long as none was looked up: nothing moves then.
         order = np.argsort(counted.rows << 32 | numbers, kind="stable")
-        terms = numbers[order].astype("<i4").tobytes()
-        counts = counted.counts[order].astype("<i4").tobytes()
-        widths = np.bincount(counted.rows, minlength=len(counted.lengths))
-        spans = list(pairwise([0, *(4 * np.cumsum(widths)).tolist()]))
-        return [terms[at:to] for at, to in spans], [counts[at:to] for at, to in spans]
+        return ChunkWords(
+            slots=slots,
+            classes=np.array(classes, dtype=np.int32),
+            lengths=counted.lengths.astype(np.int32),
+            widths=np.bincount(counted.rows, minlength=len(slots)).astype(np.int32),
+            terms=numbers[order].astype("<i4"),
+            counts=counted.counts[order].astype("<i4"),
+        )
 
     @property
     def is_full(self) -> bool:
@@ -250,12 +286,20 @@ class SnapshotWords:
     async def finish(self) -> None:
         """Write what is left, inside a transaction."""
         await self._write_terms()
+        await self._write_postings()
         await self._connection.execute(
-            "UPDATE lexicon SET chunks = $2::int, next_slot = $2::int WHERE collection_id = $1",
+            "UPDATE lexicon SET chunks = $2::int, next_slot = $2::int, posted = $2::int"
+            " WHERE collection_id = $1",
             self._collection_id,
             self._slots,
         )
-        await self._connection.execute(_COUNT_CLASSES, self._collection_id)
+        await self._connection.execute(
+            _COUNT_CLASSES,
+            self._collection_id,
+            list(self._classes),
+            [chunks for chunks, _ in self._classes.values()],
+            [length for _, length in self._classes.values()],
+        )
 
     async def _write_terms(self) -> None:
         vocabulary, self._vocabulary = self._vocabulary, _Vocabulary(self._language)
