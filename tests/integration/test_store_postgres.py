@@ -24,6 +24,8 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
+from whence.store import documents
+from whence.store.driver import Connection
 from whence.store.memory import MemoryStore
 from whence.store.migrate import Migration, migrate, migrations
 from whence.store.postgres import PostgresStore
@@ -121,6 +123,53 @@ async def test_settings_outlive_the_first_use(database_url: str) -> None:
         "statement_timeout": "7s",
         "application_name": "whence",
     }
+
+
+async def test_a_write_reads_no_table_whole(database_url: str) -> None:
+    """What a write looks up it finds by an index, also where plans were made when the tables were tiny."""
+    tables = ["document", "chunk", "chunk_vec", "chunk_terms", "term", "passage_name"]
+    async with PostgresStore.open(database_url, pool_size=1) as store:
+        await store.ensure_collection("c", MODEL)
+        await store.replace_documents("c", [make_document("first", [QUERY])])
+        async with store._connection() as connection:
+            await connection.execute("ANALYZE")
+
+        async def read_whole() -> dict[str, int]:
+            async with store._connection() as connection:
+                await connection.execute("SELECT pg_stat_force_next_flush()")
+                rows = await connection.fetch(
+                    "SELECT relname, seq_tup_read FROM pg_stat_user_tables"
+                    " WHERE schemaname = 'whence' AND relname = ANY($1::text[])",
+                    tables,
+                )
+            return dict(map(tuple, rows))
+
+        before = await read_whole()
+        for n in range(10):
+            await store.replace_documents(
+                "c", [make_document(f"{n}-{k}", [QUERY]) for k in range(10)]
+            )
+        after = await read_whole()
+
+    assert len(before) == len(tables)
+    assert after == before
+
+
+async def test_a_write_plans_its_look_ups_once(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kept plan serves all rows of a write: planning a look-up for each takes longer than doing it."""
+    kept: list[str] = []
+
+    async def note(connection: Connection, *_: object) -> None:
+        kept.append(await connection.fetchval("SHOW plan_cache_mode"))
+
+    monkeypatch.setattr(documents, "count_links", note)
+    await postgres_store.ensure_collection("c", MODEL)
+    await postgres_store.replace_documents("c", [make_document("d", [QUERY])])
+    await postgres_store.remove_documents("c", ["d"])
+
+    assert kept == ["force_generic_plan"] * 2
 
 
 async def test_a_read_sees_one_state(postgres_store: PostgresStore) -> None:

@@ -31,7 +31,7 @@ from whence.store.checks import (
 )
 from whence.store.classes import intern_classes
 from whence.store.code_documents import is_internal
-from whence.store.driver import Connection
+from whence.store.driver import Connection, writing
 from whence.store.keys import chunk_key
 from whence.store.ledger import record_effects
 from whence.store.migrate import SCHEMA
@@ -86,6 +86,10 @@ _CHUNK_COLUMNS = (
     "heading", "section_path", "span_start", "span_end", "embed_text", "page",
 )  # fmt: skip
 _VECTOR_COLUMNS = ("ord", "collection_id", "class_id", "e")
+#: A write looks its rows up by an index each, most of them for foreign keys. To plan each look-up anew, as searches
+#: need it, took half of the database's time. Tables that were tiny when a plan was made grow while it is kept, so
+#: none is to be read whole.
+_WRITING = ("plan_cache_mode = force_generic_plan", "enable_seqscan = off")
 
 
 class _Locked(msgspec.Struct, frozen=True):
@@ -240,7 +244,7 @@ async def replace_documents(
     words = await asyncio.to_thread(_words, documents, boosts)
     language = DEFAULT_LANGUAGES[0]
     passages = await asyncio.to_thread(named, [one.draft for one in documents], language)
-    async with connection.transaction():
+    async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         # Checked again: the collection may have been made anew for another model meanwhile.
         if locked.info.model != info.model:
@@ -278,7 +282,7 @@ async def boost_fields(
         NotFound: There is no such collection.
     """
     await _existing(connection, collection)
-    async with connection.transaction():
+    async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         await postings.open_lexicon(connection, locked.id)
         if await postings.boosts_of(connection, collection) != boosts:
@@ -441,7 +445,7 @@ async def retag_documents(
     await _existing(connection, collection)
     classes = await intern_classes(connection, set(tags.values()))
     ids = list(tags)
-    async with connection.transaction():
+    async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         await postings.open_lexicon(connection, locked.id)
         moved = await connection.fetch(
@@ -501,7 +505,7 @@ async def remove_documents(
         return 0
     if await find_collection(connection, collection) is None:
         return 0
-    async with connection.transaction():
+    async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         return await _remove(connection, locked.id, ids)
 
@@ -562,7 +566,7 @@ async def maintain(connection: Connection, collection: str, timeout_s: float) ->
     Raises:
         NotFound: There is no such collection.
     """
-    async with connection.transaction():
+    async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         await facts.open_facts(connection, locked.id)
         await postings.open_lexicon(connection, locked.id)
