@@ -306,3 +306,67 @@ async def test_filters_narrow_on_the_way_through_the_graph(
     assert all(int(one[1:]) % 2 for one, _ in found)
     assert _recall(found, exact) >= 0.9
     assert len(found) == 10
+
+
+async def _measured(url: str) -> list[str]:
+    rows = await _sql(
+        url,
+        "SELECT obj_description(oid, 'pg_class') AS note FROM pg_class"
+        " WHERE relname ^@ 'chunk_vec_near_'",
+    )
+    return [row["note"] for row in rows]
+
+
+async def test_a_graph_is_measured(
+    postgres_store: PostgresStore, database_url: str, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How wide it has to look is found once, and again for one that was not measured or has doubled."""
+    await _filled(postgres_store)
+    await _indexed(postgres_store)
+    first = await _measured(database_url)
+    number, name = (await _sql(database_url, "SELECT id, 'chunk_vec_near_' || id FROM collection"))[
+        0
+    ]
+    async with postgres_store._connection() as connection:
+        assert not await vector_index.build_index(connection, number)
+        await connection.execute(f"COMMENT ON INDEX {name} IS NULL")
+    (vector,) = _vectors(1, 5)
+    unmeasured = await _found(postgres_store, vector)
+    await _indexed(postgres_store)
+    again = await _measured(database_url)
+    monkeypatch.setattr(vector_index, "_GROWTH", 0.5)
+    async with postgres_store._connection() as connection:
+        assert await vector_index.index_due(connection, number)
+
+    assert first == again == ["ef_search=40 chunks=400"]
+    assert await _found(postgres_store, vector) == unmeasured
+
+
+async def test_a_graph_that_misses_much_is_asked_as_widely_as_its_size_asks_for(
+    postgres_store: PostgresStore, database_url: str, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no width below it finds enough, nothing is taken away."""
+
+    async def none_does(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(vector_index, "least_width", none_does)
+    await _filled(postgres_store)
+    await _indexed(postgres_store)
+
+    assert await _measured(database_url) == ["ef_search=100 chunks=400"]
+
+
+def test_only_a_reader_who_sees_nearly_all_gets_a_narrow_walk() -> None:
+    """What was measured with all visible says nothing of a walk that passes over hidden rows."""
+
+    def widths(share: float, limit: int = 10) -> tuple[int, int]:
+        found = (vector_index.Neighbourhood(limit, share, 20_000, one) for one in (None, 40))
+        plain, measured = found
+        assert plain.fetched == measured.fetched
+        return plain.ef_search, measured.ef_search
+
+    assert widths(1.0) == (100, 40)
+    assert widths(0.9) == (100, 45)
+    assert widths(0.89) == (100, 100)
+    assert widths(1.0, 100) == (400, 400)

@@ -29,6 +29,7 @@ def _standing(version: int = 1, number: int = 1) -> Standing:
         analyzer="",
         languages=(),
         chunks=0,
+        measured=None,
         indexed=False,
     )
 

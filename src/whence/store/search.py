@@ -237,9 +237,9 @@ async def _way(
     if not known.indexed or known.chunks <= fewest_visible(limit, known.chunks):
         return None
     if kept is not None:
-        return neighbourhood(limit, len(kept), known.chunks)
+        return neighbourhood(limit, len(kept), known.chunks, known.measured)
     visible = await counts.count(connection, known.id, classes)
-    return neighbourhood(limit, visible, known.chunks)
+    return neighbourhood(limit, visible, known.chunks, known.measured)
 
 
 async def _near(

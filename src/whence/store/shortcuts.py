@@ -109,7 +109,7 @@ class Shortcuts:
         visible = self.counts.peek(known.id, classes)
         if visible is None:
             raise Changed
-        return neighbourhood(limit, visible, known.chunks)
+        return neighbourhood(limit, visible, known.chunks, known.measured)
 
     async def _ranked(
         self,

@@ -20,7 +20,7 @@ from whence.store.checks import missing_collection
 from whence.store.classes import EPOCH
 from whence.store.documents import model_of
 from whence.store.driver import Connection
-from whence.store.vector_index import INDEXED
+from whence.store.vector_index import INDEXED, MEASURED
 
 __all__ = (
     "STAMP",
@@ -41,7 +41,7 @@ STAMPED: Final = "collection c JOIN lexicon l ON l.collection_id = c.id"
 _STANDING = (
     "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"  # noqa: S608 - only constants
     f" l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, {EPOCH},"
-    f" {INDEXED} FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
+    f" {INDEXED}, {MEASURED} FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
 )
 
 
@@ -61,6 +61,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
     indexed: bool
     """Whether it has a graph over its vectors."""
+    measured: int | None
+    """What that was measured to need, see `vector_index.Neighbourhood`."""
 
 
 class Changed(Exception):
@@ -97,6 +99,7 @@ async def standing(connection: Connection, collection: str) -> Standing:
         languages=tuple(row["languages"] or ()),
         chunks=row["chunks"],
         indexed=row["indexed"],
+        measured=row["measured"],
     )
 
 

@@ -16,11 +16,14 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from whence.store.driver import Connection
+from whence.store.graph_width import least_width
 
 __all__ = (
     "INDEXED",
+    "MEASURED",
     "VISIBLE_CHUNKS",
     "Neighbourhood",
     "VisibleCounts",
@@ -59,6 +62,12 @@ _STEP = 20
 #: Visible rows up to which the scan is the way whatever the graph costs: it is exact, and of 10,000 among
 #: 20,000 rows a fifth dearer than 100 neighbours at `ef_search` 100, which have a recall of .995 there.
 _SCANNED = 12_000
+#: From such a share of visible rows on, what the graph of a collection was measured to need is enough.
+_NEARLY_ALL = 0.9
+#: Widths that are tried, below that of the size.
+_WIDTHS = (40, 60, 80)
+#: Growth of a collection after which its graph is measured again.
+_GROWTH = 2
 #: First half of the key of the advisory lock under which a graph is built: "when" in ASCII.
 _LOCK = 0x7768656E
 #: Pause between two tries to take it, in seconds.
@@ -70,8 +79,12 @@ INDEXED = (
     "EXISTS (SELECT FROM pg_index i WHERE i.indisvalid AND i.indexrelid ="
     f" to_regclass('whence.{_PREFIX}' || c.id)) AS indexed"
 )
+_NOTE = f"obj_description(to_regclass('whence.{_PREFIX}' || c.id), 'pg_class')"
+#: The `ef_search` that the graph of the collection `c` was measured to need, NULL before.
+MEASURED = f"substring({_NOTE} FROM 'ef_search=([0-9]+)')::int AS measured"
 _STATE = (
-    f"SELECT c.dimension, coalesce(l.chunks, 0) AS chunks, {INDEXED}"  # noqa: S608 - only constants
+    f"SELECT c.dimension, coalesce(l.chunks, 0) AS chunks, {INDEXED},"  # noqa: S608 - only constants
+    f" substring({_NOTE} FROM 'chunks=([0-9]+)')::int AS measured_of"
     " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.id = $1"
 )
 #: How many chunks of a collection some classes have.
@@ -98,27 +111,33 @@ class Neighbourhood:
         limit: Places of the ranking.
         share: Share of the collection's rows that are visible and kept by a filter, 0 to 1.
         chunks: Rows of the collection.
+        measured: What the graph was measured to need where all are visible; None when it was not.
     """
 
-    def __init__(self, limit: int, share: float, chunks: int) -> None:
+    def __init__(self, limit: int, share: float, chunks: int, measured: int | None = None) -> None:
         least = _LEAST_OF_MANY if share >= _MANY else _LEAST_FETCHED
         self.fetched = max(least, _OVERFETCH * limit)
         tenfolds = math.log10(max(1.0, chunks / _INDEX_FROM))
         of_size = _LEAST_EF + round(_EF_OF_TENFOLD * tenfolds)
+        if measured is not None and share >= _NEARLY_ALL:
+            of_size = min(of_size, math.ceil(measured / share))
         self.ef_search = min(_MOST_EF, max(of_size, self.fetched))
 
 
-def neighbourhood(limit: int, visible: int, chunks: int) -> Neighbourhood | None:
+def neighbourhood(
+    limit: int, visible: int, chunks: int, measured: int | None = None
+) -> Neighbourhood | None:
     """Tell how to ask the graph for a ranking; None when an exact scan is the better way.
 
     Args:
         limit: Places of the ranking.
         visible: Rows that the reader may see and a filter keeps.
         chunks: Rows of the collection.
+        measured: As for `Neighbourhood`.
     """
     if visible <= fewest_visible(limit, chunks):
         return None
-    return Neighbourhood(limit, visible / chunks, chunks)
+    return Neighbourhood(limit, visible / chunks, chunks, measured)
 
 
 def fewest_visible(limit: int, chunks: int) -> int:
@@ -168,46 +187,69 @@ class VisibleCounts:
 
 
 async def index_due(connection: Connection, collection_id: int) -> bool:
-    """Tell whether a collection is large enough for a graph and has none."""
+    """Tell whether a collection is large enough for a graph, and has none or one that is to be measured."""
     row = await connection.fetchrow(_STATE, collection_id)
+    return row is not None and (_lacks_graph(row) or _lacks_measure(row))
+
+
+def _lacks_graph(state: Any) -> bool:
     return (
-        row is not None
-        and not row["indexed"]
-        and row["chunks"] >= _INDEX_FROM
-        and row["dimension"] <= _MOST_DIMENSIONS
+        not state["indexed"]
+        and state["chunks"] >= _INDEX_FROM
+        and state["dimension"] <= _MOST_DIMENSIONS
+    )
+
+
+def _lacks_measure(state: Any) -> bool:
+    measured_of = state["measured_of"]
+    return state["indexed"] and (
+        measured_of is None or state["chunks"] > _GROWTH * max(measured_of, _INDEX_FROM)
     )
 
 
 async def build_index(connection: Connection, collection_id: int) -> bool:
-    """Build the graph of a collection if it is due; False when it is not, or another process builds it.
+    """Build the graph of a collection and measure it, as far as it is due; False when another process does.
 
     Outside of any transaction, on a connection whose settings are undone afterwards. Cost: some 0.4 ms a row
-    while the graph fits `maintenance_work_mem`, twice that when it does not.
+    while the graph fits `maintenance_work_mem`, twice that when it does not; and sixty scans.
     """
     if not await _can_iterate(connection):
         return False
     if not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", _LOCK, collection_id):
         return False
     try:
-        if not await index_due(connection, collection_id):
+        row = await connection.fetchrow(_STATE, collection_id)
+        if row is None or not (_lacks_graph(row) or _lacks_measure(row)):
             return False
         await _unhurried(connection)
-        await _take_turn(connection)
-        name = index_name(collection_id)
-        # Under the lock nobody builds: what is there and not valid was cut off.
-        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-        dimension = await connection.fetchval(
-            "SELECT dimension FROM collection WHERE id = $1", collection_id
-        )
-        await connection.execute(
-            f"CREATE INDEX CONCURRENTLY {name} ON chunk_vec"
-            f" USING hnsw ((e::halfvec({dimension})) halfvec_ip_ops)"
-            f" WHERE collection_id = {collection_id:d}"
-        )
+        if _lacks_graph(row):
+            await _take_turn(connection)
+            await _build(connection, collection_id, row["dimension"])
+        await _measure(connection, collection_id, row["dimension"], row["chunks"])
     finally:
         if not connection.is_closed():
             await connection.execute("SELECT pg_advisory_unlock_all()")
     return True
+
+
+async def _build(connection: Connection, collection_id: int, dimension: int) -> None:
+    """Build a graph; under the lock nobody else does, so what is there and not valid was cut off."""
+    name = index_name(collection_id)
+    await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+    await connection.execute(
+        f"CREATE INDEX CONCURRENTLY {name} ON chunk_vec"
+        f" USING hnsw ((e::halfvec({dimension})) halfvec_ip_ops)"
+        f" WHERE collection_id = {collection_id:d}"
+    )
+
+
+async def _measure(connection: Connection, collection_id: int, dimension: int, chunks: int) -> None:
+    """Find out how wide a graph has to look, and note it at the graph, which it goes with."""
+    widest = Neighbourhood(1, 1.0, chunks)
+    widths = [one for one in _WIDTHS if one < widest.ef_search]
+    found = await least_width(connection, collection_id, dimension, widths, widest.fetched)
+    note = f"ef_search={found or widest.ef_search} chunks={chunks:d}"
+    await connection.execute(f"COMMENT ON INDEX {index_name(collection_id)} IS '{note}'")
 
 
 async def _take_turn(connection: Connection) -> None:
