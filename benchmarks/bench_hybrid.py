@@ -2,13 +2,13 @@
 
 The one-statement form is what a plain setup would do: one SQL statement that is given the reader's tags, the
 vector and the words; it resolves rights and words, walks HNSW, sums up BM25 over blocks of numbers, and joins
-both by reciprocal ranks; on tables of its own on the same server, asked over a pool of the same size. It asks
-the graph for as many rows as a recall of .99 of the ten nearest takes; rows and recall are printed. The
-store is asked for both legs at once, as deep as the statement's, and the ranks are joined here. Every reader
-sees half of the chunks. No question is asked twice of a form, since the store holds postings of terms that were
-asked for before. The two forms take turns in short rounds; the processors' time of a search, the server's
-included, says what the clock of a busy machine does not. Run `python -m benchmarks.bench_hybrid`; `--chunks
-200000` for the larger size, `--home` to keep the database, `--json` for one JSON document.
+both by reciprocal ranks; on tables of its own on the same server, asked over a pool of the same size. It looks
+as wide in its graph (`ef_search`) as a recall of .99 of the ten nearest takes; that and the recall are
+printed. The store is asked for both legs at once, as deep as the statement's, and the ranks are joined here.
+Every reader sees half of the chunks. No question is asked twice of a form, since the store holds postings of
+terms that were asked for before. The two forms take turns in short rounds; the processors' time of a search,
+the server's included, says what the clock of a busy machine does not. Run `python -m benchmarks.bench_hybrid`;
+`--chunks 200000` for the larger size, `--home` to keep the database, `--json` for one JSON document.
 """
 
 from __future__ import annotations
@@ -60,15 +60,16 @@ ALTER TABLE one_chunk ADD PRIMARY KEY (ord);
 SET max_parallel_maintenance_workers = 0;
 CREATE INDEX ON one_vector USING hnsw (e vector_ip_ops);
 """
-#: Rows asked of HNSW, and `hnsw.ef_search`, by their cost: the first with that recall is taken.
-_FETCHED = ((100, 100), (100, 200), (100, 300), (200, 400))
+#: `hnsw.ef_search`, by its cost: the first with that recall is taken. To ask for more rows than the depth finds
+#: no more of the ten nearest.
+_EF = (60, 80, 100, 150, 200, 300, 400)
 _RECALL = 0.99
 _SEEN = (
     "class_id = ANY((SELECT array_agg(id) FROM whence.sec_class WHERE acl && $2::text[])::int[])"
 )
 _NEAR = f"""
 SELECT ord FROM (SELECT ord, e <#> $1 AS distance FROM one_vector WHERE {_SEEN}
-    ORDER BY e <#> $1 LIMIT {{fetched}}) n ORDER BY distance LIMIT {LIMIT}
+    ORDER BY e <#> $1 LIMIT {DEPTH}) n ORDER BY distance LIMIT {LIMIT}
 """
 _ONE_STATEMENT = f"""
 WITH q AS MATERIALIZED (
@@ -78,7 +79,7 @@ WITH q AS MATERIALIZED (
 dense AS (
     SELECT ord, row_number() OVER (ORDER BY distance) AS place FROM (
         SELECT ord, e <#> $1 AS distance FROM one_vector WHERE {_SEEN}
-        ORDER BY e <#> $1 LIMIT {{fetched}}) n ORDER BY distance LIMIT {DEPTH}),
+        ORDER BY e <#> $1 LIMIT {DEPTH}) n ORDER BY distance),
 words AS (
     SELECT ord, row_number() OVER (ORDER BY score DESC, ord) AS place FROM (
         SELECT u.ord, sum(q.idf * u.impact) AS score FROM q JOIN one_posting p ON p.term = q.term,
@@ -142,10 +143,10 @@ async def _recall_of_legs(store: PostgresStore, vectors: Any, right: list[list[s
 
 async def _statement_pool(
     server: EmbeddedServer, size: int, vectors: Any, right: list[list[str]]
-) -> tuple[Any, tuple[int, int], float]:
-    """Open a pool for the statement; gives rows and `ef_search` that it has to ask for, and their recall."""
+) -> tuple[Any, int, float]:
+    """Open a pool for the statement; gives the `ef_search` that it needs, and its recall."""
     tags = sorted(READERS[READER].acl_tags)
-    for fetched, ef_search in _FETCHED:
+    for ef_search in _EF:
         pool = await asyncpg.create_pool(
             server.url(),
             min_size=1,
@@ -158,13 +159,13 @@ async def _statement_pool(
                 "jit": "off",
             },
         )
-        near = f"SELECT chunk_key FROM one_chunk WHERE ord IN ({_NEAR.format(fetched=fetched)})"
+        near = f"SELECT chunk_key FROM one_chunk WHERE ord IN ({_NEAR})"
         rows = [await pool.fetch(near, one, tags) for one in vectors]
         recall = _recall([[row["chunk_key"] for row in some] for some in rows], right)
-        if recall >= _RECALL or (fetched, ef_search) == _FETCHED[-1]:
+        if recall >= _RECALL or ef_search == _EF[-1]:
             break
         await pool.close()
-    return pool, (fetched, ef_search), recall
+    return pool, ef_search, recall
 
 
 async def _vectors_known(connection: Any) -> None:
@@ -213,11 +214,10 @@ async def _compare(
     tags = sorted(access.acl_tags)
     words = [list(dict.fromkeys(query.split())) for query in queries]
     right = await _right(store, vectors[:40])
-    pool, fetched, recall = await _statement_pool(
+    pool, ef_search, recall = await _statement_pool(
         server, store._pool.get_max_size(), vectors[:40], right
     )
     own = await _recall_of_legs(store, vectors[:40], right)
-    one_statement = _ONE_STATEMENT.format(fetched=fetched[0])
 
     async def legs(n: int) -> None:
         found = await asyncio.gather(
@@ -227,12 +227,12 @@ async def _compare(
         _joined(*found)
 
     async def statement(n: int) -> None:
-        await pool.fetch(one_statement, vectors[n], tags, words[n])
+        await pool.fetch(_ONE_STATEMENT, vectors[n], tags, words[n])
 
     found = await _turns({"legs": legs, "statement": statement}, seconds, postmaster)
     await pool.close()
     return {
-        "fetched": fetched,
+        "ef_search": ef_search,
         "recall": {"legs": own, "statement": recall},
         **found,
         "ratio": found["legs"]["per_s"] / found["statement"]["per_s"],
@@ -276,7 +276,7 @@ def report(result: dict[str, Any]) -> None:
             f"{words:24} {found['per_s']:7.0f} a second, p50 {found['p50_ms']:7.1f} ms, processors"
             f" {found['cpu_ms']:6.1f} ms, recall@{LIMIT} of the dense leg {result['recall'][name]:.3f}"
         )
-    print(f"rows that the statement asks of its graph, and ef_search: {result['fetched']}")
+    print(f"ef_search of the statement: {result['ef_search']}")
     print(f"ratio {result['ratio']:.2f}, by the processors' time {result['cpu_ratio']:.2f}")
 
 

@@ -354,7 +354,7 @@ async def test_a_graph_that_misses_much_is_asked_as_widely_as_its_size_asks_for(
     await _filled(postgres_store)
     await _indexed(postgres_store)
 
-    assert await _measured(database_url) == ["ef_search=100 chunks=400"]
+    assert await _measured(database_url) == ["ef_search=106 chunks=400"]
 
 
 def test_only_a_reader_who_sees_nearly_all_gets_a_narrow_walk() -> None:
