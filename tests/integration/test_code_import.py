@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from whence.engine.results import SearchReport
 from whence.engine.snapshots import SnapshotChoice, read_snapshot, search_snapshot
+from whence.ingest.bundles import reading
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import BundleContents
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import CodeId
-from whence.schema.errors import BadInput, NotFound, Unavailable, WhenceError
+from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
 from whence.store.base import EmbeddedDocument
 from whence.store.code import SnapshotRecord
 from whence.store.code_documents import node_document
@@ -471,9 +472,9 @@ async def test_switched_off(postgres_store: PostgresStore, bundle: Path) -> None
     await postgres_store.set_active("S", True)
     assert await postgres_store.resolve_set("S") == record
     await postgres_store.set_active(record.info.snapshot_id, False)
-    for reading in (postgres_store.resolve_set("S"), postgres_store.resolve_snapshot("main")):
+    for found in (postgres_store.resolve_set("S"), postgres_store.resolve_snapshot("main")):
         with pytest.raises(NotFound):
-            await reading
+            await found
     with pytest.raises(NotFound):
         await postgres_store.set_active("nothing", True)
 
@@ -536,3 +537,43 @@ async def test_reader_sees_what_rights_allow(
     record = await postgres_store.resolve_snapshot("main")
     expected = {f"C{n}" for n, one in enumerate(rights) if reader.allows(one)}
     assert set(await texts_of(postgres_store, record, reader)) == expected
+
+
+async def test_a_killed_reader_leaves_nothing(
+    postgres_store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the process that reads a large bundle is killed, the import fails clearly and leaves no row."""
+    path = write_small(tmp_path / "b.zip", {f"C{n}": "x" * 3000 for n in range(9000)})
+    monkeypatch.setattr(reading, "_LARGE_BYTES", 0)
+    following = reading._InProcess._next
+    frames: list[Any] = []
+
+    def killed_at_the_third(reader: Any) -> Any:
+        if len(frames) == 2:
+            reader._process.kill()
+            reader._process.wait()
+        frames.append(following(reader))
+        return frames[-1]
+
+    monkeypatch.setattr(reading._InProcess, "_next", killed_at_the_third)
+    with pytest.raises(InternalError, match="the process that read b"):
+        await import_into(postgres_store, [path])
+    assert not any((await rows_of(postgres_store)).values())
+    assert await statuses(postgres_store) == ["failed"]
+
+
+async def test_a_large_bundle_is_the_same(
+    postgres_store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bundle that another process reads has the nodes, texts and edges it has when it is small."""
+    path = write_fake_bundles(tmp_path)[0]
+    await import_into(postgres_store, [path])
+    (first,) = await postgres_store.snapshots()
+    small = await edges_of(postgres_store, first)
+    await postgres_store.purge_snapshot(first.info.snapshot_id)
+    monkeypatch.setattr(reading, "_LARGE_BYTES", 0)
+    await import_into(postgres_store, [path])
+    (second,) = await postgres_store.snapshots()
+
+    assert (second.digest, second.nodes, second.edges) == (first.digest, first.nodes, first.edges)
+    assert await edges_of(postgres_store, second) == small

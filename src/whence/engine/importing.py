@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whence.engine.passages import Passages
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
-from whence.ingest.bundles.contents import BundleContents, validate
+from whence.ingest.bundles.contents import validate
+from whence.ingest.bundles.reading import reading
 from whence.schema.code import CodeNode, ImportReport, KindCounts
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
@@ -178,16 +178,16 @@ class Importing:
     async def _stage(self, run: CodeImport, bundle: Bundle, tag: str) -> _Read:
         import_id = self._new_id()
         staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
-        contents = BundleContents(bundle)
 
         async def add_nodes(nodes: list[CodeNode]) -> None:
             await staged.add_nodes(nodes)
             self._nodes_read += len(nodes)
             self._progress(self._nodes_read, None)
 
-        await _pump(contents.nodes(), _NODES_AT_ONCE, add_nodes)
-        await staged.add_edges(await asyncio.to_thread(contents.edges))
-        report = await asyncio.to_thread(contents.report)
+        async with reading(bundle, _NODES_AT_ONCE) as reader:
+            await _pump(reader.nodes, add_nodes)
+            await staged.add_edges(await reader.edges())
+            report = await reader.report()
         is_new = await staged.close(report, replace=self._replace)
         return _Read(import_id, staged, report, is_new)
 
@@ -267,19 +267,15 @@ class _Read:
 
 
 async def _pump(
-    items: Iterator[T], size: int, write: Callable[[list[T]], Coroutine[Any, Any, None]]
+    read: Callable[[], Awaitable[list[T]]], write: Callable[[list[T]], Coroutine[Any, Any, None]]
 ) -> None:
-    """Read in a thread while the two batches before are on their way: one is prepared, one written.
+    """Read while the two batches before are on their way: one is prepared, one written.
 
     Nothing is cancelled when something fails: a COPY cut off in the middle costs the connection.
     """
-
-    def read() -> list[T]:
-        return list(itertools.islice(items, size))
-
     writes: deque[asyncio.Task[None]] = deque()
     try:
-        while batch := await asyncio.to_thread(read):
+        while batch := await read():
             writes.append(asyncio.create_task(write(batch)))
             if len(writes) > _WRITTEN_AT_ONCE:
                 await writes.popleft()

@@ -171,7 +171,7 @@ def _ascii_word_terms(token: str, language: str) -> tuple[str, ...]:
     parts = _PART.findall(token)
     if len(parts) < 2:
         return (_stem(token, language),)
-    stems = [part if part.isdigit() else _stem(part, language) for part in parts]
+    stems = [part if part.isdigit() else _part_stem(part, language) for part in parts]
     return (token.lower(), *stems)
 
 
@@ -263,6 +263,12 @@ def _stem(word: str, language: str) -> str:
         return lowered
     # Porter's first stemmer leaves nothing of "s".
     return _fold(_stemmer(language).stemWord(lowered) or lowered)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _part_stem(part: str, language: str) -> str:
+    """Give the stem of a part of an identifier: identifiers are new, their parts the same again and again."""
+    return _stem(part, language)
 
 
 def _fold(word: str) -> str:

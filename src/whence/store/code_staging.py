@@ -438,7 +438,6 @@ class StagedRows:
                 )
                 if self._model is None:
                     await self._reuse_vectors(model)
-                await postings.note_change(connection, self.collection_id)
             self._model = model
 
     async def _use_model(self, model: EmbeddingModel) -> None:

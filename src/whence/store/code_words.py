@@ -98,12 +98,14 @@ class _Vocabulary:
         breaks = flat == _BREAK
         kept = ~breaks
         owners, numbers = np.cumsum(breaks)[kept], flat[kept]
-        ends = np.array(self._ends, dtype=np.int64)
-        starts = ends[numbers]
+        # As they are in memory: to copy them for each batch would cost their square.
+        ends = np.frombuffer(self._ends, dtype=np.int32)
+        starts = ends[numbers].astype(np.int64)
         widths = ends[numbers + 1] - starts
         shifts = starts - (np.cumsum(widths) - widths)
         at = np.repeat(shifts, widths) + np.arange(int(widths.sum()), dtype=np.int64)
-        return np.repeat(owners, widths), np.array(self._places, dtype=np.int64)[at]
+        places = np.frombuffer(self._places, dtype=np.int32) if len(at) else at
+        return np.repeat(owners, widths), places[at].astype(np.int64)
 
     def _next_run(self, run: str) -> int:
         return _BREAK if run == _BREAK_RUN else self._add_run(new_run_terms(run, self._language))

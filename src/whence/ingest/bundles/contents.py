@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Literal
 
+import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from whence.ingest.bundles.archive import open_archive
 from whence.ingest.bundles.bundle import Bundle
@@ -29,7 +29,6 @@ from whence.ingest.bundles.edges import FoundEdges, read_edges
 from whence.ingest.bundles.nodes import FoundNode, read_nodes
 from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts
 from whence.schema.code_ids import checked_local_id, kind_of_local
-from whence.schema.codec import encode
 from whence.store.code import SnapshotEdges
 
 __all__ = ("KNOWN_LABELS", "MAX_WARNINGS", "BundleContents", "validate")
@@ -42,6 +41,7 @@ MAX_WARNINGS = 1000
 _VERSION = b"whence bundle 2\n"
 #: Bytes of a digest kept for each node: 16 make an accidental match a matter of 2**64 nodes.
 _DIGEST_BYTES = 16
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 _Stage = Literal["opened", "reading nodes", "nodes read", "reading edges", "edges read"]
 
@@ -134,7 +134,7 @@ class BundleContents:
 
     def _is_new_node(self, found: FoundNode) -> bool:
         place, node = found
-        digest = _short(encode(replace(node, id="")))
+        digest = _short(_content(node))
         new = len(self._places)
         known = self._places.setdefault(node.local_id, new)
         if known < new:
@@ -230,6 +230,24 @@ def validate(bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> I
         pass
     contents.edges()
     return contents.report()
+
+
+def _content(node: CodeNode) -> bytes:
+    """Give all there is of a node but its canonical id, which holds the repository's name."""
+    return _encoder.encode(
+        (
+            node.local_id,
+            node.kind,
+            node.text,
+            node.tags,
+            node.file,
+            node.path,
+            node.name,
+            node.qualified_name,
+            node.symbol_type,
+            node.metadata,
+        )
+    )
 
 
 def _short(data: bytes) -> bytes:

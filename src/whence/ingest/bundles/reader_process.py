@@ -1,0 +1,74 @@
+"""The process that reads a bundle for another one, see `reading`.
+
+It is told the bundle on its input and says on its output what it found. When nobody listens any more it ends:
+its parent closes the pipe or dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+from typing import IO, Any
+
+from whence.ingest.bundles.contents import BundleContents
+from whence.ingest.bundles.frames import EDGES, FAILED, NODES, REFUSED, REPORT, pack, write_frame
+from whence.schema.errors import BadInput
+
+__all__ = ("main",)
+
+#: Frames that wait while the other process writes what it has.
+_AHEAD = 4
+
+
+def main() -> None:
+    """Read one bundle."""
+    # The keys that stop a program reach all of its processes; what is to happen is the first one's to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Nothing here is in circles: to look for some again and again took a tenth of the time.
+    gc.disable()
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # Nothing that is printed by accident may come between.
+    bundle, size = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our parent
+    frames: queue.Queue[tuple[bytes, bytes] | None] = queue.Queue(_AHEAD)
+    writer = threading.Thread(target=_write, args=(output, frames))
+    writer.start()
+    try:
+        _read(bundle, size, frames)
+    except BadInput as error:
+        _put(frames, REFUSED, (error.message, error.hint))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other process tells it
+        _put(frames, FAILED, f"{type(error).__name__}: {error}")
+    frames.put(None)
+    writer.join()
+
+
+def _read(bundle: Any, size: int, frames: queue.Queue[tuple[bytes, bytes] | None]) -> None:
+    contents = BundleContents(bundle)
+    nodes = contents.nodes()
+    while batch := list(itertools.islice(nodes, size)):
+        _put(frames, NODES, batch)
+    _put(frames, EDGES, contents.edges())
+    _put(frames, REPORT, contents.report())
+
+
+def _put(frames: queue.Queue[tuple[bytes, bytes] | None], kind: bytes, value: Any) -> None:
+    frames.put((kind, pack(kind, value)))
+
+
+def _write(output: IO[bytes], frames: queue.Queue[tuple[bytes, bytes] | None]) -> None:
+    try:
+        while (frame := frames.get()) is not None:
+            write_frame(output, *frame)
+        output.close()
+    except OSError:
+        # Nobody listens: nothing is left to do, for the thread that reads neither.
+        with contextlib.suppress(OSError):
+            os.close(output.fileno())
+        os._exit(1)
