@@ -20,7 +20,7 @@ TOPIC = full_topic("asked")
 
 def delivery(headers: dict[str, str]) -> Delivery:
     """Give a delivery with these headers."""
-    return Delivery(payload=b"", headers=headers, id="1", topic=TOPIC)
+    return Delivery(body=b"", headers=headers, id="1", topic=TOPIC)
 
 
 @given(

@@ -19,7 +19,7 @@ def delivery(name: str = "m", headers: dict[str, str] | None = None, **options: 
     """Give a message that was published before anybody started, and comes again."""
     given: dict[str, Any] = {"redelivered": True, "published_at": START - 10, **options}
     own = {Headers.MESSAGE_ID: name, **(headers or {})}
-    return Delivery(payload=b"", headers=own, id="1", topic="t", **given)
+    return Delivery(body=b"", headers=own, id="1", topic="t", **given)
 
 
 def suspects(budget: int = 4, now: float = START) -> Suspects:

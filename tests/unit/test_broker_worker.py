@@ -789,7 +789,7 @@ async def test_work_tells_what_travels_on() -> None:
         Headers.REPLY_TO: RESULTS,
         Headers.MESSAGE_ID: "m",
     }
-    work = Work(Delivery(payload=b"", headers=headers, id="1", topic=TOPIC), 2, clock)
+    work = Work(Delivery(body=b"", headers=headers, id="1", topic=TOPIC), 2, clock)
 
     assert work.trace_headers == {Headers.TRACEPARENT: "t"}
     assert work.call_headers == {Headers.TRACEPARENT: "t", Headers.DEADLINE: "1005000"}

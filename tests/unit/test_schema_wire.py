@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -33,14 +34,14 @@ from whence.schema import (
 )
 from whence.schema import codec as codec_module
 from whence.schema.access import Access
-from whence.schema.codec import decode_as, encode_all
+from whence.schema.codec import decode_as, encode_all, sealed
 from whence.schema.document_rag import DocumentRagRequest
 from whence.schema.errors import BadInput, CodecError
 from whence.schema.message import message_types
 from whence.schema.search import Candidate
 from whence.schema.terms import Triple, iri, literal
 from whence.schema.topics import dead_letter_topic, full_topic
-from whence.schema.wire import Wire, shape_of
+from whence.schema.wire import Wire, most_bytes, plain, shape_of
 from whence.testing.samples import sample
 
 TOPIC = full_topic("told")
@@ -104,10 +105,11 @@ def structs(cls: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 def test_both_ways_give_the_same(message: Message) -> None:
     """Of every type: what is handed over is what its bytes say, and the bytes are those of any encoder."""
     cls = type(message)
-    form = encode(message)
-    read = decode_as(bytes(form), cls)
+    form = sealed(message)
+    read = decode_as(plain(form), cls)
 
-    assert form == encode_all(message)
+    assert plain(form) == encode(message) == encode_all(message)
+    assert most_bytes(form) >= len(plain(form))
     assert decode(form, cls.TYPE) == read == message
     assert encode_all(decode(form, cls.TYPE)) == encode_all(read)
 
@@ -118,22 +120,53 @@ def test_what_can_be_changed_is_read_from_bytes() -> None:
 
     assert by_bytes == {IngestRequest, TextResponse}
     free = PromptResponse(result=PromptResult(object={"any": ["thing"]}))
-    assert type(encode(free)) is bytes
-    assert type(encode(PromptResponse(result=PromptResult(text="a")))) is Wire
+    assert type(sealed(free)) is bytes
+    assert type(sealed(PromptResponse(result=PromptResult(text="a")))) is Wire
     nested = PromptRequest(template_id="t", variables={"documents": ["a"]})
-    assert type(encode(nested)) is bytes
+    assert type(sealed(nested)) is bytes
 
 
 def test_a_message_that_cannot_be_changed_is_itself() -> None:
     """Nothing is read where nothing can be changed."""
     for message in (EVENT, found(), sample(Answer)):
-        assert decode_as(encode(message), type(message)) is message
+        assert decode_as(sealed(message), type(message)) is message
 
 
 def test_an_event_is_encoded_once() -> None:
     """The same event gives the very same bytes, also within a trace."""
     assert encode(EVENT) is encode(EVENT)
+    assert plain(sealed(EVENT)) is encode(EVENT)
     assert encode(record()) == encode_all(record())
+
+
+def test_a_trace_is_put_together_when_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace that is only handed over is never in one piece; one that is wanted twice is made once."""
+    monkeypatch.setattr(codec_module, "_CHECKED", False)
+    made: list[TraceRecord] = []
+    encoded = TraceRecord.encoded
+    monkeypatch.setattr(TraceRecord, "encoded", lambda self: made.append(self) or encoded(self))
+    form = sealed(record())
+    assert decode_as(form, TraceRecord) == record()
+    assert made == []
+
+    assert plain(form) is plain(form)
+    assert len(made) == 1
+
+
+def test_an_event_and_its_bytes_do_not_hold_each_other() -> None:
+    """An event that nobody holds any more is gone at once, without the cyclic collector."""
+    gc.disable()
+    try:
+        before = len([one for one in gc.get_objects() if type(one) is ExplainEvent])
+        event = msgspec.structs.replace(EVENT, sequence=7)
+        plain(sealed(event))
+        sealed(record(events=(event,)))
+        del event
+        after = len([one for one in gc.get_objects() if type(one) is ExplainEvent])
+    finally:
+        gc.enable()
+
+    assert after == before
 
 
 @pytest.mark.parametrize(
@@ -147,12 +180,15 @@ def test_an_event_is_encoded_once() -> None:
 )
 def test_a_dict_is_the_receivers_own(message: Message, field: str) -> None:
     """What one reader writes into it, neither the sender nor another reader finds."""
-    form = encode(message)
+    form = sealed(message)
     assert type(form) is Wire
     getattr(decode_as(form, type(message)), field)["new"] = 1
 
     assert "new" not in getattr(message, field)
     assert "new" not in getattr(decode_as(form, type(message)), field)
+
+    getattr(message, field)["late"] = 1
+    assert b'"late"' not in plain(form)
 
 
 @pytest.mark.parametrize(
@@ -170,15 +206,15 @@ def test_a_dict_is_the_receivers_own(message: Message, field: str) -> None:
 )
 def test_what_is_not_as_declared_is_read_from_bytes(odd: Message) -> None:
     """A list could be changed by the sender, and what is no triple is none on the other side either."""
-    assert type(encode(odd)) is bytes
+    assert type(sealed(odd)) is bytes
 
 
 def test_a_message_of_one_type_is_none_of_another() -> None:
     """An event is no trace, whatever is handed over."""
     with pytest.raises(CodecError, match="missing required field"):
-        decode_as(encode(EVENT), TraceRecord)
+        decode_as(sealed(EVENT), TraceRecord)
     with pytest.raises(CodecError, match="missing required field"):
-        decode_as(encode(record()), Answer)
+        decode_as(sealed(record()), Answer)
 
 
 def test_what_cannot_be_encoded_still_fails() -> None:
@@ -192,6 +228,8 @@ def test_what_cannot_be_encoded_still_fails() -> None:
         PromptResponse(result=PromptResult(text="\ud800")),
     ):
         with pytest.raises(BadInput):
+            sealed(message)
+        with pytest.raises(BadInput):
             encode(message)
 
 
@@ -204,7 +242,7 @@ def test_odd_values_are_found_where_messages_are_checked(
     """Structs do not look at what they are made of; checked, what would be read otherwise is refused."""
     monkeypatch.setattr(codec_module, "_CHECKED", True)
     with pytest.raises(CodecError):
-        encode(odd)
+        sealed(odd)
 
 
 @pytest.mark.parametrize(("value", "checked"), [("1", True), ("", False)])
@@ -227,7 +265,21 @@ async def test_limits_of_size_hold() -> None:
     """A message that is too large is refused, handed over or not."""
     transport = MemoryTransport(max_payload_bytes=100)
     with pytest.raises(BadInput, match="bytes"):
-        await transport.publish(TOPIC, encode(found(chunk_id="c" * 100)))
+        await transport.publish(TOPIC, sealed(found(chunk_id="c" * 100)))
+    await transport.aclose()
+
+
+async def test_a_trace_is_refused_by_its_own_size() -> None:
+    """What its parts add up to is a bound; what counts is the size in one piece."""
+    form = sealed(record())
+    size = len(plain(form))
+    assert size < most_bytes(form) < size + 100
+    transport = MemoryTransport(max_payload_bytes=size)
+    await transport.publish(TOPIC, form)
+    await transport.aclose()
+    transport = MemoryTransport(max_payload_bytes=size - 1)
+    with pytest.raises(BadInput, match="bytes"):
+        await transport.publish(TOPIC, form)
     await transport.aclose()
 
 
@@ -241,9 +293,9 @@ async def test_only_who_waits_gets_the_form() -> None:
 
     first = asyncio.ensure_future(waiting.receive())
     await asyncio.sleep(0)
-    await transport.publish(TOPIC, encode(EVENT))
+    await transport.publish(TOPIC, sealed(EVENT))
     got = await first
-    assert type(got.payload) is Wire
+    assert type(got.body) is Wire
     await waiting.nack(got)
 
     anew = await transport.subscribe(TOPIC, "new", mode=Mode.SHARED, start=Start.EARLIEST)
@@ -252,5 +304,5 @@ async def test_only_who_waits_gets_the_form() -> None:
     kept.append(await late.receive())
     await transport.aclose()
 
-    assert [type(one.payload) for one in kept] == [bytes] * 4
-    assert {decode_as(one.payload, ExplainEvent) for one in kept} == {EVENT}
+    assert [type(one.body) for one in kept] == [bytes] * 4
+    assert {decode_as(one.body, ExplainEvent) for one in kept} == {EVENT}

@@ -1,9 +1,9 @@
 """The transport inside one process: the semantics of a broker without one.
 
 What is published is bytes and leaves as bytes, so that nothing works here that would not work between two
-machines. Who waits when a message is published that cannot be changed gets its bytes in a form that knows the
-message (`schema.wire`). Closing hands back what was not acknowledged; a connection can be made to break, and
-other faults switched on, to see whether a handler survives them.
+machines. Who waits when a message is published that cannot be changed gets it as it is (`schema.wire`); who
+comes later gets its bytes. Closing hands back what was not acknowledged; a connection can be made to break,
+and other faults switched on, to see whether a handler survives them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ from whence.broker.transport import (
 )
 from whence.schema.errors import BadInput, ConfigError, Overloaded, Unavailable
 from whence.schema.topics import dead_letter_topic
-from whence.schema.wire import Wire
+from whence.schema.wire import Body, Wire, plain
 
 __all__ = ("MemoryBroker", "MemorySubscription", "MemoryTransport", "open_transport")
 
 #: Pulsar's own default for the largest message.
 MAX_PAYLOAD_BYTES = 5 * 1024 * 1024
-_BODIES = frozenset({bytes, Wire})
 _TEXTS = frozenset({str})
 #: Reasons of dead letters are for people; headers are no place for a whole traceback.
 _MAX_REASON = 1_000
@@ -171,7 +170,10 @@ class MemorySubscription:
         entry.settling = True
         try:
             await self._transport.publish(
-                dead_letter_topic(message.topic), message.payload, headers=headers, key=message.key
+                dead_letter_topic(message.topic),
+                plain(message.payload),
+                headers=headers,
+                key=message.key,
             )
         finally:
             entry.settling = False
@@ -260,7 +262,7 @@ class MemoryTransport:
     async def publish(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -280,8 +282,7 @@ class MemoryTransport:
         if asyncio.get_running_loop() is not broker.loop:
             broker.bind()
         if (
-            type(payload) not in _BODIES
-            or len(payload) > self._max_payload_bytes
+            self._may_be_too_large(payload)
             or delay_s is not None
             or (headers and not _TEXTS.issuperset(map(type, chain(headers, headers.values()))))
         ):
@@ -302,21 +303,27 @@ class MemoryTransport:
             raise Unavailable(f"no receipt from {target.name} (a fault that was switched on)")
         return message_id
 
+    def _may_be_too_large(self, payload: Body) -> bool:
+        """Tell whether a body must be looked at, by the bytes there are or by how many they can be."""
+        if type(payload) is Wire:
+            return payload.most > self._max_payload_bytes
+        return type(payload) is not bytes or len(payload) > self._max_payload_bytes
+
     def _check(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         headers: Mapping[str, str] | None,
         delay_s: float | None,
     ) -> None:
-        if not isinstance(payload, bytes | bytearray):
+        if not isinstance(payload, bytes | bytearray | Wire):
             raise BadInput(
                 f"a body for {topic} is {type(payload).__name__}, not bytes", hint="encode it first"
             )
-        if len(payload) > self._max_payload_bytes:
+        size = len(plain(payload))
+        if size > self._max_payload_bytes:
             raise BadInput(
-                f"a body for {topic} has {len(payload)} bytes, "
-                f"{self._max_payload_bytes} are allowed",
+                f"a body for {topic} has {size} bytes, {self._max_payload_bytes} are allowed",
                 hint="send it in several messages",
             )
         for name, value in (headers or {}).items():
@@ -391,7 +398,7 @@ class MemoryTransport:
     def request(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -409,7 +416,7 @@ class MemoryTransport:
     def stream(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,

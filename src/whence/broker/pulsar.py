@@ -54,6 +54,7 @@ from whence.schema.topics import (
     full_topic,
     retry_topic,
 )
+from whence.schema.wire import Body, Wire
 
 __all__ = ("PulsarOptions", "PulsarTransport", "open_transport")
 
@@ -171,7 +172,7 @@ class PulsarTransport:
     async def publish(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -189,6 +190,8 @@ class PulsarTransport:
             Unavailable: The broker cannot be reached; whether the message was stored is unknown.
         """
         name = full_topic(topic)
+        if isinstance(payload, Wire):
+            payload = payload.plain
         own = self._checked(name, payload, headers, delay_s)
         message_id = own.get(Headers.MESSAGE_ID)
         if not message_id:
@@ -496,7 +499,7 @@ class PulsarTransport:
     async def request(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -514,7 +517,7 @@ class PulsarTransport:
     def stream(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,

@@ -472,7 +472,7 @@ class PulsarSubscription:
         self._empty.clear()
         self._wake()
         return Delivery(
-            payload=entry.message.data(),
+            body=entry.message.data(),
             headers={**entry.headers, Headers.ATTEMPT: str(entry.attempt)},
             key=entry.key,
             id=delivery_id,

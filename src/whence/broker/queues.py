@@ -19,7 +19,7 @@ from whence.broker.faults import Faults
 from whence.broker.transport import Delivery, Headers, Mode, Start, TopicStats
 from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.topics import full_topic
-from whence.schema.wire import Wire
+from whence.schema.wire import Body, Wire, most_bytes, plain
 
 __all__ = ("Entry", "Group", "Member", "MemoryBroker", "StoredMessage", "Topic")
 
@@ -38,7 +38,7 @@ class StoredMessage:
     def __init__(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         headers: dict[str, str],
         key: str | None,
         published_at: float,
@@ -164,7 +164,7 @@ class Group:
 
     # Entering the queue
 
-    def push(self, topic: Topic, payload: bytes, headers: dict[str, str], key: str | None) -> bool:
+    def push(self, topic: Topic, payload: Body, headers: dict[str, str], key: str | None) -> bool:
         """Give a message that nobody else gets to the one member, if that takes and settles it at once.
 
         Nothing is kept of it, and the headers become the member's.
@@ -178,7 +178,7 @@ class Group:
         broker = self._broker
         member.taker(
             Delivery(
-                payload=payload,
+                body=payload,
                 headers=headers,
                 key=key,
                 id=str(next(broker.orders)),
@@ -188,13 +188,10 @@ class Group:
         )
         return True
 
-    def add(self, message: StoredMessage, wire: bytes) -> None:
+    def add(self, message: StoredMessage) -> None:
         """Take a new message in and hand it out when somebody waits for it.
 
-        Args:
-            message: The message.
-            wire: Its payload as it was published. Only who gets it right now gets it in this form; what is kept
-                is plain bytes.
+        Only who gets it right now gets it as it was published; who comes later gets bytes.
         """
         entry = Entry(message, next(self._broker.orders))
         self.size += 1
@@ -206,7 +203,7 @@ class Group:
             if member is not None and (
                 self.mode is not Mode.KEY_ORDERED or self._is_free(message.key)
             ):
-                self._give(entry, member, wire)
+                self._give(entry, member, message.payload)
                 return
         self._enqueue(entry)
         self.dispatch()
@@ -251,7 +248,7 @@ class Group:
         if not self._ready or not member.can_take() or member.taker is not None:
             return None
         entry = self._next()
-        return None if entry is None else self._hand(entry, member, entry.message.payload)
+        return None if entry is None else self._hand(entry, member, plain(entry.message.payload))
 
     def dispatch(self) -> None:
         """Hand messages to waiting members, in turn, as long as there are both."""
@@ -262,9 +259,9 @@ class Group:
             entry = self._next()
             if entry is None:
                 return
-            self._give(entry, member, entry.message.payload)
+            self._give(entry, member, plain(entry.message.payload))
 
-    def _give(self, entry: Entry, member: Member, payload: bytes) -> None:
+    def _give(self, entry: Entry, member: Member, payload: Body) -> None:
         """Hand a message to a member that waits."""
         delivery = self._hand(entry, member, payload)
         if member.taker is not None:
@@ -326,7 +323,7 @@ class Group:
         if not parked:
             self._parked.pop(key, None)
 
-    def _hand(self, entry: Entry, member: Member, payload: bytes) -> Delivery:
+    def _hand(self, entry: Entry, member: Member, payload: Body) -> Delivery:
         message = entry.message
         attempt = entry.attempt
         headers = message.headers.copy()
@@ -336,7 +333,7 @@ class Group:
         delivery_id = str(next(self._broker.orders))
         member.held[delivery_id] = entry
         return Delivery(
-            payload=payload,
+            body=payload,
             headers=headers,
             key=message.key,
             id=delivery_id,
@@ -580,37 +577,36 @@ class MemoryBroker:
     def store(
         self,
         topic: Topic,
-        payload: bytes,
+        payload: Body,
         headers: dict[str, str],
         key: str | None,
         delay_s: float | None,
     ) -> None:
         """Give a message to every group of the topic. The headers become the broker's own."""
         queues = topic.queues
-        if not (topic.persistent or delay_s) and len(queues) == 1:
-            given = payload if isinstance(payload, Wire) else bytes(payload)
-            if queues[0].push(topic, given, headers, key):
-                return
+        if type(payload) is not Wire:
+            payload = plain(payload)
+        pushes = not (topic.persistent or delay_s) and len(queues) == 1
+        if pushes and queues[0].push(topic, payload, headers, key):
+            return
         due = self.clock.monotonic() + delay_s if delay_s else 0.0
-        plain = payload.plain if isinstance(payload, Wire) else bytes(payload)
-        given = payload if isinstance(payload, Wire) else plain
-        message = StoredMessage(topic.name, plain, headers, key, self.clock.time(), due)
+        message = StoredMessage(topic.name, payload, headers, key, self.clock.time(), due)
         if topic.persistent:
             self._retain(topic, message)
         elif not queues:
             self.dropped += 1
             self._forget(topic)
         for group in queues:
-            group.add(message, given)
+            group.add(message)
 
     def _retain(self, topic: Topic, message: StoredMessage) -> None:
         retained = topic.retained
         retained.append(message)
-        topic.retained_bytes += len(message.payload)
+        topic.retained_bytes += most_bytes(message.payload)
         while retained and (
             len(retained) > self._retain_messages or topic.retained_bytes > self._retain_bytes
         ):
-            topic.retained_bytes -= len(retained.popleft().payload)
+            topic.retained_bytes -= most_bytes(retained.popleft().payload)
 
     def join(
         self,
@@ -641,7 +637,7 @@ class MemoryBroker:
             group = topic.open(name, Group(topic, name, mode, self))
             if start is Start.EARLIEST:
                 for message in topic.retained:
-                    group.add(message, message.payload)
+                    group.add(message)
             return group
         if group.members and Mode.EXCLUSIVE in (mode, group.mode):
             raise Unavailable(

@@ -38,6 +38,7 @@ from whence.schema.errors import (
     WhenceError,
 )
 from whence.schema.topics import cancel_topic, full_topic
+from whence.schema.wire import Body
 
 __all__ = ("PubSub", "Requester", "RequesterCounters", "deadline_of", "reply_of")
 
@@ -57,7 +58,7 @@ class PubSub(Protocol):
     async def publish(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -243,7 +244,7 @@ class Requester:
     async def request(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -275,7 +276,7 @@ class Requester:
     async def stream(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -362,7 +363,7 @@ class Requester:
         del self._pending[pending.correlation_id]
         self._limits.discard(pending)
 
-    async def _send(self, pending: _Pending, payload: bytes, key: str | None) -> None:
+    async def _send(self, pending: _Pending, payload: Body, key: str | None) -> None:
         """Publish a request.
 
         Raises:
@@ -377,7 +378,7 @@ class Requester:
             pending.late = True
             raise pending.too_late() from error
 
-    def _publish(self, pending: _Pending, payload: bytes, key: str | None) -> Awaitable[str]:
+    def _publish(self, pending: _Pending, payload: Body, key: str | None) -> Awaitable[str]:
         headers = pending.headers
         headers[Headers.REPLY_TO] = self.reply_topic
         self.counters.requests += 1
@@ -471,8 +472,8 @@ def reply_of(delivery: Delivery) -> Reply | None:
     if not headers.get(Headers.CORRELATION_ID):
         return None
     if place is None:
-        return Reply(payload=delivery.payload, headers=headers)
+        return Reply(body=delivery.body, headers=headers)
     if not (place.isascii() and place.isdecimal() and len(place) <= 9):
         return None
     end = headers.get(Headers.END) == "1" or headers.get(Headers.TYPE) == ErrorReply.TYPE
-    return Reply(payload=delivery.payload, headers=headers, sequence=int(place), end=end)
+    return Reply(body=delivery.body, headers=headers, sequence=int(place), end=end)

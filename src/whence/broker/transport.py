@@ -1,5 +1,7 @@
 """What every transport promises: bytes from a publisher to the groups of a topic, at least once.
 
+A sealed message (`schema.wire`) stands for its bytes; a transport within one process may hand it over as it is.
+
 A processor sees only these protocols. Two transports implement them, `broker.memory` and `broker.pulsar`;
 `whence.testing.transport_suite` holds both to the same behaviours.
 
@@ -16,6 +18,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import msgspec
 
 from whence.schema.message import Message
+from whence.schema.wire import Body, plain
 
 __all__ = (
     "Census",
@@ -126,8 +129,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """One message in the hands of one member of a group."""
 
-    payload: bytes
-    """The body as published."""
+    body: Body
+    """As published: bytes, or for one who waited in the publisher's process perhaps a message as it is."""
     headers: Mapping[str, str]
     """The headers as published, plus those set by the transport."""
     key: str | None = None
@@ -143,18 +146,28 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     published_at: float = 0.0
     """Seconds since the epoch."""
 
+    @property
+    def payload(self) -> bytes:
+        """The body in bytes."""
+        return plain(self.body)
+
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One reply to a request."""
 
-    payload: bytes
-    """The body."""
+    body: Body
+    """Bytes or a message, as of a delivery."""
     headers: Mapping[str, str]
     """The headers; `type` names the message type, `error.v1` a failure."""
     sequence: int = 0
     """Place in the stream, from 0, without gaps."""
     end: bool = True
     """True for the last reply."""
+
+    @property
+    def payload(self) -> bytes:
+        """The body in bytes."""
+        return plain(self.body)
 
 
 class TopicStats(NamedTuple):
@@ -248,7 +261,7 @@ class Transport(Protocol):
     async def publish(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -283,7 +296,7 @@ class Transport(Protocol):
     async def request(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -299,7 +312,7 @@ class Transport(Protocol):
     def stream(
         self,
         topic: str,
-        payload: bytes,
+        payload: Body,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,

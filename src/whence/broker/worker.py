@@ -55,6 +55,7 @@ from whence.schema.errors import (
 )
 from whence.schema.presence import PING, ProcessorReport
 from whence.schema.topics import cancel_topic, full_topic, short_topic
+from whence.schema.wire import Body, plain
 
 __all__ = ("Handler", "Outgoing", "Work", "Worker", "WorkerCounters")
 
@@ -81,7 +82,7 @@ _UNWIND_S = 1.0
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """A reply on its way out."""
 
-    payload: bytes
+    payload: Body
     """The body."""
     headers: Mapping[str, str] = {}
     """At least `type`; where it goes and its place in the stream are added by the worker."""
@@ -645,7 +646,7 @@ class Worker:
         run.outputs += 1
         run.ended = run.ended or item.end
         if run.digest is not None:
-            run.digest.update(item.payload)
+            run.digest.update(plain(item.payload))
 
     async def _answer(self, run: _Run, error: WhenceError) -> bool:
         """Tell a waiting caller what went wrong; False when that was not possible."""

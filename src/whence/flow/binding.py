@@ -17,7 +17,7 @@ from whence.flow.telemetry.observer import NOBODY, Observer
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Processor, StreamingProcessor
 from whence.processors.streams import closing
-from whence.schema.codec import decode_as, encode
+from whence.schema.codec import decode_as, sealed
 from whence.schema.errors import CodecError, ConfigError, InternalError
 from whence.schema.message import Message
 
@@ -71,7 +71,7 @@ class Binding:
                 return None
             last = self._check(reply)
             return Outgoing(
-                payload=encode(reply), headers=place.headers_of(type(reply).TYPE), end=last
+                payload=sealed(reply), headers=place.headers_of(type(reply).TYPE), end=last
             )
 
     async def stream(self, work: Work) -> AsyncGenerator[Outgoing, None]:
@@ -90,7 +90,7 @@ class Binding:
                 async for reply in arriving:
                     last = self._check(reply)
                     headers = place.headers_of(type(reply).TYPE)
-                    yield Outgoing(payload=encode(reply), headers=headers, end=last)
+                    yield Outgoing(payload=sealed(reply), headers=headers, end=last)
                     if last:
                         return
 
@@ -111,7 +111,7 @@ class Binding:
                 f"{self._definition.name} takes {self._type.TYPE}, not {name}",
                 hint="send it to the topic of the service it is meant for",
             )
-        return decode_as(work.delivery.payload, self._type)
+        return decode_as(work.delivery.body, self._type)
 
     def _check(self, reply: Message) -> bool:
         """Tell whether a reply is the last one.

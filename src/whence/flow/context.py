@@ -15,7 +15,7 @@ from whence.broker.transport import Headers, Reply, Transport
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Service
 from whence.processors.streams import closing
-from whence.schema.codec import decode_as, encode
+from whence.schema.codec import decode_as, sealed
 from whence.schema.errors import (
     CodecError,
     DeadlineExceeded,
@@ -77,7 +77,7 @@ class Caller:
             WhenceError: The other side answered with an error, not in time, or something else.
         """
         timeout_s, headers = self._prepare(topic, message)
-        payload = encode(message)
+        payload = sealed(message)
         got = await self._transport.request(topic, payload, headers=headers, timeout_s=timeout_s)
         return read_reply(got, (reply,), topic)
 
@@ -90,7 +90,7 @@ class Caller:
             WhenceError: As for `call`.
         """
         timeout_s, headers = self._prepare(topic, message)
-        payload = encode(message)
+        payload = sealed(message)
         source = self._transport.stream(topic, payload, headers=headers, timeout_s=timeout_s)
         async with closing(source) as arriving:
             async for got in arriving:
@@ -99,7 +99,7 @@ class Caller:
     async def publish(self, topic: str, message: Message, *, key: str | None = None) -> None:
         """Publish a message that nobody answers; it carries no deadline, for it must not expire."""
         headers = self.trace.child_headers(message.TYPE)
-        await self._transport.publish(topic, encode(message), headers=headers, key=key)
+        await self._transport.publish(topic, sealed(message), headers=headers, key=key)
 
     def _prepare(self, topic: str, message: Message) -> tuple[float, dict[str, str]]:
         remaining = self.remaining_s()
@@ -210,7 +210,7 @@ def read_reply(reply: Reply, expected: tuple[type[M], ...], topic: str) -> M:
 
 def _decoded(reply: Reply, cls: type[M], topic: str) -> M:
     try:
-        return decode_as(reply.payload, cls)
+        return decode_as(reply.body, cls)
     except CodecError as error:
         where = short_topic(topic)
         raise CodecError(f"the reply of {where} cannot be read: {error.message}") from error

@@ -8,16 +8,16 @@ with `WHENCE_CHECK_MESSAGES=1` each of these is checked to be what its bytes say
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from whence.schema.errors import BadInput, CodecError
 from whence.schema.message import Message, message_type
-from whence.schema.wire import Wire, form_of, own_copy
+from whence.schema.wire import Body, Wire, own_copy, shape_of
 
-__all__ = ("decode", "decode_as", "encode", "encode_all", "to_builtins")
+__all__ = ("decode", "decode_as", "encode", "encode_all", "sealed", "to_builtins")
 
 M = TypeVar("M", bound=Message)
 
@@ -33,25 +33,40 @@ def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """Give the wire form of a message, which knows the message where nothing of it can be changed.
+    """Give the wire form of a message.
+
+    Raises:
+        BadInput: As for `encode_all`.
+    """
+    known = message.encoded() if isinstance(message, Message) else None
+    return encode_all(message) if known is None else known
+
+
+def sealed(message: Message) -> Body:
+    """Give what to publish of a message: itself where nothing of it can be changed, else its bytes.
 
     Raises:
         BadInput: As for `encode_all`.
         CodecError: Messages are checked, and it would be read as something else.
     """
-    kept = message.encoded() if isinstance(message, Message) and message.KEEPS_FORM else None
-    if kept is None:
-        payload = encode_all(message)
-        kept = form_of(message, payload)
-        if kept is None:
-            return payload
+    shape = shape_of(type(message))
+    if shape is None or not shape.fits(message):
+        return encode(message)
+    most = message.most_bytes()
+    if most is None:
+        payload = encode(message)
+        wire = Wire(message, shape.copied, len(payload), payload)
+    else:
+        # Its dicts are written when somebody wants the bytes.
+        own = own_copy(message, shape.copied)
+        wire = Wire(own, shape.copied, most, partial(encode, own))
     if _CHECKED:
-        _check(kept)
-    return kept
+        _check(wire)
+    return wire
 
 
 def _check(wire: Wire) -> None:
-    """Make sure that a message is what another process would read from its bytes.
+    """Make sure that a message is what another process would read from its bytes, and not larger than thought.
 
     Raises:
         CodecError: It is not.
@@ -60,10 +75,12 @@ def _check(wire: Wire) -> None:
     read = decode_as(wire.plain, cls)
     if read != wire.message or encode_all(read) != wire.plain:
         raise CodecError(f"{wire.message!r} would be read as {read!r}")
+    if len(wire.plain) > wire.most:
+        raise CodecError(f"{wire.message!r} takes {len(wire.plain)} bytes, more than {wire.most}")
 
 
 def encode_all(message: msgspec.Struct) -> bytes:
-    """Encode a message, whatever it keeps.
+    """Encode a message, whatever it knows of its bytes.
 
     Raises:
         BadInput: A text in it holds half of a surrogate pair, as bytes that were no UTF-8 leave behind.
@@ -77,15 +94,17 @@ def encode_all(message: msgspec.Struct) -> bytes:
         ) from error
 
 
-def decode_as(payload: bytes, cls: type[M]) -> M:
+def decode_as(payload: Body, cls: type[M]) -> M:
     """Read a message of a known type.
 
     Raises:
         CodecError: The bytes are not valid UTF-8 JSON of that type.
     """
-    if type(payload) is Wire and type(payload.message) is cls:
-        known: M = payload.message
-        return own_copy(known, payload.copied) if payload.copied else known
+    if isinstance(payload, Wire):
+        if type(payload.message) is cls:
+            known: M = payload.message
+            return own_copy(known, payload.copied) if payload.copied else known
+        payload = payload.plain
     try:
         message: M = _decoder(cls).decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -93,7 +112,7 @@ def decode_as(payload: bytes, cls: type[M]) -> M:
     return message
 
 
-def decode(payload: bytes, type_name: str) -> Message:
+def decode(payload: Body, type_name: str) -> Message:
     """Read a message whose type name came with it.
 
     Raises:

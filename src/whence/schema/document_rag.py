@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,7 +11,6 @@ from whence.schema.codec import encode_all
 from whence.schema.message import Message
 from whence.schema.search import Degradation, SearchMode
 from whence.schema.terms import Triple
-from whence.schema.wire import Wire, form_of
 
 __all__ = (
     "Answer",
@@ -68,10 +66,9 @@ class AnswerPiece(Message, frozen=True, kw_only=True):
 
 
 class ExplainEvent(Message, frozen=True, kw_only=True, dict=True):
-    """The provenance of one stage, as soon as the stage is done; encoded once, see `wire`."""
+    """The provenance of one stage, as soon as the stage is done; encoded once."""
 
     TYPE: ClassVar[str] = "explain-event.v1"
-    KEEPS_FORM = True
 
     answer_id: str
     """Answer it explains."""
@@ -84,13 +81,15 @@ class ExplainEvent(Message, frozen=True, kw_only=True, dict=True):
     triples: tuple[Triple, ...]
     """What the stage says of itself."""
 
-    @cached_property
-    def _wire(self) -> Wire | None:
-        return form_of(self, encode_all(self))
-
-    def encoded(self) -> Wire | None:
-        """Give the wire form, made once."""
-        return self._wire
+    def encoded(self) -> bytes:
+        """Give the bytes, made once: for who asked, for who listens, and within the trace."""
+        kept = self.__dict__
+        if type(self.triples) is not tuple:
+            return encode_all(self)
+        if "bytes" not in kept:
+            kept["bytes"] = encode_all(self)
+        known: bytes = kept["bytes"]
+        return known
 
 
 class Citation(Message, frozen=True, kw_only=True, gc=False):
@@ -165,7 +164,6 @@ class TraceRecord(Message, frozen=True, kw_only=True):
     """All that is kept of one question; the recorder writes it in one transaction."""
 
     TYPE: ClassVar[str] = "trace-record.v1"
-    KEEPS_FORM = True
 
     answer_id: str
     """Key; recording the same id again changes nothing."""
@@ -184,12 +182,14 @@ class TraceRecord(Message, frozen=True, kw_only=True):
     asked_at: str = ""
     """Start, ISO 8601 in UTC."""
 
-    def encoded(self) -> Wire | None:
-        """Give the wire form, made of that of its events."""
-        if type(self.events) is not tuple:
+    def encoded(self) -> bytes | None:
+        """Give the bytes, made of those of its events."""
+        if not all(type(event) is ExplainEvent for event in self.events):
             return None
-        forms = [event.encoded() for event in self.events]
-        if None in forms:
-            return None
-        told: Any = tuple(msgspec.Raw(form) for form in forms if form is not None)
-        return form_of(self, encode_all(msgspec.structs.replace(self, events=told)))
+        told: Any = tuple(msgspec.Raw(event.encoded()) for event in self.events)
+        return encode_all(msgspec.structs.replace(self, events=told))
+
+    def most_bytes(self) -> int:
+        """Give the bytes of its events and of all the rest."""
+        rest = encode_all(msgspec.structs.replace(self, events=()))
+        return len(rest) + sum(len(event.encoded()) + 1 for event in self.events)

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from whence.schema.wire import Wire
-
 __all__ = ("Message", "message_type", "message_types")
 
 _REGISTRY: dict[str, type[Message]] = {}
@@ -27,11 +25,16 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     TYPE: ClassVar[str] = ""
 
-    #: True for a class that makes its wire form itself, see `encoded`.
-    KEEPS_FORM: ClassVar[bool] = False
+    def encoded(self) -> bytes | None:
+        """Give the bytes of a message that knows a shorter way to them than encoding; None for all others."""
+        return None
 
-    def encoded(self) -> Wire | None:
-        """Give the wire form of a class that `KEEPS_FORM`; None for a message of it that must be encoded."""
+    def most_bytes(self) -> int | None:
+        """Give the most bytes of a message that need not be encoded to know; None for all others.
+
+        Raises:
+            BadInput: It cannot be encoded.
+        """
         return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -1,9 +1,10 @@
-"""Bytes that remember what they were made of.
+"""Messages on their way: handed over as they are within a process, bytes wherever bytes are wanted.
 
-A message that cannot be changed anywhere is handed over as it is within its process: nobody reads from bytes
-what is there already. It is encoded all the same, so that what cannot travel fails where it is published,
-limits of size hold, and whoever keeps it has its bytes. All else is read from bytes, in one process as between
-two.
+A message that cannot be changed anywhere is handed over as it is: nobody reads from bytes what is there
+already. It is encoded all the same, so that what cannot travel fails where it is published, limits of size
+hold, and whoever keeps it has its bytes; looking through its texts in Python would take as long. A message
+made of others, which were encoded by themselves, is put together when somebody wants it in one piece. All
+else is read from bytes, in one process as between two.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as mi
 
-__all__ = ("Shape", "Wire", "form_of", "own_copy", "shape_of")
+__all__ = ("Body", "Shape", "Wire", "most_bytes", "own_copy", "plain", "shape_of")
 
 #: What cannot be changed and reads back from JSON as what it is, given the type.
 _PLAIN = (
@@ -30,17 +31,52 @@ _PLAIN = (
 )
 _TEXTS = frozenset({str})
 _SCALARS = frozenset({str, int, float, bool, type(None)})
+#: Where a message that remembers does so.
+_FITS = "fits"
 _Fits = Callable[[Any], bool]
 
 
-class Wire(bytes):
-    """The wire form of a message, equal to its bytes, with the message: frozen, all the way down."""
+class Wire:
+    """A message that cannot be changed, on its way to whoever waits for it in this process.
 
-    #: The same bytes and nothing else, for whoever keeps them.
-    plain: bytes
-    message: Any
-    #: Fields that hold a dict of scalars; every reader gets one of his own.
-    copied: tuple[str, ...]
+    Args:
+        message: Frozen, all the way down but for the dicts in `copied`.
+        copied: Fields that hold a dict of scalars; every reader gets one of his own.
+        most: Most bytes that it takes.
+        made: Its bytes, or what makes them.
+    """
+
+    __slots__ = ("_made", "copied", "message", "most")
+
+    def __init__(
+        self, message: Any, copied: tuple[str, ...], most: int, made: bytes | Callable[[], bytes]
+    ) -> None:
+        self.message = message
+        self.copied = copied
+        self.most = most
+        self._made = made
+
+    @property
+    def plain(self) -> bytes:
+        """The bytes, made once."""
+        made = self._made
+        if not isinstance(made, bytes):
+            made = self._made = made()
+        return made
+
+
+Body = bytes | Wire
+"""What a message is on its way."""
+
+
+def plain(body: Body) -> bytes:
+    """Give the bytes of what is on its way."""
+    return body.plain if type(body) is Wire else bytes(body)  # type: ignore[arg-type]
+
+
+def most_bytes(body: Body) -> int:
+    """Give the bytes of what is on its way; of a message, what they are at most."""
+    return body.most if type(body) is Wire else len(body)  # type: ignore[arg-type]
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -51,29 +87,23 @@ class Shape(msgspec.Struct, frozen=True):
     copied: tuple[str, ...] = ()
     """Fields that hold a dict, which is copied when it holds scalars and nothing else."""
 
+    remembers: bool = False
+    """Whether a message remembers that it fits: one that travels several times, alone and within others."""
 
-def form_of(message: msgspec.Struct, payload: bytes) -> Wire | None:
-    """Give the wire form with the message; None when something of it could be changed.
+    def fits(self, message: msgspec.Struct) -> bool:
+        """Tell whether nothing of a message can be changed.
 
-    It may hold tuples and frozen structs of the declared types. Texts and numbers are not looked at: type
-    checkers do, and `WHENCE_CHECK_MESSAGES` at run time.
-
-    Args:
-        message: The message.
-        payload: Its bytes.
-    """
-    cls: type[msgspec.Struct] = type(message)
-    shape = shape_of(cls)
-    if shape is None:
-        return None
-    for get, fits in shape.parts:
-        if not fits(get(message)):
-            return None
-    wire = Wire(payload)
-    wire.plain = payload
-    wire.message = message
-    wire.copied = shape.copied
-    return wire
+        It may hold tuples and frozen structs of the declared types. Texts and numbers are not looked at: type
+        checkers do, and `WHENCE_CHECK_MESSAGES` at run time.
+        """
+        if self.remembers and _FITS in message.__dict__:
+            return True
+        for get, test in self.parts:
+            if not test(get(message)):
+                return False
+        if self.remembers:
+            message.__dict__[_FITS] = True
+        return True
 
 
 def own_copy(message: Any, fields: tuple[str, ...]) -> Any:
@@ -93,7 +123,7 @@ def shape_of(cls: type[msgspec.Struct]) -> Shape | None:
         return None
     dicts: list[tuple[Callable[[Any], Any], _Fits]]
     dicts = [(attrgetter(name), _is_flat) for name in copied]
-    return Shape((*parts, *dicts), copied)
+    return Shape((*parts, *dicts), copied, info.cls.__struct_config__.dict)
 
 
 def _parts(
@@ -173,6 +203,13 @@ def _tuple_test(item: mi.Type) -> _Fits | None:
     if parts is None:
         return None
     types = {structs[0].cls, *([type(None)] if nullable else [])}
+    if structs[0].cls.__struct_config__.dict:
+        shape = Shape(tuple(parts), remembers=True)
+        return lambda value: (
+            type(value) is tuple
+            and types.issuperset(map(type, value))
+            and all(one is None or shape.fits(one) for one in value)
+        )
 
     def test(value: Any) -> bool:
         if type(value) is not tuple or not types.issuperset(map(type, value)):

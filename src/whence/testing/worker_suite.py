@@ -16,6 +16,7 @@ from whence.schema.errors import BadInput, ErrorReply, Unavailable
 from whence.schema.search import SearchResponse
 from whence.schema.texts import TextResponse
 from whence.schema.topics import dead_letter_topic
+from whence.schema.wire import Body
 from whence.testing.transport_factory import (
     QUICK,
     Capability,
@@ -51,7 +52,7 @@ class _Refusing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    async def publish(self, topic: str, payload: bytes, **options: Any) -> str:
+    async def publish(self, topic: str, payload: Body, **options: Any) -> str:
         if topic.startswith(self._prefix) and self.left:
             self.left -= 1
             raise Unavailable("refused by the test")

@@ -87,7 +87,7 @@ class Trail:
         """Start the clock of a stage."""
         self._stage = stage
         self._started = self._monotonic()
-        if self.wanted:
+        if self.accounts_wanted:
             self._started_at = iso_utc(self._clock())
 
     def degrade(self, stage: str, code: str, reason: str) -> None:
