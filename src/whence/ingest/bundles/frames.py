@@ -1,7 +1,7 @@
 """What the process that reads a bundle says to the one that imports it: frames on a pipe.
 
-A frame is its length, one byte that tells what it is, and the rest. Both ends are of one program, one gave birth
-to the other, and nobody else has the pipe.
+A frame is its length, one byte that tells what it is, and the rest. Both ends are of one program, one started the
+other, and nobody else has the pipe.
 """
 
 from __future__ import annotations
