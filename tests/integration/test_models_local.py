@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
+from whence.models import token_counts
 from whence.models.base import Embedder, Reranker, Writer
 from whence.models.choose import ServiceSettings, make_embedder, make_reranker, make_writer
 from whence.models.flashrank_reranker import FlashrankReranker
 from whence.models.locations import find_model
 from whence.models.minilm import LocalEmbedder
 from whence.models.runtime import Workers
+from whence.models.token_counts import TokenCounts
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing
 
@@ -45,6 +48,14 @@ def w8() -> LocalEmbedder:
 @pytest.fixture(scope="module")
 def float32() -> LocalEmbedder:
     return LocalEmbedder(precision="float32", threads=1)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(find_model(EMBEDDER_NAME) / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +133,53 @@ async def test_only_the_first_256_tokens_count(w8: LocalEmbedder) -> None:
 def test_tokens_are_counted_whole(w8: LocalEmbedder) -> None:
     """Counting neither cuts nor pads, and leaves special tokens out."""
     assert w8.count_tokens(["", "one two", "ship " * 1000]) == [0, 2, 1000]
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="ascii"), max_size=40)
+        | st.text(max_size=20)
+        | st.lists(
+            st.sampled_from(
+                [
+                    "Harbour",
+                    "it's",
+                    "x" * 40,
+                    "y" * 101,
+                    "[SEP]",
+                    "C++",
+                    "a_b",
+                    "\x1f",
+                    "\x0b",
+                    "\t",
+                ]
+            ),
+            max_size=8,
+        ).map(" ".join)
+        | st.sampled_from(TEXTS),
+        max_size=6,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_words_are_counted_as_their_texts(
+    w8: LocalEmbedder, tokenizer: Tokenizer, texts: list[str]
+) -> None:
+    """Counting by words that are remembered gives what the tokenizer makes of each whole text."""
+    encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
+
+    assert w8.count_tokens(texts) == [len(one) for one in encodings]
+
+
+def test_few_words_are_remembered(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many words there are, some are remembered and all are counted; a long one never is."""
+    monkeypatch.setattr(token_counts, "_REMEMBERED", 10)
+    counts = TokenCounts(tokenizer)
+    long = "ship" * 20
+    found = [counts.count([f"ship {n} {long}"])[0] for n in range(40)]
+
+    assert found == counts.count([f"ship {n} {long}" for n in range(40)])
+    assert 0 < len(counts._known) <= 10
+    assert long not in counts._known
 
 
 async def test_many_calls_at_once(w8: LocalEmbedder) -> None:

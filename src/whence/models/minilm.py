@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from whence.models.locations import find_model
 from whence.models.manifest import check_files
 from whence.models.runtime import Session, Workers, int8_is_exact, open_session
+from whence.models.token_counts import TokenCounts
 from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION
 from whence.schema.embedding import EmbeddingModel, Purpose
 from whence.schema.errors import ModelMissing
@@ -81,7 +82,7 @@ class LocalEmbedder:
         )
         self._workers = Workers(threads, "embed")
         self._engine: _Engine | None = None
-        self._counter: Tokenizer | None = None
+        self._counter: TokenCounts | None = None
         self._loading = threading.Lock()
 
     @property
@@ -136,10 +137,9 @@ class LocalEmbedder:
         """
         with self._loading:
             if self._counter is None:
-                self._counter = _read_tokenizer(self._find())
+                self._counter = TokenCounts(_read_tokenizer(self._find()))
             counter = self._counter
-        encodings = counter.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [len(encoding) for encoding in encodings]
+        return counter.count(texts)
 
     async def aclose(self) -> None:
         """Free the threads and the model; using it again loads it again."""

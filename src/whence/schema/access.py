@@ -95,8 +95,11 @@ class DocumentTags(msgspec.Struct, frozen=True, omit_defaults=True):
     """The reader's clearance must be at least this, 0 to 2**31 - 1."""
 
     def __post_init__(self) -> None:
-        _set_tags(self, "acl", _sorted_unique)
-        _set_tags(self, "labels", _sorted_unique)
+        # None at all is canonical, and tags travel with every document.
+        if self.acl != ():
+            _set_tags(self, "acl", _sorted_unique)
+        if self.labels != ():
+            _set_tags(self, "labels", _sorted_unique)
         _check_clearance(self.clearance)
 
 

@@ -112,7 +112,9 @@ def document_terms(text: str, language: str = "english") -> list[str]:
         text: Any text.
         language: Snowball's name of the language, one of `LANGUAGES`.
     """
-    return list(_terms(text, language))
+    if not text.isascii():
+        return list(_terms(text, language))
+    return [term for run in ascii_runs(text) for term in run_terms(run, language)]
 
 
 def term_counts(text: str, language: str = "english") -> dict[str, int]:
@@ -223,7 +225,7 @@ def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]
 
 def is_weak(term: str) -> bool:
     """Tell whether a term says nothing of a topic: a stop word, or a single letter or digit."""
-    return term in _STOP_WORDS or (len(term) == 1 and not _is_cjk(term))
+    return term in _STOP_WORDS or (len(term) == 1 and (term.isascii() or not _is_cjk(term)))
 
 
 def _terms(text: str, language: str) -> Iterator[str]:

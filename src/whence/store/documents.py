@@ -86,9 +86,9 @@ _CHUNK_COLUMNS = (
     "heading", "section_path", "span_start", "span_end", "embed_text", "page",
 )  # fmt: skip
 _VECTOR_COLUMNS = ("ord", "collection_id", "class_id", "e")
-#: A write looks its rows up by an index each, most of them for foreign keys. To plan each look-up anew, as searches
-#: need it, took half of the database's time. Tables that were tiny when a plan was made grow while it is kept, so
-#: none is to be read whole.
+#: A write looks its rows up by an index each, most of them for foreign keys. To plan each look-up anew, as
+#: searches need it, took half of the database's time. Tables that were tiny when a plan was made grow while it
+#: is kept, so none is to be read whole.
 _WRITING = ("plan_cache_mode = force_generic_plan", "enable_seqscan = off")
 
 

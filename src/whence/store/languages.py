@@ -72,11 +72,10 @@ def language_of(text: str) -> str:
     words = _WORD.findall(unicodedata.normalize("NFC", text[:_SAMPLE]).casefold())
     if not words:
         return DEFAULT_LANGUAGE
-    script = _OF_SCRIPT.get(_most(_script(word) for word in words if not word.isascii()))
-    if script is not None and sum(
-        _OF_SCRIPT.get(_script(one)) == script for one in words
-    ) * 2 > len(words):
-        return script
+    scripts = Counter(_script(word) for word in words if not word.isascii())
+    name = max(sorted(scripts), key=scripts.__getitem__, default="")
+    if name in _OF_SCRIPT and scripts[name] * 2 > len(words):
+        return _OF_SCRIPT[name]
     found: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     for word, times in Counter(words).items():
@@ -94,8 +93,3 @@ def language_of(text: str) -> str:
 
 def _script(word: str) -> str:
     return unicodedata.name(word[0], "").partition(" ")[0]
-
-
-def _most(names: Iterable[str]) -> str:
-    counted = Counter(names)
-    return max(sorted(counted), key=counted.__getitem__, default="")

@@ -96,7 +96,7 @@ def borne_names(draft: DocumentDraft, language: str) -> list[tuple[str, ...]]:
     borne: list[tuple[str, ...]] = []
     for index, chunk in enumerate(draft.chunks):
         titles = [draft.title, chunk.heading] if index == 0 else [chunk.heading]
-        new = [title for title in titles if title.strip() and title not in seen]
+        new = dict.fromkeys(title for title in titles if title.strip() and title not in seen)
         seen.update(new)
         names = (name_of(title, language) for title in new)
         borne.append(tuple(dict.fromkeys(name for name in names if name is not None)))
