@@ -1,7 +1,7 @@
 """Measure what a question costs besides the models: work, triples, messages.
 
 60 candidates are retrieved and 20 kept, by models and a store that answer at once. The same question goes three
-ways, in turns within one run:
+ways within one run:
 
 - `work`: the flow's processors with the same models and store, called directly, object by object, without a bus
   and without triples. What is left is what they do: pooling, reading replies, checks, prompts, citations.
@@ -11,10 +11,13 @@ ways, in turns within one run:
 - `steps`: `DocumentRag` alone over stub clients, silent, with the shared triples and with the full account; the
   difference is what building the triples costs.
 
-Bus and provenance is `flow` less `work`. The store's share is what its methods take within `work`; with a real
-store it is that of `bench_store`. All are medians, by the clock and by the processor's time of this process,
-which other programs on the machine disturb less. A bare hand-off of one object between two tasks tells how fast
-the machine is. Run `python -m benchmarks.bench_question`; `--json` prints one JSON document.
+Bus and provenance is `flow` less `work`, which take turns, one question each: what meets its own code and data
+in the processor's caches, having just done the same, is quicker than the same work within a flow can be. `work`
+done many times in a row is printed beside it, with what would be left for bus and provenance then. The store's
+share is what its methods take within `work`; with a real store it is that of `bench_store`. All are medians, by
+the clock and by the processor's time of this process, which other programs on the machine disturb less. A bare
+hand-off of one object between two tasks, many in a row, tells how fast the machine is. Run
+`python -m benchmarks.bench_question`; `--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -169,17 +172,16 @@ class Cost(NamedTuple):
 Work = Callable[[], Awaitable[object]]
 
 
-async def costs(ways: dict[str, Work], rounds: int, runs: int) -> dict[str, Cost]:
-    """Give the median costs of several ways, `runs` of each in every round, after a round to warm up."""
+async def costs(ways: dict[str, Work], rounds: int) -> dict[str, Cost]:
+    """Give the median costs of several ways, each once in every round, after a tenth of them to warm up."""
     times: dict[str, list[Cost]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
+    for number in range(-(rounds // 10), rounds):
         for name, work in ways.items():
-            for _ in range(runs):
-                clock, cpu = time.perf_counter(), time.process_time()
-                await work()
-                if number:
-                    spent = Cost(time.perf_counter() - clock, time.process_time() - cpu)
-                    times[name].append(spent)
+            clock, cpu = time.perf_counter(), time.process_time()
+            await work()
+            spent = Cost(time.perf_counter() - clock, time.process_time() - cpu)
+            if number >= 0:
+                times[name].append(spent)
     return {
         name: Cost(*(statistics.median(column) * 1e3 for column in zip(*found, strict=True)))
         for name, found in times.items()
@@ -358,7 +360,7 @@ class Timed:
         return timed
 
 
-async def measure(rounds: int, runs: int) -> dict[str, Any]:
+async def measure(rounds: int) -> dict[str, Any]:
     """Measure everything."""
     spent: list[float] = []
     async with (
@@ -370,28 +372,34 @@ async def measure(rounds: int, runs: int) -> dict[str, Any]:
     ):
         found = await costs(
             {
-                "hand_off": bare,
                 "work": work(spent),
                 "flow_shared": shared,
                 "flow_shared_no_events": shared_quiet,
                 "flow_full": full,
                 "flow_full_no_events": full_quiet,
-                "steps_silent": steps(full_account=False, told=False),
-                "steps_shared": steps(full_account=False, told=True),
-                "steps_full": steps(full_account=True, told=True),
             },
             rounds,
-            runs,
         )
+        alone = {
+            "hand_off": bare,
+            "work_in_a_row": work([]),
+            "steps_silent": steps(full_account=False, told=False),
+            "steps_shared": steps(full_account=False, told=True),
+            "steps_full": steps(full_account=True, told=True),
+        }
+        for name, way in alone.items():
+            found |= await costs({name: way}, rounds)
     found["bus_and_provenance_shared"] = found["flow_shared"].less(found["work"])
     found["bus_and_provenance_full"] = found["flow_full"].less(found["work"])
+    for account in ("shared", "full"):
+        row = found[f"flow_{account}"].less(found["work_in_a_row"])
+        found[f"bus_and_provenance_{account}_to_a_row"] = row
     found["building_shared"] = found["steps_shared"].less(found["steps_silent"])
     found["building_full"] = found["steps_full"].less(found["steps_silent"])
     return {
         "candidates": CANDIDATES,
         "kept": KEPT,
         "rounds": rounds,
-        "runs": runs,
         "store_ms": statistics.median(spent) * 1e3,
         "ms": {name: cost._asdict() for name, cost in found.items()},
     }
@@ -401,6 +409,7 @@ async def measure(rounds: int, runs: int) -> dict[str, Any]:
 LINES = {
     "hand_off": "bare hand-off there and back",
     "work": "work of the processors, called directly",
+    "work_in_a_row": "  the same, many in a row",
     "flow_shared": "flow, shared triples",
     "flow_shared_no_events": "  the same, no events to the caller",
     "flow_full": "flow, full account",
@@ -409,17 +418,18 @@ LINES = {
     "building_full": "building the full account",
     "bus_and_provenance_shared": "bus and provenance, shared (aim 1)",
     "bus_and_provenance_full": "bus and provenance, full (aim 2)",
+    "bus_and_provenance_shared_to_a_row": "  shared, were work done many in a row",
+    "bus_and_provenance_full_to_a_row": "  full, were work done many in a row",
 }
 
 
 def main() -> None:
     """Print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--runs", type=int, default=20, help="questions of each kind in a round")
+    parser.add_argument("--rounds", type=int, default=300, help="questions of each kind")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    report = asyncio.run(measure(options.rounds, options.runs))
+    report = asyncio.run(measure(options.rounds))
     if options.json:
         print(json.dumps(report))
         return

@@ -58,7 +58,10 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     # What a start makes stays: going through it for garbage 140 times was a tenth of a short command.
     gc.set_threshold(_ALLOCATIONS)
-    sys.exit(run_command(sys.argv[1:]))
+    code = run_command(sys.argv[1:])
+    # The interpreter would look through all of it once more, only to end: an eighth of a short command.
+    gc.freeze()
+    sys.exit(code)
 
 
 def run_command(arguments: list[str]) -> int:

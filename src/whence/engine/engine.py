@@ -152,6 +152,12 @@ class Engine(GraphEngine):
             warming = asyncio.create_task(_load(self._resources))
             stack.push_async_callback(_finished, warming)
             await asyncio.sleep(0)  # it loads in a thread from here on
+        connecting: asyncio.Task[Any] | None = None
+        if here and not self._only:
+            # An embedded server starts in processes of its own while the modules of the flow are loaded here.
+            connecting = asyncio.create_task(self._resources.get("store"))
+            stack.push_async_callback(_ended, connecting)
+            await asyncio.sleep(0)
         from whence.broker.connect import connect
         from whence.flow.builtin import find_flow
         from whence.flow.client import FlowClient
@@ -161,6 +167,8 @@ class Engine(GraphEngine):
         definition = load_flow(find_flow(self._flow))
         transport = await connect(self._settings.broker)
         stack.push_async_callback(transport.aclose)
+        if connecting is not None:
+            await connecting
         if here:
             running = run_flow(definition, transport, self._resources, only=self._only)
             await stack.enter_async_context(running)
@@ -556,3 +564,9 @@ async def _load(resources: Resources) -> None:
 
 async def _finished(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """End what somebody else has waited for, or will not."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

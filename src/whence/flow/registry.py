@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whence.flow.definition import nearest
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ("BUILT_IN", "GROUP", "Registry")
 
@@ -84,6 +86,9 @@ class Registry:
 
     def _points(self) -> tuple[EntryPoint, ...]:
         if self._plug_ins is None:
+            # Costs as much as reading a flow, and most flows name no processor of somebody else.
+            from importlib.metadata import entry_points
+
             self._plug_ins = tuple(entry_points(group=GROUP))
         return self._plug_ins
 
