@@ -303,6 +303,40 @@ async def test_readers_and_maintenance_do_not_meet(
     assert all(rounds > 0 for rounds in await asyncio.gather(*readers))
 
 
+async def test_a_merge_holds_one_band(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge of four times as many chunks holds no more postings at once: those of a band, and a row."""
+    monkeypatch.setattr(merging, "BAND_POSTINGS", 256)
+    monkeypatch.setattr(runs, "_ROW_POSTINGS", 32)
+    merged: list[int] = []
+    band = merging._sorted
+
+    def spy(columns: Any) -> Any:
+        merged.append(len(columns[0]))
+        return band(columns)
+
+    monkeypatch.setattr(merging, "_sorted", spy)
+    await postgres_store.ensure_collection("c", MODEL)
+    held = []
+    for chunks in (100, 400):
+        merged.clear()
+        for start in range(0, chunks, chunks // 10):
+            # Each word is in few chunks, however many there are.
+            texts = [
+                " ".join(f"w{n}x{k}" if k % 2 else f"v{n // 10}x{k}" for k in range(20))
+                for n in range(start, start + chunks // 10)
+            ]
+            await postgres_store.replace_documents(
+                "c", [text_document(f"{chunks}-{start}-{n}", one) for n, one in enumerate(texts)]
+            )
+        assert sum(merged) >= 20 * chunks // 2
+        held.append(max(merged))
+
+    assert held[1] <= 256 + 12 * 32, held
+    assert held[1] <= 1.2 * held[0]
+
+
 async def test_writers_at_once_count_right(postgres_store: PostgresStore, tiny: None) -> None:
     """Writers of one collection, with merges between them, lose no count."""
     await postgres_store.ensure_collection("c", MODEL)

@@ -72,14 +72,14 @@ def language_of(text: str) -> str:
     words = _WORD.findall(unicodedata.normalize("NFC", text[:_SAMPLE]).casefold())
     if not words:
         return DEFAULT_LANGUAGE
-    scripts = Counter(_script(word) for word in words if not word.isascii())
+    scripts = Counter([_script(word) for word in words if not word.isascii()])
     name = max(sorted(scripts), key=scripts.__getitem__, default="")
     if name in _OF_SCRIPT and scripts[name] * 2 > len(words):
         return _OF_SCRIPT[name]
     found: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    for word, times in Counter(words).items():
-        for language in _LANGUAGES_OF.get(word, ()):
+    for word, times in Counter(filter(_LANGUAGES_OF.__contains__, words)).items():
+        for language in _LANGUAGES_OF[word]:
             found[language] += times
             kinds[language] += 1
     best = max(sorted(found), key=lambda name: (found[name], kinds[name]), default=DEFAULT_LANGUAGE)

@@ -139,16 +139,22 @@ def _merged(
     rows: Sequence[Any], moves: Sequence[NDArray[np.int32]], low: int, high: int
 ) -> Iterator[SortedPostings]:
     """Yield what rows hold of terms above `low` up to `high`."""
-    parts = [_read(row, moves[row["n"] - 1], low, high) for row in rows]
-    terms, classes, places, counts = (
-        np.concatenate([part[column] for part in parts]) for column in range(4)
-    )
+    parts = (_read(row, moves[row["n"] - 1], low, high) for row in rows)
+    # By another function, so that nothing else is held while the postings are written.
+    postings = _sorted([np.concatenate(column) for column in zip(*parts, strict=True)])
+    if len(postings):
+        yield postings
+
+
+def _sorted(columns: Sequence[NDArray[Any]]) -> SortedPostings:
+    """Sort postings, given as terms, classes, places and counts: those of each segment behind one another."""
+    terms, classes, _, _ = columns
+    keys = terms.astype(np.int64)
+    keys <<= 32
+    keys |= classes
     # Of one run, what comes from an earlier segment has lower slots, and stands before already.
-    order = np.argsort(terms.astype(np.int64) << 32 | classes, kind="stable")
-    if len(order):
-        yield SortedPostings(
-            terms[order], classes[order], places[order].astype("<u2"), counts[order]
-        )
+    order = np.argsort(keys, kind="stable")
+    return SortedPostings(*(column[order] for column in columns))
 
 
 def _read(
@@ -163,7 +169,7 @@ def _read(
     return (
         of_term[wanted],
         np.repeat(_numbers(row["classes"]), widths)[wanted],
-        places[wanted],
+        places[wanted].astype("<u2"),
         np.frombuffer(row["counts"], dtype="<u4")[wanted],
     )
 

@@ -32,7 +32,7 @@ _LENGTH = struct.Struct("!i")
 #: Number of the type `integer` in `pg_type`, the same in every database.
 _INT4 = 23
 #: Bytes in one piece of a COPY.
-_PIECE = 256_000
+_PIECE = 1 << 16
 
 _COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "counts")
 
@@ -91,8 +91,12 @@ class SortedPostings:
         self._places = places.astype("<u2", copy=False).tobytes()
         self._counts = counts.tobytes()
 
+    def __len__(self) -> int:
+        """Give the number of postings."""
+        return len(self._places) // 2
+
     def copied(self, segment: int) -> Iterator[bytes]:
-        """Yield rows in the binary format of COPY, in pieces of a quarter of a megabyte."""
+        """Yield rows in the binary format of COPY, in pieces of some 64 KiB."""
         pieces: list[bytes] = []
         size = 0
         start = 0
