@@ -27,8 +27,8 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def everything(bundle: Bundle) -> tuple[list[CodeNode], list[CodeEdge], ImportReport]:
     nodes: list[CodeNode] = []
-    async with reading(bundle, 7) as reader:
-        while some := await reader.nodes():
+    async with reading(bundle, list, 7) as reader:
+        while (some := await reader.nodes()) is not None:
             assert len(some) <= 7
             nodes += some
         return nodes, edges_between(nodes, await reader.edges()), await reader.report()
@@ -68,13 +68,13 @@ async def _process(reader: Any) -> int:
 
 
 async def _rest(reader: Any) -> None:
-    while await reader.nodes():
+    while await reader.nodes() is not None:
         pass
 
 
 async def test_a_killed_process_is_told(tmp_path: Path) -> None:
     """A process that ends before its time fails the import, and the message says how it ended."""
-    async with reading(_large(tmp_path), 7) as reader:
+    async with reading(_large(tmp_path), list, 7) as reader:
         os.kill(await _process(reader), signal.SIGKILL)
         with pytest.raises(InternalError, match=r"that read b was ended by signal 9"):
             await _rest(reader)
@@ -82,7 +82,7 @@ async def test_a_killed_process_is_told(tmp_path: Path) -> None:
 
 async def test_no_process_is_left(tmp_path: Path) -> None:
     """When a block is left early, the process has gone."""
-    async with reading(_large(tmp_path), 7) as reader:
+    async with reading(_large(tmp_path), list, 7) as reader:
         number = await _process(reader)
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
@@ -93,7 +93,7 @@ async def test_a_cancelled_reader_ends_its_process(tmp_path: Path) -> None:
     numbers: list[int] = []
 
     async def read() -> None:
-        async with reading(_large(tmp_path), 7) as reader:
+        async with reading(_large(tmp_path), list, 7) as reader:
             numbers.append(await _process(reader))
             os.kill(numbers[0], signal.SIGSTOP)
             await _rest(reader)

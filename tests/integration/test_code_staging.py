@@ -16,7 +16,7 @@ from whence.ingest.bundles.contents import BundleContents
 from whence.schema.errors import InternalError
 from whence.store import postings
 from whence.store.bulk import bulk_settings
-from whence.store.code_words import SnapshotWords
+from whence.store.code_words import SnapshotWords, WordCounter
 from whence.store.postgres import PostgresStore
 from whence.store.words import count_words
 from whence.testing.small_bundles import write_small
@@ -59,14 +59,14 @@ async def words_written(
             " VALUES ('code.words', '', '', '', 1) RETURNING id"
         )
         await postings.open_lexicon(connection, collection)
-        words = SnapshotWords(connection, collection, "english", most_kept)
+        words = SnapshotWords(connection, collection)
+        counter = WordCounter("english", most_kept)
         ord_ = 1_000_000
         for texts in batches:
-            if words.is_full:
-                await words.spill()
-            await words.write(range(ord_, ord_ + len(texts)), [1] * len(texts), words.count(texts))
+            classes = np.ones(len(texts), dtype=np.int32)
+            await words.write(range(ord_, ord_ + len(texts)), classes, counter.count(texts))
             ord_ += len(texts)
-        await words.finish()
+        await words.finish(connection)
         terms = {
             row["id"]: row
             for row in await connection.fetch(
@@ -123,6 +123,7 @@ async def test_what_is_not_whole_is_not_published(
         async with postgres_store.importing() as run:
             staged = await run.stage("run", opened.snapshot)
             await staged.add_nodes(list(contents.nodes()))
+            await staged.end_nodes()
             await staged.add_edges(contents.edges())
             await staged.close(contents.report())
             while texts := await staged.texts(10):

@@ -7,14 +7,14 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from whence.engine.passages import Passages
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
 from whence.ingest.bundles.contents import validate
 from whence.ingest.bundles.reading import reading
-from whence.schema.code import CodeNode, ImportReport, KindCounts
+from whence.schema.code import ImportReport, KindCounts
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
 from whence.store.code_documents import UNKNOWN_BRANCH, check_set_name, different_content
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Importing", "open_bundles")
 
-T = TypeVar("T")
 Progress = Callable[[int, int | None], None]
 
 #: Nodes written at once: large enough for COPY, small enough to keep in memory with their texts.
@@ -179,13 +178,14 @@ class Importing:
         import_id = self._new_id()
         staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
 
-        async def add_nodes(nodes: list[CodeNode]) -> None:
-            await staged.add_nodes(nodes)
-            self._nodes_read += len(nodes)
+        async def add(batch: Any) -> None:
+            await staged.add_prepared(batch)
+            self._nodes_read += len(batch)
             self._progress(self._nodes_read, None)
 
-        async with reading(bundle, _NODES_AT_ONCE) as reader:
-            await _pump(reader.nodes, add_nodes)
+        async with reading(bundle, staged.preparer(), _NODES_AT_ONCE) as reader:
+            await _pump(reader.nodes, add)
+            await staged.end_nodes()
             await staged.add_edges(await reader.edges())
             report = await reader.report()
         is_new = await staged.close(report, replace=self._replace)
@@ -267,15 +267,15 @@ class _Read:
 
 
 async def _pump(
-    read: Callable[[], Awaitable[list[T]]], write: Callable[[list[T]], Coroutine[Any, Any, None]]
+    read: Callable[[], Awaitable[Any]], write: Callable[[Any], Coroutine[Any, Any, None]]
 ) -> None:
-    """Read while the two batches before are on their way: one is prepared, one written.
+    """Read on while the two batches before are on their way.
 
     Nothing is cancelled when something fails: a COPY cut off in the middle costs the connection.
     """
     writes: deque[asyncio.Task[None]] = deque()
     try:
-        while batch := await read():
+        while (batch := await read()) is not None:
             writes.append(asyncio.create_task(write(batch)))
             if len(writes) > _WRITTEN_AT_ONCE:
                 await writes.popleft()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -94,10 +94,18 @@ class NodeText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StagedSnapshot(Protocol):
-    """A snapshot on its way in; nobody can read it. All nodes, all edges, `close`, then vectors."""
+    """A snapshot on its way in; nobody can read it. All nodes, their end, all edges, `close`, then vectors."""
 
-    async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
-        """Write some nodes, each id once."""
+    def preparer(self) -> Callable[[Sequence[CodeNode]], Any]:
+        """Give what prepares nodes, each id once; it can be sent to another process before it is used."""
+        ...
+
+    async def add_prepared(self, batch: Any) -> None:
+        """Write some nodes that the preparer made ready, in the order in which it did."""
+        ...
+
+    async def end_nodes(self) -> None:
+        """Say that there are no more nodes: what can be done once all are known begins."""
         ...
 
     async def add_edges(self, edges: SnapshotEdges) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "UNKNOWN_BRANCH",
+    "NodeText",
     "check_relation",
     "check_set_name",
     "check_vectors",
@@ -34,6 +35,7 @@ __all__ = (
     "missing_set",
     "missing_snapshot",
     "node_document",
+    "node_text",
     "refs_of",
 )
 
@@ -55,14 +57,22 @@ def is_internal(name: str) -> bool:
     return name.startswith(_INTERNAL)
 
 
-def node_document(node: CodeNode) -> DocumentDraft:
-    """Give the document that a node is stored as.
+class NodeText(NamedTuple):
+    """What a node is called, found by and filtered by."""
 
-    Its id is the node's canonical id, its one chunk the whole text. What is embedded and searched begins with
-    what the node is called and where it stands, so that a node without text can be found as well.
-    """
+    title: str
+    metadata: dict[str, Any]
+    searched: str
+    """What is embedded and whose words count: what the node is called and where it stands, so that a node
+    without text can be found as well, and then its text."""
+
+
+def node_text(node: CodeNode) -> NodeText:
+    """Give what a node is stored with beside its text."""
     title = node.qualified_name or node.name or node.local_id
-    metadata: dict[str, Any] = {
+    signature = str(node.metadata.get("signature", ""))
+    head = " ".join(filter(None, (node.symbol_type, title, signature, node.path)))
+    metadata = {
         **node.metadata,
         "local_id": node.local_id,
         "kind": node.kind,
@@ -71,14 +81,18 @@ def node_document(node: CodeNode) -> DocumentDraft:
         "qualified_name": node.qualified_name,
         "symbol_type": node.symbol_type,
     }
-    head = (node.symbol_type, title, str(node.metadata.get("signature", "")), node.path)
-    embed_text = f"{' '.join(filter(None, head))}\n{node.text}"
+    return NodeText(title, metadata, f"{head}\n{node.text}")
+
+
+def node_document(node: CodeNode) -> DocumentDraft:
+    """Give the document that a node is stored as: its id is the node's, its one chunk the whole text."""
+    title, metadata, searched = node_text(node)
     chunk = ChunkDraft(
         content=node.text,
         end=len(node.text),
         heading=title,
         section_path=title,
-        embed_text=embed_text,
+        embed_text=searched,
     )
     return DocumentDraft(
         document_id=node.id,
@@ -87,7 +101,7 @@ def node_document(node: CodeNode) -> DocumentDraft:
         source_file=node.file,
         tags=node.tags,
         metadata=metadata,
-        digest=content_digest(f"{msgspec.json.encode(metadata).decode()}\0{embed_text}"),
+        digest=content_digest(f"{msgspec.json.encode(metadata).decode()}\0{searched}"),
     )
 
 

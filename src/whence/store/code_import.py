@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 
 from whence.schema.code import SnapshotInfo
@@ -39,16 +39,21 @@ _NO_MODEL = ("", "", "", 1)
 
 @asynccontextmanager
 async def importing(
-    connection: Connection, *, timeout_s: float, clock: Callable[[], datetime]
+    connection: Connection,
+    lend: Callable[[], AbstractAsyncContextManager[Connection]],
+    *,
+    timeout_s: float,
+    clock: Callable[[], datetime],
 ) -> AsyncIterator[PostgresImport]:
     """Run an import for the time of a block, on a connection that nothing else uses meanwhile.
 
     Args:
         connection: Lent for the whole block.
+        lend: Lends another one, for work that can be done beside.
         timeout_s: Longest one statement may take, in seconds.
         clock: Gives the time with its zone.
     """
-    run = PostgresImport(connection, timeout_s, clock)
+    run = PostgresImport(connection, lend, timeout_s, clock)
     await run.sweep()
     try:
         yield run
@@ -62,9 +67,14 @@ class PostgresImport:
     """One import; implements `CodeImport`."""
 
     def __init__(
-        self, connection: Connection, timeout_s: float, clock: Callable[[], datetime]
+        self,
+        connection: Connection,
+        lend: Callable[[], AbstractAsyncContextManager[Connection]],
+        timeout_s: float,
+        clock: Callable[[], datetime],
     ) -> None:
         self._connection = connection
+        self._lend = lend
         self._timeout_s = timeout_s
         self._clock = clock
         self._staged: list[StagedRows] = []
@@ -116,6 +126,7 @@ class PostgresImport:
             refs,
             await bulk_settings(self._connection, self._timeout_s),
             self._collections,
+            self._lend,
         )
         self._staged.append(staged)
         return staged
@@ -193,6 +204,8 @@ class PostgresImport:
             return
         reason = error.message if isinstance(error, WhenceError) else type(error).__name__
         try:
+            for one in self._staged:
+                await one.rest()
             for one in self._staged:
                 await self._fail(one.number, reason)
         except (*DRIVER_ERRORS, OSError):

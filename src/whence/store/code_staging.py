@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import wraps
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -26,23 +24,21 @@ from whence.schema.code import CodeNode, ImportReport, SnapshotInfo
 from whence.schema.code_ids import kind_of_local
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError
-from whence.schema.ingest import DocumentDraft
 from whence.store import postings
-from whence.store.checks import check_text, json_text
+from whence.store.checks import json_text
 from whence.store.classes import intern_classes
 from whence.store.code import NodeText, SnapshotEdges, SnapshotRecord
+from whence.store.code_batches import NodeBatch, NodePreparer
 from whence.store.code_documents import (
     check_relation,
     check_vectors,
     different_content,
     internal_name,
-    node_document,
 )
 from whence.store.code_snapshots import find_published, hide
-from whence.store.code_words import Counted, SnapshotWords
+from whence.store.code_words import SnapshotWords
 from whence.store.copying import copy_columns, copy_vectors, int_arrays
 from whence.store.driver import Connection, writing
-from whence.store.keys import document_key
 from whence.store.numbers import reserve
 from whence.store.words import DEFAULT_LANGUAGES
 
@@ -63,8 +59,6 @@ _ANALYZE = (
 
 #: Rows of nodes made at once.
 _NODES_AT_ONCE = 10_000
-#: What the binary form of `jsonb` begins with.
-_JSONB = b"\x01"
 
 # Texts that have a vector of this model in another snapshot of the repository. Of several the newest counts.
 _KNOWN_VECTORS = (
@@ -93,6 +87,10 @@ _COMPLETE = (
 )
 
 
+async def _analyze(connection: Connection) -> None:
+    await connection.execute(_ANALYZE)
+
+
 def to_its_end(
     method: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -116,15 +114,6 @@ def to_its_end(
     return step
 
 
-class _Texts(msgspec.Struct, frozen=True):
-    """Columns of texts of some nodes, in UTF-8."""
-
-    lengths: list[int]
-    """Of each text, in characters."""
-    documents: dict[str, list[bytes]]
-    chunks: dict[str, list[bytes]]
-
-
 class StagedRows:
     """A snapshot on its way in; implements `StagedSnapshot`."""
 
@@ -137,23 +126,29 @@ class StagedRows:
         refs: tuple[str, ...],
         settings: tuple[str, ...],
         siblings: Callable[[], list[int]],
+        lend: Callable[[], AbstractAsyncContextManager[Connection]],
     ) -> None:
         self.number = number
         self.snapshot = snapshot
         self._connection = connection
         self.collection_id = collection_id
         self._siblings = siblings
+        self._lend = lend
+        #: What another connection does meanwhile.
+        self._aside: asyncio.Task[None] | None = None
         self._refs = refs
         self._settings = settings
         self._lock = asyncio.Lock()
-        #: Held while words are counted; taken before the other.
-        self._counting = asyncio.Lock()
-        self._words = SnapshotWords(connection, collection_id, DEFAULT_LANGUAGES[0])
+        #: Held while nodes are prepared; taken before the other.
+        self._preparing = asyncio.Lock()
+        self._prepare = self.preparer()
+        self._words = SnapshotWords(connection, collection_id)
         self._classes: dict[DocumentTags, int] = {}
         #: Of each node, in the order they came: number of its chunk, ascending, and its class.
         self._ords = array("i")
         self._class_of = array("i")
         self._locals: list[str] = []
+        self._ended = False
         #: Number of each node, in the order they came, once all are there.
         self._numbers: NDArray[np.int32] | None = None
         self._relations: dict[str, int] = {}
@@ -164,24 +159,30 @@ class StagedRows:
         #: Numbers of the chunks without a vector whose text was not given out, once all are there.
         self._waiting: NDArray[np.int32] | None = None
 
-    @to_its_end
-    async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
-        """Write some nodes, each id once. Cost: linear in their texts; memory keeps the local ids.
+    def preparer(self) -> NodePreparer:
+        """Give what makes batches of nodes for `add_prepared`; one makes all of a snapshot."""
+        return NodePreparer(self.snapshot, internal_name(self.number), DEFAULT_LANGUAGES[0])
 
-        While a batch is written the next one can be prepared; they are written in the order of the calls.
+    async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
+        """Prepare some nodes here, each id once, and write them."""
+        async with self._preparing:
+            batch = await asyncio.to_thread(self._prepare, nodes)
+        await self.add_prepared(batch)
+
+    @to_its_end
+    async def add_prepared(self, batch: NodeBatch) -> None:
+        """Write some nodes, in the order in which they were prepared; memory keeps the local ids.
+
+        Cost: linear in their texts.
         """
-        if self._numbers is not None:
+        if self._ended:
             raise InternalError("all nodes come before the first edge")
-        async with self._counting:
-            if self._words.is_full:
-                async with self._lock, self._writing():
-                    await self._words.spill()
-            rows, words = await asyncio.to_thread(self._prepared, nodes)
         async with self._lock:
             connection = self._connection
-            classes = await self._class_ids([node.tags for node in nodes])
-            numbers = await reserve(connection, "document", "id", len(nodes))
-            ords = await reserve(connection, "chunk", "ord", len(nodes))
+            known = await self._class_ids(batch.tags)
+            classes = np.array(known, dtype=np.int32)[batch.tag_of]
+            numbers = await reserve(connection, "document", "id", len(batch))
+            ords = await reserve(connection, "chunk", "ord", len(batch))
             async with self._writing():
                 await copy_columns(
                     connection,
@@ -192,7 +193,7 @@ class StagedRows:
                         "class_id": classes,
                         "chunks": 1,
                     },
-                    rows.documents,
+                    batch.documents,
                     wide=("id",),
                 )
                 await copy_columns(
@@ -205,57 +206,15 @@ class StagedRows:
                         "index": 0,
                         "class_id": classes,
                         "span_start": 0,
-                        "span_end": rows.lengths,
+                        "span_end": batch.lengths,
                     },
-                    rows.chunks,
+                    batch.chunks,
                     wide=("document",),
                 )
-                await self._words.write(ords, classes, words)
-            self._locals.extend(node.local_id for node in nodes)
+                await self._words.write(ords, classes, batch.words)
+            self._locals += batch.local_ids
             self._ords.extend(ords)
-            self._class_of.extend(classes)
-
-    def _prepared(self, nodes: Sequence[CodeNode]) -> tuple[_Texts, Counted]:
-        """Give the texts of rows and the words of nodes; the part of the work that needs no database."""
-        drafts = [node_document(node) for node in nodes]
-        texts = [draft.chunks[0].embed_text for draft in drafts]
-        for draft, text in zip(drafts, texts, strict=True):
-            check_text(text, f"node {draft.document_id!r}")
-        return self._texts(nodes, drafts), self._words.count(texts)
-
-    def _texts(self, nodes: Sequence[CodeNode], drafts: Sequence[DocumentDraft]) -> _Texts:
-        titles = [draft.title.encode() for draft in drafts]
-        chunks = [draft.chunks[0] for draft in drafts]
-        contents = [chunk.content.encode() for chunk in chunks]
-        return _Texts(
-            lengths=[chunk.end for chunk in chunks],
-            documents={
-                "document_id": [draft.document_id.encode() for draft in drafts],
-                "digest": [draft.digest.encode() for draft in drafts],
-                "title": titles,
-                "source_file": [draft.source_file.encode() for draft in drafts],
-                "source_url": [b""] * len(drafts),
-                "metadata": [_JSONB + msgspec.json.encode(draft.metadata) for draft in drafts],
-            },
-            chunks={
-                "chunk_key": self._chunk_keys(nodes),
-                "content": contents,
-                "digest": [sha256(content).hexdigest().encode() for content in contents],
-                "heading": titles,
-                "section_path": titles,
-                "embed_text": [chunk.embed_text.encode() for chunk in chunks],
-            },
-        )
-
-    def _chunk_keys(self, nodes: Sequence[CodeNode]) -> list[bytes]:
-        """Give the keys of chunks; all ids begin alike, which is escaped once, and the rest seldom needs it."""
-        begin = f"{self.snapshot.repo}::{self.snapshot.snapshot_id}::"
-        collection = internal_name(self.number)
-        head = {
-            kind: document_key(collection, f"{begin}{kind}::").removesuffix(":")
-            for kind in ("cs", "sql")
-        }
-        return [f"{head[node.kind]}{quote(node.local_id, safe='/')}:0".encode() for node in nodes]
+            self._class_of.extend(classes.tolist())
 
     async def _class_ids(self, tags: Sequence[DocumentTags]) -> list[int]:
         new = set(tags) - self._classes.keys()
@@ -296,6 +255,42 @@ class StagedRows:
         return numbers
 
     # --- edges -------------------------------------------------------------------------------------
+
+    @to_its_end
+    async def end_nodes(self) -> None:
+        """Number the nodes, while another connection writes what is kept of their words."""
+        async with self._lock:
+            self._ended = True
+            self._aside = asyncio.create_task(self._do_aside(self._write_words))
+            await self._number_nodes()
+
+    async def _write_words(self, connection: Connection) -> None:
+        await self._words.finish(connection)
+        await postings.settle(connection, self.collection_id, everything=True)
+
+    async def _do_aside(self, work: Callable[[Connection], Awaitable[object]]) -> None:
+        """Do some work on another connection, in a transaction.
+
+        Raises:
+            InternalError: The import was given up meanwhile: this process lost the lock that tells it lives.
+        """
+        async with self._lend() as connection, writing(connection, *self._settings):
+            # Whoever removes the collection waits for this row.
+            if not await connection.fetchval(
+                "SELECT true FROM collection WHERE id = $1 FOR KEY SHARE", self.collection_id
+            ):
+                raise InternalError("the import was given up", hint="run the same command again")
+            await work(connection)
+
+    async def rest(self) -> None:
+        """Wait for what is done aside, and leave its errors to whoever needs it done."""
+        if self._aside is not None:
+            await asyncio.gather(self._aside, return_exceptions=True)
+
+    async def _aside_done(self) -> None:
+        """Wait for what is done aside; raises what it failed with."""
+        if self._aside is not None:
+            await self._aside
 
     @to_its_end
     async def add_edges(self, edges: SnapshotEdges) -> None:
@@ -369,12 +364,11 @@ class StagedRows:
             if self._is_known(former):
                 self._unchanged = True
                 return False
-            nodes = await self._number_nodes()
-            async with self._writing():
-                await self._words.finish()
-                await postings.settle(self._connection, self.collection_id, everything=True)
-                if len(nodes) >= _ANALYZE_FROM:
-                    await self._connection.execute(_ANALYZE)
+            if not self._ended:
+                raise InternalError("the nodes are ended before a snapshot is closed")
+            await self._aside_done()
+            if len(self._ords) >= _ANALYZE_FROM:
+                self._aside = asyncio.create_task(self._do_aside(_analyze))
             return True
 
     def _is_known(self, former: SnapshotRecord | None) -> bool:
@@ -482,6 +476,7 @@ class StagedRows:
         connection, report = self._connection, self._report
         if report is None:
             raise InternalError("a snapshot is closed before it is published")
+        await self._aside_done()
         gone = self.collection_id if self._is_known(former) else None
         if gone is None:
             await self._check_complete()

@@ -1,8 +1,9 @@
 """The words of a snapshot on its way in, counted in memory and written a batch at a time.
 
-Nobody else writes the collection of an import, so its terms are not looked up: they are numbered as they come,
-and go to the database together, each once with its final count. A bundle with more terms than may be kept
-writes some before all are known; from then on new ones are looked up.
+One part counts, which needs no database and may be done by another process; the other writes. Nobody else
+writes the collection of an import, so its terms are not looked up: they are numbered as they come, and go to
+the database together, each once with its final count. A bundle with more terms than may be kept writes some
+before all are known; from then on new ones are looked up.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, pairwise
+from itertools import compress, groupby, pairwise
 
 import msgspec
 import numpy as np
@@ -24,7 +25,7 @@ from whence.store.merging import LARGEST_SEGMENT
 from whence.store.numbers import reserve
 from whence.store.postings import ChunkWords, term_key, write_segment
 
-__all__ = ("Counted", "SnapshotWords")
+__all__ = ("Counted", "SnapshotWords", "WordCounter")
 
 #: Terms, and runs that were taken apart, kept in memory; some 250 bytes each.
 _MOST_KEPT = 200_000
@@ -44,17 +45,21 @@ _COUNT_CLASSES = (
 )
 
 
-class Counted(msgspec.Struct, frozen=True):
-    """The words of some texts, with an entry for each text and each of its terms, in this order."""
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """The words of some texts; a term is named by its place, how many came before it."""
 
-    rows: NDArray[np.int64]
-    """Of each entry: which text."""
-    places: NDArray[np.int64]
-    """Of each entry: which term of the vocabulary."""
-    counts: NDArray[np.int64]
-    """Of each entry: how often the text has the term."""
-    lengths: NDArray[np.int64]
+    new: list[str]
+    """Terms that come for the first time, in the order of their places."""
+    begins_anew: bool
+    """Whether all terms that came before are forgotten: places begin with 0 again."""
+    lengths: NDArray[np.int32]
     """Of each text: occurrences of strong terms."""
+    widths: NDArray[np.int32]
+    """Of each text: its terms."""
+    places: NDArray[np.int32]
+    """Terms of the first text, ascending, then those of the second, and so on."""
+    counts: NDArray[np.int32]
+    """How often each occurs."""
 
 
 class _Vocabulary:
@@ -69,15 +74,11 @@ class _Vocabulary:
         self._ends = array("i", [0])
         #: Places of the terms of all runs, one after the other.
         self._places = array("i")
-        self.terms: list[str] = []
+        #: Terms that were not given out yet, and how many there are of all.
+        self._new: list[str] = []
+        self._count = 0
         #: Of each term: 1 when it is strong.
         self.strong = bytearray()
-        #: Of each term: texts that have it.
-        self.df: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        #: Of each term: its number in the database, as far as texts that have it were written.
-        self.numbers: list[int] = []
-        #: Places of terms that were in the database before.
-        self.known: list[int] = []
 
     def entries(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give of every occurrence of a term which text it is in, and the place of the term."""
@@ -118,18 +119,18 @@ class _Vocabulary:
     @property
     def size(self) -> int:
         """How many terms, or runs, are kept, whichever is more."""
-        return max(len(self.terms), len(self._ends) - 1)
+        return max(self._count, len(self._ends) - 1)
 
     def _next_place(self, term: str) -> int:
-        self.terms.append(term)
-        return len(self.terms) - 1
+        self._new.append(term)
+        self._count += 1
+        return self._count - 1
 
-    def count(self, places: NDArray[np.int64]) -> None:
-        """Add texts to the counts of terms, one for each place."""
-        found = np.bincount(places, minlength=len(self.terms))
-        found[: len(self.df)] += self.df
-        self.df = found
-        self.strong += bytes([not is_weak(term) for term in self.terms[len(self.strong) :]])
+    def new_terms(self) -> list[str]:
+        """Give the terms that came since this was asked last."""
+        new, self._new = self._new, []
+        self.strong += bytes([not is_weak(term) for term in new])
+        return new
 
 
 class _Made(dict[str, int]):
@@ -152,31 +153,58 @@ class _Made(dict[str, int]):
         return made
 
 
-class SnapshotWords:
-    """Counts the words of texts and writes them, into a lexicon that is open and empty.
-
-    `count` is for one caller at a time, and runs in a thread while words that were counted before are written.
-    `spill` and `finish` want all of them to be written.
+class WordCounter:
+    """Counts the words of texts, for one caller at a time.
 
     Args:
-        connection: To the database.
-        collection_id: Which nobody else writes.
         language: What the texts are stemmed in.
         most_kept: How many terms, and runs, are kept in memory.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        collection_id: int,
-        language: str,
-        most_kept: int = _MOST_KEPT,
-    ) -> None:
-        self._connection = connection
-        self._collection_id = collection_id
+    def __init__(self, language: str, most_kept: int = _MOST_KEPT) -> None:
         self._language = language
         self._most_kept = most_kept
         self._vocabulary = _Vocabulary(language)
+
+    def count(self, texts: Sequence[str]) -> Counted:
+        """Count the words of texts without NUL. Cost: linear in their length, n log n in all their words."""
+        is_full = self._vocabulary.size >= self._most_kept
+        if is_full:
+            self._vocabulary = _Vocabulary(self._language)
+        vocabulary = self._vocabulary
+        owners, places = vocabulary.entries(texts)
+        entries, counts = np.unique(owners << 32 | places, return_counts=True)
+        rows, places = entries >> 32, entries & _LOW_HALF
+        new = vocabulary.new_terms()
+        strong = np.frombuffer(bytes(vocabulary.strong), dtype=np.uint8)[places]
+        lengths = np.bincount(rows, weights=counts * strong, minlength=len(texts))
+        return Counted(
+            new=new,
+            begins_anew=is_full,
+            lengths=lengths.astype(np.int32),
+            widths=np.bincount(rows, minlength=len(texts)).astype(np.int32),
+            places=places.astype(np.int32),
+            counts=counts.astype(np.int32),
+        )
+
+
+class SnapshotWords:
+    """Writes counted words into a lexicon that is open and empty.
+
+    Args:
+        connection: To the database.
+        collection_id: Which nobody else writes.
+    """
+
+    def __init__(self, connection: Connection, collection_id: int) -> None:
+        self._connection = connection
+        self._collection_id = collection_id
+        self._terms: list[str] = []
+        #: Of each term: its number in the database, and how many texts have it.
+        self._numbers = array("i")
+        self._df: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        #: Places of terms that were in the database before.
+        self._known: list[int] = []
         self._has_spilt = False
         self._slots = 0
         #: Words whose postings are not written yet, and how many those are.
@@ -185,20 +213,14 @@ class SnapshotWords:
         #: Of each class of rights: chunks, and how long they are together.
         self._classes: dict[int, tuple[int, int]] = {}
 
-    def count(self, texts: Sequence[str]) -> Counted:
-        """Count the words of texts without NUL. Cost: linear in their length, n log n in all their words."""
-        vocabulary = self._vocabulary
-        owners, places = vocabulary.entries(texts)
-        entries, counts = np.unique(owners << 32 | places, return_counts=True)
-        rows, places = entries >> 32, entries & _LOW_HALF
-        vocabulary.count(places)
-        strong = np.frombuffer(bytes(vocabulary.strong), dtype=np.uint8)
-        lengths = np.bincount(rows, weights=counts * strong[places], minlength=len(texts))
-        return Counted(rows, places, counts, lengths.astype(np.int64))
-
-    async def write(self, ords: Sequence[int], classes: Sequence[int], counted: Counted) -> None:
+    async def write(
+        self, ords: Sequence[int], classes: NDArray[np.int32], counted: Counted
+    ) -> None:
         """Write the words of chunks, inside a transaction, in the order in which they were counted."""
-        await self._number_terms()
+        if counted.begins_anew:
+            await self._write_terms()
+            self._has_spilt = True
+        await self._number_terms(counted.new)
         slots = np.arange(self._slots, self._slots + len(ords), dtype=np.int32)
         words = await asyncio.to_thread(self._words, slots, classes, counted)
         ends = (4 * np.cumsum(words.widths)).tolist()
@@ -237,18 +259,16 @@ class SnapshotWords:
             )
         await write_segment(self._connection, self._collection_id, joined)
 
-    async def _number_terms(self) -> None:
+    async def _number_terms(self, new: Sequence[str]) -> None:
         """Give every new term a number; after a spill it may have one."""
-        vocabulary = self._vocabulary
-        first = len(vocabulary.numbers)
-        new = vocabulary.terms[first:]
         known = await self._look_up(new) if self._has_spilt else {}
         fresh = iter(await reserve(self._connection, "term", "id", len(new) - len(known)))
-        for place, term in enumerate(new, first):
+        for place, term in enumerate(new, len(self._terms)):
             number = known.get(term)
             if number is not None:
-                vocabulary.known.append(place)
-            vocabulary.numbers.append(next(fresh) if number is None else number)
+                self._known.append(place)
+            self._numbers.append(next(fresh) if number is None else number)
+        self._terms += new
 
     async def _look_up(self, terms: Sequence[str]) -> dict[str, int]:
         keys = {term_key(term): term for term in terms}
@@ -260,33 +280,36 @@ class SnapshotWords:
         return {keys[row["term"]]: row["id"] for row in rows}
 
     def _words(
-        self, slots: NDArray[np.int32], classes: Sequence[int], counted: Counted
+        self, slots: NDArray[np.int32], classes: NDArray[np.int32], counted: Counted
     ) -> ChunkWords:
         """Give the words of texts with the terms of each ascending by number."""
-        numbers = np.array(self._vocabulary.numbers, dtype=np.int64)[counted.places]
-        # Numbers ascend with places as long as none was looked up: nothing moves then.
-        order = np.argsort(counted.rows << 32 | numbers, kind="stable")
+        found = np.bincount(counted.places, minlength=len(self._terms))
+        found[: len(self._df)] += self._df
+        self._df = found
+        # As they are in memory: to copy them for each batch would cost their square.
+        numbers = np.frombuffer(self._numbers, np.int32) if self._terms else np.empty(0, np.int32)
+        terms, counts = numbers[counted.places], counted.counts
+        if self._known:
+            # Only now may they not ascend with the places.
+            rows = np.repeat(np.arange(len(slots), dtype=np.int64), counted.widths)
+            order = np.argsort(rows << 32 | terms, kind="stable")
+            terms, counts = terms[order], counts[order]
         return ChunkWords(
             slots=slots,
-            classes=np.array(classes, dtype=np.int32),
-            lengths=counted.lengths.astype(np.int32),
-            widths=np.bincount(counted.rows, minlength=len(slots)).astype(np.int32),
-            terms=numbers[order].astype("<i4"),
-            counts=counted.counts[order].astype("<i4"),
+            classes=classes,
+            lengths=counted.lengths,
+            widths=counted.widths,
+            terms=terms,
+            counts=counts,
         )
 
-    @property
-    def is_full(self) -> bool:
-        """Tell whether as much is kept as may be."""
-        return self._vocabulary.size >= self._most_kept
+    async def finish(self, connection: Connection) -> None:
+        """Write what is left, inside a transaction.
 
-    async def spill(self) -> None:
-        """Write the terms, inside a transaction, and forget them."""
-        await self._write_terms()
-        self._has_spilt = True
-
-    async def finish(self) -> None:
-        """Write what is left, inside a transaction."""
+        Args:
+            connection: In that transaction; in the place of the one used before.
+        """
+        self._connection = connection
         await self._write_terms()
         await self._write_postings()
         await self._connection.execute(
@@ -304,25 +327,23 @@ class SnapshotWords:
         )
 
     async def _write_terms(self) -> None:
-        vocabulary, self._vocabulary = self._vocabulary, _Vocabulary(self._language)
-        numbers, df = vocabulary.numbers, vocabulary.df.tolist()
-        known = set(vocabulary.known)
-        if known:
+        """Write the terms and forget them."""
+        numbers, df = np.array(self._numbers, dtype=np.int32), self._df
+        if self._known:
             await self._connection.execute(
                 "UPDATE term t SET df = t.df + w.df FROM unnest($1::int[], $2::int[]) w(id, df)"
                 " WHERE t.id = w.id",
-                [numbers[place] for place in vocabulary.known],
-                [df[place] for place in vocabulary.known],
+                numbers[self._known].tolist(),
+                df[self._known].tolist(),
             )
-        new = [place for place in range(len(numbers)) if place not in known]
-        if new:
-            await copy_columns(
-                self._connection,
-                "term",
-                {
-                    "id": [numbers[place] for place in new],
-                    "collection_id": self._collection_id,
-                    "df": [df[place] for place in new],
-                },
-                {"term": [term_key(vocabulary.terms[place]).encode() for place in new]},
-            )
+        new = np.ones(len(numbers), dtype=np.bool_)
+        new[self._known] = False
+        terms = compress(self._terms, new.tolist())
+        await copy_columns(
+            self._connection,
+            "term",
+            {"id": numbers[new], "collection_id": self._collection_id, "df": df[new]},
+            {"term": [term_key(term).encode() for term in terms]},
+        )
+        self._terms, self._numbers, self._known = [], array("i"), []
+        self._df = np.zeros(0, dtype=np.int64)

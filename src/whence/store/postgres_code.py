@@ -57,7 +57,7 @@ class PostgresCode:
         async with (
             self._connection() as connection,
             code_import.importing(
-                connection, timeout_s=self._write_timeout_s, clock=self._clock
+                connection, self._connection, timeout_s=self._write_timeout_s, clock=self._clock
             ) as run,
         ):
             yield run

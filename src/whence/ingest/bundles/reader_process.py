@@ -7,7 +7,6 @@ its parent closes the pipe or dies.
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import os
 import pickle
@@ -15,13 +14,16 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
+from whence.ingest.bundles.bundle import Bundle
 from whence.ingest.bundles.contents import BundleContents
-from whence.ingest.bundles.frames import EDGES, FAILED, NODES, REFUSED, REPORT, pack, write_frame
+from whence.ingest.bundles.frames import EDGES, FAILED, NO_MORE, NODES, REFUSED, REPORT, write_frame
+from whence.schema.code import CodeNode
 from whence.schema.errors import BadInput
 
-__all__ = ("main",)
+__all__ = ("batches", "main")
 
 #: Frames that wait while the other process writes what it has.
 _AHEAD = 4
@@ -31,16 +33,14 @@ def main() -> None:
     """Read one bundle."""
     # The keys that stop a program reach all of its processes; what is to happen is the first one's to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Nothing here is in circles: to look for some again and again took a tenth of the time.
-    gc.disable()
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # Nothing that is printed by accident may come between.
-    bundle, size = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our parent
+    bundle, prepare, size = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our parent
     frames: queue.Queue[tuple[bytes, bytes] | None] = queue.Queue(_AHEAD)
     writer = threading.Thread(target=_write, args=(output, frames))
     writer.start()
     try:
-        _read(bundle, size, frames)
+        _read(bundle, prepare, size, frames)
     except BadInput as error:
         _put(frames, REFUSED, (error.message, error.hint))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other process tells it
@@ -49,17 +49,31 @@ def main() -> None:
     writer.join()
 
 
-def _read(bundle: Any, size: int, frames: queue.Queue[tuple[bytes, bytes] | None]) -> None:
-    contents = BundleContents(bundle)
+def batches(
+    contents: BundleContents, prepare: Callable[[list[CodeNode]], Any], size: int
+) -> Iterator[Any]:
+    """Yield what is made of nodes, some at a time."""
     nodes = contents.nodes()
-    while batch := list(itertools.islice(nodes, size)):
+    while some := list(itertools.islice(nodes, size)):
+        yield prepare(some)
+
+
+def _read(
+    bundle: Bundle,
+    prepare: Callable[[list[CodeNode]], Any],
+    size: int,
+    frames: queue.Queue[tuple[bytes, bytes] | None],
+) -> None:
+    contents = BundleContents(bundle)
+    for batch in batches(contents, prepare, size):
         _put(frames, NODES, batch)
+    _put(frames, NO_MORE, None)
     _put(frames, EDGES, contents.edges())
     _put(frames, REPORT, contents.report())
 
 
 def _put(frames: queue.Queue[tuple[bytes, bytes] | None], kind: bytes, value: Any) -> None:
-    frames.put((kind, pack(kind, value)))
+    frames.put((kind, pickle.dumps(value, pickle.HIGHEST_PROTOCOL)))
 
 
 def _write(output: IO[bytes], frames: queue.Queue[tuple[bytes, bytes] | None]) -> None:

@@ -1,19 +1,18 @@
 """A bundle read beside the work that is done with what it holds: in a thread, or in a process of its own.
 
-Reading is a third of the work of an import, and threads of one process take turns. A large bundle is read by
-another process therefore, which says what it finds through a pipe; to start one takes longer than to read a
-small bundle.
+To read nodes and make them ready for the database is more than half of the work of an import, and threads of
+one process take turns. For a large bundle another process does both, and gives what it made through a pipe. To
+start one takes longer than to read a small bundle.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import pickle
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Protocol
@@ -21,7 +20,8 @@ from typing import Any, Protocol
 from whence.ingest.bundles.archive import open_archive
 from whence.ingest.bundles.bundle import Bundle
 from whence.ingest.bundles.contents import BundleContents
-from whence.ingest.bundles.frames import EDGES, NODES, REFUSED, REPORT, read_frame, unpack
+from whence.ingest.bundles.frames import EDGES, NO_MORE, NODES, REFUSED, REPORT, read_frame
+from whence.ingest.bundles.reader_process import batches
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.errors import BadInput, InternalError
 from whence.store.code import SnapshotEdges
@@ -42,8 +42,8 @@ _END_TIMEOUT_S = 10.0
 class BundleReader(Protocol):
     """What `BundleContents` gives, in this order."""
 
-    async def nodes(self) -> list[CodeNode]:
-        """Give the next nodes; none when there are no more.
+    async def nodes(self) -> Any:
+        """Give what was made of the next nodes; None when there are no more.
 
         Raises:
             BadInput: As for `BundleContents`.
@@ -61,17 +61,20 @@ class BundleReader(Protocol):
 
 
 @asynccontextmanager
-async def reading(bundle: Bundle, size: int) -> AsyncIterator[BundleReader]:
+async def reading(
+    bundle: Bundle, prepare: Callable[[list[CodeNode]], Any], size: int
+) -> AsyncIterator[BundleReader]:
     """Read a bundle for the time of a block; afterwards no process and no open file is left.
 
     Args:
         bundle: What to read.
-        size: Nodes that are given at once.
+        prepare: What is to be made of nodes; it can be sent to another process, as can what it makes.
+        size: Nodes that it gets at once.
     """
     if not sys.executable or await asyncio.to_thread(_bytes_of, bundle) < _LARGE_BYTES:
-        yield _InThread(bundle, size)
+        yield _InThread(bundle, prepare, size)
         return
-    async with _InProcess(bundle, size) as reader:
+    async with _InProcess(bundle, prepare, size) as reader:
         yield reader
 
 
@@ -83,13 +86,12 @@ def _bytes_of(bundle: Bundle) -> int:
 class _InThread:
     """Reads in threads of this process."""
 
-    def __init__(self, bundle: Bundle, size: int) -> None:
+    def __init__(self, bundle: Bundle, prepare: Callable[[list[CodeNode]], Any], size: int) -> None:
         self._contents = BundleContents(bundle)
-        self._nodes = self._contents.nodes()
-        self._size = size
+        self._batches = batches(self._contents, prepare, size)
 
-    async def nodes(self) -> list[CodeNode]:
-        return await asyncio.to_thread(lambda: list(itertools.islice(self._nodes, self._size)))
+    async def nodes(self) -> Any:
+        return await asyncio.to_thread(next, self._batches, None)
 
     async def edges(self) -> SnapshotEdges:
         return await asyncio.to_thread(self._contents.edges)
@@ -101,11 +103,10 @@ class _InThread:
 class _InProcess:
     """Listens to the process that reads; one frame is read ahead by it, and a few wait there."""
 
-    def __init__(self, bundle: Bundle, size: int) -> None:
+    def __init__(self, bundle: Bundle, prepare: Callable[[list[CodeNode]], Any], size: int) -> None:
         self._bundle = bundle
-        self._size = size
+        self._order = (bundle, prepare, size)
         self._process: subprocess.Popen[bytes]
-        self._edges: SnapshotEdges
 
     async def __aenter__(self) -> _InProcess:
         path = json.dumps([one for one in sys.path if one])
@@ -116,7 +117,7 @@ class _InProcess:
             stdout=subprocess.PIPE,
         )
         try:
-            await asyncio.to_thread(self._tell, pickle.dumps((self._bundle, self._size)))
+            await asyncio.to_thread(self._tell, pickle.dumps(self._order))
         except BaseException:
             await self.aclose()
             raise
@@ -146,17 +147,18 @@ class _InProcess:
             if pipe is not None:
                 await asyncio.shield(asyncio.to_thread(pipe.close))
 
-    async def nodes(self) -> list[CodeNode]:
+    async def nodes(self) -> Any:
         kind, value = await self._frame()
         if kind == NODES:
-            nodes: list[CodeNode] = value
-            return nodes
-        assert kind == EDGES
-        self._edges = value
-        return []
+            return value
+        assert kind == NO_MORE
+        return None
 
     async def edges(self) -> SnapshotEdges:
-        return self._edges
+        kind, value = await self._frame()
+        assert kind == EDGES
+        edges: SnapshotEdges = value
+        return edges
 
     async def report(self) -> ImportReport:
         kind, value = await self._frame()
@@ -179,11 +181,11 @@ class _InProcess:
         if frame is None:
             raise self._ended()
         kind, data = frame
-        value = unpack(kind, data)
+        value = pickle.loads(data)  # noqa: S301 - our own
         if kind == REFUSED:
             message, hint = value
             raise BadInput(message, hint=hint)
-        if kind not in (NODES, EDGES, REPORT):
+        if kind not in (NODES, NO_MORE, EDGES, REPORT):
             raise InternalError(f"reading {self._bundle.name} failed: {value}")
         return kind, value
 
