@@ -105,6 +105,18 @@ def test_relations_match_in_any_spelling(code: Any, name: str) -> None:
     assert code(*words, "ReadsFrom").json["edges"] == []
 
 
+def test_an_unknown_relation_is_refused(code: Any) -> None:
+    """A name that stands for nothing is told with those that there are; a known one may lead nowhere."""
+    words = ("expand", "C0008", "--snapshot", FIRST, "--relation")
+    refused = code(*words, "ReadsFrom", "--relation", "ReadsForm")
+
+    assert refused.code == 2
+    assert "'ReadsForm'" in refused.err
+    assert "dep, " in refused.err
+    for known in ("Calls", "FK", "inherits", "sql_On"):
+        assert code(*words, known).code == 0
+
+
 def test_a_cap_cuts_what_is_visible_and_says_so(code: Any) -> None:
     """Hidden nodes use no room; the cap counts the seed."""
     words = ("expand", "C0005", "--snapshot", FIRST, "--json", "--max-nodes")

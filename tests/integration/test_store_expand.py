@@ -34,10 +34,14 @@ _accesses = st.builds(
 _pairs = st.tuples(
     st.sampled_from(LOCALS),
     st.sampled_from(LOCALS),
-    st.sampled_from(["cs_dep", "sql_Calls", "sql_ReadsFrom", "sql_ReferencedBy(C#)"]),
+    st.sampled_from(
+        ["cs_dep", "sql_Calls", "sql_ReadsFrom", "sql_ReferencedBy(C#)", "sql_Touches"]
+    ),
 )
 _relations = st.lists(
-    st.sampled_from(["dep", "CS_DEP", "calls", "sql_readsfrom", "ReferencedBy(C#)", "none", "*"]),
+    st.sampled_from(
+        ["dep", "CS_DEP", "calls", "sql_readsfrom", "ReferencedBy(C#)", "Touches", "none", "*"]
+    ),
     max_size=2,
 )
 

@@ -113,8 +113,8 @@ class GraphEngine(CodeEngine):
             access: Rights of the reader.
 
         Raises:
-            BadInput: A limit, the direction or the choice of a snapshot is wrong, there are more seeds than
-                `max_nodes`, or one is of another snapshot.
+            BadInput: A limit, the direction, a relation or the choice of a snapshot is wrong, there are more
+                seeds than `max_nodes`, or one is of another snapshot.
             NotFound: There is no such snapshot, or a seed does not exist or is hidden.
         """
         choice = _choice(snapshot, set_name, snapshot_source)

@@ -13,6 +13,7 @@ from whence.schema.code_ids import CodeKind
 
 __all__ = (
     "CS_DEPENDENCY",
+    "RELATIONS",
     "RelationFilter",
     "inferred_relation",
     "plain_relation",
@@ -22,6 +23,20 @@ __all__ = (
 
 #: Relation of a dependency between C# nodes.
 CS_DEPENDENCY = "cs_dep"
+#: Relations that bundles are known to have; others may occur.
+RELATIONS = (
+    "dep",
+    "calls",
+    "uses",
+    "inherits",
+    "ReadsFrom",
+    "WritesTo",
+    "Executes",
+    "FK",
+    "On",
+    "SynonymFor",
+    "ReferencedBy(C#)",
+)
 _PREFIXES = ("sql_", "cs_")
 _ALL = "*"
 _INFERRED = "(inferred)"
@@ -92,6 +107,20 @@ class RelationFilter:
         if self.names is None:
             return True
         return not self.names.isdisjoint(_asked_as(stored))
+
+    def unknown(self, stored: Iterable[str] = ()) -> list[str]:
+        """Give the names asked for that are neither known nor among those of a snapshot, sorted.
+
+        Args:
+            stored: Relations of the snapshot.
+
+        >>> RelationFilter(["calls", "SQL_ReadsFrom", "ReadsForm"]).unknown()
+        ['readsform']
+        """
+        known: set[str] = set()
+        for relation in (*stored, *(prefix + name for prefix in _PREFIXES for name in RELATIONS)):
+            known |= _asked_as(relation) | _asked_as(inferred_relation(relation))
+        return sorted((self.names or frozenset()) - known)
 
 
 def _asked_as(stored: str) -> set[str]:

@@ -13,7 +13,7 @@ from whence.schema.code_ids import CodeKind, kind_of_local
 from whence.schema.errors import BadInput
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
 from whence.schema.node_names import local_id_of, missing_node
-from whence.schema.relations import RelationFilter, plain_relation
+from whence.schema.relations import RelationFilter, plain_relation, relation_key
 from whence.store.checks import is_text
 from whence.store.classes import EPOCH, allowed_classes
 from whence.store.code_documents import missing_snapshot
@@ -43,6 +43,15 @@ _NAMED = (
 )
 _SEEDS = f"{_NAMED} AND n.local_id = ANY($2::text[]) AND n.class_id = ANY($3::int[])"
 _NAMES = f"{_NAMED} AND n.node = ANY($2::int[])"
+
+# Relations of edges between nodes that the reader may see: those of hidden ones are nobody's to know.
+_SEEN = (
+    "SELECT r.name FROM code_relation r WHERE EXISTS (SELECT FROM code_neighbours e"
+    " JOIN code_node a ON a.collection_id = $1 AND a.node = e.node AND a.class_id = ANY($2::int[])"
+    " CROSS JOIN LATERAL unnest(e.others) o(node)"
+    " JOIN code_node b ON b.collection_id = $1 AND b.node = o.node AND b.class_id = ANY($2::int[])"
+    " WHERE e.collection_id = $1 AND NOT e.back AND e.relation = r.id) ORDER BY r.name"
+)
 
 # From the nodes of a level to all that an edge leads to. $1 collection, $2 nodes of the level, $3 relations in
 # their order, $4 classes of the reader.
@@ -114,6 +123,7 @@ async def expand(
         classes = await allowed_classes(connection, request.access, found["epoch"])
         row = {**found, "classes": classes}
         seeds = await _seeds(connection, row, request)
+        await _check_relations(connection, row, request.relations)
         relations = _relations(row, request.relations)
         walk = _Walk(connection, row, request, relations, travel=travel)
         await walk.run(list(seeds))
@@ -163,6 +173,28 @@ async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> di
             raise missing_node(node)
         seeds[numbers[local]] = local
     return seeds
+
+
+async def _check_relations(connection: Connection, row: Any, wanted: Sequence[str]) -> None:
+    """Refuse names of relations that stand for nothing: a walk along them would look like one to nowhere.
+
+    Cost: none for relations that bundles are known to have; otherwise linear in the edges at worst.
+
+    Raises:
+        BadInput: One is neither known nor that of an edge that the reader may see.
+    """
+    allowed = RelationFilter(wanted)
+    if not allowed.unknown():
+        return
+    rows = await connection.fetch(_SEEN, row["id"], row["classes"])
+    stored = [found["name"] for found in rows]
+    unknown = set(allowed.unknown(stored))
+    if unknown:
+        shown = next(name for name in wanted if relation_key(name) in unknown)
+        names = ", ".join(dict.fromkeys(map(plain_relation, stored))) or "none"
+        raise BadInput(
+            f"there is no relation {shown!r}", hint=f"relations of this snapshot: {names}"
+        )
 
 
 def _relations(row: Any, wanted: Iterable[str]) -> dict[int, str]:

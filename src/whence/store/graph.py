@@ -24,8 +24,9 @@ class GraphStore(Protocol):
                 leaves them out: what lies behind can then be seen, and that something lies between.
 
         Raises:
-            BadInput: A limit is out of range, there are more seeds than `max_nodes`, or a seed is of another
-                snapshot.
+            BadInput: A limit is out of range, there are more seeds than `max_nodes`, a seed is of another
+                snapshot, or a relation is neither one that bundles are known to have nor that of an edge
+                between nodes that the reader may see.
             NotFound: There is no such snapshot, or a seed does not exist or is hidden.
         """
         ...

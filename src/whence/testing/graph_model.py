@@ -53,10 +53,15 @@ class GraphModel:
         """Walk the graph as `GraphStore.expand` says.
 
         Raises:
-            BadInput: A limit is out of range, there are too many seeds, or one is of another snapshot.
+            BadInput: A limit is out of range, there are too many seeds, one is of another snapshot, or a
+                relation is unknown.
             NotFound: There is no such snapshot, or a seed is hidden or missing.
         """
         seeds = self._seeds(request)
+        visible = self.visible(request.access)
+        seen = {e.relation for e in self.edges if {e.from_id, e.to_id} <= visible}
+        if RelationFilter(request.relations).unknown(seen):
+            raise BadInput("no such relation")
         depths, parents, truncated = self._reach(request, seeds, travel)
         edges = [edge for edge in self._allowed(request) if self._walked(edge, depths, request)]
         return ExpandResponse(
