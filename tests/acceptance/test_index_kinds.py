@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +176,21 @@ def test_prune_removes_what_is_gone(cli: Any, tmp_path: Path) -> None:
 
     assert (kept["updated"], kept["removed"]) == (1, 0)
     assert (pruned["unchanged"], pruned["removed"]) == (1, 1)
+
+
+def test_prune_tells_when_it_removes_nothing(cli: Any, tmp_path: Path) -> None:
+    """What might be a document that failed stays, and that is said; a name that can be none stands for none."""
+    records = tmp_path / "records.jsonl"
+    records.write_text('{"_id": "a", "text": "First words."}\n{"_id": "b", "text": "Others."}\n')
+    cli("index", tmp_path, "--collection", "unsure")
+    records.write_text('{"_id": "a", "text": "First words."}\n{broken\n')
+    words = ("index", tmp_path, "--collection", "unsure", "--prune")
+    told = cli(*words)
+    counted = cli(*words, "--json").json
+    records.write_text('{"_id": "a", "text": "First words."}\n')
+    (tmp_path / os.fsdecode(b"caf\xe9.md")).write_text("# Latin name\n")
+    pruned = cli(*words, "--json").json
+
+    assert "not pruned: 1 that no path has any more" in told.err
+    assert (counted["documents"]["removed"], counted["kept"]) == (0, 1)
+    assert (pruned["documents"]["removed"], pruned["kept"]) == (1, 0)

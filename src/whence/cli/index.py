@@ -128,6 +128,11 @@ def _tell(report: IndexReport) -> None:
         note(f"failed: {one_line(failure.path)}: {one_line(failure.reason)}")
     if len(report.failures) > _FAILURES_SHOWN:
         note(f"failed: {len(report.failures) - _FAILURES_SHOWN:,} more; --json names all")
+    if report.kept:
+        note(
+            f"not pruned: {report.kept:,} that no path has any more, for what failed may be one of them;"
+            " repair that, then run the same command again"
+        )
 
 
 def _listed(parts: dict[str, int]) -> str:
@@ -140,4 +145,5 @@ def _time(report: IndexReport) -> str:
     read = sum(report.kinds.values())
     if report.seconds < 1 or not read:
         return f"{report.seconds:.1f} s"
-    return f"{report.seconds:.1f} s, {read / report.seconds:,.0f} documents a second"
+    rate = read / report.seconds
+    return f"{report.seconds:.1f} s, {rate:,.{1 if rate < 10 else 0}f} documents a second"

@@ -114,10 +114,14 @@ class Indexing:
         return self.report
 
     def gone(self, stored: list[str]) -> list[str]:
-        """Give the stored ids that no path has any more; none when a failure might be one of them."""
-        if self._ids is None or self._nameless_failure:
+        """Give the stored ids that no path has any more; none, but a count, when a failure might be one."""
+        if self._ids is None:
             return []
-        return [document_id for document_id in stored if document_id not in self._ids]
+        gone = [document_id for document_id in stored if document_id not in self._ids]
+        if not self._nameless_failure:
+            return gone
+        self.report.kept = len(gone)
+        return []
 
     async def _count_all(self) -> None:
         if self._count is not None and self._progress is not None:

@@ -114,6 +114,8 @@ class IndexReport(msgspec.Struct, kw_only=True):
     """Documents read, by kind of file, e.g. `{"Markdown": 3, "PDF": 1}`; unchanged ones among them."""
     skipped: dict[str, int] = {}
     """Files and records skipped, by reason."""
+    kept: int = 0
+    """Documents that no path has any more and that `prune` left, for a failure may stand for one of them."""
     failures: list[PathFailure]
     seconds: float = 0.0
 

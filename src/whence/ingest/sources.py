@@ -173,7 +173,8 @@ def _source(
         try:
             checked_id(document_id, "its path")
         except BadInput as error:
-            return LoadFailure(path=shown_path(path), reason=error.message)
+            # No document can be stored under it, so the failure stands for no other.
+            return LoadFailure(path=shown_path(path), reason=error.message, document_id=document_id)
     return SourceFile(path=path, document_id=document_id, suffix=suffix)
 
 
