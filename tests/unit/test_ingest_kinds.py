@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from whence.ingest import code
@@ -301,6 +301,7 @@ SNIPPETS = st.lists(
 # The first text of each kind loads its library.
 @settings(deadline=None)
 @given(st.sampled_from(NAMES), SNIPPETS | st.text(max_size=120), st.integers(16, 60))
+@example("a.rst", "Title\n=====\nTitle\n=====", 16)
 def test_nothing_is_lost_of_any_text(name: str, text: str, window: int) -> None:
     """Blocks lie in order and hold every character that is not blank; chunks quote the text and fit."""
     text = text.replace("\r", "\n").replace("\0", "").encode("utf-8", "ignore").decode()

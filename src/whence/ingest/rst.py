@@ -87,7 +87,8 @@ def _titles(text: str, start: int) -> Iterator[_Title]:
         found = next((at for at in range(row, len(rows) - 1) if _is_title(rows, at, raw)), None)
         if found is None:
             continue
-        first = found - 1 if found and _is_overline(rows, found) else found
+        # The line above may be what marks the title before.
+        first = found - 1 if found > row and _is_overline(rows, found) else found
         span = trimmed(text, offsets[first], min(offsets[found + 2], len(text)))
         row = found + 2
         if span:
