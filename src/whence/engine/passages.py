@@ -92,7 +92,7 @@ class Passages:
         """
         import numpy as np
 
-        vectors = np.concatenate(rows)
+        vectors = rows[0] if len(rows) == 1 else np.concatenate(rows)
         if len(vectors) == n:
             return vectors
         sums = np.zeros((n, vectors.shape[1]), dtype=np.float64)

@@ -101,7 +101,7 @@ class StagedSnapshot(Protocol):
         ...
 
     async def add_prepared(self, batch: Any) -> None:
-        """Write some nodes that the preparer made ready, in the order in which it did."""
+        """Write some nodes that a preparer made ready."""
         ...
 
     async def end_nodes(self) -> None:

@@ -1,4 +1,4 @@
-"""Nodes made ready for the database: all work on them that needs none, so that another process can do it."""
+"""Nodes made into columns of rows, which needs no database, so that another process can do it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from whence.schema.access import DocumentTags
 from whence.schema.code import CodeNode, SnapshotInfo
 from whence.store.checks import check_text
 from whence.store.code_documents import node_text
-from whence.store.code_words import Counted, WordCounter
 from whence.store.keys import document_key
 
 __all__ = ("NodeBatch", "NodePreparer")
@@ -37,31 +36,26 @@ class NodeBatch(msgspec.Struct, frozen=True, kw_only=True):
     documents: dict[str, list[bytes]]
     """Columns of their rows."""
     chunks: dict[str, list[bytes]]
-    words: Counted
 
     def __len__(self) -> int:
         return len(self.local_ids)
 
 
 class NodePreparer:
-    """Makes batches of one snapshot, in the order in which they are to be written; another process may do it.
+    """Makes batches of nodes of one snapshot; can be sent to another process.
 
     Args:
         snapshot: What the nodes are of.
         collection: Name of the collection that they are written to.
-        language: What their words are stemmed in.
     """
 
-    def __init__(self, snapshot: SnapshotInfo, collection: str, language: str) -> None:
-        self._snapshot = snapshot
-        self._language = language
+    def __init__(self, snapshot: SnapshotInfo, collection: str) -> None:
         # All ids begin alike, which is escaped once, and the rest seldom needs it.
         begin = f"{snapshot.repo}::{snapshot.snapshot_id}::"
         self._heads = {
             kind: document_key(collection, f"{begin}{kind}::").removesuffix(":")
             for kind in ("cs", "sql")
         }
-        self._counter: WordCounter | None = None
 
     def __call__(self, nodes: Sequence[CodeNode]) -> NodeBatch:
         """Prepare some nodes, each id once. Cost: linear in their texts.
@@ -69,8 +63,6 @@ class NodePreparer:
         Raises:
             BadInput: A text cannot be stored.
         """
-        if self._counter is None:
-            self._counter = WordCounter(self._language)
         texts = [node_text(node) for node in nodes]
         for node, text in zip(nodes, texts, strict=True):
             if not text.searched.isascii() or "\0" in text.searched:
@@ -108,5 +100,4 @@ class NodePreparer:
                 "section_path": titles,
                 "embed_text": searched,
             },
-            words=self._counter.count([text.searched for text in texts]),
         )

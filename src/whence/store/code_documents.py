@@ -167,7 +167,7 @@ def check_vectors(
         )
     if vectors.shape != (n, model.dimension):
         raise BadInput(f"{n} nodes were given vectors of shape {vectors.shape}")
-    norms = np.linalg.norm(vectors.astype(np.float64, copy=False), axis=1)
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     if not (np.abs(norms - 1.0) <= NORM_TOLERANCE).all():
         raise BadInput("a node was given a vector whose length is not 1")
 

@@ -36,7 +36,7 @@ from whence.store.code_documents import (
     internal_name,
 )
 from whence.store.code_snapshots import find_published, hide
-from whence.store.code_words import SnapshotWords
+from whence.store.code_words import SnapshotWords, WordCounter
 from whence.store.copying import copy_columns, copy_vectors, int_arrays
 from whence.store.driver import Connection, writing
 from whence.store.numbers import reserve
@@ -139,9 +139,9 @@ class StagedRows:
         self._refs = refs
         self._settings = settings
         self._lock = asyncio.Lock()
-        #: Held while nodes are prepared; taken before the other.
-        self._preparing = asyncio.Lock()
-        self._prepare = self.preparer()
+        #: Held while words are counted; taken before the other.
+        self._counting = asyncio.Lock()
+        self._counter = WordCounter(DEFAULT_LANGUAGES[0])
         self._words = SnapshotWords(connection, collection_id)
         self._classes: dict[DocumentTags, int] = {}
         #: Of each node, in the order they came: number of its chunk, ascending, and its class.
@@ -160,23 +160,23 @@ class StagedRows:
         self._waiting: NDArray[np.int32] | None = None
 
     def preparer(self) -> NodePreparer:
-        """Give what makes batches of nodes for `add_prepared`; one makes all of a snapshot."""
-        return NodePreparer(self.snapshot, internal_name(self.number), DEFAULT_LANGUAGES[0])
+        """Give what makes batches of nodes for `add_prepared`."""
+        return NodePreparer(self.snapshot, internal_name(self.number))
 
     async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
         """Prepare some nodes here, each id once, and write them."""
-        async with self._preparing:
-            batch = await asyncio.to_thread(self._prepare, nodes)
-        await self.add_prepared(batch)
+        await self.add_prepared(await asyncio.to_thread(self.preparer(), nodes))
 
     @to_its_end
     async def add_prepared(self, batch: NodeBatch) -> None:
-        """Write some nodes, in the order in which they were prepared; memory keeps the local ids.
+        """Write some nodes, in the order of the calls; memory keeps the local ids. Cost: linear in their texts.
 
-        Cost: linear in their texts.
+        While some are written, the words of the next can be counted.
         """
         if self._ended:
             raise InternalError("all nodes come before the first edge")
+        async with self._counting:
+            words = await asyncio.to_thread(self._counter.count_bytes, batch.chunks["embed_text"])
         async with self._lock:
             connection = self._connection
             known = await self._class_ids(batch.tags)
@@ -211,7 +211,7 @@ class StagedRows:
                     batch.chunks,
                     wide=("document",),
                 )
-                await self._words.write(ords, classes, batch.words)
+                await self._words.write(ords, classes, words)
             self._locals += batch.local_ids
             self._ords.extend(ords)
             self._class_of.extend(classes.tolist())

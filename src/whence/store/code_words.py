@@ -1,6 +1,6 @@
 """The words of a snapshot on its way in, counted in memory and written a batch at a time.
 
-One part counts, which needs no database and may be done by another process; the other writes. Nobody else
+One part counts, which needs no database and is done beside; the other writes. Nobody else
 writes the collection of an import, so its terms are not looked up: they are numbered as they come, and go to
 the database together, each once with its final count. A bundle with more terms than may be kept writes some
 before all are known; from then on new ones are looked up.
@@ -165,6 +165,10 @@ class WordCounter:
         self._language = language
         self._most_kept = most_kept
         self._vocabulary = _Vocabulary(language)
+
+    def count_bytes(self, texts: Sequence[bytes]) -> Counted:
+        """Count the words of texts in UTF-8."""
+        return self.count([text.decode() for text in texts])
 
     def count(self, texts: Sequence[str]) -> Counted:
         """Count the words of texts without NUL. Cost: linear in their length, n log n in all their words."""

@@ -19,7 +19,13 @@ def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str
     """
     for name in names:
         value = record.get(name)
-        if value is not None and value != "" and (text := _text(value, name).strip()):
+        if type(value) is str and value.isascii() and "\0" not in value:  # Nearly every one.
+            text = value.strip()
+        elif value is None or value == "":
+            continue
+        else:
+            text = _text(value, name).strip()
+        if text:
             return text
     return default
 

@@ -1,7 +1,7 @@
 """A bundle read beside the work that is done with what it holds: in a thread, or in a process of its own.
 
-To read nodes and make them ready for the database is more than half of the work of an import, and threads of
-one process take turns. For a large bundle another process does both, and gives what it made through a pipe. To
+To read nodes and make them ready for the database is a third of the work of an import, and threads of one
+process take turns. For a large bundle another process does both, and gives what it made through a pipe. To
 start one takes longer than to read a small bundle.
 """
 
