@@ -281,8 +281,12 @@ class MemoryTransport:
         broker = self.broker
         if asyncio.get_running_loop() is not broker.loop:
             broker.bind()
+        if type(payload) is Wire:
+            odd = payload.most > self._max_payload_bytes
+        else:
+            odd = type(payload) is not bytes or len(payload) > self._max_payload_bytes
         if (
-            self._may_be_too_large(payload)
+            odd
             or delay_s is not None
             or (headers and not _TEXTS.issuperset(map(type, chain(headers, headers.values()))))
         ):
@@ -302,12 +306,6 @@ class MemoryTransport:
         if faults.lose_receipts and faults.strikes("lose_receipts", target.name):
             raise Unavailable(f"no receipt from {target.name} (a fault that was switched on)")
         return message_id
-
-    def _may_be_too_large(self, payload: Body) -> bool:
-        """Tell whether a body must be looked at, by the bytes there are or by how many they can be."""
-        if type(payload) is Wire:
-            return payload.most > self._max_payload_bytes
-        return type(payload) is not bytes or len(payload) > self._max_payload_bytes
 
     def _check(
         self,

@@ -498,7 +498,8 @@ class MemoryBroker:
         faults: Switches of what goes wrong.
         max_backlog: Unsettled messages of one group before publishers have to wait, 1 or more.
         retain_messages: Messages remembered of each persistent topic, 0 or more.
-        retain_bytes: Bytes of their bodies, 0 or more; the oldest go first.
+        retain_bytes: Bytes of their bodies, 0 or more, of a sealed message the most it may take; the oldest
+            go first.
     """
 
     def __init__(

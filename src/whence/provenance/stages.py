@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain
 from operator import attrgetter
 
 from whence.provenance import namespaces as ns
 from whence.provenance.accounts import CandidateAccount, ModelFacts, Selection, StageFacts
+from whence.provenance.bounds import told
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.terms import boolean, date_time, double, integer, scalar
 from whence.provenance.uris import answer_uris, iri_from_id
@@ -94,6 +96,10 @@ _WH_ANSWER_DIGEST = iri(ns.WH_ANSWER_DIGEST)
 _REASONS = {code: iri(ns.WH + code) for code in DROP_REASONS}
 _SETTING_KEY = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _by_rank = attrgetter("rank")
+_chunk_id = attrgetter("chunk_id")
+_concepts = attrgetter("concepts")
+_digest = attrgetter("digest")
+_document_id = attrgetter("document_id")
 
 
 #: Longest concept that is named in full, in characters; a language model's are a few words.
@@ -150,7 +156,7 @@ def question_triples(
     if parent_uri:
         out.append(Triple(node, _DERIVED_FROM, iri(iri_from_id(parent_uri)), GRAPH))
     _add_facts(out, node, facts)
-    return tuple(out)
+    return told(out, (query, timestamp, parent_uri, *_texts(facts)))
 
 
 def grounding_triples(
@@ -181,11 +187,12 @@ def grounding_triples(
     names = [_concept_name(concept) for concept in concepts]
     out += [Triple(node, _CONCEPT, literal(name), GRAPH) for name in names]
     _add_model_use(out, node, in_token, out_token, model)
+    order = ""
     if facts is not None:
         order = json.dumps(names, ensure_ascii=False)
         out.append(Triple(node, _WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON), GRAPH))
     _add_facts(out, node, facts)
-    return tuple(out)
+    return told(out, (*names, order, model or "", *_texts(facts)))
 
 
 def exploration_triples(
@@ -212,9 +219,10 @@ def exploration_triples(
     out = _header(node, _EXPLORATION_TYPES, "Exploration", uris.grounding)
     out.append(Triple(node, _CHUNK_COUNT, literal(str(len(chunk_ids))), GRAPH))
     out += [Triple(node, _SELECTED_CHUNK, _id_term(c), GRAPH) for c in chunk_ids]
-    _add_candidates(out, node, uris.candidate_prefix, candidates)
+    accounts = _in_order(candidates)
+    _add_candidates(out, node, uris.candidate_prefix, accounts)
     _add_facts(out, node, facts)
-    return tuple(out)
+    return told(out, (*chunk_ids, *_texts_of(accounts), *_texts(facts)))
 
 
 def focus_triples(
@@ -247,7 +255,7 @@ def focus_triples(
         out.append(Triple(chosen, _SCORE, literal(str(float(selection.score))), GRAPH))
     _add_reranking(out, uris.candidate_prefix, candidates)
     _add_facts(out, node, facts)
-    return tuple(out)
+    return told(out, (*map(_chunk_id, selections), *_texts(facts)))
 
 
 def synthesis_triples(
@@ -297,7 +305,8 @@ def synthesis_triples(
     for index, citation in enumerate(citations):
         _add_citation(out, node, index, citation)
     _add_facts(out, node, facts)
-    return tuple(out)
+    cited = (text for one in citations for text in (one.chunk_id, one.document_id, one.quote))
+    return told(out, (model or "", answer_digest, *cited, *_texts(facts)))
 
 
 def failure_triples(
@@ -336,7 +345,7 @@ def failure_triples(
     if hint:
         out.append(Triple(node, _WH_HINT, literal(hint), GRAPH))
     _add_facts(out, node, facts)
-    return tuple(out)
+    return told(out, (stage, code, message, hint, *_texts(facts)))
 
 
 def _header(node: Term, types: tuple[Term, ...], label: str, parent: str = "") -> list[Triple]:
@@ -384,11 +393,11 @@ def _reason(candidate: CandidateAccount) -> Term:
 
 
 def _add_candidates(
-    out: list[Triple], stage: Term, prefix: str, candidates: Iterable[CandidateAccount]
+    out: list[Triple], stage: Term, prefix: str, candidates: Sequence[CandidateAccount]
 ) -> None:
-    """Tell all that retrieval knows of each candidate."""
+    """Tell all that retrieval knows of each candidate, in order of rank."""
     add = out.append
-    for candidate in _in_order(candidates):
+    for candidate in candidates:
         node = Term("i", prefix + str(candidate.rank))
         out += (
             Triple(stage, _WH_CANDIDATE, node, GRAPH),
@@ -436,6 +445,29 @@ def _add_citation(out: list[Triple], stage: Term, index: int, citation: Citation
         out.append(Triple(node, _WH_DOCUMENT, literal(citation.document_id), GRAPH))
     if citation.quote:
         out.append(Triple(node, _WH_QUOTE, literal(citation.quote), GRAPH))
+
+
+def _texts_of(candidates: Sequence[CandidateAccount]) -> Iterable[str]:
+    """Give the texts that are told of candidates, those that many share once."""
+    concepts = set(chain.from_iterable(set(map(_concepts, candidates))))
+    return chain(
+        map(_chunk_id, candidates),
+        map(_digest, candidates),
+        set(map(_document_id, candidates)),
+        map(_concept_name, concepts),
+    )
+
+
+def _texts(facts: StageFacts | None) -> Iterator[str]:
+    """Give the texts that are told of how a stage ran."""
+    if facts is None:
+        return
+    yield from (facts.started_at, facts.ended_at)
+    for model in facts.models:
+        yield from (model.name, model.revision, model.precision)
+    yield from (str(value) for value in facts.settings.values())
+    for one in facts.degraded:
+        yield from (one.stage, one.code, one.reason)
 
 
 def _add_facts(out: list[Triple], node: Term, facts: StageFacts | None) -> None:

@@ -52,13 +52,13 @@ def sealed(message: Message) -> Body:
     shape = shape_of(type(message))
     if shape is None or not shape.fits(message):
         return encode(message)
-    most = message.most_bytes()
+    most = message.most_bytes() if shape.assembled else None
     if most is None:
-        payload = encode(message)
+        payload = encode(message) if shape.kept else encode_all(message)
         wire = Wire(message, shape.copied, len(payload), payload)
     else:
         # Its dicts are written when somebody wants the bytes.
-        own = own_copy(message, shape.copied)
+        own = own_copy(message, shape.copied) if shape.copied else message
         wire = Wire(own, shape.copied, most, partial(encode, own))
     if _CHECKED:
         _check(wire)

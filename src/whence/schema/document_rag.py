@@ -10,7 +10,7 @@ from whence.schema.access import Access
 from whence.schema.codec import encode_all
 from whence.schema.message import Message
 from whence.schema.search import Degradation, SearchMode
-from whence.schema.terms import Triple
+from whence.schema.terms import Statements, Triple
 
 __all__ = (
     "Answer",
@@ -84,11 +84,22 @@ class ExplainEvent(Message, frozen=True, kw_only=True, dict=True):
     def encoded(self) -> bytes:
         """Give the bytes, made once: for who asked, for who listens, and within the trace."""
         kept = self.__dict__
-        if type(self.triples) is not tuple:
+        if type(self.triples) not in (tuple, Statements):
             return encode_all(self)
         if "bytes" not in kept:
             kept["bytes"] = encode_all(self)
         known: bytes = kept["bytes"]
+        return known
+
+    def most_bytes(self) -> int:
+        """Give the most bytes of its triples, where their maker knows, and those of all the rest."""
+        if type(self.triples) is not Statements:
+            return len(self.encoded())
+        kept = self.__dict__
+        if "most" not in kept:
+            rest = encode_all(msgspec.structs.replace(self, triples=()))
+            kept["most"] = len(rest) + self.triples.most_bytes
+        known: int = kept["most"]
         return known
 
 
@@ -192,4 +203,4 @@ class TraceRecord(Message, frozen=True, kw_only=True):
     def most_bytes(self) -> int:
         """Give the bytes of its events and of all the rest."""
         rest = encode_all(msgspec.structs.replace(self, events=()))
-        return len(rest) + sum(len(event.encoded()) + 1 for event in self.events)
+        return len(rest) + sum(event.most_bytes() + 1 for event in self.events)

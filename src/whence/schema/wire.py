@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 from msgspec import inspect as mi
 
+from whence.schema.terms import Statements
+
 __all__ = ("Body", "Shape", "Wire", "most_bytes", "own_copy", "plain", "shape_of")
 
 #: What cannot be changed and reads back from JSON as what it is, given the type.
@@ -29,6 +31,7 @@ _PLAIN = (
     mi.BytesType,
     mi.LiteralType,
 )
+_TUPLES = frozenset({tuple, Statements})
 _TEXTS = frozenset({str})
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 #: Where a message that remembers does so.
@@ -87,6 +90,10 @@ class Shape(msgspec.Struct, frozen=True):
     copied: tuple[str, ...] = ()
     """Fields that hold a dict, which is copied when it holds scalars and nothing else."""
 
+    kept: bool = False
+    """Whether a message knows a shorter way to its bytes than encoding."""
+    assembled: bool = False
+    """Whether a message knows how many bytes it takes without being encoded."""
     remembers: bool = False
     """Whether a message remembers that it fits: one that travels several times, alone and within others."""
 
@@ -123,7 +130,13 @@ def shape_of(cls: type[msgspec.Struct]) -> Shape | None:
         return None
     dicts: list[tuple[Callable[[Any], Any], _Fits]]
     dicts = [(attrgetter(name), _is_flat) for name in copied]
-    return Shape((*parts, *dicts), copied, info.cls.__struct_config__.dict)
+    return Shape(
+        (*parts, *dicts),
+        copied,
+        kept="encoded" in cls.__dict__,
+        assembled="most_bytes" in cls.__dict__,
+        remembers=cls.__struct_config__.dict,
+    )
 
 
 def _parts(
@@ -193,7 +206,7 @@ def _struct_test(info: mi.StructType) -> _Fits | None:
 
 def _tuple_test(item: mi.Type) -> _Fits | None:
     if isinstance(item, mi.StrType):
-        return lambda value: type(value) is tuple
+        return lambda value: type(value) in _TUPLES
     nullable = isinstance(item, mi.UnionType)
     kinds = item.types if isinstance(item, mi.UnionType) else (item,)
     structs = [one for one in kinds if isinstance(one, mi.StructType)]
@@ -206,13 +219,13 @@ def _tuple_test(item: mi.Type) -> _Fits | None:
     if structs[0].cls.__struct_config__.dict:
         shape = Shape(tuple(parts), remembers=True)
         return lambda value: (
-            type(value) is tuple
+            type(value) in _TUPLES
             and types.issuperset(map(type, value))
             and all(one is None or shape.fits(one) for one in value)
         )
 
     def test(value: Any) -> bool:
-        if type(value) is not tuple or not types.issuperset(map(type, value)):
+        if type(value) not in _TUPLES or not types.issuperset(map(type, value)):
             return False
         for get, check in parts:
             for one in value:

@@ -184,7 +184,7 @@ class Trail:
         scope: asyncio.Timeout | None = None
         try:
             told = listener(event)
-            if inspect.isawaitable(told):
+            if told is not None and inspect.isawaitable(told):
                 async with asyncio.timeout(self._listen_s) as scope:
                     await told
         except Exception as error:  # noqa: BLE001 - a listener's fault never fails the question
