@@ -17,6 +17,7 @@ from whence.schema.errors import InternalError
 from whence.store import postings
 from whence.store.bulk import bulk_settings
 from whence.store.code_words import SnapshotWords, WordCounter
+from whence.store.numbers import reserve
 from whence.store.postgres import PostgresStore
 from whence.store.words import count_words
 from whence.testing.small_bundles import write_small
@@ -64,7 +65,9 @@ async def words_written(
         ord_ = 1_000_000
         for texts in batches:
             classes = np.ones(len(texts), dtype=np.int32)
-            await words.write(range(ord_, ord_ + len(texts)), classes, counter.count(texts))
+            counted = counter.count(texts)
+            numbers = await reserve(connection, "term", "id", len(counted.new))
+            await words.write(range(ord_, ord_ + len(texts)), classes, counted, numbers)
             ord_ += len(texts)
         await words.finish(connection)
         terms = {

@@ -30,8 +30,8 @@ __all__ = ("Importing", "open_bundles")
 
 Progress = Callable[[int, int | None], None]
 
-#: Nodes written at once: large enough for COPY, small enough to keep in memory with their texts.
-_NODES_AT_ONCE = 1000
+#: Nodes written at once: large enough for COPY, small enough to keep some batches in memory.
+_NODES_AT_ONCE = 2000
 #: Batches on their way while the next one is read.
 _WRITTEN_AT_ONCE = 2
 #: Texts and characters of one embedding request; replies stay below a broker's limit of 5 MiB, with vectors

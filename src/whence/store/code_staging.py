@@ -39,7 +39,7 @@ from whence.store.code_snapshots import find_published, hide
 from whence.store.code_words import SnapshotWords, WordCounter
 from whence.store.copying import copy_columns, copy_vectors, int_arrays
 from whence.store.driver import Connection, writing
-from whence.store.numbers import reserve
+from whence.store.numbers import reserve_all
 from whence.store.words import DEFAULT_LANGUAGES
 
 if TYPE_CHECKING:
@@ -181,8 +181,12 @@ class StagedRows:
             connection = self._connection
             known = await self._class_ids(batch.tags)
             classes = np.array(known, dtype=np.int32)[batch.tag_of]
-            numbers = await reserve(connection, "document", "id", len(batch))
-            ords = await reserve(connection, "chunk", "ord", len(batch))
+            numbers, ords, terms = await reserve_all(
+                connection,
+                ("document", "id", len(batch)),
+                ("chunk", "ord", len(batch)),
+                ("term", "id", len(words.new)),
+            )
             async with self._writing():
                 await copy_columns(
                     connection,
@@ -211,7 +215,7 @@ class StagedRows:
                     batch.chunks,
                     wide=("document",),
                 )
-                await self._words.write(ords, classes, words)
+                await self._words.write(ords, classes, words, terms)
             self._locals += batch.local_ids
             self._ords.extend(ords)
             self._class_of.extend(classes.tolist())

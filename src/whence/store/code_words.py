@@ -22,7 +22,6 @@ from whence.store.analysis import ascii_runs, document_terms, is_weak, new_run_t
 from whence.store.copying import copy_columns
 from whence.store.driver import Connection
 from whence.store.merging import LARGEST_SEGMENT
-from whence.store.numbers import reserve
 from whence.store.postings import ChunkWords, term_key, write_segment
 
 __all__ = ("Counted", "SnapshotWords", "WordCounter")
@@ -218,13 +217,24 @@ class SnapshotWords:
         self._classes: dict[int, tuple[int, int]] = {}
 
     async def write(
-        self, ords: Sequence[int], classes: NDArray[np.int32], counted: Counted
+        self,
+        ords: Sequence[int],
+        classes: NDArray[np.int32],
+        counted: Counted,
+        numbers: Sequence[int],
     ) -> None:
-        """Write the words of chunks, inside a transaction, in the order in which they were counted."""
+        """Write the words of chunks, inside a transaction, in the order in which they were counted.
+
+        Args:
+            ords: Numbers of the chunks.
+            classes: Their classes of rights.
+            counted: Their words.
+            numbers: Reserved for the new terms among them.
+        """
         if counted.begins_anew:
             await self._write_terms()
             self._has_spilt = True
-        await self._number_terms(counted.new)
+        await self._number_terms(counted.new, numbers)
         slots = np.arange(self._slots, self._slots + len(ords), dtype=np.int32)
         words = await asyncio.to_thread(self._words, slots, classes, counted)
         ends = (4 * np.cumsum(words.widths)).tolist()
@@ -263,15 +273,14 @@ class SnapshotWords:
             )
         await write_segment(self._connection, self._collection_id, joined)
 
-    async def _number_terms(self, new: Sequence[str]) -> None:
+    async def _number_terms(self, new: Sequence[str], numbers: Sequence[int]) -> None:
         """Give every new term a number; after a spill it may have one."""
-        known = await self._look_up(new) if self._has_spilt else {}
-        fresh = iter(await reserve(self._connection, "term", "id", len(new) - len(known)))
-        for place, term in enumerate(new, len(self._terms)):
-            number = known.get(term)
-            if number is not None:
-                self._known.append(place)
-            self._numbers.append(next(fresh) if number is None else number)
+        if self._has_spilt:
+            known = await self._look_up(new)
+            first = len(self._terms)
+            self._known += [place for place, term in enumerate(new, first) if term in known]
+            numbers = [known.get(term, number) for term, number in zip(new, numbers, strict=True)]
+        self._numbers.extend(numbers)
         self._terms += new
 
     async def _look_up(self, terms: Sequence[str]) -> dict[str, int]:

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from whence.store.driver import Connection
 
-__all__ = ("reserve",)
+__all__ = ("reserve", "reserve_all")
+
+#: Looks the name of the sequence up once, not for every number.
+_RESERVE = (
+    "SELECT t.place, min(x.n) AS low, CASE WHEN max(x.n) - min(x.n) >= t.count THEN array_agg(x.n) END AS apart"
+    " FROM (SELECT w.count, w.place, pg_get_serial_sequence(w.name, w.column)::regclass AS sequence"
+    '  FROM unnest($1::text[], $2::text[], $3::int[]) WITH ORDINALITY w(name, "column", count, place) OFFSET 0) t'
+    " CROSS JOIN LATERAL (SELECT nextval(t.sequence) AS n FROM generate_series(1, t.count)) x"
+    " GROUP BY t.place, t.count"
+)
 
 
 async def reserve(connection: Connection, table: str, column: str, n: int) -> Sequence[int]:
@@ -14,16 +23,22 @@ async def reserve(connection: Connection, table: str, column: str, n: int) -> Se
 
     They are gone for good, also when the transaction fails.
     """
-    # OFFSET keeps the name of the sequence from being looked up for every number.
-    row = await connection.fetchrow(
-        "SELECT min(x.n) AS low, CASE WHEN max(x.n) - min(x.n) >= $3 THEN array_agg(x.n) END AS apart"
-        " FROM (SELECT nextval(s.name) AS n FROM (SELECT pg_get_serial_sequence($1, $2)::regclass"
-        " AS name OFFSET 0) s, generate_series(1, $3::int)) x",
-        table,
-        column,
-        n,
-    )
-    if row["low"] is None:
-        return ()
-    # Nearly always one after the other; another connection may have taken some between.
-    return range(row["low"], row["low"] + n) if row["apart"] is None else sorted(row["apart"])
+    (numbers,) = await reserve_all(connection, (table, column, n))
+    return numbers
+
+
+async def reserve_all(connection: Connection, *wanted: tuple[str, str, int]) -> list[Sequence[int]]:
+    """Take numbers of several columns, as `reserve` does, in one statement.
+
+    Args:
+        connection: To the database.
+        wanted: Table, column, and how many.
+    """
+    rows = await connection.fetch(_RESERVE, *map(list, zip(*wanted, strict=True)))
+    found: list[Sequence[int]] = [()] * len(wanted)
+    for row in rows:
+        # Nearly always one after the other; another connection may have taken some between.
+        n = wanted[row["place"] - 1][2]
+        together = range(row["low"], row["low"] + n)
+        found[row["place"] - 1] = together if row["apart"] is None else sorted(row["apart"])
+    return found

@@ -7,7 +7,6 @@ its parent closes the pipe or dies.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import pickle
 import queue
@@ -25,6 +24,8 @@ from whence.schema.errors import BadInput
 
 __all__ = ("batches", "main")
 
+#: Texts of the nodes of one batch: memory holds some batches.
+_MOST_CHARACTERS = 4_000_000
 #: Frames that wait while the other process writes what it has.
 _AHEAD = 4
 
@@ -52,9 +53,16 @@ def main() -> None:
 def batches(
     contents: BundleContents, prepare: Callable[[list[CodeNode]], Any], size: int
 ) -> Iterator[Any]:
-    """Yield what is made of nodes, some at a time."""
-    nodes = contents.nodes()
-    while some := list(itertools.islice(nodes, size)):
+    """Yield what is made of nodes, some at a time: fewer where their texts are long."""
+    some: list[CodeNode] = []
+    characters = 0
+    for node in contents.nodes():
+        some.append(node)
+        characters += len(node.text)
+        if len(some) == size or characters >= _MOST_CHARACTERS:
+            yield prepare(some)
+            some, characters = [], 0
+    if some:
         yield prepare(some)
 
 
