@@ -44,6 +44,8 @@ _AT_ONCE = 1_000_000
 _TOGETHER = 32
 #: Places whose greatest score is looked at first.
 _BLOCK = 64
+#: Scores that are sorted as they are.
+_FEW = 32 * _BLOCK
 #: Readers of one collection whose scans are counted.
 _MOST_READERS = 1000
 _COUNT = (
@@ -163,6 +165,10 @@ def _best(scores: NDArray[np.float32], n: int, margin: float) -> NDArray[np.intp
     """Give where the n greatest scores stand, and all that are less than a margin below them."""
     if n >= len(scores):
         return np.arange(len(scores))
+    if len(scores) <= _FEW:
+        return np.flatnonzero(
+            scores >= np.partition(scores, len(scores) - n)[len(scores) - n] - margin
+        )
     whole = scores[: len(scores) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
     level = -np.inf
     if len(whole) >= n:

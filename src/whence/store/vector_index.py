@@ -115,8 +115,7 @@ class Neighbourhood:
     """
 
     def __init__(self, limit: int, share: float, chunks: int, measured: int | None = None) -> None:
-        least = _LEAST_OF_MANY if share >= _MANY else _LEAST_FETCHED
-        self.fetched = max(least, _OVERFETCH * limit)
+        self.fetched = _fetched(limit, share)
         tenfolds = math.log10(max(1.0, chunks / _INDEX_FROM))
         of_size = _LEAST_EF + round(_EF_OF_TENFOLD * tenfolds)
         if measured is not None and share >= _NEARLY_ALL:
@@ -147,9 +146,12 @@ def fewest_visible(limit: int, chunks: int) -> int:
     `fetched` visible ones, each as dear as `_STEP` rows of a scan over the visible: the costs are equal where
     visible**2 = _STEP * fetched * chunks.
     """
-    return max(
-        limit, _SCANNED, math.isqrt(_STEP * Neighbourhood(limit, 0.0, chunks).fetched * chunks)
-    )
+    return max(limit, _SCANNED, math.isqrt(_STEP * _fetched(limit, 0.0) * chunks))
+
+
+def _fetched(limit: int, share: float) -> int:
+    """Give the rows that are asked of a graph."""
+    return max(_LEAST_OF_MANY if share >= _MANY else _LEAST_FETCHED, _OVERFETCH * limit)
 
 
 class VisibleCounts:
