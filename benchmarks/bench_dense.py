@@ -1,19 +1,18 @@
 """Measure search by vectors against plain pgvector, at every visibility: time, recall and size.
 
-Beside the store stand plain ways on the same server, each one statement over one table, asked through a pool of
-asyncpg: `scan` looks at every row of a table that holds nothing but what the reader sees; `hnsw` asks an index
-of full precision over all rows for ten that the reader sees, his classes a condition on an indexed column, by
-iterative scans, with the least `ef_search` that gives a recall of .99, tried out first with a hundred other
-queries (where the store scans, with 100);
-`bare` asks it without any rights. All give what the store gives: ids of chunks and documents, and scores. They
-resolve no rights, check nothing twice, and do not notice when rights change.
+Beside the store stand plain ways on the same server, each one statement over one table, asked through a pool
+of asyncpg: `scan` looks at every row of a table that holds nothing but what the reader sees; `hnsw` asks an
+index of full precision over all rows for ten that the reader sees, his classes a condition on an indexed
+column, by iterative scans, with the least `ef_search` that gives a recall of .99, tried out first with 400
+other queries (where the store scans, with 100); `bare` asks it without any rights. All give what the store
+gives: ids of chunks and documents, and scores. They resolve no rights, check nothing twice, and do not notice
+when rights change.
 
-The ratio is to the plain way that goes as the store does, by scan or by graph. Recall is the share of the exact
-top 10, over 400 more queries; a ranking is full when it has ten places. All ways are asked the hundred other
-queries first, and take turns. Run
-`python -m benchmarks.bench_dense`; `--chunks 200000` for the larger size, `--json` for one JSON document,
-`--home` to keep the database: nothing is appended to it then. Ratios inside one run say more than its absolute
-times.
+The ratio is to the plain way that goes as the store does, by scan or by graph. Recall is the share of the
+exact top 10, over 400 more queries; a ranking is full when it has ten places. Each way answers all queries in
+a row, twice, after other queries that warm the caches for it. Run `python -m benchmarks.bench_dense`;
+`--chunks 200000` for the larger size, `--json` for one JSON document, `--home` to keep the database: nothing
+is appended to it then. Ratios inside one run say more than its absolute times.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from whence.store import vector_index
 from whence.store.postgres import PostgresStore
 from whence.store.server import EmbeddedServer
 
-LIMIT, WARM_UP, TRIED, JUDGED = 10, 5, 100, 400
+LIMIT, WARM_UP, MANY = 10, 5, 400
 RECALL = 0.99
 _CLASSES = {tag: number for number, tag in enumerate(TAGS)}
 _COLUMNS = ("chunk_id", "document_id", "class_id", "e")
@@ -151,17 +150,29 @@ def _id(one: Any) -> str:
     return found
 
 
-async def _least(server: EmbeddedServer, reader: str, queries: Any) -> int:
+async def _least(
+    server: EmbeddedServer, reader: str, queries: Any, right: Sequence[set[str]]
+) -> int:
     """Give the least `ef_search` that reaches the recall; the largest when none does."""
     classes = [_CLASSES[tag] for tag in READERS[reader].acl_tags]
-    async with _pool(server, _BARE_EF) as pool:
-        right = [await pool.fetch(_scan(reader), query) for query in queries]
     for ef_search in _EF:
         async with _pool(server, ef_search) as pool:
             found = [await pool.fetch(_VISIBLE, query, classes) for query in queries]
-        if statistics.mean(map(_recall, found, right)) >= RECALL:
+        hits = sum(
+            len({row["document_id"] for row in rows} & nearest)
+            for rows, nearest in zip(found, right, strict=True)
+        )
+        if hits >= RECALL * LIMIT * len(queries):
             break
     return ef_search
+
+
+def _nearest(reader: str, vectors: Any, tags: list[str], queries: Any) -> list[set[str]]:
+    """Give the documents that are nearest to each query, of those that a reader sees."""
+    seen = [n for n, tag in enumerate(tags) if tag in READERS[reader].acl_tags]
+    visible = vectors[seen]
+    found = (np.argpartition(visible @ query, -LIMIT)[-LIMIT:] for query in queries)
+    return [{f"d{seen[n]}" for n in best} for best in found]
 
 
 def _scan(reader: str) -> str:
@@ -169,46 +180,48 @@ def _scan(reader: str) -> str:
 
 
 async def _judged(
-    store: PostgresStore, reader: str, vectors: Any, tags: list[str]
+    store: PostgresStore, reader: str, queries: Any, right: Sequence[set[str]]
 ) -> dict[str, float]:
     """Give the recall of the store over many queries: a graph that loses one in a thousand loses all of it."""
-    access = READERS[reader]
-    seen = [n for n, tag in enumerate(tags) if tag in access.acl_tags]
-    visible, full, recalls = vectors[seen], 0, []
-    for query in unit_vectors(JUDGED, 8):
-        given = await store.search_dense("bench", query, limit=LIMIT, access=access)
-        best = np.argpartition(visible @ query, -LIMIT)[-LIMIT:]
-        right = {f"d{seen[n]}" for n in best}
-        recalls.append(len({one.document_id for one in given} & right) / LIMIT)
+    full, recalls = 0, []
+    for query, nearest in zip(queries, right, strict=True):
+        given = await store.search_dense("bench", query, limit=LIMIT, access=READERS[reader])
+        recalls.append(len({one.document_id for one in given} & nearest) / LIMIT)
         full += len(given) == LIMIT
-    return {"recall": statistics.mean(recalls), "full": full / JUDGED}
+    return {"recall": statistics.mean(recalls), "full": full / len(queries)}
 
 
 async def compare(
     store: PostgresStore, server: EmbeddedServer, chunks: int, asked: int
 ) -> dict[str, dict[str, float]]:
     """Ask all ways in turn, for each reader."""
-    queries, tried = unit_vectors(asked + WARM_UP, 3), unit_vectors(TRIED, 6)
+    queries, tried, judged = (
+        unit_vectors(n, seed) for n, seed in ((asked, 3), (MANY, 6), (MANY, 8))
+    )
     vectors, tags = unit_vectors(chunks, 2), Texts().tags(chunks)
     found: dict[str, dict[str, float]] = {}
     for reader, access in READERS.items():
         seen = sum(tag in access.acl_tags for tag in tags)
         large = chunks >= vector_index._INDEX_FROM
         graph = large and vector_index.neighbourhood(LIMIT, seen, chunks) is not None
-        ef_search = await _least(server, reader, tried) if graph else _BARE_EF
+        ef_search = (
+            await _least(server, reader, tried, _nearest(reader, vectors, tags, tried))
+            if graph
+            else _BARE_EF
+        )
         classes = [_CLASSES[tag] for tag in access.acl_tags]
         async with _pool(server, ef_search) as pool, _pool(server, _BARE_EF) as bare:
             ways = _ways(store, pool, bare, reader, classes)
-            for ask in ways.values():
-                # What the least `ef_search` was tried with is in the caches: so it is for all.
-                for query in tried:
-                    await ask(query)
-            found[reader] = await _turns(ways, queries)
+            found[reader] = await _rounds(
+                ways, queries, {"whence", "hnsw", "bare"} if graph else {"whence", "scan"}
+            )
         exact = [
             await _timed(store.search_dense("bench", one, limit=LIMIT, access=access, exact=True))
             for one in queries[: len(queries) // 2]
         ]
-        found[reader] |= await _judged(store, reader, vectors, tags)
+        found[reader] |= await _judged(
+            store, reader, judged, _nearest(reader, vectors, tags, judged)
+        )
         found[reader] |= {
             "exact": statistics.median(ms for ms, _ in exact),
             "ef_search": ef_search,
@@ -230,28 +243,29 @@ def _ways(
     }
 
 
-def _rotated(names: list[str], n: int) -> list[str]:
-    """Give names in another order for each n: begun at another one, and every second round backwards."""
-    first = n % len(names)
-    order = names[first:] + names[:first]
-    return order if n // len(names) % 2 else order[::-1]
+async def _rounds(ways: dict[str, Way], queries: Any, compared: set[str]) -> dict[str, float]:
+    """Give the median of each way in milliseconds, and the recall of the plain graph.
 
+    Each way is asked all queries in a row, after others that fill the caches as its own work does; two indexes
+    do not fit beside each other, and nobody has both.
 
-async def _turns(ways: dict[str, Way], queries: Any) -> dict[str, float]:
-    """Let all ways take turns; gives the median of each in milliseconds, and what they found."""
+    Args:
+        ways: All of them.
+        queries: Shape (n, dimension).
+        compared: Ways that take so little time that they are asked many others first.
+    """
     times: dict[str, list[float]] = {name: [] for name in ways}
-    recalls: dict[str, list[float]] = {name: [] for name in ways}
-    for n, query in enumerate(queries):
-        given = {}
-        # Each comes after each other one as often: what a way leaves in the caches is not what the next needs.
-        for name in _rotated(list(ways), n):
-            ms, given[name] = await _timed(ways[name](query))
-            if n >= WARM_UP:
-                times[name].append(ms)
-        for name in ways:
-            recalls[name].append(_recall(given[name], given["scan"]))
+    given: dict[str, list[Any]] = {}
+    for order in (list(ways), list(ways)[::-1]):
+        for name in order:
+            for query in unit_vectors(MANY // 2 if name in compared else WARM_UP, 7):
+                await ways[name](query)
+            answered = [await _timed(ways[name](query)) for query in queries]
+            times[name] += [ms for ms, _ in answered]
+            given[name] = [one for _, one in answered]
+    recalls = map(_recall, given["hnsw"], given["scan"])
     return {name: statistics.median(some) for name, some in times.items()} | {
-        "hnsw_recall": statistics.mean(recalls["hnsw"]),
+        "hnsw_recall": statistics.mean(recalls),
     }
 
 
