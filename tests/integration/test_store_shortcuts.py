@@ -15,9 +15,18 @@ from numpy.typing import NDArray
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
+from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
-from whence.store import guard, held_vectors, lexical, search, vector_index
+from whence.store import (
+    guard,
+    held_filters,
+    held_vectors,
+    lexical,
+    search,
+    shortcuts,
+    vector_index,
+)
 from whence.store.base import EmbeddedDocument
 from whence.store.postgres import PostgresStore
 
@@ -44,6 +53,7 @@ def _document(rng: random.Random, number: int) -> EmbeddedDocument:
         document_id=f"d{number:03}",
         chunks=(ChunkDraft(content=" ".join(rng.choices(WORDS, k=6))),),
         tags=DocumentTags((rng.choice("ab"),)),
+        metadata={"year": rng.randrange(2000, 2010), "team": rng.choice(["t1", "t2"])},
     )
     return EmbeddedDocument(draft=draft, vectors=_vectors(1, rng.randrange(10**6)))
 
@@ -53,15 +63,48 @@ async def _write(store: PostgresStore, rng: random.Random, numbers: list[int]) -
 
 
 async def _settled(store: PostgresStore) -> None:
-    shortcuts = store._shortcuts
-    while running := [*store._indexing.values(), *store._maintenance.values(), *shortcuts._loading]:
+    memory = store._shortcuts
+    while running := [*store._indexing.values(), *store._maintenance.values(), *memory._loading]:
         await asyncio.gather(*running)
+
+
+async def _nothing(*_: Any) -> None:
+    """Leave all to the search without memory."""
+
+
+async def _filtered_answers(
+    store: PostgresStore, name: str, access: Access, *, cold: bool
+) -> dict[str, list[Candidate]]:
+    """Ask both legs with filters that keep most, some and few; `cold` without memory."""
+    found: dict[str, list[Candidate]] = {}
+    (vector,) = _vectors(1, 1)
+    for given in ({"year": {"gte": 2001}}, {"team": "t1"}, {"year": 2003, "team": ["t1", "t2"]}):
+        filters = parse_filters(given)
+        for limit in (1, 7, 500):
+            with pytest.MonkeyPatch.context() as patch:
+                if cold:
+                    store._shortcuts.standings.forget("c")
+                    patch.setattr(store, "_prime", _nothing)
+                try:
+                    found[f"dense {name} {given} {limit}"] = await store.search_dense(
+                        "c", vector, limit=limit, access=access, filters=filters
+                    )
+                    if cold:
+                        store._shortcuts.standings.forget("c")
+                    found[f"words {name} {given} {limit}"] = await store.search_lexical(
+                        "c", "green blue red", limit=limit, access=access, filters=filters
+                    )
+                except BadInput:
+                    # Nobody whom the reader may see has the key.
+                    found[f"{name} {given} {limit}"] = []
+    return found
 
 
 async def _answers(store: PostgresStore, *, cold: bool = False) -> dict[str, list[Candidate]]:
     """Ask everything; `cold` without memory."""
     found: dict[str, list[Candidate]] = {}
     for name, access in READERS.items():
+        found |= await _filtered_answers(store, name, access, cold=cold)
         for seed in (1, 2):
             (vector,) = _vectors(1, seed)
             for limit in (1, 7, 500):
@@ -150,6 +193,70 @@ async def test_a_graph_asked_by_memory_finds_what_is_near(
     assert [one.dense_score for one in found] == [one.dense_score for one in exact]
 
 
+@pytest.mark.parametrize("given", [{"team": ["t1", "t2"]}, {"year": {"gte": 2002}}, {"team": "t1"}])
+async def test_a_filtered_search_takes_what_is_kept_from_the_graph(
+    two: tuple[PostgresStore, PostgresStore], monkeypatch: pytest.MonkeyPatch, given: Any
+) -> None:
+    """It finds what a scan of the kept rows finds, and is full, also where the graph gives too few of them."""
+    writer, reader = two
+    for name, value in {"_INDEX_FROM": 40, "_STEP": 0, "_SCANNED": 0}.items():
+        monkeypatch.setattr(vector_index, name, value)
+    await _write(writer, random.Random(4), list(range(100, 700)))
+    await _settled(writer)
+    asked: list[int] = []
+    near = shortcuts.recalled_numbers_near
+
+    async def noted(*arguments: Any) -> Any:
+        asked.append(arguments[-1].fetched)
+        ords, distances = await near(*arguments)
+        return (ords, distances) if len(asked) % 2 else (ords[:20:9], distances[:20:9])
+
+    monkeypatch.setattr(shortcuts, "recalled_numbers_near", noted)
+    filters = parse_filters(given)
+    for seed in range(6):
+        (vector,) = _vectors(1, seed)
+        found, exact = [
+            await reader.search_dense(
+                "c", vector, limit=5, access=READERS["all"], filters=filters, exact=one
+            )
+            for one in (False, True)
+        ]
+        assert len(found) == 5
+        assert [one.dense_score for one in found] == [one.dense_score for one in exact]
+
+    assert len(asked) == 6
+
+
+async def test_who_asks_for_a_filter_at_once_waits_for_one_look(
+    two: tuple[PostgresStore, PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both legs of many searches look up once what is kept, and anew after a write."""
+    writer, reader = two
+    looks: list[int] = []
+    look = held_filters.matching_numbers
+
+    async def noted(*arguments: Any) -> Any:
+        looks.append(1)
+        return await look(*arguments)
+
+    monkeypatch.setattr(held_filters, "matching_numbers", noted)
+    filters = parse_filters({"team": "t1"})
+    (vector,) = _vectors(1, 1)
+    access = READERS["all"]
+
+    async def ask() -> None:
+        await reader.search_dense("c", vector, limit=5, access=access, filters=filters)
+        await reader.search_lexical("c", "red", limit=5, access=access, filters=filters)
+
+    await ask()
+    await asyncio.gather(*(ask() for _ in range(10)))
+    assert len(looks) == 1
+    await _write(writer, random.Random(9), [3])
+    await ask()
+    await ask()
+    assert len(looks) <= 3
+
+
 async def test_errors_are_those_of_the_state_at_hand(
     two: tuple[PostgresStore, PostgresStore],
 ) -> None:
@@ -177,7 +284,7 @@ async def test_errors_are_those_of_the_state_at_hand(
 
 def _poison(store: PostgresStore) -> None:
     """Put into memory, for every reader, what the reader of everything sees."""
-    shortcuts = store._shortcuts
+    memory = store._shortcuts
     for held in shortcuts._vectors._held.values():
         everything = max(held.readers.values(), key=lambda one: len(one._ords))
         held.readers = dict.fromkeys(held.readers, everything)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from whence.schema.access import Access
 from whence.schema.filters import (
@@ -29,7 +30,7 @@ from whence.store.checks import draft_facts
 from whence.store.driver import Connection
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 
-__all__ = ("add_facts", "facts_are_kept", "matching", "open_facts")
+__all__ = ("add_facts", "facts_are_kept", "matching", "matching_numbers", "open_facts")
 
 #: Changes when `schema.filters` makes other facts of the same metadata.
 _VERSION = 1
@@ -171,20 +172,44 @@ async def matching(
     Raises:
         BadInput: No visible document has one of the keys.
     """
-    arguments = _Arguments(collection_id, list(classes))
-    wanted = " AND ".join(_sql(condition, arguments) for condition in filters)
-    words = " JOIN chunk_terms t ON t.ord = c.ord" if what == "slot" else ""
     number = "t.slot" if what == "slot" else "c.ord"
-    packed = await connection.fetchval(
-        f"SELECT string_agg(int4send({number}), '') FROM document d"  # noqa: S608 - conditions hold placeholders only
-        f" JOIN chunk c ON c.document = d.id{words} WHERE {_VISIBLE} AND {wanted}",
-        *arguments.values,
-    )
+    packed = await _packed(connection, collection_id, classes, filters, f"int4send({number})")
     if packed is None:
         await _check_keys(connection, collection_id, classes, access, filters)
         return []
     numbers: list[int] = np.frombuffer(packed, dtype=">i4").tolist()
     return numbers
+
+
+async def matching_numbers(
+    connection: Connection, collection_id: int, classes: Sequence[int], filters: Filters
+) -> NDArray[np.int32]:
+    """Give number and slot of the visible chunks that a filter keeps, shape (n, 2), in no order.
+
+    Cost and arguments as for `matching`; a key that nobody has keeps nothing.
+    """
+    both = "int4send(c.ord) || int4send(t.slot)"
+    packed = await _packed(connection, collection_id, classes, filters, both)
+    return np.frombuffer(packed or b"", dtype=">i4").astype(np.int32).reshape(-1, 2)
+
+
+async def _packed(
+    connection: Connection,
+    collection_id: int,
+    classes: Sequence[int],
+    filters: Filters,
+    numbers: str,
+) -> bytes | None:
+    """Give the numbers of the chunks that are kept, big endian; None when there are none."""
+    arguments = _Arguments(collection_id, list(classes))
+    wanted = " AND ".join(_sql(condition, arguments) for condition in filters)
+    words = " JOIN chunk_terms t ON t.ord = c.ord" if "t." in numbers else ""
+    found: bytes | None = await connection.fetchval(
+        f"SELECT string_agg({numbers}, '') FROM document d"  # noqa: S608 - conditions hold placeholders only
+        f" JOIN chunk c ON c.document = d.id{words} WHERE {_VISIBLE} AND {wanted}",
+        *arguments.values,
+    )
+    return found
 
 
 async def _check_keys(

@@ -19,7 +19,7 @@ from whence.store.scoring import POSTING_BYTES
 from whence.store.standing import Standing
 from whence.store.words import spoken_languages
 
-__all__ = ("HeldPostings", "Postings", "Term", "languages_of", "terms_of")
+__all__ = ("HeldPostings", "Postings", "Slots", "Term", "languages_of", "terms_of")
 
 #: Bytes of postings held.
 _MOST_BYTES = 64 * 1024 * 1024

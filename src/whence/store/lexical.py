@@ -7,7 +7,7 @@ see: a hidden chunk changes no score.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,7 +29,8 @@ from whence.store.classes import access_values, allowed_classes
 from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
-from whence.store.held_postings import HeldPostings, Term, languages_of, terms_of
+from whence.store.held_filters import KeptChunks
+from whence.store.held_postings import HeldPostings, Slots, Term, languages_of, terms_of
 from whence.store.postings import term_key
 from whence.store.scoring import Run, best_places
 from whence.store.search import WANTED, places_of
@@ -221,6 +222,7 @@ async def recalled_lexical(
     access: Access,
     classes: list[int],
     match: Match = "any",
+    kept: KeptChunks | None = None,
 ) -> list[Candidate]:
     """Rank as `search_lexical` does, by what is remembered of the collection.
 
@@ -236,6 +238,7 @@ async def recalled_lexical(
         access: Rights of the reader.
         classes: What they were resolved to.
         match: As for a search.
+        kept: Chunks that a filter keeps, as the collection stood.
 
     Raises:
         Changed: The collection or the classes have changed since.
@@ -263,6 +266,9 @@ async def recalled_lexical(
     ranking = _Ranking(terms, query.parts, chunks)
     if match == "all":
         ranking.keep_all_of(words.required(query.spoken))
+    if kept is not None:
+        slots_of = await _slots_of(connection, known, held, ranking.segments)
+        ranking.keep_places([kept.places(one, slots_of[one]) for one in ranking.segments])
     found = await ranking.walk(limit)
     if not found:
         # Nothing, too, is an answer of this state only.
@@ -282,6 +288,18 @@ async def _slots(
     Raises:
         Changed: A segment is gone.
     """
+    slots = await _slots_of(connection, known, held, segments)
+    return [int(slots[one][place]) for one, place in zip(segments, places, strict=True)]
+
+
+async def _slots_of(
+    connection: Connection, known: Standing, held: HeldPostings, segments: Iterable[int]
+) -> Slots:
+    """Give the slots of segments, read once.
+
+    Raises:
+        Changed: A segment is gone.
+    """
     slots = held.slots(known)
     if missing := sorted(set(segments) - slots.keys()):
         rows = await connection.fetch(_SLOTS, missing)
@@ -289,7 +307,7 @@ async def _slots(
             raise Changed
         # A segment is never written again, so it does not matter in which state they are read.
         slots |= {row["id"]: np.frombuffer(row["slots"], ">i4") for row in rows}
-    return [int(slots[one][place]) for one, place in zip(segments, places, strict=True)]
+    return slots
 
 
 class _Query:
@@ -362,6 +380,15 @@ class _Ranking:
         slots_of = {row["id"]: np.frombuffer(row["slots"], ">i4") for row in rows}
         every = [slots_of[segment] for segment in self._segments]
         self._keep(np.isin(np.concatenate([np.empty(0, np.int32), *every]), slots))
+
+    @property
+    def segments(self) -> list[int]:
+        """Segments with a word of the query, in the order of their places."""
+        return self._segments
+
+    def keep_places(self, kept: Sequence[NDArray[np.bool_]]) -> None:
+        """Leave out all places but some of each of the `segments`."""
+        self._keep(np.concatenate([np.empty(0, np.bool_), *kept]))
 
     def keep_all_of(self, words: Sequence[Sequence[str]]) -> None:
         """Leave out all places but those with a term of each word.

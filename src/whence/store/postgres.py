@@ -444,6 +444,21 @@ class PostgresStore(PostgresNames, PostgresCode):
 
     # --- search ------------------------------------------------------------------------------------
 
+    async def _look_at(self, connection: Any, collection: str) -> None:
+        """See to a build that was cut off, or a collection of a former version, at the first search."""
+        if collection not in self._looked_at:
+            self._looked_at.add(collection)
+            await self._keep_indexed(connection, collection)
+
+    async def _prime(self, collection: str, access: Access) -> None:
+        """Let a filtered search be answered by memory from the first one on: it looks up what is kept once."""
+        if not is_text(collection):
+            return
+        if collection not in self._looked_at:
+            async with self._connection() as connection:
+                await self._look_at(connection, collection)
+        await self._shortcuts.prime(collection, access)
+
     async def search_dense(
         self,
         collection: str,
@@ -467,10 +482,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         """
 
         async def read(connection: Any) -> list[Candidate] | None:
-            if collection not in self._looked_at:
-                # A build that was cut off, or a collection of a former version.
-                self._looked_at.add(collection)
-                await self._keep_indexed(connection, collection)
+            await self._look_at(connection, collection)
             return await search.search_dense(
                 connection,
                 collection,
@@ -483,12 +495,19 @@ class PostgresStore(PostgresNames, PostgresCode):
                 standings=self._shortcuts.standings,
             )
 
-        if not filters:
-            found = await self._shortcuts.dense(
-                collection, vector, limit=limit, access=access, threshold=threshold, exact=exact
-            )
-            if found is not None:
-                return found
+        if filters:
+            await self._prime(collection, access)
+        found = await self._shortcuts.dense(
+            collection,
+            vector,
+            limit=limit,
+            access=access,
+            threshold=threshold,
+            exact=exact,
+            filters=filters,
+        )
+        if found is not None:
+            return found
         return await self._with_words(collection, read)
 
     async def search_lexical(
@@ -507,12 +526,13 @@ class PostgresStore(PostgresNames, PostgresCode):
             NotFound: There is no such collection.
             BadInput: The limit is below 1, or no visible document has a key of the filters.
         """
-        if not filters:
-            found = await self._shortcuts.lexical(
-                collection, query_text, limit=limit, access=access, match=match
-            )
-            if found is not None:
-                return found
+        if filters:
+            await self._prime(collection, access)
+        found = await self._shortcuts.lexical(
+            collection, query_text, limit=limit, access=access, match=match, filters=filters
+        )
+        if found is not None:
+            return found
         return await self._with_words(
             collection,
             lambda connection: lexical.search_lexical(

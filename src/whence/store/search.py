@@ -57,6 +57,7 @@ __all__ = (
     "places_of",
     "recalled_held",
     "recalled_near",
+    "recalled_numbers_near",
     "recalled_scan",
     "search_dense",
     "visible_chunks",
@@ -116,6 +117,15 @@ _QUICK_NEIGHBOURS = (
     f" {_RANKED}"
 )
 _STAMPED_NEIGHBOURS = f"{_STAMPED.format(ranked=_QUICK_NEIGHBOURS)} $6"
+# Numbers and distances of those near by, for a filter that is applied in memory.
+_NUMBERS_NEAR = (
+    "SELECT string_agg(int4send(v.ord) || float8send(v.e <#> $1::vector), '') AS packed"
+    " FROM (SELECT set_config('hnsw.ef_search', $2, true)) s, LATERAL (SELECT v.ord, v.e FROM chunk_vec v"
+    "  WHERE v.collection_id = {collection} AND v.class_id = ANY($3::int[])"
+    "  ORDER BY v.e::halfvec({dimension}) <#> $1::vector::halfvec({dimension}) LIMIT $4::int) v"
+)
+_STAMPED_NUMBERS = f"{_STAMPED.format(ranked=_NUMBERS_NEAR)} $5"
+_NUMBER_NEAR = [("ord", ">i4"), ("distance", ">f8")]
 #: Above it, a limit means no limit.
 LARGEST_LIMIT = 2**62
 
@@ -273,14 +283,15 @@ async def recalled_scan(
     query: NDArray[np.float32],
     limit: int,
     threshold: float,
+    kept: Sequence[int] | None = None,
 ) -> list[Any] | None:
-    """Look at every visible row; None when ties are to be decided by ids.
+    """Look at every visible row, or those that a filter keeps; None when ties are to be decided by ids.
 
     Raises:
         Changed: The collection or the classes are in another state.
     """
     rows = await connection.fetch(
-        _STAMPED_NEAREST, known.id, classes, query, limit, threshold, None, known.info.name
+        _STAMPED_NEAREST, known.id, classes, query, limit, threshold, kept, known.info.name
     )
     ranked = _held_to(rows, known)
     return None if _cut_within_ties(ranked, limit) else ranked
@@ -334,6 +345,36 @@ async def recalled_near(
         statement, query, ef_search, classes, way.fetched, limit, known.info.name
     )
     return _held_to(rows, known)
+
+
+async def recalled_numbers_near(
+    connection: Connection,
+    known: Standing,
+    classes: list[int],
+    query: NDArray[np.float32],
+    way: Neighbourhood,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Ask the graph for rows near by; gives their numbers and distances, in no order.
+
+    Args:
+        connection: As for `recalled_near`.
+        known: Where the collection stood, with a graph.
+        classes: Classes that the reader may see.
+        query: A unit vector.
+        way: How to ask the graph.
+
+    Raises:
+        Changed: The collection or the classes are in another state.
+    """
+    import numpy as np
+
+    statement = _STAMPED_NUMBERS.format(collection=known.id, dimension=known.info.model.dimension)
+    rows = await connection.fetch(
+        statement, query, str(way.ef_search), classes, way.fetched, known.info.name
+    )
+    hold(rows, known)
+    table = np.frombuffer(rows[0]["packed"] or b"", np.dtype(_NUMBER_NEAR))
+    return table["ord"].astype(np.int32), table["distance"].astype(np.float64)
 
 
 def _held_to(rows: list[Any], known: Standing) -> list[Any]:

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from whence.schema.access import Access
 from whence.schema.errors import WhenceError
+from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
 from whence.store.analysis import ANALYZER_VERSION
 from whence.store.checks import check_query
-from whence.store.classes import remembered_classes
+from whence.store.classes import allowed_classes, remembered_classes
 from whence.store.driver import Connection
+from whence.store.held_filters import HeldFilters, KeptChunks
 from whence.store.held_postings import HeldPostings
 from whence.store.held_vectors import MOST_PLACES, HeldVectors
 from whence.store.lexical import recalled_lexical
@@ -30,10 +32,18 @@ from whence.store.search import (
     dense_candidates,
     recalled_held,
     recalled_near,
+    recalled_numbers_near,
     recalled_scan,
 )
-from whence.store.standing import Changed, Standing, StandingMemory
-from whence.store.vector_index import Neighbourhood, VisibleCounts, fewest_visible, neighbourhood
+from whence.store.standing import Changed, Standing, StandingMemory, standing
+from whence.store.vector_index import (
+    MOST_EF,
+    Neighbourhood,
+    VisibleCounts,
+    fewest_visible,
+    neighbourhood,
+    rows_for_kept,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +71,7 @@ class Shortcuts:
         self._lend_quick = lend_quick
         self._vectors = HeldVectors()
         self._postings = HeldPostings()
+        self._filters = HeldFilters()
         self._loading: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
@@ -78,6 +89,7 @@ class Shortcuts:
         access: Access,
         threshold: float,
         exact: bool,
+        filters: Filters = (),
     ) -> list[Candidate] | None:
         """Rank by cosine as `search.search_dense` does; None when it has to be asked."""
         known = self.standings.get(collection)
@@ -91,8 +103,11 @@ class Shortcuts:
             return None
         limit = min(limit, LARGEST_LIMIT)
         try:
-            way = None if exact else self._way(known, classes, limit)
-            rows = await self._ranked(known, classes, query, limit, threshold, way)
+            if filters:
+                rows = await self._filtered(known, classes, query, limit, threshold, exact, filters)
+            else:
+                way = None if exact else self._way(known, classes, limit)
+                rows = await self._ranked(known, classes, query, limit, threshold, way)
         except Changed:
             self.standings.forget(collection)
             return None
@@ -135,6 +150,67 @@ class Shortcuts:
         async with self._lend() as connection:
             return await recalled_scan(connection, known, classes, query, limit, threshold)
 
+    async def _filtered(
+        self,
+        known: Standing,
+        classes: list[int],
+        query: NDArray[np.float32],
+        limit: int,
+        threshold: float,
+        exact: bool,
+        filters: Filters,
+    ) -> list[Any] | None:
+        """Rank what a filter keeps: near by as the graph tells, or all of it when that is few or not enough."""
+        kept = await self._filters.get(self._lend, known, classes, filters)
+        if kept is None:
+            return None
+        visible = self.counts.peek(known.id, classes) or known.chunks
+        passed = rows_for_kept(limit, len(kept.ords), visible)
+        if known.indexed and not exact and passed is not None:
+            rows = await self._near_kept(known, classes, query, limit, kept, passed)
+            if rows is not None:
+                return rows
+        async with self._lend() as connection:
+            ords = kept.ords.tolist()
+            return await recalled_scan(connection, known, classes, query, limit, threshold, ords)
+
+    async def _near_kept(
+        self,
+        known: Standing,
+        classes: list[int],
+        query: NDArray[np.float32],
+        limit: int,
+        kept: KeptChunks,
+        passed: int,
+    ) -> list[Any] | None:
+        """Rank what is kept of the rows near by; None when that is not enough."""
+        way = Neighbourhood(limit, 0.0, known.chunks)
+        way.fetched = passed
+        way.ef_search = min(MOST_EF, max(way.ef_search, passed))
+        async with self._lend_quick() as connection:
+            ords, distances = await recalled_numbers_near(connection, known, classes, query, way)
+            inside = kept.holds(ords)
+            ords, distances = ords[inside], distances[inside]
+            if len(ords) < limit:
+                return None
+            last = sorted(distances.tolist())[limit - 1]
+            best = ords[distances <= last].tolist()
+            return await recalled_held(connection, known, classes, query, best)
+
+    async def prime(self, collection: str, access: Access) -> None:
+        """Find out what a search by memory has to know of a collection, unless it is known.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        known = self.standings.get(collection)
+        if known is not None and remembered_classes(access, known.epoch) is not None:
+            return
+        async with self._lend() as connection:
+            known = await standing(connection, collection)
+            await allowed_classes(connection, access, known.epoch)
+        self.standings.put(known)
+
     def _load(self, collection: str, classes: list[int]) -> None:
         """Start to read vectors that are to be held."""
         task = asyncio.create_task(self._run_load(collection, classes))
@@ -163,6 +239,7 @@ class Shortcuts:
         limit: int,
         access: Access,
         match: Match = "any",
+        filters: Filters = (),
     ) -> list[Candidate] | None:
         """Rank by words as `lexical.search_lexical` does; None when it has to be asked."""
         known = self.standings.get(collection)
@@ -171,6 +248,11 @@ class Shortcuts:
         classes = remembered_classes(access, known.epoch)
         if classes is None:
             return None
+        kept = None
+        if filters:
+            kept = await self._filters.get(self._lend, known, classes, filters)
+            if kept is None:
+                return None
         try:
             async with self._lend_quick() as connection:
                 return await recalled_lexical(
@@ -182,6 +264,7 @@ class Shortcuts:
                     access=access,
                     classes=classes,
                     match=match,
+                    kept=kept,
                 )
         except Changed:
             self.standings.forget(collection)

@@ -24,6 +24,7 @@ from whence.store.graph_width import least_width
 __all__ = (
     "INDEXED",
     "MEASURED",
+    "MOST_EF",
     "VISIBLE_CHUNKS",
     "Neighbourhood",
     "VisibleCounts",
@@ -33,6 +34,7 @@ __all__ = (
     "index_due",
     "index_name",
     "neighbourhood",
+    "rows_for_kept",
 )
 
 #: Chunks of a collection from which on it gets a graph; an exact scan of as many takes some ten milliseconds.
@@ -52,7 +54,7 @@ _LEAST_FETCHED = 100
 _LEAST_OF_MANY, _MANY = 40, 0.45
 #: `hnsw.ef_search`, at least and at most; pgvector allows 1000. For 100 rows, 200 in place of 100 cost
 #: a tenth to seven tenths more and found at most .002 more of the ten nearest.
-_LEAST_EF, _MOST_EF = 100, 1000
+_LEAST_EF, MOST_EF = 100, 1000
 #: What is added to it for each tenfold of `_INDEX_FROM`, as the way through a graph grows with the logarithm of
 #: its size. Of 500 queries of 200,000 rows, 80 lost nearly all neighbours of five, 100 those of one, 120 of
 #: none, for 6 % more time than 100.
@@ -62,6 +64,11 @@ _STEP = 20
 #: Visible rows up to which the scan is the way whatever the graph costs: it is exact, and of 10,000 among
 #: 20,000 rows a fifth dearer than 100 neighbours at `ef_search` 100, which have a recall of .995 there.
 _SCANNED = 12_000
+#: Kept rows that are expected among those asked for, for each place: of 25 expected ones 10 are there but once in
+#: ten thousand times, and then all are looked at.
+_OF_KEPT = 2.5
+#: Most rows that are asked of a graph for what a filter keeps of them.
+_MOST_PASSED = 2000
 #: From such a share of visible rows on, what the graph of a collection was measured to need is enough.
 _NEARLY_ALL = 0.9
 #: Widths that are tried, below that of the size.
@@ -120,7 +127,7 @@ class Neighbourhood:
         of_size = _LEAST_EF + round(_EF_OF_TENFOLD * tenfolds)
         if measured is not None and share >= _NEARLY_ALL:
             of_size = min(of_size, math.ceil(measured / share))
-        self.ef_search = min(_MOST_EF, max(of_size, self.fetched))
+        self.ef_search = min(MOST_EF, max(of_size, self.fetched))
 
 
 def neighbourhood(
@@ -137,6 +144,21 @@ def neighbourhood(
     if visible <= fewest_visible(limit, chunks):
         return None
     return Neighbourhood(limit, visible / chunks, chunks, measured)
+
+
+def rows_for_kept(limit: int, kept: int, visible: int) -> int | None:
+    """Give the rows to ask of the graph for enough that a filter keeps; None when a scan is the better way.
+
+    They are taken from what it finds without regard to the filter. A row that is looked up for a scan costs a
+    fifth of a step through the graph.
+
+    Args:
+        limit: Places of the ranking.
+        kept: Rows that the reader may see and the filter keeps.
+        visible: Rows that the reader may see, at least.
+    """
+    rows = max(_LEAST_OF_MANY, math.ceil(_OF_KEPT * limit * visible / max(1, kept)))
+    return rows if rows <= _MOST_PASSED and kept > max(limit, 5 * rows) else None
 
 
 def fewest_visible(limit: int, chunks: int) -> int:
