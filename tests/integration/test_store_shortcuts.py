@@ -96,7 +96,7 @@ async def _filtered_answers(
                     )
                 except BadInput:
                     # Nobody whom the reader may see has the key.
-                    found[f"{name} {given} {limit}"] = []
+                    found[f"refused {name} {given} {limit}"] = []
     return found
 
 
@@ -127,7 +127,7 @@ async def two(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
     """Two stores on one database, as of two processes; vectors are held from the second scan on."""
-    monkeypatch.setattr(held_vectors, "_SCANS", 2)
+    monkeypatch.setattr(held_vectors, "SCANS", 2)
     async with (
         PostgresStore.open(database_url, pool_size=3) as one,
         PostgresStore.open(database_url, pool_size=3) as other,
@@ -285,13 +285,19 @@ async def test_errors_are_those_of_the_state_at_hand(
 def _poison(store: PostgresStore) -> None:
     """Put into memory, for every reader, what the reader of everything sees."""
     memory = store._shortcuts
-    for held in shortcuts._vectors._held.values():
+    for held in memory._vectors._held.values():
         everything = max(held.readers.values(), key=lambda one: len(one._ords))
         held.readers = dict.fromkeys(held.readers, everything)
-    postings = shortcuts._postings._held
+    postings = memory._postings._held
     most = max(postings.values(), key=lambda terms: sum(len(t.postings) for t in terms.values()))
     for key in postings:
         postings[key] = dict(most)
+    kept = memory._filters._held
+    for key in kept:
+        kept[key] = max(
+            (one for other, one in kept.items() if other[-1] == key[-1]),
+            key=lambda one: len(one.ords),
+        )
 
 
 async def test_a_memory_gone_wrong_shows_nothing_hidden(

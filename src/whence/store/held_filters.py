@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.schema.filters import Filters
+from whence.store import held_vectors
 from whence.store.driver import Connection
 from whence.store.facts import facts_are_kept, matching_numbers
+from whence.store.held_vectors import Matrices
 from whence.store.standing import Standing
 
 __all__ = ("HeldFilters", "KeptChunks")
@@ -38,12 +40,22 @@ class KeptChunks:
         self.ords = np.sort(numbers[:, 0])
         self._slots = np.sort(numbers[:, 1])
         self._places: dict[int, NDArray[np.bool_]] = {}
+        self._scans = 0
+        self.vectors: Matrices | None = None
+        """Theirs, once they were scanned often."""
 
     @property
     def size(self) -> int:
         """Bytes of it."""
         held = sum(one.nbytes for one in self._places.values())
-        return self.ords.nbytes + self._slots.nbytes + held
+        vectors = self.vectors.size if self.vectors is not None else 0
+        return self.ords.nbytes + self._slots.nbytes + held + vectors
+
+    def scanned(self, dimension: int) -> bool:
+        """Note that they were scanned; tells whether it is time to hold their vectors."""
+        self._scans += 1
+        few = len(self.ords) * dimension * 4 <= _MOST_BYTES // 2
+        return few and self._scans == held_vectors.SCANS
 
     def holds(self, ords: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Tell which chunks are among them, by their numbers."""
@@ -124,6 +136,14 @@ class HeldFilters:
         for stale in [one for one in self._held if one[0] == collection_id and one[1] != version]:
             del self._held[stale]
         self._held[key] = found
+        self._make_room()
+        return found
+
+    async def load(self, connection: Connection, known: Standing, kept: KeptChunks) -> None:
+        """Read the vectors of what is kept."""
+        kept.vectors = await held_vectors.read_vectors(connection, known, kept.ords)
+        self._make_room()
+
+    def _make_room(self) -> None:
         while len(self._held) > 1 and sum(one.size for one in self._held.values()) > self._most:
             self._held.popitem(last=False)
-        return found

@@ -29,12 +29,12 @@ from whence.store.tuning import memory_bytes
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-__all__ = ("MOST_PLACES", "HeldVectors", "Matrices")
+__all__ = ("MOST_PLACES", "SCANS", "HeldVectors", "Matrices", "read_vectors")
 
 #: Longest ranking that is prepared here.
 MOST_PLACES = 1000
 #: Scans of the same rows after which they are held: to read them takes as long as some ten scans.
-_SCANS = 10
+SCANS = 10
 #: Bytes of vectors held, at most, and as a part of the memory.
 _MOST_BYTES = 128 * 1024 * 1024
 _OF_MEMORY = 16
@@ -50,6 +50,10 @@ _FEW = 32 * _BLOCK
 _MOST_READERS = 1000
 _COUNT = (
     "SELECT count(*) FROM chunk_vec v WHERE v.collection_id = $1 AND v.class_id = ANY($2::int[])"
+)
+_VECTORS_OF = (
+    "SELECT 0 AS class_id, string_agg(int4send(v.ord) || vector_send(v.e), '') AS packed FROM chunk_vec v"
+    " WHERE v.collection_id = $1 AND v.ord = ANY($2::int[])"
 )
 _VECTORS = (
     "SELECT v.class_id, string_agg(int4send(v.ord) || vector_send(v.e), '') AS packed FROM chunk_vec v"
@@ -83,6 +87,11 @@ class Matrices:
         self._margin = _margin(self._blocks[0].vectors.shape[1]) if self._blocks else 0.0
         self._turn = asyncio.Lock()
         self._waiting: list[_Asked] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes of its vectors."""
+        return sum(block.vectors.nbytes for block in self._blocks)
 
     async def nearest(self, query: NDArray[np.float32], limit: int) -> list[int]:
         """Give the numbers of all chunks that can be among the nearest, in no order.
@@ -226,7 +235,7 @@ class HeldVectors:
         if len(held.scans) >= _MOST_READERS:
             held.scans.clear()
         held.scans[reader] = held.scans.get(reader, 0) + 1
-        return held.scans[reader] == _SCANS
+        return held.scans[reader] == SCANS
 
     def _of(self, known: Standing) -> _Collection:
         held = self._held.get(known.id)
@@ -261,6 +270,16 @@ class HeldVectors:
             if sum(held.size for held in self._held.values()) + size <= self._most:
                 return
             self._held.pop(one, None)
+
+
+async def read_vectors(
+    connection: Connection, known: Standing, ords: NDArray[np.int32]
+) -> Matrices:
+    """Read the vectors of some chunks. Cost: linear in them."""
+    rows = await connection.fetch(_VECTORS_OF, known.id, ords.tolist())
+    there = [row for row in rows if row["packed"] is not None]
+    found = await asyncio.to_thread(_unpacked, there, known.info.model.dimension)
+    return Matrices(list(found.values()))
 
 
 def _unpacked(rows: Sequence[Any], dimension: int) -> dict[int, _Block]:

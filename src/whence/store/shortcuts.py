@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +146,8 @@ class Shortcuts:
                 async with self._lend_quick() as connection:
                     return await recalled_held(connection, known, classes, query, ords)
             if held is None and self._vectors.scanned(known, classes):
-                self._load(known.info.name, classes)
+                name = known.info.name
+                self._start(lambda connection: self._vectors.load(connection, name, classes))
         async with self._lend() as connection:
             return await recalled_scan(connection, known, classes, query, limit, threshold)
 
@@ -170,6 +171,13 @@ class Shortcuts:
             rows = await self._near_kept(known, classes, query, limit, kept, passed)
             if rows is not None:
                 return rows
+        if kept.vectors is not None and limit <= MOST_PLACES:
+            ords = await kept.vectors.nearest(query, limit)
+            if len(ords) <= 2 * MOST_PLACES:
+                async with self._lend_quick() as connection:
+                    return await recalled_held(connection, known, classes, query, ords)
+        elif kept.scanned(query.size):
+            self._start(lambda connection: self._filters.load(connection, known, kept))
         async with self._lend() as connection:
             ords = kept.ords.tolist()
             return await recalled_scan(connection, known, classes, query, limit, threshold, ords)
@@ -211,15 +219,15 @@ class Shortcuts:
             await allowed_classes(connection, access, known.epoch)
         self.standings.put(known)
 
-    def _load(self, collection: str, classes: list[int]) -> None:
+    def _start(self, read: Callable[[Connection], Awaitable[None]]) -> None:
         """Start to read vectors that are to be held."""
-        task = asyncio.create_task(self._run_load(collection, classes))
+        task = asyncio.create_task(self._run_load(read))
         self._loading.add(task)
         task.add_done_callback(self._end_load)
 
-    async def _run_load(self, collection: str, classes: list[int]) -> None:
+    async def _run_load(self, read: Callable[[Connection], Awaitable[None]]) -> None:
         async with self._lend() as connection:
-            await self._vectors.load(connection, collection, classes)
+            await read(connection)
 
     def _end_load(self, task: asyncio.Task[None]) -> None:
         self._loading.discard(task)
