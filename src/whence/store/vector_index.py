@@ -64,8 +64,8 @@ _STEP = 20
 #: Visible rows up to which the scan is the way whatever the graph costs: it is exact, and of 10,000 among
 #: 20,000 rows a fifth dearer than 100 neighbours at `ef_search` 100, which have a recall of .995 there.
 _SCANNED = 12_000
-#: Kept rows that are expected among those asked for, for each place: of 25 expected ones 10 are there but once in
-#: ten thousand times, and then all are looked at.
+#: Kept rows that are expected among those asked for, for each place: where 25 are expected, fewer than 10 are
+#: there once in ten thousand times, and then all are looked at.
 _OF_KEPT = 2.5
 #: Most rows that are asked of a graph for what a filter keeps of them.
 _MOST_PASSED = 2000
