@@ -87,6 +87,13 @@ _COMPLETE = (
 )
 
 
+def _in_order(local_ids: Sequence[str]) -> NDArray[np.int32]:
+    """Give the order of canonical ids, which are alike up to the kind: C# first, which the local id tells."""
+    order = sorted(range(len(local_ids)), key=local_ids.__getitem__)
+    order.sort(key=[kind_of_local(one) != "cs" for one in local_ids].__getitem__)
+    return np.array(order, dtype=np.int32)
+
+
 async def _analyze(connection: Connection) -> None:
     await connection.execute(_ANALYZE)
 
@@ -235,9 +242,7 @@ class StagedRows:
         if self._numbers is not None:
             return self._numbers
         local = self._locals
-        # In the order of canonical ids: all alike up to the kind, which the local id tells.
-        order = sorted(range(len(local)), key=lambda one: (kind_of_local(local[one]), local[one]))
-        places = np.array(order, dtype=np.int32)
+        places = await asyncio.to_thread(_in_order, local)
         ords, classes = (np.frombuffer(column, np.int32) for column in (self._ords, self._class_of))
         async with self._writing():
             for at in range(0, len(places), _NODES_AT_ONCE):
@@ -265,6 +270,7 @@ class StagedRows:
         """Number the nodes, while another connection writes what is kept of their words."""
         async with self._lock:
             self._ended = True
+            self._counter = WordCounter(DEFAULT_LANGUAGES[0])  # Forgets what it knew.
             self._aside = asyncio.create_task(self._do_aside(self._write_words))
             await self._number_nodes()
 

@@ -35,7 +35,7 @@ _LOW_HALF = 0xFFFFFFFF
 _BREAK_RUN = "\0"
 _BETWEEN = f" {_BREAK_RUN} "
 _BREAK = -1
-#: Postings of a segment: some 32 MB while it is made.
+#: Postings of a segment: some 80 MB while it is made.
 _MOST_POSTINGS = 1 << 21
 #: How many chunks there are of each class of rights, and how long they are: what a reader's scores go by.
 _COUNT_CLASSES = (
@@ -351,12 +351,16 @@ class SnapshotWords:
             )
         new = np.ones(len(numbers), dtype=np.bool_)
         new[self._known] = False
-        terms = compress(self._terms, new.tolist())
+        terms = await asyncio.to_thread(_keys, list(compress(self._terms, new.tolist())))
         await copy_columns(
             self._connection,
             "term",
             {"id": numbers[new], "collection_id": self._collection_id, "df": df[new]},
-            {"term": [term_key(term).encode() for term in terms]},
+            {"term": terms},
         )
         self._terms, self._numbers, self._known = [], array("i"), []
         self._df = np.zeros(0, dtype=np.int64)
+
+
+def _keys(terms: Sequence[str]) -> list[bytes]:
+    return [term_key(term).encode() for term in terms]
