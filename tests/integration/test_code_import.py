@@ -23,6 +23,7 @@ from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable,
 from whence.store.base import EmbeddedDocument
 from whence.store.code import SnapshotRecord
 from whence.store.code_documents import node_document
+from whence.store.numbers import reserve, reserve_all
 from whence.store.postgres import PostgresStore
 from whence.testing.fake_bundles import write_fake_bundles, write_zip
 from whence.testing.small_bundles import import_into, small_files, write_small
@@ -577,3 +578,31 @@ async def test_a_large_bundle_is_the_same(
 
     assert (second.digest, second.nodes, second.edges) == (first.digest, first.nodes, first.edges)
     assert await edges_of(postgres_store, second) == small
+
+
+async def test_content_of_an_earlier_version_is_replaced_only_by_leave(
+    postgres_store: PostgresStore, bundle: Path
+) -> None:
+    """What an earlier version imported cannot be compared with a bundle; that is said, and nothing is changed."""
+    await import_into(postgres_store, [bundle])
+    (first,) = await postgres_store.snapshots()
+    async with postgres_store._connection() as connection:
+        await connection.execute("UPDATE code_snapshot SET digest = ''")
+    with pytest.raises(BadInput, match="by an earlier version: its content cannot be compared"):
+        await import_into(postgres_store, [bundle])
+    assert [one.collection for one in await postgres_store.snapshots()] == [first.collection]
+    await import_into(postgres_store, [bundle], replace=True)
+    assert [one.digest for one in await postgres_store.snapshots()] == [first.digest]
+
+
+async def test_numbers_are_those_that_nobody_else_has(postgres_store: PostgresStore) -> None:
+    """Numbers of several columns come in one statement, ascending, as many as asked for, and never twice."""
+    async with postgres_store._connection() as connection:
+        wanted = (("chunk", "ord", 3), ("term", "id", 0), ("document", "id", 2))
+        first, none, other = await reserve_all(connection, *wanted)
+        taken = await connection.fetchval("SELECT nextval(pg_get_serial_sequence('chunk', 'ord'))")
+        again = await reserve(connection, "chunk", "ord", 2)
+
+    assert (len(first), len(none), len(other)) == (3, 0, 2)
+    assert list(first) == sorted(first)
+    assert len({*first, taken, *again}) == 6
