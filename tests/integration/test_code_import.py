@@ -583,7 +583,7 @@ async def test_a_large_bundle_is_the_same(
 async def test_content_of_an_earlier_version_is_replaced_only_by_leave(
     postgres_store: PostgresStore, bundle: Path
 ) -> None:
-    """What an earlier version imported cannot be compared with a bundle; that is said, and nothing is changed."""
+    """What an earlier version imported cannot be compared with a bundle: that is said, nothing is changed."""
     await import_into(postgres_store, [bundle])
     (first,) = await postgres_store.snapshots()
     async with postgres_store._connection() as connection:
