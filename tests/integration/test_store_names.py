@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import asyncpg
 import pytest
@@ -54,6 +55,32 @@ async def test_links_of_a_former_version_are_found_in_the_background(
     assert await postgres_store.link_statistics("c", PUBLIC) == LinkStatistics(
         chunks=10, linked=5, documents=5
     )
+
+
+async def test_titles_that_share_a_word_are_not_all_looked_at(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text with the word that all titles share brings up few of them, however many there are."""
+    fetched: list[int] = []
+    names_anchored = passage_graph.names_anchored
+
+    async def spy(*arguments: Any) -> dict[str, int]:
+        found = await names_anchored(*arguments)
+        fetched.append(len(found))
+        return found
+
+    monkeypatch.setattr(passage_graph, "names_anchored", spy)
+    await postgres_store.ensure_collection("c", MODEL)
+    for start in range(100, 400, 20):
+        documents = [
+            titled(f"d{n}", f"Protocol {n}", f"The protocol after protocol {n - 1}.")
+            for n in range(start, start + 20)
+        ]
+        await postgres_store.replace_documents("c", documents)
+    names = await postgres_store.passage_names("c", [chunk_key("c", "d250", 0)], PUBLIC)
+
+    assert max(fetched) <= 21
+    assert {one.name for one in names} == {"protocol 249", "protocol 250"}
 
 
 async def test_names_that_nobody_bears_are_forgotten(

@@ -8,7 +8,8 @@ a text that holds a name is among the postings of each of its terms.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -79,12 +80,20 @@ def strong_terms(name: str) -> list[str]:
     return [term for term in name.split(" ") if not is_weak(term)]
 
 
-def anchor_of(name: str) -> str:
-    """Give the term by which a name is looked up: the longest strong one, of several the first by alphabet.
+def anchor_of(name: str, chunks: Mapping[str, int]) -> str:
+    """Give the term by which a name is looked up: the rarest strong one, then the longest, then the first.
 
-    Long terms are rare ones, so that a text brings up few names that it does not hold.
+    A text brings up all names with an anchor that it holds, so that of titles which share a word (`Record 1`,
+    `Record 2`, ...) each text would bring up all by that. Any strong term would do: what it was does not have
+    to be the rarest for ever.
+
+    Args:
+        name: As `name_of` gives it.
+        chunks: How many chunks have a term, as far as that is known.
     """
-    return min(strong_terms(name), key=lambda term: (-len(term), term))
+    return min(
+        strong_terms(name), key=lambda term: (chunks.get(term, sys.maxsize), -len(term), term)
+    )
 
 
 def borne_names(draft: DocumentDraft, language: str) -> list[tuple[str, ...]]:

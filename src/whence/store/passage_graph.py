@@ -9,8 +9,8 @@ tags need no work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,14 @@ IS_LINK = (
     "NOT EXISTS (SELECT FROM passage_bearer o JOIN chunk x ON x.ord = o.ord"
     " WHERE o.name = m.name AND x.document = c.document)"
 )
+
+
+class _Term(NamedTuple):
+    """A term that chunks have; the rarer one is less."""
+
+    chunks: int
+    """How many have it."""
+    id: int
 
 
 async def open_names(connection: Connection, collection_id: int) -> None:
@@ -90,7 +98,8 @@ async def _name_anew(connection: Connection, collection_id: int, language: str) 
         borne = [
             pair for row in rows for pair in zip(row["ords"], _borne(row, language), strict=True)
         ]
-        await _bear(connection, collection_id, borne)
+        known = await _known_terms(connection, collection_id, borne)
+        await _bear(connection, collection_id, borne, known)
         last = rows[-1]["id"]
 
 
@@ -138,9 +147,10 @@ async def add_names(
     if not await _is_open(connection, collection_id):
         return
     borne = [(ord_, one.borne) for ord_, one in zip(ords, passages, strict=True)]
-    new = await _bear(connection, collection_id, borne)
+    known = await _known_terms(connection, collection_id, borne)
+    new = await _bear(connection, collection_id, borne, known)
     await _mention_known(connection, collection_id, ords, [one.terms for one in passages])
-    await _mention_new(connection, collection_id, new, language)
+    await _mention_new(connection, collection_id, new, known, language)
 
 
 async def _is_open(connection: Connection, collection_id: int) -> bool:
@@ -150,20 +160,42 @@ async def _is_open(connection: Connection, collection_id: int) -> bool:
     return found
 
 
-async def _bear(
+async def _known_terms(
     connection: Connection, collection_id: int, borne: Sequence[tuple[int, tuple[str, ...]]]
+) -> dict[str, _Term]:
+    """Give the strong terms of names that any chunk has."""
+    keys = {
+        term: term_key(term)
+        for name in {name for _, some in borne for name in some}
+        for term in strong_terms(name)
+    }
+    rows = await connection.fetch(
+        "SELECT id, term, df FROM term WHERE collection_id = $1 AND term = ANY($2::text[])",
+        collection_id,
+        sorted(set(keys.values())),
+    )
+    known = {row["term"]: _Term(row["df"], row["id"]) for row in rows}
+    return {term: known[key] for term, key in keys.items() if key in known}
+
+
+async def _bear(
+    connection: Connection,
+    collection_id: int,
+    borne: Sequence[tuple[int, tuple[str, ...]]],
+    known: Mapping[str, _Term],
 ) -> dict[str, int]:
     """Note which chunks bear which names; gives the ids of names that were not there."""
     names = sorted({name for _, some in borne for name in some})
     if not names:
         return {}
+    chunks = {term: one.chunks for term, one in known.items()}
     rows = await connection.fetch(
         "INSERT INTO passage_name (collection_id, terms, anchor)"
         " SELECT $1, w.terms, w.anchor FROM unnest($2::text[], $3::text[]) w(terms, anchor)"
         " ON CONFLICT DO NOTHING RETURNING id, terms",
         collection_id,
         names,
-        [anchor_of(name) for name in names],
+        [anchor_of(name, chunks) for name in names],
     )
     new = {row["terms"]: row["id"] for row in rows}
     rows = await connection.fetch(
@@ -222,10 +254,14 @@ async def _mention(connection: Connection, pairs: Sequence[tuple[int, int]]) -> 
 
 
 async def _mention_new(
-    connection: Connection, collection_id: int, new: dict[str, int], language: str
+    connection: Connection,
+    collection_id: int,
+    new: dict[str, int],
+    known: Mapping[str, _Term],
+    language: str,
 ) -> None:
     """Note which of the texts whose postings are written hold names that are new."""
-    wanted = await _terms_of(connection, collection_id, new)
+    wanted = _terms_of(new, known)
     if not wanted:
         return
     ords = await chunks_with(connection, collection_id, sorted(wanted))
@@ -243,25 +279,18 @@ async def _mention_new(
         await _mention(connection, await asyncio.to_thread(_held, new, found, texts))
 
 
-async def _terms_of(
-    connection: Connection, collection_id: int, names: dict[str, int]
-) -> dict[int, list[frozenset[int]]]:
+def _terms_of(names: Iterable[str], known: Mapping[str, _Term]) -> dict[int, list[frozenset[int]]]:
     """Give the ids of the strong terms of each name, by that of its rarest one.
 
     A name with a term that no chunk has is left out.
     """
-    keys = {name: [term_key(term) for term in strong_terms(name)] for name in names}
-    rows = await connection.fetch(
-        "SELECT id, term, df FROM term WHERE collection_id = $1 AND term = ANY($2::text[])",
-        collection_id,
-        sorted({key for some in keys.values() for key in some}),
-    )
-    known = {row["term"]: (row["df"], row["id"]) for row in rows}
     wanted: dict[int, list[frozenset[int]]] = {}
-    for some in keys.values():
-        if all(key in known for key in some):
-            rarest = min(known[key] for key in some)[1]
-            wanted.setdefault(rarest, []).append(frozenset(known[key][1] for key in some))
+    for name in names:
+        terms = [known.get(term) for term in strong_terms(name)]
+        found = [term for term in terms if term is not None]
+        if len(found) == len(terms):
+            rarest = min(found)
+            wanted.setdefault(rarest.id, []).append(frozenset(term.id for term in found))
     return wanted
 
 
