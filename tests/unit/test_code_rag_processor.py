@@ -198,6 +198,15 @@ async def test_an_expansion_that_fails_leaves_the_seeds() -> None:
     assert check(trace_of(context)) == []
 
 
+async def test_an_unknown_relation_is_refused() -> None:
+    """What is wrong with the question is told, not answered with less."""
+    processor, context, _ = world()
+
+    with pytest.raises(BadInput, match="relation"):
+        await ask(processor, context, relations=("Typo",))
+    assert (await ask(processor, context, relations=("inherits",))).found
+
+
 async def test_a_snapshot_that_was_replaced_is_not_mixed() -> None:
     """A walk over another import than the search's is refused; nothing is answered from halves."""
     processor, context, _ = world()

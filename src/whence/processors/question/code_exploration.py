@@ -16,7 +16,7 @@ from whence.provenance.accounts import CandidateAccount, Selection
 from whence.provenance.stages import exploration_triples, focus_triples
 from whence.provenance.walks import Walk, WalkedEdge, WalkedNode, walk_triples
 from whence.schema.access import Access
-from whence.schema.errors import ModelMissing, Unavailable, WhenceError
+from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
 from whence.schema.graph import Direction, ExpandRequest, ExpandResponse, GraphNode
 from whence.schema.texts import (
     PlannedText,
@@ -108,6 +108,7 @@ async def _expand(
     """Walk from the seeds; None when that fails and the seeds alone must do.
 
     Raises:
+        BadInput: A relation asked for does not exist.
         Unavailable: The snapshot was replaced since it was looked up.
     """
     request = ExpandRequest(
@@ -127,6 +128,9 @@ async def _expand(
             question.options.search_timeout_s,
             share=0.5,
         )
+    except BadInput:
+        # What the caller asked for is wrong, a relation that does not exist: no other answer will do.
+        raise
     except WhenceError as error:
         reason = f"the nodes found are read without those around them: {error.message}"
         question.trail.degrade("exploration", "expansion_failed", reason)
