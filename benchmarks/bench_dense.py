@@ -258,7 +258,7 @@ async def _rounds(ways: dict[str, Way], queries: Any, compared: set[str]) -> dic
     given: dict[str, list[Any]] = {}
     for order in (list(ways), list(ways)[::-1]):
         for name in order:
-            for query in unit_vectors(MANY // 2 if name in compared else WARM_UP, 7):
+            for query in unit_vectors(MANY if name in compared else WARM_UP, 7):
                 await ways[name](query)
             answered = [await _timed(ways[name](query)) for query in queries]
             times[name] += [ms for ms, _ in answered]
