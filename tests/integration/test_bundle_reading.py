@@ -107,3 +107,16 @@ async def test_a_cancelled_reader_ends_its_process(tmp_path: Path) -> None:
         await task
     with pytest.raises(ProcessLookupError):
         os.kill(numbers[0], 0)
+
+
+async def test_modules_of_the_working_folder_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever imports a bundle in a folder of somebody else runs none of its code."""
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    (tmp_path / "msgspec.py").write_text("raise SystemExit(9)")
+    bundle = open_bundle(write_small(tmp_path / "b.zip", {"C1": "a"}))
+    monkeypatch.chdir(tmp_path)
+
+    nodes, _, _ = await everything(bundle)
+    assert [node.local_id for node in nodes] == ["C1"]

@@ -36,7 +36,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # Nothing that is printed by accident may come between.
-    bundle, prepare, size = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our parent
+    try:
+        bundle, prepare, size = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our parent
+    except EOFError:
+        return  # It has gone before it could tell.
     frames: queue.Queue[tuple[bytes, bytes] | None] = queue.Queue(_AHEAD)
     writer = threading.Thread(target=_write, args=(output, frames))
     writer.start()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -31,7 +32,7 @@ __all__ = ("BundleReader", "reading")
 #: Unpacked bytes from which on a process is started: some 10,000 nodes, which take half a second to read. It
 #: takes a quarter of a second to start.
 _LARGE_BYTES = 8 * 1024 * 1024
-#: The other process finds modules where this one does, wherever it is started.
+#: The other process finds modules where this one does, and never in the folder that a user happens to be in.
 _BEGIN = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
     " from whence.ingest.bundles.reader_process import main; main()"
@@ -109,10 +110,10 @@ class _InProcess:
         self._process: subprocess.Popen[bytes]
 
     async def __aenter__(self) -> _InProcess:
-        path = json.dumps([one for one in sys.path if one])
+        path = json.dumps([one or str(Path.cwd()) for one in sys.path])
         self._process = await asyncio.to_thread(
             subprocess.Popen,
-            [sys.executable, "-c", _BEGIN, path],
+            [sys.executable, "-I", "-c", _BEGIN, path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
