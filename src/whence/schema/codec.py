@@ -54,7 +54,7 @@ def sealed(message: Message) -> Body:
         return encode(message)
     most = message.most_bytes() if shape.assembled else None
     if most is None:
-        payload = encode(message) if shape.kept else encode_all(message)
+        payload = encode_all(message)
         wire = Wire(message, shape.copied, len(payload), payload)
     else:
         # Its dicts are written when somebody wants the bytes.

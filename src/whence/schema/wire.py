@@ -2,9 +2,9 @@
 
 A message that cannot be changed anywhere is handed over as it is: nobody reads from bytes what is there
 already. It is encoded all the same, so that what cannot travel fails where it is published, limits of size
-hold, and whoever keeps it has its bytes; looking through its texts in Python would take as long. A message
-made of others, which were encoded by themselves, is put together when somebody wants it in one piece. All
-else is read from bytes, in one process as between two.
+hold, and whoever keeps it has its bytes; looking through its texts in Python would take as long. Only what
+knows without that how many bytes it takes at most, and that its texts can travel, is encoded when somebody
+wants it. All else is read from bytes, in one process as between two.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ Body = bytes | Wire
 
 def plain(body: Body) -> bytes:
     """Give the bytes of what is on its way."""
-    return body.plain if type(body) is Wire else bytes(body)  # type: ignore[arg-type]
+    return body.plain if isinstance(body, Wire) else bytes(body)
 
 
 def most_bytes(body: Body) -> int:
     """Give the bytes of what is on its way; of a message, what they are at most."""
-    return body.most if type(body) is Wire else len(body)  # type: ignore[arg-type]
+    return body.most if isinstance(body, Wire) else len(body)
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -89,9 +89,6 @@ class Shape(msgspec.Struct, frozen=True):
     """What must be looked at: each with how to get it and what it must be."""
     copied: tuple[str, ...] = ()
     """Fields that hold a dict, which is copied when it holds scalars and nothing else."""
-
-    kept: bool = False
-    """Whether a message knows a shorter way to its bytes than encoding."""
     assembled: bool = False
     """Whether a message knows how many bytes it takes without being encoded."""
     remembers: bool = False
@@ -133,7 +130,6 @@ def shape_of(cls: type[msgspec.Struct]) -> Shape | None:
     return Shape(
         (*parts, *dicts),
         copied,
-        kept="encoded" in cls.__dict__,
         assembled="most_bytes" in cls.__dict__,
         remembers=cls.__struct_config__.dict,
     )
