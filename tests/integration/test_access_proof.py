@@ -14,7 +14,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Set
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -131,7 +131,10 @@ async def prove(
     name = f"proof-{part}"
     await fill(store, corpus, name)
     await indexed(store)
-    search = SearchProcessor(SearchParameters(model_memory_s=3600), store=store)
+    # Readers who see few documents see few links: `auto` would walk for the others only.
+    graph: Literal["auto", "on"] = "on" if linked else "auto"
+    parameters = SearchParameters(model_memory_s=3600, passage_graph=graph)
+    search = SearchProcessor(parameters, store=store)
     found: Counter[str] = Counter()
     for turn, first in enumerate(range(0, checks, BETWEEN)):
         asked = [
