@@ -25,8 +25,8 @@ import numpy as np
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code import CodeEdge
 from whence.schema.graph import ExpandRequest
+from whence.store.embedded.server import EmbeddedServer
 from whence.store.postgres import PostgresStore
-from whence.store.server import EmbeddedServer
 from whence.testing.graph_tables import write_graph
 
 DEPTH, CAP, VISIBLE, SEEDS = 4, 200, 0.9, 5

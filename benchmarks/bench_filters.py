@@ -27,9 +27,9 @@ from whence.schema.access import Access
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.base import EmbeddedDocument
+from whence.store.embedded.server import EmbeddedServer
 from whence.store.facts import matching
 from whence.store.postgres import PostgresStore
-from whence.store.server import EmbeddedServer
 
 LIMIT, ROUNDS, BATCH = 10, 15, 1000
 WORDS = "ledger invoice supplier payment"

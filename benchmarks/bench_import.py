@@ -32,8 +32,8 @@ from benchmarks.cpu import cpu_s, parent
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import validate
 from whence.schema.embedding import Purpose
+from whence.store.embedded.server import EmbeddedServer
 from whence.store.postgres import PostgresStore
-from whence.store.server import EmbeddedServer
 from whence.testing.small_bundles import import_into, write_small
 from whence.testing.stub_models import HashEmbedder
 

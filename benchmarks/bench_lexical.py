@@ -27,9 +27,9 @@ from benchmarks.cpu import cpu_s, parent
 from benchmarks.kept import add_options, opened
 from whence.schema.access import DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store import vector_index
 from whence.store.base import EmbeddedDocument
 from whence.store.postgres import PostgresStore
+from whence.store.vectors import vector_index
 
 try:
     import bm25s

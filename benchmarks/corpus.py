@@ -15,10 +15,10 @@ import numpy as np
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
-from whence.store import postings
 from whence.store.classes import intern_classes
+from whence.store.lexicon import postings
+from whence.store.lexicon.words import Words
 from whence.store.postgres import PostgresStore
-from whence.store.words import Words
 
 __all__ = ("DIMENSION", "READERS", "TAGS", "Texts", "fill", "settled", "unit_vectors")
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from whence.store.embedded.server import EmbeddedServer
     from whence.store.postgres import PostgresStore
-    from whence.store.server import EmbeddedServer
     from whence.testing.pulsar_broker import TestBroker
 
 _numbers = itertools.count()
@@ -64,8 +64,8 @@ async def _admin(server: EmbeddedServer) -> AsyncIterator[Any]:
 
 async def _prepare(home: Path) -> None:
     """Make the data directory of a home, and the tables in it."""
+    from whence.store.embedded.server import EmbeddedServer
     from whence.store.postgres import PostgresStore
-    from whence.store.server import EmbeddedServer
 
     async with EmbeddedServer(home) as server, _admin(server) as admin:
         await (await PostgresStore.connect(server.url())).aclose()
@@ -104,7 +104,7 @@ def postgres_server(
     tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]
 ) -> Iterator[EmbeddedServer]:
     """One embedded server for the whole run, with a migrated template database."""
-    from whence.store.server import EmbeddedServer
+    from whence.store.embedded.server import EmbeddedServer
 
     server = EmbeddedServer(new_home(tmp_path_factory.mktemp("home")))
     asyncio.run(server.start())

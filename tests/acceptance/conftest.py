@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from whence.cli.commands import COMMANDS
-from whence.store.server import EmbeddedServer
+from whence.store.embedded.server import EmbeddedServer
 from whence.testing.fork_server import ForkServer
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -25,10 +25,10 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.search import SearchMode, SearchRequest
-from whence.store import vector_index
 from whence.store.keys import chunk_key
 from whence.store.memory import MemoryStore
 from whence.store.postgres import PostgresStore
+from whence.store.vectors import vector_index
 from whence.testing.adversarial_access import DIMENSION, AccessCorpus
 from whence.testing.stub_context import StubContext
 

@@ -22,9 +22,9 @@ from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
 from whence.store.base import EmbeddedDocument
 from whence.store.code import SnapshotRecord
-from whence.store.code_documents import node_document
-from whence.store.numbers import reserve, reserve_all
 from whence.store.postgres import PostgresStore
+from whence.store.snapshots.documents import node_document
+from whence.store.sql.numbers import reserve, reserve_all
 from whence.testing.fake_bundles import write_fake_bundles, write_zip
 from whence.testing.small_bundles import import_into, small_files, write_small
 from whence.testing.stub_models import HashEmbedder

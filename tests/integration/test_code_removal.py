@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from whence.store import code_removal
-from whence.store.code_removal import discard
 from whence.store.postgres import PostgresStore
+from whence.store.snapshots import removal as code_removal
+from whence.store.snapshots.removal import discard
 from whence.testing.small_bundles import import_into, write_small
 
 pytestmark = pytest.mark.postgres

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import BundleContents
 from whence.schema.errors import InternalError
-from whence.store import postings
-from whence.store.bulk import bulk_settings
-from whence.store.code_words import SnapshotWords, WordCounter
-from whence.store.numbers import reserve
+from whence.store.lexicon import postings
+from whence.store.lexicon.words import count_words
 from whence.store.postgres import PostgresStore
-from whence.store.words import count_words
+from whence.store.snapshots.words import SnapshotWords, WordCounter
+from whence.store.sql.bulk import bulk_settings
+from whence.store.sql.numbers import reserve
 from whence.testing.small_bundles import write_small
 from whence.testing.stub_models import HashEmbedder
 

@@ -22,17 +22,13 @@ from whence.schema.errors import BadInput, NotFound
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import SearchRequest
-from whence.store import (
-    classes,
-    guard,
-    lexical,
-    passage_links,
-    search,
-    vector_index,
-)
+from whence.store import classes, guard, search
 from whence.store.base import EmbeddedDocument
 from whence.store.keys import chunk_key
+from whence.store.lexicon import lexical
+from whence.store.passages import links as passage_links
 from whence.store.postgres import PostgresStore
+from whence.store.vectors import vector_index
 from whence.testing.graph_tables import write_graph
 from whence.testing.stub_context import StubContext
 

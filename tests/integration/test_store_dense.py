@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store import search, vector_index
+from whence.store import search
 from whence.store.base import EmbeddedDocument
 from whence.store.postgres import PostgresStore
+from whence.store.vectors import vector_index
 
 pytestmark = pytest.mark.postgres
 

@@ -13,7 +13,8 @@ import pytest
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
-from whence.store import documents, lexical, merging, postings, runs
+from whence.store import documents
+from whence.store.lexicon import lexical, merging, postings, runs
 from whence.store.memory import MemoryStore
 from whence.store.postgres import PostgresStore
 from whence.testing.lexical_suite import LexicalSuite, text_document
@@ -179,7 +180,7 @@ async def test_a_home_shared_with_another_analyzer_says_so(
 ) -> None:
     """When indexing does not help, the reader is told and not kept in a loop."""
     await _filled(postgres_store, "c", 1)
-    monkeypatch.setattr("whence.store.lexical.ANALYZER_VERSION", "other")
+    monkeypatch.setattr("whence.store.lexicon.lexical.ANALYZER_VERSION", "other")
 
     with pytest.raises(Unavailable, match="another version"):
         await _ranking(postgres_store)

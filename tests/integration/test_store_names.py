@@ -9,9 +9,9 @@ import asyncpg
 import pytest
 
 from whence.schema.access import Access
-from whence.store import passage_graph
 from whence.store.keys import chunk_key
 from whence.store.passage_names import LinkStatistics
+from whence.store.passages import graph as passage_graph
 from whence.store.postgres import PostgresStore
 from whence.testing.passages_suite import MODEL, PassagesSuite, titled
 

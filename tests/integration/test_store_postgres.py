@@ -25,11 +25,11 @@ from whence.schema.errors import (
     WhenceError,
 )
 from whence.store import documents
-from whence.store.driver import Connection
+from whence.store.embedded.server import EmbeddedServer
 from whence.store.memory import MemoryStore
-from whence.store.migrate import Migration, migrate, migrations
 from whence.store.postgres import PostgresStore
-from whence.store.server import EmbeddedServer
+from whence.store.sql.driver import Connection
+from whence.store.sql.migrate import Migration, migrate, migrations
 from whence.testing.store_suite import StoreSuite, ids_of, make_document, unit
 
 pytestmark = pytest.mark.postgres

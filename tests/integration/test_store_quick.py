@@ -9,8 +9,8 @@ import pytest
 
 from whence.schema.errors import BadInput, Overloaded
 from whence.store import postgres
-from whence.store.driver import connect
 from whence.store.postgres import PostgresStore
+from whence.store.sql.driver import connect
 
 pytestmark = pytest.mark.postgres
 

@@ -18,17 +18,11 @@ from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
-from whence.store import (
-    guard,
-    held_filters,
-    held_vectors,
-    lexical,
-    search,
-    shortcuts,
-    vector_index,
-)
+from whence.store import guard, held_filters, search, shortcuts
 from whence.store.base import EmbeddedDocument
+from whence.store.lexicon import lexical
 from whence.store.postgres import PostgresStore
+from whence.store.vectors import held_vectors, vector_index
 
 pytestmark = pytest.mark.postgres
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whence.store.analysis import LANGUAGES, document_terms, is_weak, query_terms
+from whence.store.lexicon.analysis import LANGUAGES, document_terms, is_weak, query_terms
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.copying import rows_of_columns
+from whence.store.sql.copying import rows_of_columns
 
 INTEGERS = st.integers(-(2**31), 2**31 - 1)
 ROWS = st.lists(

@@ -7,7 +7,13 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whence.store.analysis import _terms, document_terms, is_weak, strong_length, term_counts
+from whence.store.lexicon.analysis import (
+    _terms,
+    document_terms,
+    is_weak,
+    strong_length,
+    term_counts,
+)
 
 pieces = st.sampled_from(
     [

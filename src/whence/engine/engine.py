@@ -217,7 +217,7 @@ class Engine(GraphEngine):
         """
         from whence.ingest.chunking import Chunker
         from whence.ingest.documents import count, load
-        from whence.store.boosts import read_boosts
+        from whence.store.lexicon.boosts import read_boosts
 
         client, resources = self._opened()
         weights = None if boosts is None else read_boosts(boosts)

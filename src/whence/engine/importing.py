@@ -17,7 +17,7 @@ from whence.ingest.bundles.reading import reading
 from whence.schema.code import ImportReport, KindCounts
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
-from whence.store.code_documents import UNKNOWN_BRANCH, check_set_name, different_content
+from whence.store.snapshots.documents import UNKNOWN_BRANCH, check_set_name, different_content
 
 if TYPE_CHECKING:
     import os

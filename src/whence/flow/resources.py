@@ -109,7 +109,7 @@ class Resources:
     async def _open_store(self) -> Any:
         source: Any = self._settings.database_url
         if source is None:
-            from whence.store.server import EmbeddedServer
+            from whence.store.embedded.server import EmbeddedServer
 
             source = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
         # After the server: it loads this while it waits.

@@ -15,7 +15,7 @@ from whence.schema.filters import Filters
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
-from whence.store.boosts import Boosts
+from whence.store.lexicon.boosts import Boosts
 
 if TYPE_CHECKING:
     import numpy as np

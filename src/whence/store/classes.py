@@ -20,7 +20,7 @@ import msgspec
 
 from whence.schema.access import Access, DocumentTags
 from whence.store.checks import is_text
-from whence.store.driver import Connection
+from whence.store.sql.driver import Connection
 
 __all__ = (
     "ALLOWED",

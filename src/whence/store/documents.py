@@ -16,9 +16,8 @@ from whence.schema.access import DocumentTags
 from whence.schema.claims import Effects
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
-from whence.store import facts, postings
+from whence.store import facts
 from whence.store.base import CollectionInfo, DocumentParts, DocumentState, EmbeddedDocument
-from whence.store.boosts import Boosts
 from whence.store.checks import (
     check_documents,
     check_model,
@@ -30,19 +29,21 @@ from whence.store.checks import (
     model_words,
 )
 from whence.store.classes import intern_classes
-from whence.store.code_documents import is_internal
-from whence.store.driver import Connection, writing
 from whence.store.keys import chunk_key
 from whence.store.ledger import record_effects
-from whence.store.migrate import SCHEMA
-from whence.store.passage_graph import (
+from whence.store.lexicon import postings
+from whence.store.lexicon.boosts import Boosts
+from whence.store.lexicon.words import DEFAULT_LANGUAGES, Words, document_words
+from whence.store.passages.graph import (
     add_names,
     drop_names,
     named,
     names_of,
     open_names,
 )
-from whence.store.words import DEFAULT_LANGUAGES, Words, document_words
+from whence.store.snapshots.documents import is_internal
+from whence.store.sql.driver import Connection, writing
+from whence.store.sql.migrate import SCHEMA
 
 __all__ = (
     "document_ids",

@@ -27,8 +27,8 @@ from whence.schema.filters import (
 )
 from whence.schema.ingest import DocumentDraft
 from whence.store.checks import draft_facts
-from whence.store.driver import Connection
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.sql.driver import Connection
 
 __all__ = ("add_facts", "facts_are_kept", "matching", "matching_numbers", "open_facts")
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.schema.filters import Filters
-from whence.store import held_vectors
-from whence.store.driver import Connection
 from whence.store.facts import facts_are_kept, matching_numbers
-from whence.store.held_vectors import Matrices
+from whence.store.sql.driver import Connection
 from whence.store.standing import Standing
+from whence.store.vectors import held_vectors
+from whence.store.vectors.held_vectors import Matrices
 
 __all__ = ("HeldFilters", "KeptChunks")
 

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from whence.schema.claims import Claim, ClaimState, EffectKind, Effects
 from whence.schema.errors import ConfigError, WhenceError
 from whence.store.checks import is_text
-from whence.store.driver import Connection
+from whence.store.sql.driver import Connection
 
 __all__ = ("PostgresLedger", "find_effects", "record_effects")
 

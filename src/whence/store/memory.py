@@ -27,14 +27,6 @@ from whence.store.base import (
     StoredTrace,
     StoreOverview,
 )
-from whence.store.bm25 import (
-    coverage_per_share,
-    mean_length,
-    share,
-    weights,
-    word_impact,
-)
-from whence.store.boosts import Boosts
 from whence.store.checks import (
     candidate,
     check_documents,
@@ -54,8 +46,15 @@ from whence.store.checks import (
     model_words,
 )
 from whence.store.keys import chunk_key, document_key, parse_chunk_key
-from whence.store.memory_names import MemoryNames
-from whence.store.words import (
+from whence.store.lexicon.bm25 import (
+    coverage_per_share,
+    mean_length,
+    share,
+    weights,
+    word_impact,
+)
+from whence.store.lexicon.boosts import Boosts
+from whence.store.lexicon.words import (
     DEFAULT_LANGUAGES,
     DocumentWords,
     QueryWords,
@@ -65,6 +64,7 @@ from whence.store.words import (
     spoken_languages,
     with_languages,
 )
+from whence.store.memory_names import MemoryNames
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

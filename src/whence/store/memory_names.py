@@ -10,13 +10,13 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.search import MOST_QUERY_WORDS
-from whence.store.analysis import document_terms
 from whence.store.base import EmbeddedDocument
 from whence.store.checks import missing_collection
 from whence.store.keys import chunk_key
-from whence.store.names import MOST_BEARERS, MOST_MENTIONS, NameFinder, named_passages
+from whence.store.lexicon.analysis import document_terms
+from whence.store.lexicon.words import DEFAULT_LANGUAGES
 from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
-from whence.store.words import DEFAULT_LANGUAGES
+from whence.store.passages.names import MOST_BEARERS, MOST_MENTIONS, NameFinder, named_passages
 
 __all__ = ("MemoryNames",)
 

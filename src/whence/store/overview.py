@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from whence.store.base import StoreOverview
-from whence.store.driver import Connection
-from whence.store.migrate import SCHEMA
+from whence.store.sql.driver import Connection
+from whence.store.sql.migrate import SCHEMA
 
 __all__ = ("overview",)
 

@@ -21,8 +21,8 @@ from whence.schema.filters import Filters
 from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
-from whence.store import code_graph, lexical, postings, search, traces, vector_index
 from whence.store import documents as written
+from whence.store import search, traces
 from whence.store.base import (
     CollectionInfo,
     DocumentParts,
@@ -31,19 +31,22 @@ from whence.store.base import (
     StoredTrace,
     StoreOverview,
 )
-from whence.store.boosts import Boosts
 from whence.store.checks import check_tags, is_text, missing_collection
-from whence.store.driver import Pool, connect, create_pool
-from whence.store.failures import DRIVER_ERRORS, address, check_url, is_lost, translate
+from whence.store.embedded.server import EmbeddedServer
 from whence.store.ledger import PostgresLedger, find_effects
-from whence.store.migrate import SCHEMA, extension_schema, migrate, migrations
+from whence.store.lexicon import lexical, postings
+from whence.store.lexicon.boosts import Boosts
 from whence.store.overview import overview
-from whence.store.passage_links import LinkShares
+from whence.store.passages.links import LinkShares
 from whence.store.postgres_code import PostgresCode
 from whence.store.postgres_names import PostgresNames
-from whence.store.quick import QuickPool
-from whence.store.server import EmbeddedServer
 from whence.store.shortcuts import Shortcuts
+from whence.store.snapshots import graph as code_graph
+from whence.store.sql.driver import Pool, connect, create_pool
+from whence.store.sql.failures import DRIVER_ERRORS, address, check_url, is_lost, translate
+from whence.store.sql.migrate import SCHEMA, extension_schema, migrate, migrations
+from whence.store.sql.quick import QuickPool
+from whence.store.vectors import vector_index
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Any
 
-from whence.store import code_import, code_snapshots
 from whence.store.code import CodeImport, SnapshotRecord, SnapshotSet, SnapshotSource
+from whence.store.snapshots import catalogue as code_snapshots
+from whence.store.snapshots import importing as code_import
 
 __all__ = ("PostgresCode",)
 

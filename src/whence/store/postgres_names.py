@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from whence.schema.access import Access
-from whence.store import passage_links
 from whence.store.checks import is_text, missing_collection
 from whence.store.passage_names import LinkStatistics, PassageName
+from whence.store.passages import links as passage_links
 
 __all__ = ("PostgresNames",)
 

@@ -23,10 +23,10 @@ from whence.store.checks import (
 )
 from whence.store.classes import ALLOWED, access_values, allowed_classes
 from whence.store.documents import model_of
-from whence.store.driver import Connection, snapshot
 from whence.store.facts import facts_are_kept, matching
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.keys import parse_chunk_key
+from whence.store.sql.driver import Connection, snapshot
 from whence.store.standing import (
     STAMP,
     STAMPED,
@@ -36,7 +36,7 @@ from whence.store.standing import (
     hold,
     standing,
 )
-from whence.store.vector_index import (
+from whence.store.vectors.vector_index import (
     Neighbourhood,
     VisibleCounts,
     fewest_visible,

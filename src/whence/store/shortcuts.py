@@ -19,14 +19,12 @@ from whence.schema.access import Access
 from whence.schema.errors import WhenceError
 from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
-from whence.store.analysis import ANALYZER_VERSION
 from whence.store.checks import check_query
 from whence.store.classes import allowed_classes, remembered_classes
-from whence.store.driver import Connection
 from whence.store.held_filters import HeldFilters, KeptChunks
-from whence.store.held_postings import HeldPostings
-from whence.store.held_vectors import MOST_PLACES, HeldVectors
-from whence.store.lexical import recalled_lexical
+from whence.store.lexicon.analysis import ANALYZER_VERSION
+from whence.store.lexicon.held_postings import HeldPostings
+from whence.store.lexicon.lexical import recalled_lexical
 from whence.store.search import (
     LARGEST_LIMIT,
     dense_candidates,
@@ -35,8 +33,10 @@ from whence.store.search import (
     recalled_numbers_near,
     recalled_scan,
 )
+from whence.store.sql.driver import Connection
 from whence.store.standing import Changed, Standing, StandingMemory, standing
-from whence.store.vector_index import (
+from whence.store.vectors.held_vectors import MOST_PLACES, HeldVectors
+from whence.store.vectors.vector_index import (
     MOST_EF,
     Neighbourhood,
     VisibleCounts,

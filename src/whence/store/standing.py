@@ -19,8 +19,8 @@ from whence.store.base import CollectionInfo
 from whence.store.checks import missing_collection
 from whence.store.classes import EPOCH
 from whence.store.documents import model_of
-from whence.store.driver import Connection
-from whence.store.vector_index import INDEXED, MEASURED
+from whence.store.sql.driver import Connection
+from whence.store.vectors.vector_index import INDEXED, MEASURED
 
 __all__ = (
     "STAMP",

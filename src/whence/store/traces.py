@@ -14,8 +14,8 @@ from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
 from whence.schema.terms import Term, Triple, iri, literal
 from whence.store.base import StoredTrace
 from whence.store.checks import check_limit, check_trace, json_text
-from whence.store.driver import Connection
 from whence.store.keys import document_key
+from whence.store.sql.driver import Connection
 
 __all__ = ("find_trace", "latest_traces", "record_trace", "rewrite_trace", "traces_about")
 

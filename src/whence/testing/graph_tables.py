@@ -9,8 +9,8 @@ from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge
 from whence.schema.code_ids import CodeId
 from whence.store.classes import intern_classes
-from whence.store.driver import Connection
 from whence.store.keys import chunk_key
+from whence.store.sql.driver import Connection
 
 __all__ = ("write_graph",)
 

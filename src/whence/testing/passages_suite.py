@@ -20,8 +20,8 @@ from whence.schema.errors import NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.base import ChunkStore, EmbeddedDocument
 from whence.store.keys import chunk_key
-from whence.store.names import MOST_BEARERS, MOST_MENTIONS
 from whence.store.passage_names import LinkStatistics, PassageName, PassageNames, PassageRef
+from whence.store.passages.names import MOST_BEARERS, MOST_MENTIONS
 
 __all__ = ("NamesStore", "PassagesSuite", "titled")
 
