@@ -21,6 +21,18 @@ RECORDS = 500
 FREE_REQUESTS = 4
 
 
+#: Is run at the start of the command: on a signal it tells what each task of the event loop waits for.
+DIAGNOSIS = """
+import asyncio, signal, sys
+
+def tell(*_):
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stderr)
+
+signal.signal(signal.SIGUSR2, tell)
+"""
+
+
 class SlowEmbeddings:
     """A server of embeddings that answers a few requests and keeps all others waiting until it is let go."""
 
@@ -83,8 +95,10 @@ def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
     own: Any, embeddings: SlowEmbeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 130, one line and a hint; no document twice or in part, and none embedded again."""
-    settings = embeddings.settings
-    environment = own.environment(PYTHONFAULTHANDLER="1", **settings)
+    (tmp_path / "sitecustomize.py").write_text(DIAGNOSIS)
+    environment = own.environment(
+        PYTHONFAULTHANDLER="1", PYTHONPATH=str(tmp_path), **embeddings.settings
+    )
     monkeypatch.setattr(own, "environment", lambda **more: environment | more)
     records = tmp_path / "records.jsonl"
     records.write_text(
@@ -97,7 +111,10 @@ def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
     try:
         out, err = running.communicate(timeout=60)
     except subprocess.TimeoutExpired:
-        # Its end then tells where it hung.
+        # Tasks and threads then tell where it hung.
+        running.send_signal(signal.SIGUSR2)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(2)
         running.send_signal(signal.SIGABRT)
         out, err = running.communicate()
     embeddings.released.set()
@@ -105,7 +122,7 @@ def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
     again = own("index", records, "--json")
 
     assert was_stuck
-    assert running.returncode == 130, err
+    assert running.returncode == 130, err.decode()
     assert out == b""
     assert b"interrupted after" in err
     assert b"run the same command again" in err

@@ -383,6 +383,17 @@ async def test_a_cancelled_call_gives_its_connection_back(database_url: str) -> 
         assert await store.collections() == []
 
 
+async def test_a_closed_store_starts_no_server(tmp_path: Path) -> None:
+    """Who comes after the end is told so; the server, which nobody uses any more, stays down."""
+    home = tmp_path / "home"
+    async with EmbeddedServer(home) as server, PostgresStore.open(server) as store:
+        await store.collections()
+    with pytest.raises(Unavailable, match="closed"):
+        await store.collections()
+
+    assert not (home / "postgres" / "postmaster.pid").exists()
+
+
 async def test_the_store_survives_a_killed_server(tmp_path: Path) -> None:
     """SIGKILL in the middle of a query is `Unavailable`; the next call runs on a server started anew."""
     async with (

@@ -158,6 +158,8 @@ class PostgresStore(PostgresNames, PostgresCode):
 
     async def aclose(self) -> None:
         """Close all connections; work still going on after 10 s is cut off, maintenance at once."""
+        # Whoever comes late finds no connection: that is no sign of a server that died.
+        self._server = None
         running = [*self._maintenance.values(), *self._indexing.values()]
         for task in running:
             task.cancel()
