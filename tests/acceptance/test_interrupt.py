@@ -104,7 +104,10 @@ def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
     records.write_text(
         "".join(f'{{"_id": "r{n}", "text": "Ship {n} sails."}}\n' for n in range(RECORDS))
     )
+    # Jobs in the background of a shell ignore the signal, and so would their children.
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     running = own.start("index", records, start_new_session=True)
+    signal.signal(signal.SIGINT, ours)
     was_stuck = embeddings.stuck.wait(60)
     # A terminal sends the signal to all processes of the group, as is done here.
     os.killpg(running.pid, signal.SIGINT)
