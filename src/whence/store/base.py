@@ -249,7 +249,7 @@ class ChunkStore(Protocol):
         """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
 
         `sparse_score` is the lexical share, BM25 over its bound with a floor, and `score` the share of the
-        query alone that is covered, see `store.bm25`; both give one order. Chunks without any word of the
+        query alone that is covered, see `lexicon.bm25`; both give one order. Chunks without any word of the
         query are left out, with `match` of `all` those that lack one, and those that `filters` do not keep. A
         word is there when it is in one of the languages of the collection. The list is exact. Cost grows with
         the visible postings of the query's terms, not with the collection.

@@ -502,13 +502,18 @@ async def remove_documents(
     connection: Connection, collection: str, ids: Sequence[str], timeout_s: float
 ) -> int:
     """Remove documents; gives how many there were, 0 for a collection that does not exist."""
-    if not is_text(collection) or is_internal(collection):
-        return 0
-    if await find_collection(connection, collection) is None:
+    if not await _is_open(connection, collection):
         return 0
     async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         return await _remove(connection, locked.id, ids)
+
+
+async def _is_open(connection: Connection, collection: str) -> bool:
+    """Tell whether there is such a collection, and no import of code that nobody else changes."""
+    if not is_text(collection) or is_internal(collection):
+        return False
+    return await find_collection(connection, collection) is not None
 
 
 async def _remove(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
@@ -527,12 +532,9 @@ async def erase_document(
     connection: Connection, collection: str, document_id: str, timeout_s: float
 ) -> tuple[DocumentParts, DocumentParts]:
     """Remove a document and its postings in segments; gives what was found of it before and after."""
-    nothing = DocumentParts()
-    if not is_text(collection) or is_internal(collection):
-        return nothing, nothing
-    if await find_collection(connection, collection) is None:
-        return nothing, nothing
-    async with connection.transaction():
+    if not await _is_open(connection, collection):
+        return DocumentParts(), DocumentParts()
+    async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         places = await postings.places_of(connection, locked.id, document_id)
         before = await _parts(connection, locked.id, document_id, list(places))

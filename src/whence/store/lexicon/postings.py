@@ -2,7 +2,7 @@
 
 Every function runs inside the transaction that writes the chunks, under the lock of the collection's row;
 readers go on with what was committed before. A write appends one segment. Segments are merged when there are
-more than a few, see `store.merging`, a chunk as often as the logarithm of the collection's size; small merges
+more than a few, see `lexicon.merging`, a chunk as often as the logarithm of the collection's size; small merges
 happen in the write itself, larger ones when `settle` is told to do everything. Postings hold counts and no
 scores: what these depend on beside the chunk is the reader's.
 """

@@ -72,7 +72,7 @@ class SortedPostings:
         terms: One number a posting, as in the next three.
         classes: Security class of the chunk.
         places: The chunk's place in the segment.
-        counts: What scores are made of, four bytes a posting: see `store.scoring`.
+        counts: What scores are made of, four bytes a posting: see `lexicon.scoring`.
     """
 
     def __init__(

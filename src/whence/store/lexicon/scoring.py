@@ -68,7 +68,7 @@ def best_places(
     """Give the n best places and their scores, best first, and all that tie with the last.
 
     Places that nothing is added to are left out; ties are in the order of places. Sums are exact, see
-    `store.bm25`: neither the order of runs nor the way they are added up changes a bit. Cost: linear in the
+    `lexicon.bm25`: neither the order of runs nor the way they are added up changes a bit. Cost: linear in the
     postings, and with many of them in the places.
 
     Args:

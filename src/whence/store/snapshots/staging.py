@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from whence.schema.access import DocumentTags
-from whence.schema.code import CodeNode, ImportReport, SnapshotInfo
+from whence.schema.code import ImportReport, SnapshotInfo
 from whence.schema.code_ids import kind_of_local
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError
@@ -169,10 +169,6 @@ class StagedRows:
     def preparer(self) -> NodePreparer:
         """Give what makes batches of nodes for `add_prepared`."""
         return NodePreparer(self.snapshot, internal_name(self.number))
-
-    async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
-        """Prepare some nodes here, each id once, and write them."""
-        await self.add_prepared(await asyncio.to_thread(self.preparer(), nodes))
 
     @to_its_end
     async def add_prepared(self, batch: NodeBatch) -> None:
