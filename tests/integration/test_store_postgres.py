@@ -8,6 +8,7 @@ import signal
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import numpy as np
@@ -25,6 +26,7 @@ from whence.schema.errors import (
     WhenceError,
 )
 from whence.store import documents
+from whence.store.classes import allowed_classes
 from whence.store.embedded.server import EmbeddedServer
 from whence.store.memory import MemoryStore
 from whence.store.postgres import PostgresStore
@@ -195,6 +197,25 @@ async def test_a_read_sees_one_state(postgres_store: PostgresStore) -> None:
     _, *counts = await asyncio.gather(flip(), read(), read())
 
     assert {count for some in counts for count in some} == {1}
+
+
+async def test_a_first_search_reads_one_state(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tags that change to a new class after a reader's classes were read change nothing for that search."""
+    await postgres_store.ensure_collection("flip", MODEL)
+    await postgres_store.replace_documents("flip", [make_document("d")])
+    await postgres_store.retag_documents("flip", {"d": DocumentTags(("a",))})
+
+    async def classes_then_flip(*arguments: Any) -> list[int]:
+        classes = await allowed_classes(*arguments)
+        await postgres_store.retag_documents("flip", {"d": DocumentTags(("a", "new"))})
+        return classes
+
+    monkeypatch.setattr("whence.store.search.allowed_classes", classes_then_flip)
+    hits = await postgres_store.search_dense("flip", QUERY, limit=5, access=Access({"a"}))
+
+    assert [hit.document_id for hit in hits] == ["d"]
 
 
 async def test_a_failed_write_changes_nothing(

@@ -26,7 +26,7 @@ from whence.store.documents import model_of
 from whence.store.facts import facts_are_kept, matching
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.keys import parse_chunk_key
-from whence.store.sql.driver import Connection, snapshot
+from whence.store.sql.driver import Connection, settings_for, snapshot
 from whence.store.standing import (
     STAMP,
     STAMPED,
@@ -171,7 +171,7 @@ async def search_dense(
     counts: VisibleCounts | None = None,
     standings: StandingMemory | None = None,
 ) -> list[Candidate] | None:
-    """Rank the visible chunks by cosine.
+    """Rank the visible chunks by cosine, in one state of the database.
 
     Exact, at a cost linear in the visible rows that a filter keeps; where that are many and `counts` are given,
     the collection's graph is asked for those near by, at a cost that hardly grows. Never fewer than there
@@ -183,21 +183,24 @@ async def search_dense(
         ModelMismatch: The vector's length is not the collection's dimension.
         BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the filter.
     """
-    known = await standing(connection, collection)
-    query = check_query(known.info, vector, limit, threshold)
-    classes = await allowed_classes(connection, access, known.epoch)
-    limit = min(limit, LARGEST_LIMIT)
-    kept = None
-    # No snapshot around the statements: a class once resolved stays true, and which rows are of which class is
-    # read in the one that ranks. A chunk that is gone by then is not found, a new one may be.
-    if filters:
-        if not await facts_are_kept(connection, known.id):
-            return None
-        kept = await matching(connection, known.id, classes, access, filters, "ord")
-    way = None if counts is None else await _way(connection, known, classes, limit, kept, counts)
-    rows = [] if way is None else await _near(connection, known, classes, query, limit, kept, way)
-    if len(rows) < limit:
-        rows = await _exact(connection, known, classes, query, limit, kept, threshold)
+    async with snapshot(connection):
+        known = await standing(connection, collection)
+        query = check_query(known.info, vector, limit, threshold)
+        classes = await allowed_classes(connection, access, known.epoch)
+        limit = min(limit, LARGEST_LIMIT)
+        kept = None
+        if filters:
+            if not await facts_are_kept(connection, known.id):
+                return None
+            kept = await matching(connection, known.id, classes, access, filters, "ord")
+        rows = []
+        way = (
+            None if counts is None else await _way(connection, known, classes, limit, kept, counts)
+        )
+        if way is not None:
+            rows = await _near(connection, known, classes, query, limit, kept, way)
+        if len(rows) < limit:
+            rows = await _exact(connection, known, classes, query, limit, kept, threshold)
     if standings is not None:
         standings.put(known)
     return dense_candidates(rows, limit, access, threshold)
@@ -269,7 +272,7 @@ async def _near(
         f"hnsw.ef_search = {way.ef_search}",
         "enable_sort = off",
     )
-    async with snapshot(connection, *settings):
+    async with settings_for(connection, *settings):
         return await connection.fetch(statement, known.id, classes, query, limit, way.fetched, kept)
 
 

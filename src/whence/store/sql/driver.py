@@ -9,7 +9,16 @@ from typing import Any, Protocol
 
 import asyncpg
 
-__all__ = ("Connection", "Pool", "connect", "create_pool", "errors", "snapshot", "writing")
+__all__ = (
+    "Connection",
+    "Pool",
+    "connect",
+    "create_pool",
+    "errors",
+    "settings_for",
+    "snapshot",
+    "writing",
+)
 
 #: The driver's exceptions, by name.
 errors: Any = asyncpg
@@ -152,11 +161,28 @@ async def writing(connection: Connection, *settings: str) -> AsyncIterator[None]
 
 
 @contextlib.asynccontextmanager
+async def settings_for(connection: Connection, *settings: str) -> AsyncIterator[None]:
+    """Read with settings that end with the block, within a `snapshot`.
+
+    Args:
+        connection: In a transaction that is given up when something fails.
+        settings: As for `snapshot`.
+    """
+    await connection.execute("; ".join(["SAVEPOINT before", *_assigned(settings)]))
+    yield
+    await connection.execute("ROLLBACK TO before")
+
+
+def _assigned(settings: Sequence[str]) -> list[str]:
+    return [f"SET LOCAL {one}" for one in settings]
+
+
+@contextlib.asynccontextmanager
 async def _transaction(
     connection: Connection, begin: str, settings: Sequence[str]
 ) -> AsyncIterator[None]:
     """Begin and end with a message each; the driver's own transactions take one more for each setting."""
-    await connection.execute("; ".join([begin, *(f"SET LOCAL {one}" for one in settings)]))
+    await connection.execute("; ".join([begin, *_assigned(settings)]))
     try:
         yield
     except BaseException:
