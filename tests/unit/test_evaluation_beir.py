@@ -115,6 +115,20 @@ def test_a_collection_counts_judged_queries(folder: Path) -> None:
     assert (left.judged_queries_missing, left.relevant_documents_missing) == (1, 1)
 
 
+def test_a_query_that_is_a_document_does_not_find_itself(folder: Path) -> None:
+    """Id and text must be those of the query, and nobody has judged it: ids alone say nothing."""
+    corpus = "".join(
+        f'{{"_id": "{name}", "text": "{text}"}}\n'
+        for name, text in [("d1", "one"), ("q1", "query  1"), ("q2", "other"), ("q3", "query 3")]
+    )
+    (folder / "corpus.jsonl").write_text(corpus)
+    (folder / "qrels" / "test.tsv").write_text("q1\td1\t1\nq2\td1\t1\nq3\tq3\t1\n")
+    dataset = load_beir(folder)
+
+    assert dataset.themselves == {"query 1": "q1"}
+    assert dataset.left_out.queries_in_corpus == 1
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
@@ -131,6 +145,15 @@ def test_a_broken_collection_is_refused(folder: Path, name: str, content: str, w
     (folder / name).write_text(content)
 
     with pytest.raises(BadInput, match=words):
+        load_beir(folder)
+
+
+def test_a_line_that_is_not_utf8_is_refused(folder: Path) -> None:
+    """Wherever in the file it stands."""
+    with (folder / "corpus.jsonl").open("ab") as file:
+        file.write(b'{"_id": "d9", "text": "\xff"}\n')
+
+    with pytest.raises(BadInput, match=r"corpus\.jsonl is not UTF-8"):
         load_beir(folder)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from whence.evaluation.beir import BeirDataset, LeftOut
 from whence.evaluation.benchmark import run_queries, run_rows, scores_of
-from whence.evaluation.documents import DocumentRanker, RerankedRanker
+from whence.evaluation.documents import DocumentRanker, OthersRanker, RerankedRanker
 from whence.evaluation.searcher import Found, Hit
 from whence.schema.errors import BadInput
 from whence.testing.stub_models import OverlapReranker
@@ -47,6 +47,14 @@ async def test_many_passages_of_one_document_do_not_shorten_the_ranking() -> Non
     assert [hit.document_id for hit in (await rank("query")).documents] == ["a", "b", "c"]
     await rank("again")
     assert search.limits == [3, 6, 12, 12]
+
+
+async def test_what_the_query_is_takes_no_place() -> None:
+    """It is left out for that query alone, and another document moves up to the full depth."""
+    rank = OthersRanker(DocumentRanker(Listed("a", "b", "c"), "dense", 3), {"query": "a"}, 2)
+
+    assert [hit.document_id for hit in (await rank("query")).documents] == ["b", "c"]
+    assert [hit.document_id for hit in (await rank("other")).documents] == ["a", "b"]
 
 
 async def test_reranking_orders_the_head_and_leaves_the_tail() -> None:

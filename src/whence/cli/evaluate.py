@@ -205,7 +205,7 @@ async def _runs(
 
     runs: dict[str, Run] = {}
     for name in MODES if mode == "all" else (mode,):
-        rank = await _ranker(search, resources, name, top_k, optional=mode == "all")
+        rank = await _ranker(search, resources, dataset, name, top_k, optional=mode == "all")
         if rank is not None:
             with progress(name) as moved:
                 runs[name] = await run_queries(rank, dataset.queries, moved)
@@ -213,13 +213,26 @@ async def _runs(
 
 
 async def _ranker(
-    search: EngineSearcher, resources: Resources, mode: str, top_k: int, *, optional: bool
+    search: EngineSearcher,
+    resources: Resources,
+    dataset: BeirDataset,
+    mode: str,
+    top_k: int,
+    *,
+    optional: bool,
 ) -> RankDocuments | None:
     """Give what ranks documents in a mode; None for an optional reranker that is not there."""
-    from whence.evaluation.documents import DocumentRanker, RerankedRanker
+    from whence.evaluation.documents import DocumentRanker, OthersRanker, RerankedRanker
 
+    rank: RankDocuments
+    search_mode = "hybrid" if mode == "rerank" else mode
+    if dataset.themselves:
+        rank = DocumentRanker(search, search_mode, top_k + 1)
+        rank = OthersRanker(rank, dataset.themselves, top_k)
+    else:
+        rank = DocumentRanker(search, search_mode, top_k)
     if mode != "rerank":
-        return DocumentRanker(search, mode, top_k)
+        return rank
     try:
         reranker = await _reranker(resources)
     except ModelMissing as error:
@@ -227,7 +240,7 @@ async def _ranker(
             raise
         note(f"note: rerank is left out: {error.message}")
         return None
-    return RerankedRanker(DocumentRanker(search, "hybrid", top_k), reranker)
+    return RerankedRanker(rank, reranker)
 
 
 async def _reranker(resources: Resources) -> Reranker:
@@ -249,6 +262,8 @@ def _tell_beir(document: dict[str, Any]) -> None:
     out = console()
     out.print(f"[bold]{document['dataset']}[/] ", end="")
     out.print(f"{document['documents']} documents, {document['queries']} judged queries")
+    if themselves := document["left_out"].queries_in_corpus:
+        out.print(f"{themselves} queries are documents: what they are themselves does not count")
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("mode")
     for name in ("nDCG@10", "Recall@100", "MRR@10", "p50 ms", "p95 ms"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from whence.evaluation.files import read_text
+from whence.evaluation.files import read_lines
 from whence.evaluation.qrels import Qrels, read_qrels
 from whence.ingest.strict_json import parse_object
 from whence.schema.errors import BadInput
@@ -28,6 +28,8 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """Query ids of the judgements that `queries.jsonl` has not."""
     relevant_documents_missing: int = 0
     """Relevant documents that `corpus.jsonl` has not; they still count as not found."""
+    queries_in_corpus: int = 0
+    """Queries that are documents themselves: those documents do not count for them."""
 
 
 class BeirDataset(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,12 @@ class BeirDataset(msgspec.Struct, frozen=True, kw_only=True):
     qrels: Qrels
     """Judgements of these queries, all grades kept."""
     left_out: LeftOut
+    themselves: dict[str, str] = msgspec.field(default_factory=dict)
+    """Document by text of the query that it is: same id, same text, and nobody judged it for that query.
+
+    BEIR's own evaluation drops whatever has the id of the query. By the id alone that would drop what is right
+    in collections that number both from 1.
+    """
 
 
 def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
@@ -61,9 +69,16 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
     if not folder.is_dir():
         raise BadInput(f"{folder} is no folder", hint="give a folder in BEIR's layout")
     corpus = folder / "corpus.jsonl"
-    document_ids = {record["_id"] for record in _records(corpus)}
     queries = {record["_id"]: record["text"] for record in _records(folder / "queries.jsonl")}
     judged = read_qrels(qrels or folder / "qrels" / "test.tsv")
+    document_ids: set[str] = set()
+    themselves = {}
+    for record in _records(corpus):
+        name = record["_id"]
+        document_ids.add(name)
+        query = queries.get(name)
+        if query is not None and _is_same(query, record) and name not in judged.get(name, {}):
+            themselves[query] = name
     wanted = {
         query: text
         for query, text in queries.items()
@@ -91,15 +106,22 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
             queries_not_judged=len(queries) - len(wanted),
             judged_queries_missing=len(judged.keys() - queries.keys()),
             relevant_documents_missing=len(missing),
+            queries_in_corpus=len(themselves.keys() & wanted.values()),
         ),
+        themselves=themselves,
     )
+
+
+def _is_same(query: str, record: dict[str, Any]) -> bool:
+    """Tell whether a query is a document's text, whatever the white space."""
+    text: str = record["text"]
+    return query.split() == text.split()
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of a JSON Lines file, each with an `_id` of its own and a text."""
     seen: set[str] = set()
-    # Not splitlines(): inside JSON, U+2028 and its like are characters of a text.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
         where = f"{path}:{number}"

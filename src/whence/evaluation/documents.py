@@ -6,7 +6,7 @@ Judgements are about documents. A document takes the place and the score of its 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from whence.evaluation.searcher import Hit, Searcher
@@ -15,7 +15,14 @@ from whence.processors.blending import blended_score, text_to_read
 if TYPE_CHECKING:
     from whence.models.base import Reranker
 
-__all__ = ("DocumentRanker", "DocumentRanking", "RankDocuments", "RerankedRanker", "best_passages")
+__all__ = (
+    "DocumentRanker",
+    "DocumentRanking",
+    "OthersRanker",
+    "RankDocuments",
+    "RerankedRanker",
+    "best_passages",
+)
 
 
 class DocumentRanking(NamedTuple):
@@ -73,6 +80,28 @@ class DocumentRanker:
             if len(documents) == self._depth or len(found.hits) < self._passages:
                 return DocumentRanking(documents, found.latency_ms)
             self._passages *= 2
+
+
+class OthersRanker:
+    """Leaves out the document that the query itself is.
+
+    Args:
+        ranker: Gives one document more than is wanted.
+        themselves: The document that a query is, by the query's text.
+        depth: Most documents, 1 or more.
+    """
+
+    def __init__(self, ranker: RankDocuments, themselves: Mapping[str, str], depth: int) -> None:
+        self._ranker = ranker
+        self._themselves = themselves
+        self._depth = depth
+
+    async def __call__(self, query: str) -> DocumentRanking:
+        """Give the best documents of a query."""
+        ranking = await self._ranker(query)
+        itself = self._themselves.get(query)
+        others = [hit for hit in ranking.documents if hit.document_id != itself]
+        return DocumentRanking(others[: self._depth], ranking.latency_ms)
 
 
 class RerankedRanker:

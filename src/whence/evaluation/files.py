@@ -1,13 +1,15 @@
-"""Reading and writing whole text files, with errors for people."""
+"""Reading and writing text files, with errors for people."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from whence.schema.errors import BadInput
 
-__all__ = ("check_folder", "read_text", "write_text")
+__all__ = ("check_folder", "read_lines", "read_text", "write_text")
 
 
 def read_text(path: Path) -> str:
@@ -16,8 +18,24 @@ def read_text(path: Path) -> str:
     Raises:
         BadInput: It cannot be read, or is not UTF-8.
     """
-    try:
+    with _readable(path):
         return path.read_bytes().decode("utf-8-sig")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    r"""Yield the lines of a file as `read_text` reads it, one at a time; only `\n` ends a line.
+
+    Raises:
+        BadInput: As for `read_text`, once the line is reached.
+    """
+    with _readable(path), path.open(encoding="utf-8-sig", newline="\n") as file:
+        yield from file
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise BadInput(
             f"cannot read {path}: {error.strerror}", hint="check the path and its permissions"
