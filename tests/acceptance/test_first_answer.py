@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,21 @@ def test_nothing_found_says_so(cli: Any, handbook: Path) -> None:
 
     assert (result.code, result.json["hits"]) == (0, [])
     assert "no results found" in result.json["message"]
+    assert 0 < result.json["best_score"] < 0.5
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "bm25"])
+def test_what_just_missed_the_threshold_is_told(cli: Any, handbook: Path, mode: str) -> None:
+    """Nothing found tells the best score and a threshold that lets it pass."""
+    query = ("search", "parental leave in Italy", "--mode", mode)
+    none = cli(*query, "--threshold", "0.99")
+    lower = re.search(r"scores ([\d.]+), below the threshold 0.99; --threshold ([\d.]+)", none.err)
+    assert (none.code, none.out) == (0, "")
+    assert lower is not None
+    hits = cli(*query, "--threshold", lower[2], "--json").json
+
+    assert hits["best_score"] == hits["hits"][0]["similarity_score"]
+    assert f"{hits['best_score']:.3f}" == lower[1]
 
 
 def test_every_demo_question_is_answered_as_it_should_be(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,7 +62,8 @@ def search(
     chosen = _snapshot(snapshot, set_name, snapshot_source)
     access = access_of(acl, label, clearance)
     if not query.strip():
-        _tell(context, query, mode, None, {}, "the query is empty: give a word or a question")
+        empty = "the query is empty: give a word or a question"
+        _tell(context, query, mode, None, {}, threshold, empty)
         return 0
     check_query(query, top_k, threshold)
     started = time.perf_counter()
@@ -84,7 +86,7 @@ def search(
         warm_up=mode != "bm25",
     )
     latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}
-    _tell(context, query, mode, report, latency)
+    _tell(context, query, mode, report, latency, threshold)
     return 0
 
 
@@ -116,6 +118,7 @@ def _tell(
     mode: str,
     report: SearchReport | None,
     latency: dict[str, float],
+    threshold: float,
     message: str = "",
 ) -> None:
     from whence.engine.documents import found_message, search_document
@@ -126,10 +129,23 @@ def _tell(
         return
     if report is None or not report.results:
         note(message or found_message(report))
+        _tell_best(report, threshold)
     else:
         _tell_hits(report)
     for fault in report.degraded if report else ():
         note(f"note: {fault.stage}: {fault.reason}")
+
+
+def _tell_best(report: SearchReport | None, threshold: float) -> None:
+    """Say by how much the best passage missed the threshold, when it did, and how to see it."""
+    best = report.best_score if report else None
+    if best is None or best >= threshold:
+        return
+    lower = math.floor(best * 10) / 10
+    note(
+        f"note: the best passage scores {best:.3f}, below the threshold {threshold:g};"
+        f" --threshold {lower:g} shows it"
+    )
 
 
 def _tell_hits(report: SearchReport) -> None:

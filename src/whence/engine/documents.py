@@ -79,6 +79,7 @@ def search_document(
         "query": query,
         "mode": mode,
         "hits": report.results if report else [],
+        "best_score": report.best_score if report else None,
         "message": message or found_message(report),
         "degraded": report.degraded if report else [],
         "graph": report.graph if report else None,

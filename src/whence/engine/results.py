@@ -80,6 +80,8 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """`embedding`, `search`, `texts`, `total`, and `rerank` when that was asked for, in milliseconds."""
     snapshot_id: str | None = None
     """The snapshot of code that was searched, when it was one."""
+    best_score: float | None = None
+    """The highest score, 0 to 1, whether or not it reaches the threshold; None when nothing has a score."""
 
 
 class DocumentCounts(msgspec.Struct, kw_only=True):

@@ -153,18 +153,23 @@ async def search(
             model=embedded.model if embedded else None,
             query_text=query,
             mode=mode,
-            threshold=0.0 if plan else float(threshold),
+            # Applied below: when nothing reaches it, people want to know by how much.
+            threshold=0.0,
             filters=dict(filters or {}),
             match=match,
         ),
         SearchResponse,
     )
     marks.append(time.perf_counter())
-    texts = await _texts(client, collection, access, found.candidates)
+    best = found.candidates[0].score if found.candidates else None
+    lowest = 0.0 if plan else threshold
+    candidates = tuple(one for one in found.candidates if one.score >= lowest)
+    texts = await _texts(client, collection, access, candidates)
     marks.append(time.perf_counter())
-    reranked = Reranked(results=_results(found.candidates, texts))
+    reranked = Reranked(results=_results(candidates, texts))
     if plan is not None:
         reranked = await rerank(client, query, reranked.results, plan)
+        best = reranked.results[0].similarity_score if reranked.results else None
         marks.append(time.perf_counter())
     kept = [one for one in reranked.results if one.similarity_score >= threshold]
     return SearchReport(
@@ -173,6 +178,7 @@ async def search(
         degraded=(*cut, *(degraded or found.degraded), *reranked.degraded),
         graph=found.graph,
         latency_ms=_latencies(marks),
+        best_score=best,
     )
 
 
