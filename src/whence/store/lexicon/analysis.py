@@ -2,9 +2,9 @@
 
 Words are folded (compatibility forms, case, accents) and stemmed with Snowball in a language of the
 collection. An identifier is kept whole *and* split: `parseHTTPResponse` gives itself, `parse`, `http` and
-`respons`; `net.core_v2` gives itself, `net`, `core`, `v` and `2`. Scripts without spaces give overlapping
-pairs of characters. Weak terms (stop words, single letters) are indexed, but count neither for a document's
-length nor for a query that has anything else.
+`respons`; `net.core_v2` gives itself, `net`, `core`, `v` and `2`; `v2.9.1` also gives `2.9.1`. Scripts
+without spaces give overlapping pairs of characters. Weak terms (stop words, single letters) are indexed, but
+count neither for a document's length nor for a query that has anything else.
 
 Cost: linear in the length of the text; a word is folded and stemmed once while it stays in the cache.
 """
@@ -36,7 +36,7 @@ __all__ = (
 )
 
 #: Recorded with each collection: terms of another version cannot be matched.
-ANALYZER_VERSION = "2"
+ANALYZER_VERSION = "3"
 
 #: Languages that Snowball can stem.
 LANGUAGES = frozenset(Stemmer.algorithms())
@@ -103,6 +103,8 @@ _REMEMBERED = 1 << 10
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # Other alphabets have no classes for case in `re`; their words part only at joints and digits.
 _PLAIN_PART = re.compile(r"[^\W\d_]+|\d+")
+# A release is written 2.9.1, v2.9.1 and in names of files like 2.9.1.txt; its digits apart say little.
+_NUMBER = re.compile(r"\d+(?:\.\d+)+")
 
 
 def document_terms(text: str, language: str = "english") -> list[str]:
@@ -174,7 +176,7 @@ def _ascii_word_terms(token: str, language: str) -> tuple[str, ...]:
     if len(parts) < 2:
         return (_stem(token, language),)
     stems = [part if part.isdigit() else _part_stem(part, language) for part in parts]
-    return (token.lower(), *stems)
+    return (token.lower(), *_numbers(token), *stems)
 
 
 def strong_length(counts: Mapping[str, int]) -> int:
@@ -255,7 +257,14 @@ def _word_terms(token: str, language: str) -> tuple[str, ...]:
     parts = _PLAIN_PART.findall(token)
     if len(parts) < 2:
         return (_stem(token, language),)
-    return (_fold(token), *(_stem(part, language) for part in parts))
+    return (_fold(token), *_numbers(token), *(_stem(part, language) for part in parts))
+
+
+def _numbers(token: str) -> list[str]:
+    """Give the numbers with points in them that are part of an identifier."""
+    if "." not in token:
+        return []
+    return [number for number in _NUMBER.findall(token) if number != token]
 
 
 def _stem(word: str, language: str) -> str:
