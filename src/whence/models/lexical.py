@@ -39,6 +39,8 @@ def content_terms(text: str) -> list[str]:
 
     >>> content_terms("How many opening hours does the café's e-mail desk have?")
     ['open', 'hour', 'cafe', 'e-mail', 'e', 'mail', 'desk']
+    >>> content_terms("Fixes since v2.9.1") == content_terms("fixes since 2.9.1")
+    True
     """
     folded = unicodedata.normalize("NFKD", text.casefold())
     folded = "".join(c for c in folded if not unicodedata.combining(c))
@@ -47,8 +49,9 @@ def content_terms(text: str) -> list[str]:
 
 
 def _pieces(word: str) -> list[str]:
-    """Give a word without possessive and apostrophes, and the parts of a compound."""
+    """Give a word without possessive, apostrophes and the v of a version, and the parts of a compound."""
     plain = re.sub(r"'s?\Z", "", word.replace("\u2019", "'")).replace("'", "")
+    plain = re.sub(r"\Av(?=\d+\.)", "", plain)
     parts = re.split(r"[.-]", plain)
     return [plain, *parts] if len(parts) > 1 else [plain]
 
