@@ -55,7 +55,7 @@ def test_another_arithmetic_stays_within_the_margin(seed: int, dimension: int) -
     vectors = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
     products = vectors * vectors[0]
     one = np.cumsum(products, axis=1, dtype=np.float32)[:, -1]
-    other = np.einsum("nd,d->n", vectors, vectors[0])
+    other = np.vecdot(vectors, vectors[0])
 
     assert np.abs(one - other).max() <= _margin(dimension) / 4
 

@@ -190,17 +190,9 @@ class PostgresStore(PostgresNames, PostgresCode):
             finally:
                 await self._pool.release(connection)
 
-    @contextlib.asynccontextmanager
-    async def _quick_connection(self) -> AsyncIterator[Any]:
+    def _quick_connection(self) -> _Lent:
         """Lend a connection for a statement that leaves nothing behind, see `_quick_pool`."""
-        async with self._reviving():
-            connection = await self._acquire(self._quick_pool)
-            whole = False
-            try:
-                yield connection
-                whole = True
-            finally:
-                await self._quick_pool.release(connection, whole=whole)
+        return _Lent(self._quick_pool, self._acquire, self._reviving)
 
     @contextlib.asynccontextmanager
     async def _reviving(self) -> AsyncIterator[None]:
@@ -667,6 +659,42 @@ class PostgresStore(PostgresNames, PostgresCode):
         """
         async with self._connection() as connection:
             return await traces.rewrite_trace(connection, record)
+
+
+class _Lent:
+    """A connection of the quick pool, for the time of a block; generators within each other take longer.
+
+    Args:
+        pool: Lends it.
+        acquire: Waits for one.
+        reviving: Gives what makes the driver's errors ours.
+    """
+
+    def __init__(
+        self,
+        pool: QuickPool,
+        acquire: Callable[[QuickPool], Awaitable[Any]],
+        reviving: Callable[[], contextlib.AbstractAsyncContextManager[None]],
+    ) -> None:
+        self._pool = pool
+        self._acquire = acquire
+        self._reviving = reviving
+
+    async def __aenter__(self) -> Any:
+        try:
+            self._connection = await self._acquire(self._pool)
+        except Exception:
+            async with self._reviving():
+                raise
+        return self._connection
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            await self._pool.release(self._connection, whole=True)
+            return
+        async with self._reviving():
+            await self._pool.release(self._connection, whole=False)
+            raise error
 
 
 @contextlib.contextmanager

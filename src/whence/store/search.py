@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +29,11 @@ from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.keys import parse_chunk_key
 from whence.store.sql.driver import Connection, settings_for, snapshot
 from whence.store.standing import (
-    STAMP,
-    STAMPED,
     Changed,
     Standing,
     StandingMemory,
-    hold,
+    recalled,
+    stamped,
     standing,
 )
 from whence.store.vectors.vector_index import (
@@ -96,16 +96,14 @@ _NEIGHBOURS = (
     " nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($4::bigint) ROWS WITH TIES)"
     f" {_RANKED}"
 )
-_STAMPED = f"SELECT {STAMP}, r.* FROM {STAMPED} LEFT JOIN ({{ranked}}) r ON true WHERE c.name = "  # noqa: S608 - only constants
-_STAMPED_NEAREST = f"{_STAMPED.format(ranked=_NEAREST)} $7"
+_STAMPED_NEAREST = stamped(_NEAREST, 7)
 # Rows that memory has named, as far as they are there and the reader may see them.
 _HELD = (
     f"SELECT c.chunk_key, d.document_id, v.e <#> $2::vector AS distance, {OWN_TAGS}"  # noqa: S608 - only constants
-    " FROM unnest($3::int[]) w(ord) JOIN chunk_vec v ON v.ord = w.ord"
-    "  AND v.collection_id = $1 AND v.class_id = ANY($4::int[])"
-    f" JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}"
+    f" FROM chunk_vec v JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}"
+    " WHERE v.ord = ANY($3::int[]) AND v.collection_id = $1 AND v.class_id = ANY($4::int[])"
 )
-_STAMPED_HELD = f"{_STAMPED.format(ranked=_HELD)} $5"
+_STAMPED_HELD = stamped(_HELD, 5)
 # As above, by a plan that knows no value: the graph's condition stands in the text, and the setting comes first
 # since a join begins with what it depends on.
 _QUICK_NEIGHBOURS = (
@@ -116,7 +114,7 @@ _QUICK_NEIGHBOURS = (
     " nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($5::bigint) ROWS WITH TIES)"
     f" {_RANKED}"
 )
-_STAMPED_NEIGHBOURS = f"{_STAMPED.format(ranked=_QUICK_NEIGHBOURS)} $6"
+_STAMPED_NEIGHBOURS = stamped(_QUICK_NEIGHBOURS, 6)
 # Numbers and distances of those near by, for a filter that is applied in memory.
 _NUMBERS_NEAR = (
     "SELECT string_agg(int4send(v.ord) || float8send(v.e <#> $1::vector), '') AS packed"
@@ -124,8 +122,9 @@ _NUMBERS_NEAR = (
     "  WHERE v.collection_id = {collection} AND v.class_id = ANY($3::int[])"
     "  ORDER BY v.e::halfvec({dimension}) <#> $1::vector::halfvec({dimension}) LIMIT $4::int) v"
 )
-_STAMPED_NUMBERS = f"{_STAMPED.format(ranked=_NUMBERS_NEAR)} $5"
+_STAMPED_NUMBERS = stamped(_NUMBERS_NEAR, 5)
 _NUMBER_NEAR = [("ord", ">i4"), ("distance", ">f8")]
+_BY_DISTANCE = operator.itemgetter("distance", "chunk_key")
 #: Above it, a limit means no limit.
 LARGEST_LIMIT = 2**62
 
@@ -293,10 +292,10 @@ async def recalled_scan(
     Raises:
         Changed: The collection or the classes are in another state.
     """
-    rows = await connection.fetch(
-        _STAMPED_NEAREST, known.id, classes, query, limit, threshold, kept, known.info.name
+    rows = await recalled(
+        connection, _STAMPED_NEAREST, known, known.id, classes, query, limit, threshold, kept
     )
-    ranked = _held_to(rows, known)
+    ranked = _in_order(rows)
     return None if _cut_within_ties(ranked, limit) else ranked
 
 
@@ -312,8 +311,8 @@ async def recalled_held(
     Raises:
         Changed: The collection or the classes are in another state.
     """
-    rows = await connection.fetch(_STAMPED_HELD, known.id, query, ords, classes, known.info.name)
-    ranked = _held_to(rows, known)
+    rows = await recalled(connection, _STAMPED_HELD, known, known.id, query, ords, classes)
+    ranked = _in_order(rows)
     if len(ranked) < len(ords):
         raise Changed
     return ranked
@@ -344,10 +343,10 @@ async def recalled_near(
         collection=known.id, dimension=known.info.model.dimension
     )
     ef_search = str(way.ef_search)
-    rows = await connection.fetch(
-        statement, query, ef_search, classes, way.fetched, limit, known.info.name
+    rows = await recalled(
+        connection, statement, known, query, ef_search, classes, way.fetched, limit
     )
-    return _held_to(rows, known)
+    return _in_order(rows)
 
 
 async def recalled_numbers_near(
@@ -372,19 +371,16 @@ async def recalled_numbers_near(
     import numpy as np
 
     statement = _STAMPED_NUMBERS.format(collection=known.id, dimension=known.info.model.dimension)
-    rows = await connection.fetch(
-        statement, query, str(way.ef_search), classes, way.fetched, known.info.name
+    rows = await recalled(
+        connection, statement, known, query, str(way.ef_search), classes, way.fetched
     )
-    hold(rows, known)
     table = np.frombuffer(rows[0]["packed"] or b"", np.dtype(_NUMBER_NEAR))
     return table["ord"].astype(np.int32), table["distance"].astype(np.float64)
 
 
-def _held_to(rows: list[Any], known: Standing) -> list[Any]:
-    """Give the rows that rank something, in order, when they are of the state that is remembered."""
-    hold(rows, known)
-    there = [row for row in rows if row["chunk_key"] is not None]
-    return sorted(there, key=lambda row: (row["distance"], row["chunk_key"]))
+def _in_order(rows: list[Any]) -> list[Any]:
+    """Give the rows of a stamped ranking in order, none for the one of NULL."""
+    return sorted(rows, key=_BY_DISTANCE) if rows[0]["chunk_key"] is not None else []
 
 
 def places_of(collection: str, chunk_ids: Sequence[str]) -> tuple[list[str], list[int]]:

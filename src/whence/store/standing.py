@@ -3,7 +3,8 @@
 Each write to a collection writes its row in `lexicon`, in the same transaction: documents, rights, words and
 vectors. The number of the transaction that wrote the row last, together with the epoch of rights, therefore
 names one state of all that can be found. What was read in that state may be used again as long as a later
-statement finds the same two: `Standing` is what is remembered, `STAMP` are the columns it is held against.
+statement finds the same two: `Standing` is what is remembered, and in another state a `stamped` statement
+finds nothing.
 """
 
 from __future__ import annotations
@@ -23,21 +24,19 @@ from whence.store.sql.driver import Connection
 from whence.store.vectors.vector_index import INDEXED, MEASURED
 
 __all__ = (
-    "STAMP",
-    "STAMPED",
     "Changed",
     "Standing",
     "StandingMemory",
-    "hold",
+    "recalled",
+    "stamped",
     "standing",
 )
 
-#: Columns of a statement that what was remembered is held against, for `hold`.
-STAMP: Final = (
-    f"c.id AS of_collection, l.xmin AS of_version, {EPOCH.replace('AS epoch', 'AS of_epoch')}"
+_STAMPED: Final = (
+    "SELECT r.* FROM collection c JOIN lexicon l ON l.collection_id = c.id CROSS JOIN rights_epoch e"
+    " LEFT JOIN ({rows}) r ON true"
+    " WHERE c.name = ${name} AND c.id = ${id} AND l.xmin = ${version}::xid AND e.stamp = ${epoch}::uuid"
 )
-#: Where they come from: a collection `c` and its `lexicon` row `l`; give the name behind it.
-STAMPED: Final = "collection c JOIN lexicon l ON l.collection_id = c.id"
 _STANDING = (
     "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"  # noqa: S608 - only constants
     f" l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, {EPOCH},"
@@ -69,16 +68,29 @@ class Changed(Exception):
     """A collection does not stand where it stood: what was remembered of it counts no more."""
 
 
-def hold(rows: list[Any], known: Standing) -> None:
-    """Hold what is remembered against what a statement found, in columns named `STAMP`.
+def stamped(rows: str, first: int) -> str:
+    """Give a statement its rows only where a collection stands where it stood, for `recalled`.
+
+    Args:
+        rows: A statement.
+        first: The number of its first parameter that is free.
+    """
+    return _STAMPED.format(rows=rows, name=first, id=first + 1, version=first + 2, epoch=first + 3)
+
+
+async def recalled(
+    connection: Connection, statement: str, known: Standing, *arguments: Any
+) -> list[Any]:
+    """Run a statement that is `stamped`; gives one row of nothing but NULL in place of none.
 
     Raises:
         Changed: The collection, or the classes of rights, are in another state.
     """
-    stamp = (known.id, known.version, known.epoch)
-    found = rows[0] if rows else None
-    if found is None or stamp != (found["of_collection"], found["of_version"], found["of_epoch"]):
+    stamp = (known.info.name, known.id, known.version, known.epoch)
+    rows = await connection.fetch(statement, *arguments, *stamp)
+    if not rows:
         raise Changed
+    return rows
 
 
 async def standing(connection: Connection, collection: str) -> Standing:

@@ -35,7 +35,14 @@ from whence.store.lexicon.scoring import Run, best_places
 from whence.store.lexicon.words import QueryWords, read_query
 from whence.store.search import WANTED, places_of
 from whence.store.sql.driver import Connection, snapshot
-from whence.store.standing import STAMP, STAMPED, Changed, Standing, StandingMemory, hold, standing
+from whence.store.standing import (
+    Changed,
+    Standing,
+    StandingMemory,
+    recalled,
+    stamped,
+    standing,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,22 +113,15 @@ _CHUNKS_OF_SLOTS = _CHUNKS.format(
     places="unnest($3::int[]) WITH ORDINALITY w(slot, n)"
     " JOIN chunk_terms t ON t.collection_id = $1 AND t.slot = w.slot"
 )
-_STAMPED_CHUNKS = (
-    f"SELECT {STAMP}, r.* FROM {STAMPED} LEFT JOIN ({_CHUNKS_OF_SLOTS}) r ON true WHERE c.name = $4"  # noqa: S608 - only constants
-)
+_STAMPED_CHUNKS = stamped(_CHUNKS_OF_SLOTS, 4)
 _SLOTS = "SELECT id, slots FROM segment WHERE id = ANY($1::int[])"
 _OF_FEW_CLASSES = _POSTINGS.format(places="p.places", counts="p.counts", allowed=_ALLOWED)
 # Each cut out of a value kept out of line fetches its part of it: of many cuts it is cheaper to fetch all once.
 _WHOLE = {"places": "p.places || ''", "counts": "p.counts || ''"}
 _OF_MANY_CLASSES = _POSTINGS.format(**_WHOLE, allowed=_ALLOWED)
-_STAMPED_POSTINGS = (
-    f"SELECT {STAMP}, r.* FROM {STAMPED} LEFT JOIN ({{}}) r ON true WHERE c.name = $4"  # noqa: S608 - only constants
-)
-_RECALLED_OF_FEW = _STAMPED_POSTINGS.format(_OF_FEW_CLASSES)
+_RECALLED_OF_FEW = stamped(_OF_FEW_CLASSES, 4)
 # A plan that knows no values looks up in a hash what comes out of a subquery only.
-_RECALLED_OF_MANY = _STAMPED_POSTINGS.format(
-    _POSTINGS.format(**_WHOLE, allowed="IN (SELECT unnest($2::int[]))")
-)
+_RECALLED_OF_MANY = stamped(_POSTINGS.format(**_WHOLE, allowed="IN (SELECT unnest($2::int[]))"), 4)
 # Plans for the values at hand cost more to make than to run here: all tables are looked up by key. With many
 # classes only such a plan looks them up in a hash.
 _ONE_PLAN = "plan_cache_mode = force_generic_plan"
@@ -246,20 +246,17 @@ async def recalled_lexical(
     words = read_query(query_text, known.languages, term_key)
     terms = held.get(known, classes, words.terms)
     missing = [term for term in words.terms if term not in terms]
-    name = known.info.name
     if missing:
         many = len(classes) > _MANY_CLASSES
         statement = _RECALLED_OF_MANY if many else _RECALLED_OF_FEW
-        rows = await connection.fetch(statement, known.id, classes, missing, name)
-        hold(rows, known)
+        rows = await recalled(connection, statement, known, known.id, classes, missing)
         new = terms_of(rows, missing)
         held.put(known, classes, new)
         terms |= new
 
     async def chunks(segments: list[int], places: list[int]) -> list[Any]:
         slots = await _slots(connection, known, held, segments, places)
-        rows = await connection.fetch(_STAMPED_CHUNKS, known.id, classes, slots, name)
-        hold(rows, known)
+        rows = await recalled(connection, _STAMPED_CHUNKS, known, known.id, classes, slots)
         return cleared((row for row in rows if row["n"] is not None), access, "lexical")
 
     query = _Query(words, terms)

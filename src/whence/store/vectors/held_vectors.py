@@ -16,7 +16,7 @@ import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -48,6 +48,7 @@ _BLOCK = 64
 _FEW = 32 * _BLOCK
 #: Readers of one collection whose scans are counted.
 _MOST_READERS = 1000
+_NONE: Final[NDArray[np.float32]] = np.empty(0, np.float32)
 _COUNT = (
     "SELECT count(*) FROM chunk_vec v WHERE v.collection_id = $1 AND v.class_id = ANY($2::int[])"
 )
@@ -104,8 +105,9 @@ class Matrices:
             limit: Places of the ranking.
         """
         if self._ords.size * query.size <= _AT_ONCE:
-            parts = [np.einsum("nd,d->n", block.vectors, query) for block in self._blocks]
-            return self._near(np.concatenate([np.empty(0, np.float32), *parts]), limit)
+            parts = [np.vecdot(block.vectors, query) for block in self._blocks]
+            scores = parts[0] if len(parts) == 1 else np.concatenate([_NONE, *parts])
+            return self._near(scores, limit)
         asked = _Asked(query, limit)
         self._waiting.append(asked)
         async with self._turn:
@@ -175,9 +177,11 @@ def _best(scores: NDArray[np.float32], n: int, margin: float) -> NDArray[np.intp
     if n >= len(scores):
         return np.arange(len(scores))
     if len(scores) <= _FEW:
-        return np.flatnonzero(
-            scores >= np.partition(scores, len(scores) - n)[len(scores) - n] - margin
-        )
+        ranked = scores.copy()
+        # In place: some microseconds less than by a function.
+        ranked.partition(len(scores) - n)
+        few: NDArray[np.intp] = (scores >= ranked[len(scores) - n] - margin).nonzero()[0]
+        return few
     whole = scores[: len(scores) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
     level = -np.inf
     if len(whole) >= n:
