@@ -6,7 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whence.store.lexicon.analysis import LANGUAGES, document_terms, is_weak, query_terms
+from whence.store.lexicon.analysis import (
+    LANGUAGES,
+    document_terms,
+    is_one_word,
+    is_weak,
+    query_terms,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +56,23 @@ def test_weak_terms_leave_a_query_only_when_something_stays(
 ) -> None:
     """Stop words never empty a query."""
     assert query_terms(query) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "is_one"),
+    [
+        ("OrderService", True),
+        (" net.core_v2? ", True),
+        ("the C#", True),
+        ("force-with-lease", False),
+        ("order service", False),
+        ("日本語の検索", False),
+        ("", False),
+    ],
+)
+def test_an_identifier_is_one_word(query: str, is_one: bool) -> None:
+    """It is, with all its parts, and beside stop words."""
+    assert is_one_word(query) == is_one
 
 
 def test_a_query_is_stemmed_in_every_language_of_the_collection() -> None:

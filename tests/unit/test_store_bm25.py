@@ -101,23 +101,24 @@ def test_the_share_stays_below_one(
     assert share(pairs) == share(reversed(pairs)) == math.fsum(w * i for w, i in pairs)
 
 
-@given(_queries())
+@given(_queries(), st.booleans())
 def test_the_bound_counts_repeats_and_unseen_words(
-    query: tuple[dict[str, int], dict[str, int], int],
+    query: tuple[dict[str, int], dict[str, int], int], one_word: bool
 ) -> None:
     """B adds idf as often as a word stands in the query, unseen ones at i0, and has a floor of six terms.
 
-    For a single term it is one. A term of the floor is worth i0 from 401 chunks on, in one chunk ln 3 less, and
-    in between in between.
+    For a single word, or a single term, it is one. A term of the floor is worth i0 from 401 chunks on, in one
+    chunk ln 3 less, and in between in between.
     """
     counts, df, chunks = query
     every = [idf(chunks, df.get(term, 0)) for term, n in counts.items() for _ in range(n)]
     less = math.log(3) * max(0, 401 - chunks) / 400 if chunks else 0
 
-    assert bound(counts, df, chunks) == pytest.approx(
+    assert bound(counts, df, chunks, one_word=one_word) == pytest.approx(
         max(
             math.fsum(every),
-            (1 if len(counts) == 1 else FLOOR_TERMS) * (math.log(2 * chunks + 2) - less),
+            (1 if one_word or len(counts) == 1 else FLOOR_TERMS)
+            * (math.log(2 * chunks + 2) - less),
         )
     )
     assert weights(counts, df, chunks).keys() == {t for t in counts if df.get(t, 0) > 0}

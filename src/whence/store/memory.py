@@ -147,8 +147,9 @@ class _Collection:
     def per_share(self, query_text: str, access: Access) -> float:
         """Give the factor from the lexical share to the share of the query alone that is covered."""
         df, chunks = self.seen(access)
-        counts = self._query(query_text).counts(df, self.spoken(access))
-        return coverage_per_share(counts, df, chunks)
+        query = self._query(query_text)
+        counts = query.counts(df, self.spoken(access))
+        return coverage_per_share(counts, df, chunks, one_word=query.one_word)
 
     def shares(
         self, query_text: str, access: Access, match: Match
@@ -158,7 +159,7 @@ class _Collection:
         mean = mean_length(sum(lengths), len(lengths))
         query, spoken = self._query(query_text), self.spoken(access)
         df, chunks = self.seen(access)
-        parts = weights(query.counts(df, spoken), df, chunks)
+        parts = weights(query.counts(df, spoken), df, chunks, one_word=query.one_word)
         required = query.required(spoken) if match == "all" else []
         for document in self.visible(access):
             document_id = document.draft.document_id

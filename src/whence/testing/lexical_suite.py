@@ -21,7 +21,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.base import ChunkStore, EmbeddedDocument
-from whence.store.lexicon.analysis import document_terms, is_weak, query_terms
+from whence.store.lexicon.analysis import document_terms, is_one_word, is_weak, query_terms
 from whence.store.lexicon.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
 from whence.store.lexicon.boosts import Boosts
 
@@ -72,7 +72,8 @@ class Corpus:
         visible = self.chunks(access)
         df = Counter(term for words in visible.values() for term in words)
         counts = Counter(query_terms(query))
-        parts = weights(counts, df, len(visible))
+        one_word = is_one_word(query)
+        parts = weights(counts, df, len(visible), one_word=one_word)
         found: dict[str, float | None] = {}
         for key, words in visible.items():
             shared = [
@@ -81,7 +82,7 @@ class Corpus:
                 if t in words
             ]
             found[key] = share(shared) if shared else None
-            plain = _plain_share(counts, words, df, len(visible), mean)
+            plain = _plain_share(counts, words, df, len(visible), mean, one_word)
             assert abs((found[key] or 0.0) - plain) < 1e-6
         return found
 
@@ -114,7 +115,12 @@ def _lacking(query: str, words: Counter[str]) -> set[str]:
 
 
 def _plain_share(
-    counts: Counter[str], words: Counter[str], df: Counter[str], n: int, mean: float
+    counts: Counter[str],
+    words: Counter[str],
+    df: Counter[str],
+    n: int,
+    mean: float,
+    one_word: bool,
 ) -> float:
     """Write the formula down once more, without rounding and without sharing code with the store."""
     idfs = {t: math.log(1 + (n - df[t] + 0.5) / (df[t] + 0.5)) for t in counts}
@@ -125,7 +131,7 @@ def _plain_share(
     whole = sum(count * idfs[t] for t, count in counts.items())
     # From 401 chunks on a term of the floor is worth the idf of one that is nowhere, in one chunk ln 3 less.
     rarity = math.log(2 * n + 2) - math.log(3) * max(0, 401 - n) / 400
-    return score / max(whole, (1 if len(counts) == 1 else FLOOR_TERMS) * rarity)
+    return score / max(whole, (1 if one_word or len(counts) == 1 else FLOOR_TERMS) * rarity)
 
 
 _WORD = st.sampled_from(

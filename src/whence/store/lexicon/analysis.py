@@ -26,6 +26,7 @@ __all__ = (
     "QueryWord",
     "ascii_runs",
     "document_terms",
+    "is_one_word",
     "is_weak",
     "new_run_terms",
     "query_terms",
@@ -223,6 +224,16 @@ def query_words(text: str, languages: Sequence[str] = ("english",)) -> list[Quer
 def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:
     """Give the terms of the words of a query, in order, with repeats; arguments as for `query_words`."""
     return [term for word in query_words(text, languages) for term in dict.fromkeys(word.terms)]
+
+
+def is_one_word(text: str) -> bool:
+    """Tell whether a query is one word beside stop words, be it with parts: `OrderService`, `the net.core_v2`.
+
+    `force-with-lease` is three, nowhere kept whole; a run of a script without spaces is any number.
+    """
+    found = _TOKEN.finditer(unicodedata.normalize("NFKC", text))
+    words = [match for match in found if not is_weak(match.group().lower())]
+    return len(words) == 1 and words[0].lastgroup != "cjk"
 
 
 def is_weak(term: str) -> bool:

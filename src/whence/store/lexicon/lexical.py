@@ -315,8 +315,8 @@ class _Query:
         self.spoken = next((one.languages for one in terms.values() if one.of_chunks), ())
         counts = words.counts(df, self.spoken)
         chunks = max((one.of_chunks for one in terms.values()), default=0)
-        self.parts = weights(counts, df, chunks)
-        self._per_share = coverage_per_share(counts, df, chunks)
+        self.parts = weights(counts, df, chunks, one_word=words.one_word)
+        self._per_share = coverage_per_share(counts, df, chunks, one_word=words.one_word)
 
     def candidates(self, found: Sequence[tuple[float, str, str]], limit: int) -> list[Candidate]:
         """Give the first of a ranking."""
@@ -458,7 +458,8 @@ async def lexical_scores(
     df = {one["term"]: one["df"] for one in found}
     mean = mean_length(found[0]["of_length"], chunks) if found else 1.0
     spoken = languages_of(found[0]["languages"]) if found else ()
-    parts = weights(reader.words.counts(df, spoken), df, chunks)
+    words = reader.words
+    parts = weights(words.counts(df, spoken), df, chunks, one_word=words.one_word)
     ids = {one["term"]: one["id"] for one in found}
     of_ids = {ids[term]: part for term, part in parts.items()}
     required = [

@@ -9,7 +9,13 @@ import msgspec
 
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import MOST_QUERY_WORDS
-from whence.store.lexicon.analysis import QueryWord, query_words, strong_length, term_counts
+from whence.store.lexicon.analysis import (
+    QueryWord,
+    is_one_word,
+    query_words,
+    strong_length,
+    term_counts,
+)
 from whence.store.lexicon.boosts import Boosts
 from whence.store.lexicon.languages import DEFAULT_LANGUAGE, language_of, sample
 
@@ -88,6 +94,8 @@ class QueryWords(msgspec.Struct, frozen=True):
     """Those of the collection."""
     times: dict[QueryWord, int]
     """Each word, its terms in the form that they are looked up in, and how often it stands in the query."""
+    one_word: bool = False
+    """Whether all of them are one word as it was written, and its parts."""
 
     @property
     def terms(self) -> list[str]:
@@ -152,4 +160,5 @@ def read_query(text: str, languages: Sequence[str], form: Callable[[str], str] =
             QueryWord(tuple(map(form, word.terms)), word.required): times
             for word, times in list(counts.items())[:MOST_QUERY_WORDS]
         },
+        is_one_word(text),
     )
