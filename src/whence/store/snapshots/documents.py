@@ -175,7 +175,10 @@ def check_vectors(
 def missing_snapshot(reference: str) -> NotFound:
     """Give the error for a reference that stands for no snapshot that can be read."""
     shown = reference if is_text(reference) else repr(reference)
-    return NotFound(f"there is no snapshot {shown!r}", hint="see whence snapshots")
+    return NotFound(
+        f"there is no snapshot {shown!r}",
+        hint="see whence snapshots; a set of them is given with --set",
+    )
 
 
 def missing_set(name: str) -> NotFound:
