@@ -120,8 +120,12 @@ async def _answers(store: PostgresStore, *, cold: bool = False) -> dict[str, lis
 async def two(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
-    """Two stores on one database, as of two processes; vectors are held from the second scan on."""
+    """Two stores on one database, as of two processes; vectors are held from the second scan on.
+
+    All chunks are looked up for a filter that keeps a sixth of the documents, and not for the others.
+    """
     monkeypatch.setattr(held_vectors, "SCANS", 2)
+    monkeypatch.setattr(held_filters, "_MANY", 0)
     async with (
         PostgresStore.open(database_url, pool_size=3) as one,
         PostgresStore.open(database_url, pool_size=3) as other,
@@ -227,13 +231,13 @@ async def test_who_asks_for_a_filter_at_once_waits_for_one_look(
     """Both legs of many searches look up once what is kept, and anew after a write."""
     writer, reader = two
     looks: list[int] = []
-    look = held_filters.matching_numbers
+    look = held_filters.matching_documents
 
     async def noted(*arguments: Any) -> Any:
         looks.append(1)
         return await look(*arguments)
 
-    monkeypatch.setattr(held_filters, "matching_numbers", noted)
+    monkeypatch.setattr(held_filters, "matching_documents", noted)
     filters = parse_filters({"team": "t1"})
     (vector,) = _vectors(1, 1)
     access = READERS["all"]
@@ -249,6 +253,53 @@ async def test_who_asks_for_a_filter_at_once_waits_for_one_look(
     await ask()
     await ask()
     assert len(looks) <= 3
+
+
+async def test_filters_that_keep_many_share_one_look_at_all_chunks(
+    two: tuple[PostgresStore, PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken once for each reader and state, and every filter keeps what it keeps without it."""
+    writer, reader = two
+    looks: list[tuple[int, ...]] = []
+    look = held_filters.visible_numbers
+
+    async def noted(connection: Any, collection_id: int, classes: tuple[int, ...]) -> Any:
+        looks.append(classes)
+        return await look(connection, collection_id, classes)
+
+    async def kept() -> dict[str, set[str]]:
+        (vector,) = _vectors(1, 1)
+        found = {}
+        for given in ({"team": "t1"}, {"team": "t1", "year": {"lt": 2006}}, {"year": 2003}):
+            for name in ("all", "some"):
+                hits = await reader.search_dense(
+                    "c", vector, limit=99, access=READERS[name], filters=parse_filters(given)
+                )
+                found[f"{name} {given}"] = {one.chunk_id for one in hits}
+        return found
+
+    for turn in (1, 2):
+        with monkeypatch.context() as patch:
+            # As of a collection of few documents: each filter looks up its own.
+            patch.setattr(held_filters, "_MANY", 1000)
+            expected = await kept()
+        reader._shortcuts._filters = held_filters.HeldFilters()
+        with monkeypatch.context() as patch:
+            patch.setattr(held_filters, "visible_numbers", noted)
+            assert await kept() == expected
+            assert len(looks) == 2 * turn
+        await _write(writer, random.Random(turn), [3, 4, 5])
+
+
+async def test_what_filters_look_up_is_bounded(two: tuple[PostgresStore, PostgresStore]) -> None:
+    """Beyond its bound only what the last filter keeps is held, and searches go on."""
+    _, reader = two
+    expected = await _answers(reader, cold=True)
+    reader._shortcuts._filters = held_filters.HeldFilters(most_bytes=10)
+
+    assert await _answers(reader) == expected
+    assert len(reader._shortcuts._filters._held) == 1
+    assert not reader._shortcuts._filters._visible
 
 
 async def test_errors_are_those_of_the_state_at_hand(

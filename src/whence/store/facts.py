@@ -30,7 +30,16 @@ from whence.store.checks import draft_facts
 from whence.store.guard import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.sql.driver import Connection
 
-__all__ = ("add_facts", "facts_are_kept", "matching", "matching_numbers", "open_facts")
+__all__ = (
+    "add_facts",
+    "count_documents",
+    "facts_are_kept",
+    "matching",
+    "matching_documents",
+    "matching_numbers",
+    "open_facts",
+    "visible_numbers",
+)
 
 #: Changes when `schema.filters` makes other facts of the same metadata.
 _VERSION = 1
@@ -52,6 +61,12 @@ _CHUNK_TEXT = {
 }
 _LONG_ID = _KEPT.format("d.document_id")
 _VISIBLE = "d.collection_id = $1 AND d.class_id = ANY($2::int[])"
+_VISIBLE_NUMBERS = (
+    "SELECT string_agg(int8send(d.id) || int4send(c.ord) || int4send(t.slot), '') FROM document d"  # noqa: S608 - only constants
+    f" JOIN chunk c ON c.document = d.id JOIN chunk_terms t ON t.ord = c.ord WHERE {_VISIBLE}"
+)
+_NUMBERED = np.dtype([("document", ">i8"), ("numbers", ">i4", 2)])
+_COUNT = "SELECT count(*) FROM document d WHERE d.collection_id = $1"
 _UNKNOWN = (
     "SELECT k FROM unnest($3::text[]) WITH ORDINALITY w(k, place) WHERE NOT EXISTS"  # noqa: S608 - only constants
     f" (SELECT FROM document d WHERE {_VISIBLE} AND d.metadata ? w.k) ORDER BY w.place LIMIT 1"
@@ -193,6 +208,43 @@ async def matching_numbers(
     return np.frombuffer(packed or b"", dtype=">i4").astype(np.int32).reshape(-1, 2)
 
 
+async def matching_documents(
+    connection: Connection, collection_id: int, filters: Filters
+) -> NDArray[np.int64] | None:
+    """Give the row ids of the documents that a filter keeps, whoever sees them.
+
+    None when it asks for more than facts. Cost: linear in the facts for which its conditions hold, 0.2 us each.
+    """
+    if any(one.key in (*CHUNK_KEYS, "document_id") for one in filters):
+        return None
+    arguments = _Arguments(collection_id)
+    first, *others = (_documents(condition, arguments) for condition in filters)
+    also = "".join(f" AND f.document IN ({one})" for one in others)
+    packed = await connection.fetchval(
+        f"SELECT string_agg(int8send(k.document), '') FROM ({first}{also}) k",  # noqa: S608 - placeholders only
+        *arguments.values,
+    )
+    return np.frombuffer(packed or b"", dtype=">i8").astype(np.int64)
+
+
+async def count_documents(connection: Connection, collection_id: int) -> int:
+    """Count the documents of a collection. Cost: linear in them, 0.1 us each."""
+    found: int = await connection.fetchval(_COUNT, collection_id)
+    return found
+
+
+async def visible_numbers(
+    connection: Connection, collection_id: int, classes: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Give all visible chunks: the row id of the document of each, and its number and slot.
+
+    As `matching_numbers` gives them. Cost: linear in them, 1.3 us each.
+    """
+    packed = await connection.fetchval(_VISIBLE_NUMBERS, collection_id, list(classes))
+    table = np.frombuffer(packed or b"", dtype=_NUMBERED)
+    return table["document"].astype(np.int64), table["numbers"].astype(np.int32)
+
+
 async def _packed(
     connection: Connection,
     collection_id: int,
@@ -238,10 +290,15 @@ def _sql(condition: Condition, arguments: _Arguments) -> str:
         return _of_text(condition, _CHUNK_TEXT[condition.key], arguments)
     if condition.key == "document_id":
         return _of_document_id(condition, arguments)
+    return f"d.id IN ({_documents(condition, arguments)})"
+
+
+def _documents(condition: Condition, arguments: _Arguments) -> str:
+    """Give the statement that finds the documents with a fact."""
     key = arguments.add(condition.key, "text")
     return (
-        "d.id IN (SELECT f.document FROM document_fact f WHERE f.collection_id = $1"  # noqa: S608 - only constants
-        f" AND f.key = {key} AND ({_of_fact(condition, arguments)}))"
+        "SELECT f.document FROM document_fact f WHERE f.collection_id = $1"  # noqa: S608 - only constants
+        f" AND f.key = {key} AND ({_of_fact(condition, arguments)})"
     )
 
 

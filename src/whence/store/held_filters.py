@@ -8,15 +8,22 @@ only ever takes away.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whence.schema.filters import Filters
-from whence.store.facts import facts_are_kept, matching_numbers
+from whence.store.facts import (
+    count_documents,
+    facts_are_kept,
+    matching_documents,
+    matching_numbers,
+    visible_numbers,
+)
 from whence.store.sql.driver import Connection
 from whence.store.standing import Standing
 from whence.store.vectors import held_vectors
@@ -26,6 +33,10 @@ __all__ = ("HeldFilters", "KeptChunks")
 
 #: Bytes held of all filters.
 _MOST_BYTES = 64 * 1024 * 1024
+#: All visible chunks are looked up once, for a filter and those to come, when it keeps so many documents and
+#: at least one of so many: that takes as long as to look up the chunks of a third of them one by one.
+_MANY, _OF_DOCUMENTS = 5000, 6
+_State = tuple[int, int, tuple[int, ...]]
 _Key = tuple[int, int, tuple[int, ...], Filters]
 
 
@@ -77,12 +88,35 @@ class KeptChunks:
         return found
 
 
+class _VisibleChunks:
+    """All visible chunks of a collection.
+
+    Args:
+        documents: Row id of the document of each, shape (n,).
+        numbers: Of each its number and its slot, shape (n, 2).
+    """
+
+    def __init__(self, documents: NDArray[np.int64], numbers: NDArray[np.int32]) -> None:
+        self._documents = documents
+        self._numbers = numbers
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return self._documents.nbytes + self._numbers.nbytes
+
+    def of(self, documents: NDArray[np.int64]) -> KeptChunks:
+        """Give those of some documents. Cost: linear in both."""
+        return KeptChunks(self._numbers[np.isin(self._documents, documents)])
+
+
 class HeldFilters:
     """What this process holds of all collections; what was not asked for longest goes first."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most = most_bytes
         self._held: OrderedDict[_Key, KeptChunks] = OrderedDict()
+        self._visible: OrderedDict[_State, _VisibleChunks] = OrderedDict()
         self._turns: dict[_Key, asyncio.Lock] = {}
 
     async def get(
@@ -94,8 +128,9 @@ class HeldFilters:
     ) -> KeptChunks | None:
         """Give the visible chunks that a filter keeps; None when it keeps none, or facts are not kept yet.
 
-        Both legs of a search, and whoever asks at the same time, wait for one look. Cost: that of
-        `facts.matching_numbers`, once in a state of the collection.
+        Both legs of a search, and whoever asks at the same time, wait for one look. Cost, once in a state of
+        the collection: that of `facts.matching_documents`, and of `facts.matching_numbers` where it keeps few;
+        for the first that keeps many, that of `facts.visible_numbers`.
 
         Args:
             lend: Lends a connection with plans for the values at hand.
@@ -103,18 +138,21 @@ class HeldFilters:
             classes: Classes that the reader may see.
             filters: At least one condition.
         """
-        key = (known.id, known.version, tuple(classes), filters)
+        state = (known.id, known.version, tuple(classes))
+        key = (*state, filters)
         found = self._found(key)
         if found is not None:
             return found
-        turn = self._turns.setdefault(key, asyncio.Lock())
-        try:
-            async with turn:
-                found = self._found(key)
-                return found or await self._look(lend, key)
-        finally:
-            if not turn.locked():
-                self._turns.pop(key, None)
+        async with self._turn(key):
+            found = self._found(key)
+            if found is None:
+                async with lend() as connection:
+                    found = await self._look(connection, state, filters)
+                self._forget_others(state)
+                if found is not None:
+                    self._held[key] = found
+                self._make_room()
+            return found
 
     def _found(self, key: _Key) -> KeptChunks | None:
         found = self._held.get(key)
@@ -122,22 +160,52 @@ class HeldFilters:
             self._held.move_to_end(key)
         return found
 
+    @contextlib.asynccontextmanager
+    async def _turn(self, key: _Key) -> AsyncIterator[None]:
+        """Let one look something up, and the others wait."""
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        try:
+            async with turn:
+                yield
+        finally:
+            if not turn.locked():
+                self._turns.pop(key, None)
+
     async def _look(
-        self, lend: Callable[[], AbstractAsyncContextManager[Connection]], key: _Key
+        self, connection: Connection, state: _State, filters: Filters
     ) -> KeptChunks | None:
-        collection_id, version, classes, filters = key
-        async with lend() as connection:
-            if not await facts_are_kept(connection, collection_id):
-                return None
-            numbers = await matching_numbers(connection, collection_id, classes, filters)
-        if not len(numbers):
+        collection_id, _, classes = state
+        if not await facts_are_kept(connection, collection_id):
             return None
-        found = await asyncio.to_thread(KeptChunks, numbers)
-        for stale in [one for one in self._held if one[0] == collection_id and one[1] != version]:
-            del self._held[stale]
-        self._held[key] = found
-        self._make_room()
-        return found
+        documents = await matching_documents(connection, collection_id, filters)
+        visible = None if documents is None else await self._all(connection, state, len(documents))
+        if documents is None or visible is None:
+            numbers = await matching_numbers(connection, collection_id, classes, filters)
+            found = await asyncio.to_thread(KeptChunks, numbers)
+        else:
+            found = await asyncio.to_thread(visible.of, documents)
+        return found if len(found.ords) else None
+
+    async def _all(self, connection: Connection, state: _State, kept: int) -> _VisibleChunks | None:
+        """Give all visible chunks when they are held, or worth it for so many documents that a filter keeps."""
+        if state in self._visible:
+            self._visible.move_to_end(state)
+            return self._visible[state]
+        if kept < _MANY or kept * _OF_DOCUMENTS < await count_documents(connection, state[0]):
+            return None
+        async with self._turn((*state, ())):
+            if state not in self._visible:
+                found = await visible_numbers(connection, state[0], state[2])
+                self._visible[state] = _VisibleChunks(*found)
+            return self._visible[state]
+
+    def _forget_others(self, state: _State) -> None:
+        """Forget what was held of a collection in other states."""
+        collection_id, version, _ = state
+        for key in [one for one in self._held if one[0] == collection_id and one[1] != version]:
+            del self._held[key]
+        for old in [one for one in self._visible if one[0] == collection_id and one[1] != version]:
+            del self._visible[old]
 
     async def load(self, connection: Connection, known: Standing, kept: KeptChunks) -> None:
         """Read the vectors of what is kept."""
@@ -145,5 +213,11 @@ class HeldFilters:
         self._make_room()
 
     def _make_room(self) -> None:
-        while len(self._held) > 1 and sum(one.size for one in self._held.values()) > self._most:
-            self._held.popitem(last=False)
+        """Let go of what was not asked for longest: of filters first, the last one stays."""
+        while self._size() > self._most and (len(self._held) > 1 or self._visible):
+            (self._held if len(self._held) > 1 else self._visible).popitem(last=False)
+
+    def _size(self) -> int:
+        return sum(one.size for one in self._held.values()) + sum(
+            one.size for one in self._visible.values()
+        )
