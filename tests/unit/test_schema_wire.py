@@ -269,6 +269,30 @@ async def test_limits_of_size_hold() -> None:
     await transport.aclose()
 
 
+@given(text=st.text(st.characters(max_codepoint=127)), number=st.integers())
+def test_a_packed_message_takes_no_more_than_thought(text: str, number: int) -> None:
+    """Characters that JSON escapes, and integers that have no place in 64 bits, are counted in full."""
+    form = sealed(found(chunk_id=text, rank=number))
+
+    assert isinstance(form, Wire)
+    assert len(plain(form)) <= most_bytes(form)
+    assert plain(form) == encode(found(chunk_id=text, rank=number))
+
+
+async def test_a_packed_message_is_refused_by_its_own_size() -> None:
+    """Packing gives a bound; what counts is the size that the message has."""
+    form = sealed(found(chunk_id="c" * 100))
+    size = len(plain(form))
+    for most, fits in ((size, True), (size - 1, False)):
+        transport = MemoryTransport(max_payload_bytes=most)
+        if fits:
+            await transport.publish(TOPIC, form)
+        else:
+            with pytest.raises(BadInput, match=f"{size} bytes"):
+                await transport.publish(TOPIC, form)
+        await transport.aclose()
+
+
 async def test_a_trace_is_refused_by_its_own_size() -> None:
     """What its parts add up to is a bound; what counts is the size in one piece."""
     form = sealed(record())

@@ -8,7 +8,7 @@ with `WHENCE_CHECK_MESSAGES=1` each of these is checked to be what its bytes say
 from __future__ import annotations
 
 import os
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +25,10 @@ M = TypeVar("M", bound=Message)
 _CHECKED = bool(os.environ.get("WHENCE_CHECK_MESSAGES"))
 
 _encoder = msgspec.json.Encoder(order="deterministic")
+#: Tells in half the time or less that a message can travel, and how large it is.
+_packer = msgspec.msgpack.Encoder()
+#: Most bytes of JSON for one of MessagePack: a control character takes six, `false,` as many.
+_WIDEST = 6
 
 
 @cache
@@ -53,13 +57,9 @@ def sealed(message: Message) -> Body:
     if shape is None or not shape.fits(message):
         return encode(message)
     most = message.most_bytes() if shape.assembled else None
-    if most is None:
-        payload = encode_all(message)
-        wire = Wire(message, shape.copied, len(payload), payload)
-    else:
-        # Its dicts are written when somebody wants the bytes.
-        own = own_copy(message, shape.copied) if shape.copied else message
-        wire = Wire(own, shape.copied, most, partial(encode, own))
+    # Its dicts are written when somebody wants the bytes.
+    own = own_copy(message, shape.copied) if shape.copied else message
+    wire = Wire(own, shape.copied, _most_bytes(own) if most is None else most, encode)
     if _CHECKED:
         _check(wire)
     return wire
@@ -88,10 +88,25 @@ def encode_all(message: msgspec.Struct) -> bytes:
     try:
         return _encoder.encode(message)
     except UnicodeEncodeError as error:
-        raise BadInput(
-            f"a text holds characters that are no text: {error.object[error.start : error.end]!r}",
-            hint="give it in UTF-8",
-        ) from error
+        raise _no_text(error) from error
+
+
+def _most_bytes(message: Message) -> int:
+    """Give the most bytes that a message takes; raises as `encode_all`."""
+    try:
+        return _WIDEST * len(_packer.encode(message))
+    except UnicodeEncodeError as error:
+        raise _no_text(error) from error
+    except OverflowError:
+        # JSON has no largest integer.
+        return len(encode_all(message))
+
+
+def _no_text(error: UnicodeEncodeError) -> BadInput:
+    return BadInput(
+        f"a text holds characters that are no text: {error.object[error.start : error.end]!r}",
+        hint="give it in UTF-8",
+    )
 
 
 def decode_as(payload: Body, cls: type[M]) -> M:

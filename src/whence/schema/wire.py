@@ -1,10 +1,9 @@
 """Messages on their way: handed over as they are within a process, bytes wherever bytes are wanted.
 
 A message that cannot be changed anywhere is handed over as it is: nobody reads from bytes what is there
-already. It is encoded all the same, so that what cannot travel fails where it is published, limits of size
-hold, and whoever keeps it has its bytes; looking through its texts in Python would take as long. Only what
-knows without that how many bytes it takes at most, and that its texts can travel, is encoded when somebody
-wants it. All else is read from bytes, in one process as between two.
+already, and it is encoded when somebody wants the bytes. What cannot travel fails where it is published all the
+same, and limits of size hold: a message knows how many bytes it takes at most, or is packed to see (`codec`).
+All else is read from bytes, in one process as between two.
 """
 
 from __future__ import annotations
@@ -39,33 +38,26 @@ _FITS = "fits"
 _Fits = Callable[[Any], bool]
 
 
-class Wire:
-    """A message that cannot be changed, on its way to whoever waits for it in this process.
+class Wire(msgspec.Struct, eq=False):
+    """A message that cannot be changed, on its way to whoever waits for it in this process."""
 
-    Args:
-        message: Frozen, all the way down but for the dicts in `copied`.
-        copied: Fields that hold a dict of scalars; every reader gets one of his own.
-        most: Most bytes that it takes.
-        made: Its bytes, or what makes them.
-    """
-
-    __slots__ = ("_made", "copied", "message", "most")
-
-    def __init__(
-        self, message: Any, copied: tuple[str, ...], most: int, made: bytes | Callable[[], bytes]
-    ) -> None:
-        self.message = message
-        self.copied = copied
-        self.most = most
-        self._made = made
+    message: Any
+    """Frozen, all the way down but for the dicts in `copied`."""
+    copied: tuple[str, ...]
+    """Fields that hold a dict of scalars; every reader gets one of his own."""
+    most: int
+    """Most bytes that it takes."""
+    encode: Callable[[Any], bytes]
+    """Gives its bytes."""
+    known: bytes | None = None
+    """The bytes, once somebody wanted them."""
 
     @property
     def plain(self) -> bytes:
         """The bytes, made once."""
-        made = self._made
-        if not isinstance(made, bytes):
-            made = self._made = made()
-        return made
+        if self.known is None:
+            self.known = self.encode(self.message)
+        return self.known
 
 
 Body = bytes | Wire
