@@ -40,11 +40,6 @@ class Faults:
     random: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - places in a queue
     """Source of the places chosen by `reorder`."""
 
-    @property
-    def any_of_delivery(self) -> bool:
-        """True when one is switched on that concerns how messages are handed out or settled."""
-        return bool(self.duplicate_after_ack or self.lose_acks or self.reorder)
-
     def strikes(self, switch: str, topic: str) -> bool:
         """Tell whether `switch` hits this operation on `topic`, and count it down."""
         left: int = getattr(self, switch)

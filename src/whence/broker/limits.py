@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import math
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 __all__ = ("Limit", "Limited", "Limits")
 
@@ -17,30 +19,34 @@ __all__ = ("Limit", "Limited", "Limits")
 _TICK_S = 0.01
 
 
-class Limit:
+class Limit(msgspec.Struct, eq=False):
     """A limit for the time of a `with`: when it strikes, what runs inside is cancelled.
 
     The cancellation becomes a `TimeoutError` on the way out, unless somebody else cancelled the task as well.
     """
 
-    __slots__ = ("_held", "_limits", "_open", "_task", "due", "struck")
-
-    def __init__(self, limits: Limits, due: float) -> None:
-        self._limits = limits
-        #: End of its time, in seconds of the event loop's clock.
-        self.due = due
-        #: True once it struck.
-        self.struck = False
-        self._open = False
+    limits: Limits
+    """Watch it."""
+    seconds: float | None
+    """Its time; without, it strikes by hand only."""
+    due: float = math.inf
+    """End of its time, in seconds of the event loop's clock."""
+    struck: bool = False
+    """True once it struck."""
+    task: asyncio.Task[Any] | None = None
+    """What is cancelled; None before it begins and when it is over."""
+    held: int = 0
+    """Cancellations that the task knew of when it began."""
 
     def __enter__(self) -> Limit:
-        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None, "there is nothing to cancel outside a task"
-        self._task = task
-        self._held = task.cancelling()
-        self._open = True
-        if self.due != math.inf:
-            self._limits.add(self)
+        self.task = task
+        self.held = task.cancelling()
+        if self.seconds is not None:
+            self.due = loop.time() + self.seconds
+            self.limits.add(self)
         return self
 
     def __exit__(
@@ -49,19 +55,19 @@ class Limit:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._open = False
+        task, self.task = self.task, None
         if not self.struck:
-            self._limits.discard(self)
-            return
-        alone = self._task.uncancel() <= self._held
-        if alone and kind is not None and issubclass(kind, asyncio.CancelledError):
-            raise TimeoutError from error
+            self.limits.discard(self)
+        elif task is not None:
+            alone = task.uncancel() <= self.held
+            if alone and kind is not None and issubclass(kind, asyncio.CancelledError):
+                raise TimeoutError from error
 
     def strike(self) -> None:
         """Cancel what runs inside; nothing when it is over or was struck before."""
-        if self._open and not self.struck:
+        if self.task is not None and not self.struck:
             self.struck = True
-            self._task.cancel()
+            self.task.cancel()
 
     def strike_soon(self) -> None:
         """Strike in the next turn of the event loop."""
@@ -93,13 +99,11 @@ class Limits:
         self._alarm_at = math.inf
 
     def within(self, seconds: float | None) -> Limit:
-        """Give a limit of some seconds from now on, not begun; None never strikes by itself.
+        """Give a limit of some seconds from its `with` on; None never strikes by itself.
 
         One of no seconds or less strikes as soon as the task waits for something.
         """
-        if seconds is None:
-            return Limit(self, math.inf)
-        return Limit(self, asyncio.get_running_loop().time() + seconds)
+        return Limit(self, seconds)
 
     def add(self, limit: Limited) -> None:
         """Begin to watch."""

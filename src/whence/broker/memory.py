@@ -33,13 +33,15 @@ from whence.broker.transport import (
 )
 from whence.schema.errors import BadInput, ConfigError, Overloaded, Unavailable
 from whence.schema.topics import dead_letter_topic
-from whence.schema.wire import Body, Wire, plain
+from whence.schema.wire import Body, Wire, most_bytes, plain
 
 __all__ = ("MemoryBroker", "MemorySubscription", "MemoryTransport", "open_transport")
 
 #: Pulsar's own default for the largest message.
 MAX_PAYLOAD_BYTES = 5 * 1024 * 1024
+_BODIES = frozenset({bytes, Wire})
 _TEXTS = frozenset({str})
+_MESSAGE_ID = Headers.MESSAGE_ID
 #: Reasons of dead letters are for people; headers are no place for a whole traceback.
 _MAX_REASON = 1_000
 
@@ -281,39 +283,31 @@ class MemoryTransport:
         broker = self.broker
         if asyncio.get_running_loop() is not broker.loop:
             broker.bind()
-        if type(payload) is Wire:
-            odd = payload.most > self._max_payload_bytes
-        else:
-            odd = type(payload) is not bytes or len(payload) > self._max_payload_bytes
-        if (
-            odd
-            or delay_s is not None
-            or (headers and not _TEXTS.issuperset(map(type, chain(headers, headers.values()))))
-        ):
-            self._check(topic, payload, headers, delay_s)
         own = dict(headers) if headers else {}
-        message_id = own.get(Headers.MESSAGE_ID)
+        if (
+            type(payload) not in _BODIES
+            or most_bytes(payload) > self._max_payload_bytes
+            or delay_s is not None
+            or not _TEXTS.issuperset(map(type, chain(own, own.values())))
+        ):
+            payload = self._checked(topic, payload, own, delay_s)
+        message_id = own.get(_MESSAGE_ID)
         if not message_id:
-            message_id = f"{self._instance}-{next(self._numbers)}"
-            own[Headers.MESSAGE_ID] = message_id
+            message_id = own[_MESSAGE_ID] = f"{self._instance}-{next(self._numbers)}"
         target = broker.known(topic) or broker.topic(topic)
         faults = self.faults
         if faults.fail_publishes or faults.fill_queue:
             self._strike_before(target.name)
-        if broker.full_group(target) is not None:
+        while not broker.store(target, payload, own, key, delay_s):
             target = await self._wait_for_room(target.name, own)
-        broker.store(target, payload, own, key, delay_s)
         if faults.lose_receipts and faults.strikes("lose_receipts", target.name):
             raise Unavailable(f"no receipt from {target.name} (a fault that was switched on)")
         return message_id
 
-    def _check(
-        self,
-        topic: str,
-        payload: Body,
-        headers: Mapping[str, str] | None,
-        delay_s: float | None,
-    ) -> None:
+    def _checked(
+        self, topic: str, payload: Body, headers: Mapping[str, str], delay_s: float | None
+    ) -> Body:
+        """Give a body in the form it is kept in, when there is nothing wrong with its message."""
         if not isinstance(payload, bytes | bytearray | Wire):
             raise BadInput(
                 f"a body for {topic} is {type(payload).__name__}, not bytes", hint="encode it first"
@@ -324,11 +318,12 @@ class MemoryTransport:
                 f"a body for {topic} has {size} bytes, {self._max_payload_bytes} are allowed",
                 hint="send it in several messages",
             )
-        for name, value in (headers or {}).items():
+        for name, value in headers.items():
             if type(name) is not str or type(value) is not str:
                 raise BadInput(f"header {name!r} for {topic} is {value!r}, not a string")
         if delay_s is not None and not 0 <= delay_s < float("inf"):
             raise BadInput(f"a delay of {delay_s!r} seconds for {topic}", hint="use 0 or more")
+        return payload if isinstance(payload, Wire) else plain(payload)
 
     def _strike_before(self, topic: str) -> None:
         faults = self.faults

@@ -14,64 +14,52 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
 
+import msgspec
+
 from whence.broker.clock import Clock, SystemClock, Timer
 from whence.broker.faults import Faults
 from whence.broker.transport import Delivery, Headers, Mode, Start, TopicStats
 from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.topics import full_topic
-from whence.schema.wire import Body, Wire, most_bytes, plain
+from whence.schema.wire import Body, most_bytes, plain
 
 __all__ = ("Entry", "Group", "Member", "MemoryBroker", "StoredMessage", "Topic")
 
 _ATTEMPT = Headers.ATTEMPT
+_KEY_ORDERED = Mode.KEY_ORDERED
 
 
 def _nothing(_: object) -> None:
     pass
 
 
-class StoredMessage:
+class StoredMessage(msgspec.Struct, frozen=True, eq=False):
     """One message of a topic; shared by its groups, so nobody changes it."""
 
-    __slots__ = ("due", "headers", "key", "payload", "published_at", "topic")
-
-    def __init__(
-        self,
-        topic: str,
-        payload: Body,
-        headers: dict[str, str],
-        key: str | None,
-        published_at: float,
-        due: float,
-    ) -> None:
-        self.topic = topic
-        self.payload = payload
-        self.headers = headers
-        self.key = key
-        self.published_at = published_at
-        #: Monotonic seconds before which nobody gets it; 0 for at once.
-        self.due = due
+    topic: str
+    payload: Body
+    headers: dict[str, str]
+    key: str | None
+    published_at: float
+    due: float
+    """Monotonic seconds before which nobody gets it; 0 for at once."""
 
     def with_headers(self, headers: Mapping[str, str]) -> StoredMessage:
         """Give a copy with more headers, for one group."""
-        own = {**self.headers, **headers}
-        return StoredMessage(self.topic, self.payload, own, self.key, self.published_at, self.due)
+        return msgspec.structs.replace(self, headers={**self.headers, **headers})
 
 
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """One message in the queue of one group."""
 
-    __slots__ = ("attempt", "first_at", "message", "order", "redelivered", "settling")
-
-    def __init__(self, message: StoredMessage, order: int) -> None:
-        self.message = message
-        self.order = order
-        self.attempt = 1
-        self.redelivered = False
-        #: First delivery in seconds since the epoch; 0 before.
-        self.first_at = 0.0
-        #: True while its dead letter is being published.
-        self.settling = False
+    message: StoredMessage
+    order: int
+    attempt: int = 1
+    redelivered: bool = False
+    first_at: float = 0.0
+    """First delivery in seconds since the epoch; 0 before."""
+    settling: bool = False
+    """True while its dead letter is being published."""
 
     def __lt__(self, other: Entry) -> bool:
         return self.order < other.order
@@ -113,14 +101,6 @@ class Member:
     def can_take(self) -> bool:
         """Tell whether the member may get one more message."""
         return not self.paused and len(self.held) < self.prefetch
-
-    def next_waiter(self) -> asyncio.Future[Delivery] | None:
-        """Give a receiver that still waits, first come first served."""
-        while self.waiters:
-            waiter = self.waiters.popleft()
-            if not waiter.done():
-                return waiter
-        return None
 
     def is_ready(self) -> bool:
         """Tell whether it may get a message and somebody takes it; forgets receivers that were cancelled."""
@@ -169,14 +149,17 @@ class Group:
 
         Nothing is kept of it, and the headers become the member's.
         """
-        member = self.members[0] if len(self.members) == 1 else None
-        if member is None or member.taker is None or not member.is_ready() or self._ready:
+        members, broker = self.members, self._broker
+        taker = members[0].taker if len(members) == 1 else None
+        if taker is None or self._ready or not members[0].can_take():
             return False
-        if self.mode is Mode.KEY_ORDERED or self._broker.faults.any_of_delivery:
+        faults = broker.faults
+        if faults.duplicate_after_ack or faults.lose_acks or faults.reorder:
+            return False
+        if self.mode is _KEY_ORDERED:
             return False
         headers[_ATTEMPT] = "1"
-        broker = self._broker
-        member.taker(
+        taker(
             Delivery(
                 body=payload,
                 headers=headers,
@@ -200,9 +183,7 @@ class Group:
             return
         if not self._ready and not self._broker.faults.reorder:
             member = self._waiting_member()
-            if member is not None and (
-                self.mode is not Mode.KEY_ORDERED or self._is_free(message.key)
-            ):
+            if member is not None and (self.mode is not _KEY_ORDERED or self._is_free(message.key)):
                 self._give(entry, member, message.payload)
                 return
         self._enqueue(entry)
@@ -268,14 +249,14 @@ class Group:
             member.taker(delivery)
             member.settle_taken(delivery)
             return
-        waiter = member.next_waiter()
-        assert waiter is not None
-        waiter.set_result(delivery)
+        # Of one that is ready the first still waits.
+        member.waiters.popleft().set_result(delivery)
 
     def release(self, entry: Entry) -> None:
         """Account for a settled entry: its key, its place in the queue, and whoever waits for either."""
         self.size -= 1
-        self._free_key(entry)
+        if self.mode is _KEY_ORDERED:
+            self._free_key(entry)
         if self.space:
             self.wake_publisher()
         if self._ready:
@@ -299,7 +280,7 @@ class Group:
 
     def _next(self) -> Entry | None:
         """Take the first entry whose key is free; those before it wait for their key, in order."""
-        if self.mode is not Mode.KEY_ORDERED:
+        if self.mode is not _KEY_ORDERED:
             return self._ready.popleft()
         while self._ready:
             entry = self._ready.popleft()
@@ -314,7 +295,7 @@ class Group:
 
     def _free_key(self, entry: Entry) -> None:
         key = entry.message.key
-        if key is None or self.mode is not Mode.KEY_ORDERED:
+        if key is None or self.mode is not _KEY_ORDERED:
             return
         self._busy.discard(key)
         parked = self._parked.get(key)
@@ -582,32 +563,36 @@ class MemoryBroker:
         headers: dict[str, str],
         key: str | None,
         delay_s: float | None,
-    ) -> None:
-        """Give a message to every group of the topic. The headers become the broker's own."""
+    ) -> bool:
+        """Give a message to every group of the topic; False when one has no room, and then none has it.
+
+        The headers become the broker's own.
+        """
         queues = topic.queues
-        if type(payload) is not Wire:
-            payload = plain(payload)
-        pushes = not (topic.persistent or delay_s) and len(queues) == 1
-        if pushes and queues[0].push(topic, payload, headers, key):
-            return
+        if not topic.persistent:
+            if len(queues) == 1 and not delay_s and queues[0].push(topic, payload, headers, key):
+                return True
+            if not queues:
+                self.dropped += 1
+                self._forget(topic)
+                return True
+        if self.full_group(topic) is not None:
+            return False
         due = self.clock.monotonic() + delay_s if delay_s else 0.0
         message = StoredMessage(topic.name, payload, headers, key, self.clock.time(), due)
         if topic.persistent:
             self._retain(topic, message)
-        elif not queues:
-            self.dropped += 1
-            self._forget(topic)
         for group in queues:
             group.add(message)
+        return True
 
     def _retain(self, topic: Topic, message: StoredMessage) -> None:
         retained = topic.retained
         retained.append(message)
-        topic.retained_bytes += most_bytes(message.payload)
-        while retained and (
-            len(retained) > self._retain_messages or topic.retained_bytes > self._retain_bytes
-        ):
-            topic.retained_bytes -= most_bytes(retained.popleft().payload)
+        kept = topic.retained_bytes + most_bytes(message.payload)
+        while kept > self._retain_bytes or len(retained) > self._retain_messages:
+            kept -= most_bytes(retained.popleft().payload)
+        topic.retained_bytes = kept
 
     def join(
         self,

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
+import msgspec
+
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.limits import Limits
 from whence.broker.transport import (
@@ -43,6 +45,13 @@ from whence.schema.wire import Body
 __all__ = ("PubSub", "Requester", "RequesterCounters", "deadline_of", "reply_of")
 
 logger = logging.getLogger(__name__)
+
+# Looked up for every message.
+_TYPE, _CORRELATION_ID, _REPLY_TO = Headers.TYPE, Headers.CORRELATION_ID, Headers.REPLY_TO
+_DEADLINE, _SEQUENCE, _END = Headers.DEADLINE, Headers.SEQUENCE, Headers.END
+_ERROR = ErrorReply.TYPE
+#: The first places in a stream as they are written; few have more.
+_PLACES = {str(place): place for place in range(100)}
 
 #: Replies taken from the broker ahead of their distribution, which takes microseconds each.
 _PREFETCH = 64
@@ -99,79 +108,54 @@ class RequesterCounters:
     """Requests taken back."""
 
 
-class _Pending:
-    """A request that waits: its headers, its deadline, its replies so far in order, and how it ended.
+class _Pending(msgspec.Struct, eq=False):
+    """A request that waits: its headers, its deadline, its replies so far in order, and how it ended."""
 
-    The deadline is the nearer of two when the request has one already.
-    """
-
-    __slots__ = (
-        "_ahead",
-        "_next",
-        "_ready",
-        "_waiter",
-        "correlation_id",
-        "due",
-        "failure",
-        "finished",
-        "headers",
-        "late",
-        "timeout_s",
-        "topic",
-    )
-
-    def __init__(
-        self,
-        now: float,
-        topic: str,
-        headers: Mapping[str, str] | None,
-        timeout_s: float,
-        new_id: str,
-    ) -> None:
-        own = dict(headers) if headers else {}
-        given = deadline_of(own) if Headers.DEADLINE in own else None
-        deadline_s = now + timeout_s if given is None else min(given, now + timeout_s)
-        self.topic = topic
-        #: Seconds from now on.
-        self.timeout_s = deadline_s - now
-        self.correlation_id = own.get(Headers.CORRELATION_ID) or new_id
-        own[Headers.CORRELATION_ID] = self.correlation_id
-        own[Headers.DEADLINE] = str(int(deadline_s * 1000))
-        self.headers = own
-        #: The deadline by the event loop's clock, for `Limits`.
-        self.due = asyncio.get_running_loop().time() + self.timeout_s
-        self.failure: WhenceError | None = None
-        #: True once the deadline passed.
-        self.late = False
-        #: True once the reply with `end` is in its place.
-        self.finished = False
-        self._ahead: dict[int, Reply] = {}
-        self._ready: deque[Reply] = deque()
-        self._next = 0
-        self._waiter: asyncio.Future[None] | None = None
+    topic: str
+    timeout_s: float
+    """Seconds from the request on."""
+    due: float
+    """The deadline by the event loop's clock, for `Limits`."""
+    correlation_id: str
+    headers: dict[str, str]
+    failure: WhenceError | None = None
+    late: bool = False
+    """True once the deadline passed."""
+    finished: bool = False
+    """True once the reply with `end` is in its place."""
+    place: int = 0
+    """Of the next reply in order."""
+    ahead: dict[int, Reply] = {}
+    """Replies that came before their turn, by place."""
+    ready: deque[Reply] = msgspec.field(default_factory=deque)
+    """Replies in order that nobody took yet."""
+    waiter: asyncio.Future[None] | None = None
 
     def add(self, reply: Reply) -> bool:
         """Put a reply into its place; False when the place was taken or lies behind the end."""
-        place = reply.sequence
-        if self.finished or place < self._next or place in self._ahead:
+        place, ahead = reply.sequence, self.ahead
+        if self.finished or place < self.place or place in ahead:
             return False
-        if len(self._ahead) + len(self._ready) >= _MAX_BUFFERED:
+        if len(self.ready) + len(ahead) >= _MAX_BUFFERED:
             self.fail(Overloaded(f"{_MAX_BUFFERED} replies wait for a reader that does not read"))
-            return True
-        self._ahead[place] = reply
-        while not self.finished and self._next in self._ahead:
-            following = self._ahead.pop(self._next)
-            self._next += 1
-            self.finished = following.end
-            self._ready.append(following)
-        if self._ready:
-            self._wake()
+        elif place > self.place:
+            ahead[place] = reply
+        else:
+            self._append(reply)
+            while self.place in ahead and not self.finished:
+                self._append(ahead.pop(self.place))
+            self.wake()
         return True
+
+    def _append(self, reply: Reply) -> None:
+        self.ready.append(reply)
+        self.finished = reply.end
+        self.place += 1
 
     def fail(self, error: WhenceError) -> None:
         """End the wait with an error, after the replies that are there."""
         self.failure = error
-        self._wake()
+        self.wake()
 
     def strike(self) -> None:
         """End the wait because the deadline passed."""
@@ -183,18 +167,20 @@ class _Pending:
         waited = max(0.0, self.timeout_s)
         return DeadlineExceeded(f"no reply from {self.topic} within {waited:.3g} s")
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def wake(self) -> None:
+        """Have whoever waits look again."""
+        waiter = self.waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def next(self) -> Reply:
         """Wait for the next reply in order. Cancelling loses nothing."""
-        while not self._ready:
+        while not self.ready:
             if self.failure is not None:
                 raise self.failure
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return self._ready.popleft()
+            self.waiter = asyncio.get_running_loop().create_future()
+            await self.waiter
+        return self.ready.popleft()
 
 
 class Requester:
@@ -344,18 +330,28 @@ class Requester:
     def _register(
         self, topic: str, headers: Mapping[str, str] | None, timeout_s: float
     ) -> _Pending:
+        """Begin to wait; the deadline is the nearer of two when the request has one already."""
         if self._closed:
             raise Unavailable("the client is closed")
-        new_id = f"{self._prefix}-{next(self._numbers)}"
-        pending = _Pending(self._clock.time(), topic, headers, timeout_s, new_id)
-        if pending.timeout_s <= 0:
+        own = dict(headers) if headers else {}
+        now = self._clock.time()
+        deadline_s = now + timeout_s
+        given = deadline_of(own)
+        if given is not None and given < deadline_s:
+            deadline_s, timeout_s = given, given - now
+        correlation_id = own.get(_CORRELATION_ID) or f"{self._prefix}-{next(self._numbers)}"
+        own[_CORRELATION_ID] = correlation_id
+        own[_DEADLINE] = str(int(deadline_s * 1000))
+        due = asyncio.get_running_loop().time() + timeout_s
+        pending = _Pending(topic, timeout_s, due, correlation_id, own)
+        if timeout_s <= 0:
             raise pending.too_late()
-        if pending.correlation_id in self._pending:
+        if correlation_id in self._pending:
             raise BadInput(
-                f"a request with correlation id {pending.correlation_id!r} is waiting already",
+                f"a request with correlation id {correlation_id!r} is waiting already",
                 hint="leave the correlation-id header out to have one made",
             )
-        self._pending[pending.correlation_id] = pending
+        self._pending[correlation_id] = pending
         self._limits.add(pending)
         return pending
 
@@ -380,7 +376,7 @@ class Requester:
 
     def _publish(self, pending: _Pending, payload: Body, key: str | None) -> Awaitable[str]:
         headers = pending.headers
-        headers[Headers.REPLY_TO] = self.reply_topic
+        headers[_REPLY_TO] = self.reply_topic
         self.counters.requests += 1
         return self._transport.publish(pending.topic, payload, headers=headers, key=key)
 
@@ -426,7 +422,7 @@ class Requester:
         if reply is None:
             self.counters.odd += 1
             return
-        pending = self._pending.get(delivery.headers[Headers.CORRELATION_ID])
+        pending = self._pending.get(delivery.headers[_CORRELATION_ID])
         if pending is None:
             self.counters.late += 1
         elif pending.add(reply):
@@ -455,7 +451,7 @@ class Requester:
 
 def deadline_of(headers: Mapping[str, str]) -> float | None:
     """Give the deadline in seconds since the epoch; None when there is none that can be read."""
-    text = headers.get(Headers.DEADLINE)
+    text = headers.get(_DEADLINE)
     if not text:
         return None
     # Longer numbers than any date are no deadlines, and huge ones would not fit a float.
@@ -468,12 +464,15 @@ def reply_of(delivery: Delivery) -> Reply | None:
     Without a sequence number a reply is the only one. An error is always the last one.
     """
     headers = delivery.headers
-    place = headers.get(Headers.SEQUENCE)
-    if not headers.get(Headers.CORRELATION_ID):
+    if not headers.get(_CORRELATION_ID):
         return None
-    if place is None:
+    number = headers.get(_SEQUENCE)
+    if number is None:
         return Reply(body=delivery.body, headers=headers)
-    if not (place.isascii() and place.isdecimal() and len(place) <= 9):
-        return None
-    end = headers.get(Headers.END) == "1" or headers.get(Headers.TYPE) == ErrorReply.TYPE
-    return Reply(body=delivery.body, headers=headers, sequence=int(place), end=end)
+    place = _PLACES.get(number)
+    if place is None:
+        if not (number.isascii() and number.isdecimal() and len(number) <= 9):
+            return None
+        place = int(number)
+    end = headers.get(_END) == "1" or headers.get(_TYPE) == _ERROR
+    return Reply(body=delivery.body, headers=headers, sequence=place, end=end)

@@ -61,6 +61,10 @@ __all__ = ("Handler", "Outgoing", "Work", "Worker", "WorkerCounters")
 
 logger = logging.getLogger(__name__)
 
+# Looked up for every message.
+_MESSAGE_ID, _REPLY_TO = Headers.MESSAGE_ID, Headers.REPLY_TO
+_SEQUENCE, _END = Headers.SEQUENCE, Headers.END
+
 #: Waits below this are spent here, holding the message; longer ones in the broker's retry queue, seconds.
 _IN_PROCESS_WAIT_S = 0.5
 #: The handler stops this long before the deadline, so that the answer is on time: a share, and at most.
@@ -129,6 +133,13 @@ class Work:
             return None
         return max(0.0, self.deadline - self._clock.time())
 
+    def patience_s(self) -> float | None:
+        """Seconds that a handler may take: a little less than the caller waits; None without a deadline."""
+        if self.deadline is None:
+            return None
+        remaining = self.deadline - self._clock.time()
+        return remaining - min(_MARGIN_S, remaining * _MARGIN_SHARE)
+
     @property
     def trace_headers(self) -> dict[str, str]:
         """Headers to put on every message sent on behalf of this one."""
@@ -181,36 +192,23 @@ class _Stop(Exception):
     """The handler was stopped from outside: by its caller or because the worker drains."""
 
 
-class _Run:
+class _Run(msgspec.Struct, eq=False):
     """One delivery at work: its replies so far and the switch that stops it."""
 
-    __slots__ = (
-        "attempts",
-        "cancelled",
-        "delivery",
-        "digest",
-        "ended",
-        "limit",
-        "outputs",
-        "stopped",
-        "work",
-    )
-
-    def __init__(self, work: Work, *, digested: bool) -> None:
-        #: As the handler sees it on the first try of this delivery.
-        self.work = work
-        self.delivery = work.delivery
-        #: Tries of this delivery so far.
-        self.attempts = 0
-        #: Replies published.
-        self.outputs = 0
-        #: True once the last reply was published.
-        self.ended = False
-        self.cancelled = False
-        self.stopped = False
-        self.limit: Limit | None = None
-        #: Of all replies, for the ledger; None where there is none.
-        self.digest = blake2b(digest_size=16) if digested else None
+    work: Work
+    """As the handler sees it on the first try of this delivery."""
+    delivery: Delivery
+    digest: blake2b | None
+    """Of all replies, for the ledger; None where there is none."""
+    attempts: int = 0
+    """Tries of this delivery so far."""
+    outputs: int = 0
+    """Replies published."""
+    ended: bool = False
+    """True once the last reply was published."""
+    cancelled: bool = False
+    stopped: bool = False
+    limit: Limit | None = None
 
     @property
     def attempt(self) -> int:
@@ -222,13 +220,12 @@ class _Run:
         """True once a caller has got a part of the answer: the rest must come from the same try."""
         return bool(self.outputs and self.delivery.headers.get(Headers.REPLY_TO))
 
-    def begin(self) -> None:
-        """Begin a try; what an earlier one published is published again under the same ids."""
-        self.attempts += 1
+    def begin_anew(self) -> None:
+        """Begin another try; what an earlier one published is published again under the same ids."""
         self.outputs = 0
         self.ended = False
         if self.digest is not None:
-            self.digest = blake2b(digest_size=16)
+            self.digest = _new_digest()
 
     def stop(self, *, cancelled: bool) -> None:
         """Interrupt the handler now, or before it begins."""
@@ -444,7 +441,7 @@ class Worker:
             finally:
                 self._idle.discard(task)
             work = Work(delivery, delivery.attempt, self._clock)
-            run = _Run(work, digested=self._ledger is not None)
+            run = _Run(work, delivery, None if self._ledger is None else _new_digest())
             self._runs.add(run)
             try:
                 if self._is_plain(work):
@@ -564,12 +561,13 @@ class Worker:
         """
         if run.stopped:
             raise _Stop
-        run.begin()
+        run.attempts += 1
         work = run.work
-        if work.attempt != run.attempt:
+        if run.attempts > 1:
+            run.begin_anew()
             work = Work(run.delivery, run.attempt, self._clock)
         try:
-            with self._limits.within(_patience_s(work)) as run.limit:
+            with self._limits.within(work.patience_s()) as run.limit:
                 await self._publish_all(run, work)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -623,27 +621,25 @@ class Worker:
 
     async def _publish(self, run: _Run, item: Outgoing) -> None:
         """Publish one reply. Its id is derived from the input's, so a repeated one can be recognised."""
-        headers = run.delivery.headers
-        topic = headers.get(Headers.REPLY_TO) or self._reply_topic
+        delivery, place = run.delivery, run.outputs
+        headers = delivery.headers
+        topic = headers.get(_REPLY_TO) or self._reply_topic
         if topic is None:
             run.ended = run.ended or item.end
             return
-        own = dict(item.headers)
+        own = {**item.headers, _SEQUENCE: str(place), _END: "1" if item.end else "0"}
         for name in _PASSED_ON:
-            if name in headers and name not in own:
+            if name not in own and name in headers:
                 own[name] = headers[name]
-        if Headers.MESSAGE_ID not in own:
-            source = headers.get(Headers.MESSAGE_ID) or run.delivery.id
-            own[Headers.MESSAGE_ID] = f"{source}/{self._group}/{run.outputs}"
-        own[Headers.SEQUENCE] = str(run.outputs)
-        own[Headers.END] = "1" if item.end else "0"
+        if _MESSAGE_ID not in own:
+            own[_MESSAGE_ID] = f"{_message_id(delivery)}/{self._group}/{place}"
         try:
-            await self._transport.publish(topic, item.payload, headers=own, key=run.delivery.key)
+            await self._transport.publish(topic, item.payload, headers=own, key=delivery.key)
         except WhenceError:
             self.counters.unpublished += 1
             raise
         self.counters.replies += 1
-        run.outputs += 1
+        run.outputs = place + 1
         run.ended = run.ended or item.end
         if run.digest is not None:
             run.digest.update(plain(item.payload))
@@ -941,18 +937,14 @@ def _version() -> str:
     return version("whence")
 
 
+def _new_digest() -> blake2b:
+    return blake2b(digest_size=16)
+
+
 def _message_id(delivery: Delivery) -> str:
-    return delivery.headers.get(Headers.MESSAGE_ID) or delivery.id
+    return delivery.headers.get(_MESSAGE_ID) or delivery.id
 
 
 def _is_over(delivery: Delivery, clock: Clock) -> bool:
     deadline = deadline_of(delivery.headers)
     return deadline is not None and clock.time() >= deadline
-
-
-def _patience_s(work: Work) -> float | None:
-    """Give the seconds a handler may take: a little less than the caller waits."""
-    remaining = work.remaining_s()
-    if remaining is None:
-        return None
-    return remaining - min(_MARGIN_S, remaining * _MARGIN_SHARE)

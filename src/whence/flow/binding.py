@@ -99,8 +99,8 @@ class Binding:
             Caller(self._transport, place, work.deadline, self._clock.time),
             self._processor.calls,
             self._definition.topics,
-            message_id=work.message_id,
-            attempt=work.attempt,
+            work.message_id,
+            work.attempt,
         )
 
     def _decode(self, work: Work) -> Message:

@@ -11,6 +11,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+import msgspec
+
 from whence.broker.transport import Headers, Reply, Transport
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Service
@@ -39,36 +41,24 @@ _MARGIN_SHARE = 0.2
 _MARGIN_S = 0.1
 
 
-class Caller:
-    """Sends requests on behalf of one piece of work.
+class Caller(msgspec.Struct, frozen=True, eq=False):
+    """Sends requests on behalf of one piece of work."""
 
-    Args:
-        transport: Where to.
-        trace: Trace context of the work.
-        deadline: End of the work's time, seconds since the epoch; None when nobody waits.
-        clock: Gives seconds since the epoch.
-        margin: Whether a little of the time left is kept for an answer of one's own; a client at the
-            edge has nobody to answer.
-    """
-
-    def __init__(
-        self,
-        transport: Transport,
-        trace: TraceContext,
-        deadline: float | None = None,
-        clock: Callable[[], float] = time.time,
-        *,
-        margin: bool = True,
-    ) -> None:
-        self.trace = trace
-        self._transport = transport
-        self._deadline = deadline
-        self._clock = clock
-        self._margin = margin
+    transport: Transport
+    """Where to."""
+    trace: TraceContext
+    """Trace context of the work."""
+    deadline: float | None = None
+    """End of the work's time, seconds since the epoch; None when nobody waits."""
+    clock: Callable[[], float] = time.time
+    """Gives seconds since the epoch."""
+    margin: bool = True
+    """Whether a little of the time left is kept for an answer of one's own; a client at the edge has nobody to
+    answer."""
 
     def remaining_s(self) -> float | None:
         """Give the seconds left, never negative; None without a deadline."""
-        return None if self._deadline is None else max(0.0, self._deadline - self._clock())
+        return None if self.deadline is None else max(0.0, self.deadline - self.clock())
 
     async def call(self, topic: str, message: Message, reply: type[M]) -> M:
         """Send a request and wait for its one reply.
@@ -78,7 +68,7 @@ class Caller:
         """
         timeout_s, headers = self._prepare(topic, message)
         payload = sealed(message)
-        got = await self._transport.request(topic, payload, headers=headers, timeout_s=timeout_s)
+        got = await self.transport.request(topic, payload, headers=headers, timeout_s=timeout_s)
         return read_reply(got, (reply,), topic)
 
     async def stream(
@@ -91,7 +81,7 @@ class Caller:
         """
         timeout_s, headers = self._prepare(topic, message)
         payload = sealed(message)
-        source = self._transport.stream(topic, payload, headers=headers, timeout_s=timeout_s)
+        source = self.transport.stream(topic, payload, headers=headers, timeout_s=timeout_s)
         async with closing(source) as arriving:
             async for got in arriving:
                 yield read_reply(got, replies, topic)
@@ -99,14 +89,14 @@ class Caller:
     async def publish(self, topic: str, message: Message, *, key: str | None = None) -> None:
         """Publish a message that nobody answers; it carries no deadline, for it must not expire."""
         headers = self.trace.child_headers(message.TYPE)
-        await self._transport.publish(topic, sealed(message), headers=headers, key=key)
+        await self.transport.publish(topic, sealed(message), headers=headers, key=key)
 
     def _prepare(self, topic: str, message: Message) -> tuple[float, dict[str, str]]:
         remaining = self.remaining_s()
         if remaining is None:
             timeout_s = DEFAULT_TIMEOUT_S
         else:
-            margin = min(_MARGIN_S, remaining * _MARGIN_SHARE) if self._margin else 0.0
+            margin = min(_MARGIN_S, remaining * _MARGIN_SHARE) if self.margin else 0.0
             timeout_s = remaining - margin
         if timeout_s <= 0:
             raise DeadlineExceeded(f"no time is left to ask {short_topic(topic)}")
@@ -114,49 +104,27 @@ class Caller:
         return timeout_s, self.trace.child_headers(message.TYPE)
 
 
-class FlowContext:
-    """The `Context` of one message.
+class FlowContext(msgspec.Struct, frozen=True, eq=False):
+    """The `Context` of one message."""
 
-    Args:
-        caller: Sends for this message.
-        services: Services the processor may call, by port.
-        topics: Full topic by port; optional ports may be missing.
-        message_id: Id of the message.
-        attempt: 1 on first delivery.
-    """
-
-    def __init__(
-        self,
-        caller: Caller,
-        services: Mapping[str, Service],
-        topics: Mapping[str, str],
-        *,
-        message_id: str,
-        attempt: int,
-    ) -> None:
-        self._caller = caller
-        self._services = services
-        self._topics = topics
-        self._message_id = message_id
-        self._attempt = attempt
-
-    @property
-    def message_id(self) -> str:
-        """Id of the message; the same when it is delivered again."""
-        return self._message_id
-
-    @property
-    def attempt(self) -> int:
-        """1 on first delivery."""
-        return self._attempt
+    caller: Caller
+    """Sends for this message."""
+    services: Mapping[str, Service]
+    """Services the processor may call, by port."""
+    topics: Mapping[str, str]
+    """Full topic by port; optional ports may be missing."""
+    message_id: str
+    """Id of the message; the same when it is delivered again."""
+    attempt: int
+    """1 on first delivery."""
 
     def remaining_s(self) -> float | None:
         """Seconds until the caller gives up, never negative; None when the caller set no deadline."""
-        return self._caller.remaining_s()
+        return self.caller.remaining_s()
 
     def is_bound(self, port: str) -> bool:
         """Tell whether a port leads anywhere."""
-        return port in self._topics
+        return port in self.topics
 
     def call(self, port: str, message: Message, reply: type[M]) -> Coroutine[Any, Any, M]:
         """Send a request through a port of `calls` and wait for its reply.
@@ -164,20 +132,20 @@ class FlowContext:
         Raises:
             WhenceError: The other side answered with an error, not in time, or something else.
         """
-        return self._caller.call(self._topic(port), message, reply)
+        return self.caller.call(self._topic(port), message, reply)
 
     def stream(self, port: str, message: Message) -> AsyncIterator[Message]:
         """Send a request through a port of `calls` and yield its replies in order."""
-        return self._caller.stream(self._topic(port), message, self._services[port].replies)
+        return self.caller.stream(self._topic(port), message, self.services[port].replies)
 
     def emit(
         self, port: str, message: Message, *, key: str | None = None
     ) -> Coroutine[Any, Any, None]:
         """Publish through a port of `emits`; returns when it is safely stored."""
-        return self._caller.publish(self._topic(port), message, key=key)
+        return self.caller.publish(self._topic(port), message, key=key)
 
     def _topic(self, port: str) -> str:
-        topic = self._topics.get(port)
+        topic = self.topics.get(port)
         if topic is None:
             raise InternalError(f"the port {port!r} leads nowhere in this flow")
         return topic

@@ -8,12 +8,15 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from whence.broker.transport import Headers
 
 __all__ = ("TraceContext",)
 
+# Looked up for every message.
+_TYPE, _PARENT, _STATE = Headers.TYPE, Headers.TRACEPARENT, Headers.TRACESTATE
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?\Z"
 )
@@ -29,7 +32,7 @@ def _token(size: int) -> str:
     return f"{random.getrandbits(8 * size):0{2 * size}x}"
 
 
-class TraceContext(NamedTuple):
+class TraceContext(msgspec.Struct, frozen=True):
     """Where a message stands in its trace."""
 
     trace_id: str
@@ -49,18 +52,18 @@ class TraceContext(NamedTuple):
     @classmethod
     def read(cls, headers: Mapping[str, str], token: HexSource = _token) -> TraceContext:
         """Give the context of a message; a new one when it has none, or a malformed one."""
-        match = _TRACEPARENT.match(headers.get(Headers.TRACEPARENT, ""))
+        match = _TRACEPARENT.match(headers.get(_PARENT, ""))
         if match is None:
             return cls.new(token)
-        state = headers.get(Headers.TRACESTATE, "")
+        state = headers.get(_STATE, "")
         return cls(match[1], match[2], match[3], state if len(state) <= _MAX_STATE else "")
 
     def headers_of(self, message_type: str, span_id: str = "") -> dict[str, str]:
         """Give the headers of a message sent from here: its type, and this place unless a span is given."""
         place = f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags}"
-        headers = {Headers.TYPE: message_type, Headers.TRACEPARENT: place}
+        headers = {_TYPE: message_type, _PARENT: place}
         if self.state:
-            headers[Headers.TRACESTATE] = self.state
+            headers[_STATE] = self.state
         return headers
 
     def child_headers(self, message_type: str, token: HexSource = _token) -> dict[str, str]:
@@ -69,7 +72,7 @@ class TraceContext(NamedTuple):
 
     def headers(self) -> dict[str, str]:
         """Give the headers that carry it."""
-        carried = {Headers.TRACEPARENT: f"00-{self.trace_id}-{self.span_id}-{self.flags}"}
+        carried = {_PARENT: f"00-{self.trace_id}-{self.span_id}-{self.flags}"}
         if self.state:
-            carried[Headers.TRACESTATE] = self.state
+            carried[_STATE] = self.state
         return carried

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from whence.flow.tracing import TraceContext
 from whence.schema.errors import ConfigError
 
@@ -69,7 +71,9 @@ class FlowSpans:
         )
         own = span.get_span_context()
         try:
-            yield trace._replace(span_id=f"{own.span_id:016x}", flags=f"{own.trace_flags:02x}")
+            yield msgspec.structs.replace(
+                trace, span_id=f"{own.span_id:016x}", flags=f"{own.trace_flags:02x}"
+            )
         except Exception as error:
             span.set_status(StatusCode.ERROR, type(error).__name__)
             raise
