@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pgvector.asyncpg import register_vector
+
 from whence.schema.access import Access, DocumentTags
 from whence.schema.claims import EffectKind, Effects
 from whence.schema.document_rag import TraceRecord
@@ -45,7 +47,6 @@ from whence.store.sql.failures import DRIVER_ERRORS, address, check_url, is_lost
 from whence.store.sql.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.sql.quick import QuickPool
 from whence.store.vectors import vector_index
-from whence.store.vectors.wire import send_vectors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -731,7 +732,7 @@ async def _pool(
     """
 
     async def prepare(connection: Any) -> None:
-        await send_vectors(connection, vector_schema)
+        await register_vector(connection, schema=vector_schema)
 
     async def undo(connection: Any) -> None:
         pid = connection.get_server_pid()
@@ -765,7 +766,7 @@ async def _quick_pool(
     """
 
     async def prepare(connection: Any) -> None:
-        await send_vectors(connection, vector_schema)
+        await register_vector(connection, schema=vector_schema)
 
     async def keep(connection: Any) -> None:
         del connection

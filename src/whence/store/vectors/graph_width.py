@@ -87,7 +87,7 @@ async def least_width(
 
 def _questions(rows: Sequence[Any], dimension: int) -> NDArray[np.float32]:
     """Mix the first half of some vectors with the second, shape (n, dimension), each of length 1."""
-    vectors = np.array([row["e"] for row in rows], np.float32).reshape(-1, dimension)
+    vectors = np.array([row["e"].to_numpy() for row in rows], np.float32).reshape(-1, dimension)
     half = len(vectors) // 2
     mixed = _FIRST * vectors[:half] + vectors[half : 2 * half]
     lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
