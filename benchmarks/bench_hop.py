@@ -18,7 +18,8 @@ from typing import Any
 
 from whence.broker.memory import MemoryTransport
 from whence.broker.transport import Headers
-from whence.broker.worker import Outgoing, Work, Worker
+from whence.broker.work import Outgoing, Work
+from whence.broker.worker import Worker
 from whence.schema import (
     Candidate,
     ChunkText,

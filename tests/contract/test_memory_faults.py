@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from whence.broker.idempotency import MemoryLedger
 from whence.broker.transport import Mode, NackOutcome, RetryPolicy, Start
-from whence.broker.worker import Outgoing, Work, Worker
+from whence.broker.work import Outgoing, Work
+from whence.broker.worker import Worker
 from whence.schema.errors import ConfigError, Overloaded, Unavailable
 from whence.schema.topics import dead_letter_topic, full_topic
 from whence.testing.faults import Faults, ManualClock, MemoryBroker, MemoryTransport

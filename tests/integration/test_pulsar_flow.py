@@ -15,7 +15,8 @@ from whence.broker.dead_letters import DeadLetters
 from whence.broker.memory import MemoryTransport
 from whence.broker.presence import roll_call
 from whence.broker.transport import Headers, RetryPolicy, Transport
-from whence.broker.worker import Work, Worker
+from whence.broker.work import Work
+from whence.broker.worker import Worker
 from whence.flow.builtin import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.definition import FlowDefinition

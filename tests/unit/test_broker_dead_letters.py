@@ -9,7 +9,8 @@ import pytest
 from whence.broker.dead_letters import DeadLetters, replay_headers
 from whence.broker.memory import MemoryTransport
 from whence.broker.transport import Headers
-from whence.broker.worker import Outgoing, Work, Worker
+from whence.broker.work import Outgoing, Work
+from whence.broker.worker import Worker
 from whence.schema.errors import BadInput, Unavailable
 from whence.schema.topics import dead_letter_topic, full_topic
 

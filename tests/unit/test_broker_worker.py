@@ -13,7 +13,8 @@ import pytest
 from whence.broker.idempotency import Claim, ClaimState, MemoryLedger
 from whence.broker.memory import MemoryBroker, MemoryTransport
 from whence.broker.transport import Delivery, Headers, Mode, RetryPolicy
-from whence.broker.worker import Handler, Outgoing, Work, Worker
+from whence.broker.work import Handler, Outgoing, Work
+from whence.broker.worker import Worker
 from whence.schema.codec import decode_as
 from whence.schema.errors import (
     BadInput,

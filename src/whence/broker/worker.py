@@ -15,19 +15,16 @@ import random
 import socket
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from hashlib import blake2b
 from types import CoroutineType
 from typing import Any
 
-import msgspec
-
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.idempotency import Claim, ClaimState, Ledger
-from whence.broker.limits import Limit, Limits
+from whence.broker.limits import Limits
 from whence.broker.requests import deadline_of
 from whence.broker.retry import Verdict, check_policy, classify, wait_s
 from whence.broker.suspects import Suspects, deaths_of
@@ -41,6 +38,7 @@ from whence.broker.transport import (
     Subscription,
     Transport,
 )
+from whence.broker.work import MARGIN_S, Handler, Outgoing, Run, Work, new_digest
 from whence.schema.codec import encode
 from whence.schema.errors import (
     BadInput,
@@ -55,9 +53,9 @@ from whence.schema.errors import (
 )
 from whence.schema.presence import PING, ProcessorReport
 from whence.schema.topics import cancel_topic, full_topic, short_topic
-from whence.schema.wire import Body, plain
+from whence.schema.wire import plain
 
-__all__ = ("Handler", "Outgoing", "Work", "Worker", "WorkerCounters")
+__all__ = ("Worker", "WorkerCounters")
 
 logger = logging.getLogger(__name__)
 
@@ -67,9 +65,6 @@ _SEQUENCE, _END = Headers.SEQUENCE, Headers.END
 
 #: Waits below this are spent here, holding the message; longer ones in the broker's retry queue, seconds.
 _IN_PROCESS_WAIT_S = 0.5
-#: The handler stops this long before the deadline, so that the answer is on time: a share, and at most.
-_MARGIN_SHARE = 0.1
-_MARGIN_S = 0.05
 #: Cancelled requests that are remembered in case the request comes after its cancellation.
 _MAX_CANCELLED = 1_024
 #: Longest pause between two tries to settle a message with a broker that does not answer, seconds.
@@ -81,83 +76,6 @@ _COUNTED_S = 0.25
 _TRIAL_S = 1.0
 #: Time that handlers get to unwind when they are stopped, in seconds.
 _UNWIND_S = 1.0
-
-
-class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply on its way out."""
-
-    payload: Body
-    """The body."""
-    headers: Mapping[str, str] = {}
-    """At least `type`; where it goes and its place in the stream are added by the worker."""
-    end: bool = True
-    """True for the last reply to a request."""
-
-
-class Work:
-    """One message as its handler sees it.
-
-    Args:
-        delivery: The message.
-        attempt: 1 on the first try, whoever makes it.
-        clock: Source of time.
-    """
-
-    __slots__ = ("_clock", "attempt", "deadline", "delivery")
-
-    def __init__(self, delivery: Delivery, attempt: int, clock: Clock) -> None:
-        self.delivery = delivery
-        self.attempt = attempt
-        #: When the caller gives up, seconds since the epoch; None when it did not say.
-        self.deadline = deadline_of(delivery.headers)
-        self._clock = clock
-
-    @property
-    def message_id(self) -> str:
-        """Id of the message; the same when it is delivered again."""
-        return self.delivery.headers.get(Headers.MESSAGE_ID) or self.delivery.id
-
-    @property
-    def correlation_id(self) -> str:
-        """Id of the request; empty for a message that asks for nothing."""
-        return self.delivery.headers.get(Headers.CORRELATION_ID, "")
-
-    @property
-    def reply_to(self) -> str:
-        """Topic that the caller waits at; empty for a message that asks for nothing."""
-        return self.delivery.headers.get(Headers.REPLY_TO, "")
-
-    def remaining_s(self) -> float | None:
-        """Seconds until the caller gives up, never negative; None when the caller set no deadline."""
-        if self.deadline is None:
-            return None
-        return max(0.0, self.deadline - self._clock.time())
-
-    def patience_s(self) -> float | None:
-        """Seconds that a handler may take: a little less than the caller waits; None without a deadline."""
-        if self.deadline is None:
-            return None
-        remaining = self.deadline - self._clock.time()
-        return remaining - min(_MARGIN_S, remaining * _MARGIN_SHARE)
-
-    @property
-    def trace_headers(self) -> dict[str, str]:
-        """Headers to put on every message sent on behalf of this one."""
-        headers = self.delivery.headers
-        names = (Headers.TRACEPARENT, Headers.TRACESTATE)
-        return {name: headers[name] for name in names if name in headers}
-
-    @property
-    def call_headers(self) -> dict[str, str]:
-        """Headers to put on every request made on behalf of this one: the trace and the deadline."""
-        headers = self.trace_headers
-        if self.deadline is not None:
-            headers[Headers.DEADLINE] = self.delivery.headers[Headers.DEADLINE]
-        return headers
-
-
-Handler = Callable[[Work], AsyncIterator[Outgoing] | Coroutine[Any, Any, Outgoing | None]]
-"""Yields its replies, or is awaited for the one that it gives, None for none."""
 
 
 @dataclass(slots=True)
@@ -190,49 +108,6 @@ class WorkerCounters:
 
 class _Stop(Exception):
     """The handler was stopped from outside: by its caller or because the worker drains."""
-
-
-class _Run(msgspec.Struct, eq=False):
-    """One delivery at work: its replies so far and the switch that stops it."""
-
-    work: Work
-    """As the handler sees it on the first try of this delivery."""
-    delivery: Delivery
-    digest: blake2b | None
-    """Of all replies, for the ledger; None where there is none."""
-    attempts: int = 0
-    """Tries of this delivery so far."""
-    outputs: int = 0
-    """Replies published."""
-    ended: bool = False
-    """True once the last reply was published."""
-    cancelled: bool = False
-    stopped: bool = False
-    limit: Limit | None = None
-
-    @property
-    def attempt(self) -> int:
-        """The try at hand, those of earlier deliveries included."""
-        return self.delivery.attempt + max(self.attempts, 1) - 1
-
-    @property
-    def answered(self) -> bool:
-        """True once a caller has got a part of the answer: the rest must come from the same try."""
-        return bool(self.outputs and self.delivery.headers.get(Headers.REPLY_TO))
-
-    def begin_anew(self) -> None:
-        """Begin another try; what an earlier one published is published again under the same ids."""
-        self.outputs = 0
-        self.ended = False
-        if self.digest is not None:
-            self.digest = _new_digest()
-
-    def stop(self, *, cancelled: bool) -> None:
-        """Interrupt the handler now, or before it begins."""
-        self.cancelled = self.cancelled or cancelled
-        self.stopped = True
-        if self.limit is not None:
-            self.limit.strike_soon()
 
 
 class Worker:
@@ -309,7 +184,7 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._control_task: asyncio.Task[None] | None = None
         self._idle: set[asyncio.Task[None]] = set()
-        self._runs: set[_Run] = set()
+        self._runs: set[Run] = set()
         self._cancelled: OrderedDict[str, None] = OrderedDict()
         self._limits = Limits()
         self._stopping = asyncio.Event()
@@ -441,7 +316,7 @@ class Worker:
             finally:
                 self._idle.discard(task)
             work = Work(delivery, delivery.attempt, self._clock)
-            run = _Run(work, delivery, None if self._ledger is None else _new_digest())
+            run = Run(work, delivery, None if self._ledger is None else new_digest())
             self._runs.add(run)
             try:
                 if self._is_plain(work):
@@ -478,7 +353,7 @@ class Worker:
                     return await subscription.receive()
         return await subscription.receive()
 
-    async def _process(self, subscription: Subscription, run: _Run) -> None:
+    async def _process(self, subscription: Subscription, run: Run) -> None:
         """Take one delivery from its arrival to its settlement."""
         delivery, work = run.delivery, run.work
         if self._cancelled and self._take_back(work.correlation_id):
@@ -505,7 +380,7 @@ class Worker:
             finally:
                 self._suspects.end(delivery)
 
-    async def _handle(self, subscription: Subscription, run: _Run) -> None:
+    async def _handle(self, subscription: Subscription, run: Run) -> None:
         """Have a message handled, as often as it takes and may, and settle it."""
         try:
             done = False
@@ -524,7 +399,7 @@ class Worker:
         else:
             await self._end_done(subscription, run)
 
-    async def _wait_to_try_again(self, run: _Run, error: WhenceError) -> None:
+    async def _wait_to_try_again(self, run: Run, error: WhenceError) -> None:
         """Wait for the next attempt, when that can help and the wait is short.
 
         Raises:
@@ -540,7 +415,7 @@ class Worker:
             await asyncio.wait_for(self._stopping.wait(), wait)
             raise _Stop
 
-    def _next_wait(self, run: _Run, error: WhenceError) -> float | None:
+    def _next_wait(self, run: Run, error: WhenceError) -> float | None:
         """Give the seconds until the next attempt; None when there is none."""
         if classify(error) is not Verdict.RETRYABLE or run.answered:
             return None
@@ -548,11 +423,11 @@ class Worker:
             return None
         wait = wait_s(self._retry, run.attempt, error=error, uniform=self._uniform)
         deadline = run.work.deadline
-        if deadline is not None and self._clock.time() + wait >= deadline - _MARGIN_S:
+        if deadline is not None and self._clock.time() + wait >= deadline - MARGIN_S:
             return None
         return wait
 
-    async def _handle_once(self, run: _Run) -> None:
+    async def _handle_once(self, run: Run) -> None:
         """Run the handler once and publish what it yields.
 
         Raises:
@@ -586,7 +461,7 @@ class Worker:
         finally:
             run.limit = None
 
-    async def _publish_all(self, run: _Run, work: Work) -> None:
+    async def _publish_all(self, run: Run, work: Work) -> None:
         outgoing: Any = self._handler(work)
         if isinstance(outgoing, CoroutineType):
             only = await outgoing
@@ -599,7 +474,7 @@ class Worker:
                 f"{self.name} ended without a last reply", hint="this is a fault of the processor"
             )
 
-    async def _publish_stream(self, run: _Run, outgoing: AsyncIterator[Outgoing]) -> None:
+    async def _publish_stream(self, run: Run, outgoing: AsyncIterator[Outgoing]) -> None:
         try:
             async for item in outgoing:
                 await self._publish(run, item)
@@ -608,7 +483,7 @@ class Worker:
             if close is not None:
                 await close()
 
-    def _unexpected(self, run: _Run, error: BaseException) -> InternalError:
+    def _unexpected(self, run: Run, error: BaseException) -> InternalError:
         logger.error(
             "handler failed", exc_info=error, extra=self._facts(run.delivery, action="handle")
         )
@@ -619,7 +494,7 @@ class Worker:
 
     # Replies
 
-    async def _publish(self, run: _Run, item: Outgoing) -> None:
+    async def _publish(self, run: Run, item: Outgoing) -> None:
         """Publish one reply. Its id is derived from the input's, so a repeated one can be recognised."""
         delivery, place = run.delivery, run.outputs
         headers = delivery.headers
@@ -644,7 +519,7 @@ class Worker:
         if run.digest is not None:
             run.digest.update(plain(item.payload))
 
-    async def _answer(self, run: _Run, error: WhenceError) -> bool:
+    async def _answer(self, run: Run, error: WhenceError) -> bool:
         """Tell a waiting caller what went wrong; False when that was not possible."""
         if run.ended or not run.delivery.headers.get(Headers.REPLY_TO):
             return True
@@ -664,7 +539,7 @@ class Worker:
 
     # Endings
 
-    async def _end_done(self, subscription: Subscription, run: _Run) -> None:
+    async def _end_done(self, subscription: Subscription, run: Run) -> None:
         ledger = self._ledger
         if ledger is not None:
             key = _message_id(run.delivery)
@@ -677,7 +552,7 @@ class Worker:
             await self._settle(lambda: subscription.ack(run.delivery))
         self.counters.handled += 1
 
-    async def _end_stopped(self, subscription: Subscription, run: _Run) -> None:
+    async def _end_stopped(self, subscription: Subscription, run: Run) -> None:
         await self._release(run)
         if run.cancelled:
             await self._drop_cancelled(subscription, run)
@@ -686,7 +561,7 @@ class Worker:
             self.counters.handed_back += 1
             await self._take_back_death(subscription, run)
 
-    async def _take_back_death(self, subscription: Subscription, run: _Run) -> None:
+    async def _take_back_death(self, subscription: Subscription, run: Run) -> None:
         """Count no death for a message that was on trial and is handed back by a living worker."""
         deaths = deaths_of(run.delivery)
         if self._suspects is None or not deaths:
@@ -695,11 +570,11 @@ class Worker:
         with suppress(WhenceError):
             await subscription.nack(run.delivery, delay_s=0.0, attempts=0, headers=headers)
 
-    async def _drop_cancelled(self, subscription: Subscription, run: _Run) -> None:
+    async def _drop_cancelled(self, subscription: Subscription, run: Run) -> None:
         self.counters.cancelled += 1
         await self._settle(lambda: subscription.ack(run.delivery))
 
-    async def _end_failed(self, subscription: Subscription, run: _Run, error: WhenceError) -> None:
+    async def _end_failed(self, subscription: Subscription, run: Run, error: WhenceError) -> None:
         """Try again later, or answer the caller, or keep the message as a dead letter."""
         wait = self._next_wait(run, error)
         if wait is not None:
@@ -733,7 +608,7 @@ class Worker:
         await self._settle(lambda: subscription.ack(run.delivery))
 
     async def _dead_letter(
-        self, subscription: Subscription, run: _Run, error: WhenceError, *, answer: bool
+        self, subscription: Subscription, run: Run, error: WhenceError, *, answer: bool
     ) -> None:
         if answer:
             await self._answer(run, error)
@@ -764,7 +639,7 @@ class Worker:
 
     # The ledger
 
-    async def _claim(self, subscription: Subscription, run: _Run, work: Work) -> bool:
+    async def _claim(self, subscription: Subscription, run: Run, work: Work) -> bool:
         """Claim the message; False when it is settled here because it must not be handled now."""
         assert self._ledger is not None
         remaining = work.remaining_s()
@@ -784,7 +659,7 @@ class Worker:
             return False
         return not await self._is_poison(subscription, run, claim)
 
-    async def _is_poison(self, subscription: Subscription, run: _Run, claim: Claim) -> bool:
+    async def _is_poison(self, subscription: Subscription, run: Run, claim: Claim) -> bool:
         """Give up a message whose workers keep dying: no error of theirs ever reached the broker."""
         if claim.deaths < self._retry.max_attempts:
             return False
@@ -793,7 +668,7 @@ class Worker:
         return True
 
     async def _is_above_suspicion(
-        self, subscription: Subscription, run: _Run, suspects: Suspects
+        self, subscription: Subscription, run: Run, suspects: Suspects
     ) -> bool:
         """Count the death of who may have died of a message; False when it is settled here for now."""
         match suspects.judge(run.delivery):
@@ -816,14 +691,14 @@ class Worker:
         return False
 
     async def _postpone(
-        self, subscription: Subscription, run: _Run, delay_s: float, reason: str
+        self, subscription: Subscription, run: Run, delay_s: float, reason: str
     ) -> None:
         """Have the message come again without counting an attempt."""
         await self._settle(
             lambda: subscription.nack(run.delivery, delay_s=delay_s, reason=reason, attempts=0)
         )
 
-    async def _release(self, run: _Run) -> None:
+    async def _release(self, run: Run) -> None:
         if self._ledger is not None:
             try:
                 await self._ledger.release(self._group, _message_id(run.delivery))
@@ -897,13 +772,13 @@ class Worker:
 
     # Logs
 
-    def _log_retry(self, run: _Run, error: WhenceError, wait: float) -> None:
+    def _log_retry(self, run: Run, error: WhenceError, wait: float) -> None:
         logger.warning(
             "attempt failed",
             extra=self._facts(run.delivery, action="retry", error=str(error), wait_s=wait),
         )
 
-    def _log_given_up(self, run: _Run, error: WhenceError, *, answered: bool = False) -> None:
+    def _log_given_up(self, run: Run, error: WhenceError, *, answered: bool = False) -> None:
         level = logging.ERROR
         if isinstance(error, InternalError):
             # An unexpected exception was logged with its traceback where it was caught.
@@ -935,10 +810,6 @@ def _version() -> str:
     from importlib.metadata import version
 
     return version("whence")
-
-
-def _new_digest() -> blake2b:
-    return blake2b(digest_size=16)
 
 
 def _message_id(delivery: Delivery) -> str:

@@ -10,7 +10,8 @@ from collections.abc import AsyncGenerator, Callable
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.idempotency import Ledger
 from whence.broker.transport import Headers, Transport
-from whence.broker.worker import Handler, Outgoing, Work, Worker
+from whence.broker.work import Handler, Outgoing, Work
+from whence.broker.worker import Worker
 from whence.flow.context import Caller, FlowContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
 from whence.flow.telemetry.observer import NOBODY, Observer
