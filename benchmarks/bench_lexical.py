@@ -28,6 +28,7 @@ from benchmarks.kept import add_options, opened
 from whence.schema.access import DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.base import EmbeddedDocument
+from whence.store.lexicon.analysis import ANALYZER_VERSION
 from whence.store.postgres import PostgresStore
 from whence.store.vectors import vector_index
 
@@ -150,7 +151,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     vector_index._INDEX_FROM = 100 * chunks
     async with opened(
         options.home,
-        f"lexical-{chunks}",
+        f"lexical-{chunks}-words-{ANALYZER_VERSION}",
         lambda store, _: fill_words(store, texts, tags, source),
     ) as (store, _, filled):
         result: dict[str, Any] = {"chunks": chunks, "ms": {}, **filled}
