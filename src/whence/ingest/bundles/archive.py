@@ -175,7 +175,7 @@ def _zip(packed: zipfile.ZipFile, place: Place, limits: BundleLimits) -> Archive
         name = _safe_name(info.filename, place)
         if info.is_dir() or _is_litter(name):
             continue
-        member = place._replace(member=name)
+        member = place.of_member(name)
         _check_entry(info, member, limits)
         if name in entries:
             raise member.error("is in the archive twice")
@@ -206,7 +206,7 @@ def _folder(root: Path, place: Place, limits: BundleLimits) -> Archive:
     sizes: dict[str, int] = {}
     for path in _files(root, place):
         name = _safe_name(path.relative_to(root).as_posix(), place)
-        member = place._replace(member=name)
+        member = place.of_member(name)
         if _is_litter(name):
             continue
         sizes[name] = _regular_size(path, member)
@@ -249,7 +249,7 @@ def _safe_name(name: str, place: Place) -> str:
     Some archivers write `\` between parts, so `..\x` is a way out as well.
     """
     parts = name.replace("\\", "/").removesuffix("/").split("/")
-    member = place._replace(member=name)
+    member = place.of_member(name)
     if any(part in ("", ".", "..") for part in parts) or parts[0][1:2] == ":":
         raise member.error("is an unsafe path", "a member's path is relative and has no '..'")
     with suppress(UnicodeEncodeError):

@@ -133,7 +133,7 @@ class BundleContents:
         self._stage = stage
 
     def _is_new_node(self, found: FoundNode) -> bool:
-        place, node = found
+        node = found.node
         digest = _short(_content(node))
         new = len(self._places)
         known = self._places.setdefault(node.local_id, new)
@@ -141,7 +141,7 @@ class BundleContents:
             if digest == self._digest_of(known):
                 self._counts["duplicate node", node.kind] += 1
                 return False
-            raise place.error(
+            raise found.place.error(
                 f"{node.local_id!r} was there before with other content",
                 "an id names one node; keep one of the two",
             )
@@ -152,34 +152,36 @@ class BundleContents:
         return True
 
     def _look_at_labels(self, found: FoundNode) -> None:
-        place, node = found
-        if not node.tags.labels:
+        labels = found.node.tags.labels
+        if self._known_labels.issuperset(labels):
             return
-        unknown = set(node.tags.labels) - self._known_labels - self._unknown_labels
+        unknown = set(labels) - self._known_labels - self._unknown_labels
         for label in sorted(unknown):
-            message = f"{place}: the label {label!r} of {node.local_id!r} is not in the vocabulary"
+            local = found.node.local_id
+            message = f"{found.place}: the label {label!r} of {local!r} is not in the vocabulary"
             self._warn(BundleWarning(code="unknown_label", message=message))
         self._unknown_labels |= unknown
 
     def _take_edges(self, found: FoundEdges) -> None:
         """Note those whose two ends are nodes."""
-        _, graph, source, targets, relation = found
-        place = self._places.get(source)
+        targets = found.to_local
+        place = self._places.get(found.from_local)
         if place is None:
             self._warn_of_dangling(found, targets)
             return
-        places = list(map(self._places.get, targets))
-        if None in places:
-            missing = [one for one, at in zip(targets, places, strict=True) if at is None]
-            self._warn_of_dangling(found, missing)
-        self._read.add(place, [at for at in places if at is not None], relation, graph)
+        try:
+            places = list(map(self._places.__getitem__, targets))
+        except KeyError:
+            self._warn_of_dangling(found, [one for one in targets if one not in self._places])
+            places = [self._places[one] for one in targets if one in self._places]
+        self._read.add(place, places, found.relation, found.graph)
 
     def _digest_of(self, place: int) -> bytes:
         at = place * _DIGEST_BYTES
         return bytes(self._digests[at : at + _DIGEST_BYTES])
 
     def _warn_of_dangling(self, found: FoundEdges, targets: Sequence[str]) -> None:
-        place, graph, source, _, relation = found
+        place, graph, source, relation = found.place, found.graph, found.from_local, found.relation
         for target in targets:
             self._counts["dangling edge", graph] += 1
             missing = [end for end in (source, target) if end not in self._places]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence, Set
-from typing import NamedTuple
+
+import msgspec
 
 from whence.ingest.bundles.archive import Archive
 from whence.ingest.bundles.elements import object_elements
@@ -24,7 +25,7 @@ _RELATION = ("edge_type", "relation", "Relation", "type")
 _NO_RELATION = "edge"
 
 
-class FoundEdges(NamedTuple):
+class FoundEdges(msgspec.Struct, frozen=True):
     """Edges from one node as they stand in a bundle, and where."""
 
     place: Place
@@ -75,7 +76,7 @@ def read_edges(
 def _without(named: Set[bytes], edges: FoundEdges) -> FoundEdges:
     source = edges.from_local
     left = [target for target in edges.to_local if _pair(source, target) not in named]
-    return edges._replace(to_local=left)
+    return msgspec.structs.replace(edges, to_local=left)
 
 
 def _pair(source: str, target: str) -> bytes:
@@ -84,7 +85,8 @@ def _pair(source: str, target: str) -> bytes:
 
 def _dependencies(archive: Archive, member: str) -> Iterator[FoundEdges]:
     with archive.open(member) as stream:
-        for place, source, targets in object_elements(stream, archive.limits.max_item_bytes):
+        for element in object_elements(stream, archive.limits.max_item_bytes):
+            place, source, targets = element.place, element.key, element.value
             if not isinstance(targets, list):
                 raise place.error(f"the dependencies of {source!r} must be a list of ids")
             for target in targets:

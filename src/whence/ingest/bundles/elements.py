@@ -13,7 +13,7 @@ import codecs
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -72,7 +72,7 @@ class ByteStream(Protocol):
         ...
 
 
-class Element(NamedTuple):
+class Element(msgspec.Struct, frozen=True):
     """One element of an array or object, parsed."""
 
     place: Place
@@ -130,7 +130,7 @@ def decoded(data: bytes | bytearray, place: Place) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         line = place.line + data.count(b"\n", 0, error.start)
-        raise place._replace(line=line).error(
+        raise place.on_line(line).error(
             f"is not UTF-8: byte 0x{data[error.start]:02x}", "save the member as UTF-8"
         ) from error
 
@@ -171,7 +171,7 @@ class _Cutter:
         parsed, data = whole
         lines = _lines(data, self._line)
         self._advance(self._at + len(data) - 1)
-        bundle, member, _, _ = self._stream.place
+        bundle, member = self._stream.place.bundle, self._stream.place.member
         pairs = parsed.items() if brackets == b"{}" else (("", value) for value in parsed)
         for item, ((key, value), line) in enumerate(zip(pairs, lines, strict=False), number):
             yield Element(Place(bundle, member, line, item), key, value)
@@ -283,8 +283,8 @@ class _Cutter:
         return f"is longer than {self._max_bytes:,} bytes, the limit for one item"
 
     def _place(self, item: int = 0) -> Place:
-        bundle, member, _, _ = self._stream.place
-        return Place(bundle, member, self._line, item)
+        member = self._stream.place
+        return Place(member.bundle, member.member, self._line, item)
 
     def _skip_mark(self) -> None:
         while len(self._buffer) < len(codecs.BOM_UTF32_LE) and self._fill():

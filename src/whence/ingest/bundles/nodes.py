@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from whence.ingest.bundles.archive import Archive
 from whence.ingest.bundles.elements import array_elements, decoded
@@ -35,7 +37,7 @@ _SQL_KINDS = {
 }
 
 
-class FoundNode(NamedTuple):
+class FoundNode(msgspec.Struct, frozen=True):
     """A node and where it was found."""
 
     place: Place
@@ -73,7 +75,8 @@ def read_nodes(
 
 def _cs_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[FoundNode]:
     with archive.open(member) as stream:
-        for place, _, value in array_elements(stream, archive.limits.max_item_bytes):
+        for element in array_elements(stream, archive.limits.max_item_bytes):
+            place, value = element.place, element.value
             if not isinstance(value, dict):
                 raise place.error("must be an object")
             try:
@@ -216,14 +219,17 @@ class _TableOfNodes:
         place = self._archive.place(member)
         with place.blamed():
             refuse_wide_encoding(data)
-        text = decoded(data, place._replace(line=1)).removeprefix("\ufeff")
+        text = decoded(data, place.on_line(1)).removeprefix("\ufeff")
         with place.blamed():
             return whole_text({"text": text}, "text")
 
 
 def _local_id(record: Mapping[str, Any], *names: str, kind: CodeKind) -> str:
-    value = next((record[name] for name in names if record.get(name) not in (None, "")), "")
-    return checked_local_id(value, kind)
+    for name in names:
+        value = record.get(name)
+        if value is not None and value != "":
+            return checked_local_id(value, kind)
+    return checked_local_id("", kind)
 
 
 def _metadata(**values: str | int | None) -> dict[str, Any]:

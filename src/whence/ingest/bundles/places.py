@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+
+import msgspec
 
 from whence.schema.errors import BadInput
 
 __all__ = ("Place",)
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """A bundle, one of its members, a line there, and which item of a list it is."""
 
     bundle: str
@@ -29,6 +30,14 @@ class Place(NamedTuple):
         line = f", line {self.line}" if self.line else ""
         item = f", item {self.item}" if self.item else ""
         return member + line + item
+
+    def on_line(self, line: int) -> Place:
+        """Give a line of the same member."""
+        return Place(self.bundle, self.member, line, self.item)
+
+    def of_member(self, member: str) -> Place:
+        """Give a member of the same bundle."""
+        return Place(self.bundle, member)
 
     def error(self, reason: str, hint: str = "") -> BadInput:
         """Give the error that something at this place is wrong."""

@@ -48,7 +48,7 @@ def read_snapshot(data: bytes, place: Place, repo: str | None = None) -> Snapsho
     """
     with place.blamed():
         refuse_wide_encoding(data)
-    text = decoded(data, place._replace(line=1)).removeprefix("\ufeff")
+    text = decoded(data, place.on_line(1)).removeprefix("\ufeff")
     with place.blamed():
         meta = parse_object(text)
         name = checked_repo(_repo(meta) if repo is None else repo)

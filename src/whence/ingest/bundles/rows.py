@@ -41,7 +41,7 @@ def text_lines(stream: MemberStream, max_bytes: int) -> Iterator[Line]:
     number = 0
     while data := stream.readline(max_bytes + 1):
         number += 1
-        place = stream.place._replace(line=number)
+        place = stream.place.on_line(number)
         if number == 1:
             with place.blamed():
                 refuse_wide_encoding(data)
@@ -71,11 +71,11 @@ def csv_rows(
         try:
             values = next(reader, None)
         except csv.Error as error:
-            place = stream.place._replace(line=reader.line_num)
+            place = stream.place.on_line(reader.line_num)
             raise place.error(f"is not CSV: {error}") from error
         if values is None:
             return
-        place = stream.place._replace(line=reader.line_num)
+        place = stream.place.on_line(reader.line_num)
         if not values:
             continue
         if columns is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -40,12 +39,24 @@ def read_tags(record: Mapping[str, Any]) -> DocumentTags:
         BadInput: The ACL is absent; a right has the wrong type; two names of one right have different
             values; or a name is almost that of a right.
     """
-    acl_names, label_names, level_names = _names_of_rights(tuple(record))
+    acl_names, label_names, level_names = names = _names_of_rights(tuple(record))
     if len(acl_names) == len(label_names) == 1 and not level_names:
         acl, labels = record[acl_names[0]], record[label_names[0]]
         if type(acl) is type(labels) is list:
-            with suppress(TypeError):  # A tag that is no text may be no key either.
+            try:
                 return _tags_of_lists(acl_names[0], tuple(acl), label_names[0], tuple(labels))
+            except TypeError:  # A tag that is no text may be no key either.
+                return _agreed_tags(record, *names)
+    return _agreed_tags(record, *names)
+
+
+def _agreed_tags(
+    record: Mapping[str, Any],
+    acl_names: Sequence[str],
+    label_names: Sequence[str],
+    level_names: Sequence[str],
+) -> DocumentTags:
+    """Read rights whatever their names and types are."""
     acl = _agreed(record, acl_names, _tag_list)
     labels = _agreed(record, label_names, _tag_list)
     level = _agreed(record, level_names, _level)

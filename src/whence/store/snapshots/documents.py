@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -57,7 +57,7 @@ def is_internal(name: str) -> bool:
     return name.startswith(_INTERNAL)
 
 
-class NodeText(NamedTuple):
+class NodeText(msgspec.Struct, frozen=True):
     """What a node is called, found by and filtered by."""
 
     title: str
@@ -86,7 +86,8 @@ def node_text(node: CodeNode) -> NodeText:
 
 def node_document(node: CodeNode) -> DocumentDraft:
     """Give the document that a node is stored as: its id is the node's, its one chunk the whole text."""
-    title, metadata, searched = node_text(node)
+    text = node_text(node)
+    title, metadata, searched = text.title, text.metadata, text.searched
     chunk = ChunkDraft(
         content=node.text,
         end=len(node.text),
