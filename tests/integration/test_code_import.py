@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from whence.engine import importing
 from whence.engine.results import SearchReport
 from whence.engine.snapshots import SnapshotChoice, read_snapshot, search_snapshot
 from whence.ingest.bundles import reading
@@ -22,7 +23,9 @@ from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
 from whence.store.base import EmbeddedDocument
 from whence.store.code import SnapshotRecord
+from whence.store.lexicon import postings
 from whence.store.postgres import PostgresStore
+from whence.store.snapshots import words
 from whence.store.snapshots.documents import node_document
 from whence.store.sql.numbers import reserve, reserve_all
 from whence.testing.fake_bundles import write_fake_bundles, write_zip
@@ -578,6 +581,57 @@ async def test_a_large_bundle_is_the_same(
 
     assert (second.digest, second.nodes, second.edges) == (first.digest, first.nodes, first.edges)
     assert await edges_of(postgres_store, second) == small
+
+
+async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, list[int]]]:
+    """Give the nodes of each segment of the one snapshot, and those that its index has for each term."""
+    (record,) = await store.snapshots()
+    async with store._connection() as connection:
+        number = await connection.fetchval("SELECT collection_id FROM code_snapshot")
+        segments = await connection.fetch("SELECT chunks FROM segment ORDER BY first_slot")
+        first = await connection.fetchval("SELECT min(ord) FROM chunk")
+        found = {
+            row["term"]: [
+                one - first for one in await postings.chunks_with(connection, number, [row["id"]])
+            ]
+            for row in await connection.fetch("SELECT id, term FROM term ORDER BY term")
+        }
+    await store.purge_snapshot(record.info.snapshot_id)
+    return [row["chunks"] for row in segments], found
+
+
+async def test_words_are_found_in_whatever_segment(
+    postgres_store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Postings written beside the nodes, a segment for every few batches, are those written at the end."""
+    path = write_fake_bundles(tmp_path)[0]
+    await import_into(postgres_store, [path])
+    once = await chunks_by_term(postgres_store)
+    monkeypatch.setattr(importing, "_NODES_AT_ONCE", 48)
+    monkeypatch.setattr(words, "LARGEST_SEGMENT", 70)
+    await import_into(postgres_store, [path])
+    often = await chunks_by_term(postgres_store)
+
+    assert once[1] == often[1]
+    assert (len(once[0]), len(often[0])) == (1, 6)
+    assert sum(often[0]) == sum(once[0])
+    assert max(often[0]) <= 70
+
+
+async def test_postings_that_fail_beside_fail_the_import(
+    postgres_store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes wrong on the second connection is the import's error, and no row is left."""
+
+    async def fail(*_: object) -> None:
+        raise InternalError("no segment today")
+
+    monkeypatch.setattr(importing, "_NODES_AT_ONCE", 48)
+    monkeypatch.setattr(words, "LARGEST_SEGMENT", 70)
+    monkeypatch.setattr(words, "write_segment", fail)
+    with pytest.raises(InternalError, match="no segment today"):
+        await import_into(postgres_store, [write_fake_bundles(tmp_path)[0]])
+    assert not any((await rows_of(postgres_store)).values())
 
 
 async def test_content_of_an_earlier_version_is_replaced_only_by_leave(

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import wraps
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
@@ -38,7 +39,13 @@ from whence.store.snapshots.documents import (
     internal_name,
 )
 from whence.store.snapshots.words import SnapshotWords, WordCounter
-from whence.store.sql.copying import copy_columns, copy_vectors, int_arrays
+from whence.store.sql.copying import (
+    copy_columns,
+    copy_rows,
+    copy_vectors,
+    int_arrays,
+    rows_of_columns,
+)
 from whence.store.sql.driver import Connection, writing
 from whence.store.sql.numbers import reserve_all
 
@@ -58,7 +65,9 @@ _ANALYZE = (
 )
 
 #: Rows of nodes made at once.
-_NODES_AT_ONCE = 10_000
+_NODES_AT_ONCE = 2000
+_NODE = ("collection_id", "node", "ord", "class_id", "local_id")
+_NEIGHBOURS = ("collection_id", "node", "relation", "back", "others")
 
 # Texts that have a vector of this model in another snapshot of the repository. Of several the newest counts.
 _KNOWN_VECTORS = (
@@ -181,16 +190,20 @@ class StagedRows:
         async with self._counting:
             words = await asyncio.to_thread(self._counter.count_bytes, batch.chunks["embed_text"])
         async with self._lock:
+            if self._words.is_full(len(batch)):
+                await self._aside_done()
+                self._begin_aside(self._words.segment())
             connection = self._connection
             known = await self._class_ids(batch.tags)
             classes = np.array(known, dtype=np.int32)[batch.tag_of]
-            numbers, ords, terms = await reserve_all(
-                connection,
-                ("document", "id", len(batch)),
-                ("chunk", "ord", len(batch)),
-                ("term", "id", len(words.new)),
-            )
             async with self._writing():
+                # Within the transaction: by itself it would wait for the disk, and for all written before.
+                numbers, ords, terms = await reserve_all(
+                    connection,
+                    ("document", "id", len(batch)),
+                    ("chunk", "ord", len(batch)),
+                    ("term", "id", len(words.new)),
+                )
                 await copy_columns(
                     connection,
                     "document",
@@ -240,20 +253,22 @@ class StagedRows:
         local = self._locals
         places = await asyncio.to_thread(_in_order, local)
         ords, classes = (np.frombuffer(column, np.int32) for column in (self._ords, self._class_of))
+
+        def rows(at: int) -> Iterator[bytes]:
+            some = places[at : at + _NODES_AT_ONCE]
+            return rows_of_columns(
+                {
+                    "collection_id": self.collection_id,
+                    "node": range(at, at + len(some)),
+                    "ord": ords[some],
+                    "class_id": classes[some],
+                },
+                {"local_id": [local[place].encode() for place in some.tolist()]},
+            )
+
+        every = map(rows, range(0, len(places), _NODES_AT_ONCE))
         async with self._writing():
-            for at in range(0, len(places), _NODES_AT_ONCE):
-                some = places[at : at + _NODES_AT_ONCE]
-                await copy_columns(
-                    self._connection,
-                    "code_node",
-                    {
-                        "collection_id": self.collection_id,
-                        "node": range(at, at + len(some)),
-                        "ord": ords[some],
-                        "class_id": classes[some],
-                    },
-                    {"local_id": [local[place].encode() for place in some.tolist()]},
-                )
+            await copy_rows(self._connection, "code_node", _NODE, chain.from_iterable(every))
         self._locals = []
         self._numbers = numbers = np.empty_like(places)
         numbers[places] = np.arange(len(places), dtype=np.int32)
@@ -267,19 +282,27 @@ class StagedRows:
         async with self._lock:
             self._ended = True
             self._counter = WordCounter(DEFAULT_LANGUAGES[0])  # Forgets what it knew.
-            self._aside = asyncio.create_task(self._do_aside(self._write_words))
+            self._begin_aside(self._write_words)
             await self._number_nodes()
 
     async def _write_words(self, connection: Connection) -> None:
         await self._words.finish(connection)
         await postings.settle(connection, self.collection_id, everything=True)
 
-    async def _do_aside(self, work: Callable[[Connection], Awaitable[object]]) -> None:
+    def _begin_aside(self, work: Callable[[Connection], Awaitable[object]]) -> None:
+        """Begin to do some work on another connection, after what is done there already."""
+        self._aside = asyncio.create_task(self._do_aside(work, self._aside))
+
+    async def _do_aside(
+        self, work: Callable[[Connection], Awaitable[object]], former: asyncio.Task[None] | None
+    ) -> None:
         """Do some work on another connection, in a transaction.
 
         Raises:
             InternalError: The import was given up meanwhile: this process lost the lock that tells it lives.
         """
+        if former is not None:
+            await former
         async with self._lend() as connection, writing(connection, *self._settings):
             # Whoever removes the collection waits for this row.
             if not await connection.fetchval(
@@ -307,35 +330,40 @@ class StagedRows:
             ids = np.array([self._relations[name] for name in edges.names], dtype=np.int32)
             relations = ids[edges.relations]
             sources, targets = numbers[edges.sources], numbers[edges.targets]
+            ways = (b"\0", sources, targets), (b"\1", targets, sources)
             async with self._writing():
-                await self._write_neighbours(b"\0", sources, targets, relations)
-                await self._write_neighbours(b"\1", targets, sources, relations)
+                for way in ways:
+                    rows = await asyncio.to_thread(self._neighbours, *way, relations)
+                    await copy_rows(self._connection, "code_neighbours", _NEIGHBOURS, rows)
 
-    async def _write_neighbours(
+    def _neighbours(
         self,
         back: bytes,
         nodes: NDArray[np.int32],
         others: NDArray[np.int32],
         relations: NDArray[np.int32],
-    ) -> None:
-        """Write what each node has at the other end of its edges, by relation, in pieces."""
-        order = await asyncio.to_thread(np.lexsort, (others, relations, nodes))
+    ) -> Iterator[bytes]:
+        """Yield rows of what each node has at the other end of its edges, by relation."""
+        order = np.lexsort((others, relations, nodes))
         nodes, others, relations = nodes[order], others[order], relations[order]
         heads = np.flatnonzero(np.diff(nodes, prepend=-1) | np.diff(relations, prepend=-1))
         ends = np.append(heads[1:], len(nodes))
-        for at in range(0, len(heads), _NODES_AT_ONCE):
+
+        def rows(at: int) -> Iterator[bytes]:
             some, to = heads[at : at + _NODES_AT_ONCE], ends[at : at + _NODES_AT_ONCE]
-            arrays = await asyncio.to_thread(int_arrays, others[some[0] : to[-1]], to - some)
-            await copy_columns(
-                self._connection,
-                "code_neighbours",
+            return rows_of_columns(
                 {
                     "collection_id": self.collection_id,
                     "node": nodes[some],
                     "relation": relations[some],
                 },
-                {"back": [back] * len(some), "others": arrays},
+                {
+                    "back": [back] * len(some),
+                    "others": int_arrays(others[some[0] : to[-1]], to - some),
+                },
             )
+
+        return chain.from_iterable(map(rows, range(0, len(heads), _NODES_AT_ONCE)))
 
     async def _know_relations(self, names: set[str]) -> None:
         new = sorted(names - self._relations.keys())
@@ -374,7 +402,7 @@ class StagedRows:
                 raise InternalError("the nodes are ended before a snapshot is closed")
             await self._aside_done()
             if len(self._ords) >= _ANALYZE_FROM:
-                self._aside = asyncio.create_task(self._do_aside(_analyze))
+                self._begin_aside(_analyze)
             return True
 
     def _is_known(self, former: SnapshotRecord | None) -> bool:

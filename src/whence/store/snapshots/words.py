@@ -9,10 +9,10 @@ before all are known; from then on new ones are looked up.
 from __future__ import annotations
 
 import asyncio
-import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from itertools import compress, groupby, pairwise
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from itertools import compress, groupby, islice, pairwise
 
 import msgspec
 import numpy as np
@@ -66,16 +66,14 @@ class _Vocabulary:
 
     def __init__(self, language: str) -> None:
         self._language = language
-        self._place_of = _Made(self._next_place)
-        #: Number of each run that was taken apart: code says the same again and again.
-        self._runs = _Made(self._next_run, _LONGEST_RUN)
+        self._place_of = _Places()
+        #: Terms that were given out.
+        self._known = 0
+        self._runs = _Runs(self._add_run)
         #: Of each run by its number: where its terms end in the next.
         self._ends = array("i", [0])
         #: Places of the terms of all runs, one after the other.
         self._places = array("i")
-        #: Terms that were not given out yet, and how many there are of all.
-        self._new: list[str] = []
-        self._count = 0
         #: Of each term: 1 when it is strong.
         self.strong = bytearray()
 
@@ -89,7 +87,7 @@ class _Vocabulary:
                 flat += map(runs.__getitem__, ascii_runs(_BETWEEN.join(some)))
             else:
                 for text in some:
-                    flat += (self._add_run(document_terms(text, self._language)), _BREAK)
+                    flat += (self._add(document_terms(text, self._language)), _BREAK)
                 del flat[-1]
             flat.append(_BREAK)
         return self._occurrences(np.array(flat, dtype=np.int64))
@@ -107,10 +105,11 @@ class _Vocabulary:
         places = np.frombuffer(self._places, dtype=np.int32) if len(at) else at
         return np.repeat(owners, widths), places[at].astype(np.int64)
 
-    def _next_run(self, run: str) -> int:
-        return _BREAK if run == _BREAK_RUN else self._add_run(new_run_terms(run, self._language))
+    def _add_run(self, run: str) -> int:
+        return self._add(new_run_terms(run, self._language))
 
-    def _add_run(self, terms: Iterable[str]) -> int:
+    def _add(self, terms: Iterable[str]) -> int:
+        """Note the terms of a run; gives its number."""
         self._places.extend(map(self._place_of.__getitem__, terms))
         self._ends.append(len(self._places))
         return len(self._ends) - 2
@@ -118,38 +117,41 @@ class _Vocabulary:
     @property
     def size(self) -> int:
         """How many terms, or runs, are kept, whichever is more."""
-        return max(self._count, len(self._ends) - 1)
-
-    def _next_place(self, term: str) -> int:
-        self._new.append(term)
-        self._count += 1
-        return self._count - 1
+        return max(len(self._place_of), len(self._ends) - 1)
 
     def new_terms(self) -> list[str]:
         """Give the terms that came since this was asked last."""
-        new, self._new = self._new, []
+        count = len(self._place_of) - self._known
+        new = list(islice(reversed(self._place_of), count))[::-1]
+        self._known += count
         self.strong += bytes([not is_weak(term) for term in new])
         return new
 
 
-class _Made(dict[str, int]):
-    """Numbers of texts; one that was not asked for yet is made then.
+class _Places(dict[str, int]):
+    """Places of terms in the order in which they are asked for."""
+
+    def __missing__(self, term: str) -> int:
+        self[term] = place = len(self)
+        return place
+
+
+class _Runs(dict[str, int]):
+    """Number of each run that was taken apart: code says the same again and again.
 
     Args:
-        make: Makes it.
-        longest: What is made of a longer text is not kept.
+        add: Takes a run apart and gives its number.
     """
 
-    def __init__(self, make: Callable[[str], int], longest: int = sys.maxsize) -> None:
-        super().__init__()
-        self._make = make
-        self._longest = longest
+    def __init__(self, add: Callable[[str], int]) -> None:
+        super().__init__({_BREAK_RUN: _BREAK})
+        self._add = add
 
-    def __missing__(self, text: str) -> int:
-        made = self._make(text)
-        if len(text) <= self._longest:
-            self[text] = made
-        return made
+    def __missing__(self, run: str) -> int:
+        number = self._add(run)
+        if len(run) <= _LONGEST_RUN:
+            self[run] = number
+        return number
 
 
 class WordCounter:
@@ -225,6 +227,8 @@ class SnapshotWords:
     ) -> None:
         """Write the words of chunks, inside a transaction, in the order in which they were counted.
 
+        Their postings are kept until `segment` or `finish`.
+
         Args:
             ords: Numbers of the chunks.
             classes: Their classes of rights.
@@ -254,14 +258,23 @@ class SnapshotWords:
         self._slots += len(ords)
         self._unposted.append(words)
         self._postings += len(words.terms)
-        chunks = sum(len(one.slots) for one in self._unposted)
-        if self._postings >= _MOST_POSTINGS or chunks + len(ords) > LARGEST_SEGMENT:
-            await self._write_postings()
 
-    async def _write_postings(self) -> None:
-        if not self._unposted:
-            return
+    def is_full(self, coming: int) -> bool:
+        """Tell whether a segment is to be made before the words of some more chunks are written."""
+        chunks = sum(len(one.slots) for one in self._unposted)
+        return self._postings >= _MOST_POSTINGS or chunks + coming > LARGEST_SEGMENT
+
+    def segment(self) -> Callable[[Connection], Awaitable[None]]:
+        """Give what writes the postings of the words so far; those of later words go into another segment.
+
+        It needs a connection in a transaction, and may run while more words are written.
+        """
         words, self._unposted, self._postings = self._unposted, [], 0
+        return partial(self._write_segment, words)
+
+    async def _write_segment(self, words: list[ChunkWords], connection: Connection) -> None:
+        if not words:
+            return
         joined = await asyncio.to_thread(ChunkWords.joined, words)
         del words[:]
         for number in np.unique(joined.classes).tolist():
@@ -271,7 +284,7 @@ class SnapshotWords:
                 chunks + int(np.count_nonzero(there)),
                 length + int(joined.lengths[there].sum(dtype=np.int64)),
             )
-        await write_segment(self._connection, self._collection_id, joined)
+        await write_segment(connection, self._collection_id, joined)
 
     async def _number_terms(self, new: Sequence[str], numbers: Sequence[int]) -> None:
         """Give every new term a number; after a spill it may have one."""
@@ -324,7 +337,7 @@ class SnapshotWords:
         """
         self._connection = connection
         await self._write_terms()
-        await self._write_postings()
+        await self.segment()(connection)
         await self._connection.execute(
             "UPDATE lexicon SET chunks = $2::int, next_slot = $2::int, posted = $2::int"
             " WHERE collection_id = $1",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ __all__ = (
     "COPY_HEAD",
     "COPY_TAIL",
     "copy_columns",
+    "copy_rows",
     "copy_vectors",
     "int_arrays",
     "rows_of_columns",
@@ -32,8 +33,8 @@ _LENGTH = struct.Struct("!i")
 _ARRAY = struct.Struct("!iiiii")
 #: Number of the type `integer` in `pg_type`, the same in every database.
 _INT4 = 23
-#: Bytes handed to the driver at a time.
-_PIECE = 256_000
+#: Bytes handed to the driver at a time, about: less than a socket takes at once.
+_PIECE = 1 << 16
 
 Numbers = int | Sequence[int] | NDArray[np.signedinteger[Any]]
 
@@ -57,8 +58,31 @@ async def copy_columns(
         wide: Those of the numbers that are `bigint`.
     """
     texts = texts or {}
-    data = rows_of_columns(numbers, texts, wide=wide)
-    await _copy(connection, table, (*numbers, *texts), data)
+    await copy_rows(
+        connection, table, (*numbers, *texts), rows_of_columns(numbers, texts, wide=wide)
+    )
+
+
+async def copy_rows(
+    connection: Connection, table: str, columns: Sequence[str], rows: Iterable[bytes]
+) -> None:
+    """Write rows by binary COPY.
+
+    Args:
+        connection: Inside the writing transaction.
+        table: Where they go.
+        columns: What they hold.
+        rows: Rows as they are sent, some at a time: the server writes the first while the next are made.
+    """
+
+    async def source() -> AsyncIterator[bytes]:
+        yield COPY_HEAD
+        for some in rows:
+            for at in range(0, len(some), _PIECE):
+                yield some[at : at + _PIECE]
+        yield COPY_TAIL
+
+    await connection.copy_to_table(table, source=source(), columns=columns, format="binary")
 
 
 async def copy_vectors(
@@ -76,7 +100,7 @@ async def copy_vectors(
     rows["e.size"] = 4 + 4 * dimension
     rows["e.n"] = dimension
     rows["e"] = vectors
-    await _copy(connection, table, (*numbers, column), rows.tobytes())
+    await copy_rows(connection, table, (*numbers, column), [rows.tobytes()])
 
 
 def rows_of_columns(
@@ -84,21 +108,27 @@ def rows_of_columns(
     texts: Mapping[str, Sequence[bytes]],
     *,
     wide: Sequence[str] = (),
-) -> bytes:
-    """Give the rows of `copy_columns`, without head and tail."""
+) -> Iterator[bytes]:
+    """Yield the rows of `copy_columns`, some at a time, without head and tail."""
     lists = (
         column for column in (*texts.values(), *numbers.values()) if not isinstance(column, int)
     )
     count = len(next(lists))
     heads = _fixed(numbers, wide, count, len(texts))
-    if not texts:
-        return heads.tobytes()
-    size = heads.dtype.itemsize
-    head = heads.tobytes()
+    size = heads.nbytes + sum(sum(map(len, column)) for column in texts.values())
+    most = max(1, _PIECE * count // max(1, size))
+    for at in range(0, count, most):
+        some = [column[at : at + most] for column in texts.values()]
+        yield _joined(heads[at : at + most], some)
+
+
+def _joined(heads: NDArray[np.void], texts: Sequence[Sequence[bytes]]) -> bytes:
+    """Give rows that begin with integers and end with texts, by columns."""
+    size, head = heads.dtype.itemsize, heads.tobytes()
     width = 1 + 2 * len(texts)
-    pieces = [b""] * (count * width)
-    pieces[::width] = [head[at : at + size] for at in range(0, count * size, size)]
-    for place, column in enumerate(texts.values()):
+    pieces = [b""] * (len(heads) * width)
+    pieces[::width] = [head[at : at + size] for at in range(0, len(head), size)]
+    for place, column in enumerate(texts):
         pieces[2 * place + 1 :: width] = map(_LENGTH.pack, map(len, column))
         pieces[2 * place + 2 :: width] = column
     return b"".join(pieces)
@@ -146,18 +176,3 @@ def _fixed(
         rows[f"{name}.size"] = 8 if name in wide else 4
         rows[name] = values
     return rows
-
-
-async def _copy(connection: Connection, table: str, columns: Sequence[str], data: bytes) -> None:
-    async def source() -> AsyncIterator[bytes]:
-        for piece in _pieces(data):
-            yield piece
-
-    await connection.copy_to_table(table, source=source(), columns=columns, format="binary")
-
-
-def _pieces(data: bytes) -> Iterator[bytes]:
-    yield COPY_HEAD
-    for at in range(0, len(data), _PIECE):
-        yield data[at : at + _PIECE]
-    yield COPY_TAIL
