@@ -517,3 +517,58 @@ def test_parameters_out_of_range_are_refused(bad: dict[str, Any]) -> None:
     """What a flow file gives is checked against types and ranges."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(bad, DocumentRagParameters)
+
+
+def _long_pool(count: int, reads: list[int]) -> dict[str, Callable[[Any], Any]]:
+    """Give services that find so many candidates for the question alone, and note how many are reranked."""
+    ids = [f"urn:chunk:{n}" for n in range(count)]
+
+    def found(request: SearchRequest) -> SearchResponse:
+        candidates = (
+            Candidate(chunk_id=c, document_id="doc", score=0.9 - n / 1000, rank=n + 1)
+            for n, c in enumerate(ids[: request.limit])
+        )
+        return SearchResponse(candidates=tuple(candidates))
+
+    def fetched(request: TextRequest) -> TextResponse:
+        parts = (ChunkText(chunk_id=c, document_id="doc", content=c) for c in request.chunk_ids)
+        return TextResponse(texts=tuple(parts))
+
+    def reread(request: RerankRequest) -> RerankResponse:
+        reads.append(len(request.documents))
+        return reranker(request)
+
+    def written(request: PromptRequest) -> list[PromptResponse]:
+        if request.template_id == "extract-concepts":
+            return [PromptResponse(result=PromptResult(text="Why?", language_model=False))]
+        return prompt(request)
+
+    mine = {"search": found, "texts": fetched, "reranker": reread, "prompt": written}
+    return {**SERVICES, **mine}
+
+
+@pytest.mark.parametrize(
+    ("limits", "read_of_them"),
+    [
+        ({}, 20),
+        ({"doc_limit": 5}, 15),
+        ({"doc_limit": 7}, 20),
+        ({"doc_limit": 30}, 30),
+        ({"fetch_limit": 120}, 40),
+        ({"doc_limit": 5, "fetch_limit": 9}, 9),
+    ],
+)
+async def test_only_the_first_candidates_are_reread(
+    limits: dict[str, int], read_of_them: int
+) -> None:
+    """A third of the pool is read, never fewer than are kept or than twenty; the others say so."""
+    reads: list[int] = []
+    context = StubContext(_long_pool(150, reads))
+    await ask(context, request(**limits))
+
+    assert reads == [read_of_them]
+    (record,) = context.emitted["trace"]
+    assert isinstance(record, TraceRecord)
+    trace = read(triple for event in record.events for triple in event.triples)
+    codes = [candidate.reason_code for candidate in trace.candidates]
+    assert codes.count("over_rerank_limit") == len(codes) - read_of_them

@@ -203,3 +203,21 @@ async def test_numbers_that_name_no_document_are_refused(numbers: Any) -> None:
     with pytest.raises(BadInput, match="outdated"):
         await replies(writer, request(variables=variables))
     assert writer.requests == []
+
+
+async def test_writer_learns_where_documents_stand() -> None:
+    """Titles and headings reach the writer, one for each document or none."""
+    writer = ListWriter(PIECES)
+    variables = {"query": "Why?", "documents": ["One.", "Two."], "sections": ["A > B", ""]}
+    await replies(writer, request(variables=variables))
+    assert writer.requests[0].sections == ("A > B", "")
+
+
+@pytest.mark.parametrize("sections", [["A"], ["A", "B", "C"], [1, 2], "AB", None])
+async def test_sections_that_fit_no_document_are_refused(sections: Any) -> None:
+    """Another number of sections than of documents, or no texts, is bad input and asks no writer."""
+    writer = ListWriter(PIECES)
+    variables = {"query": "Why?", "documents": ["One.", "Two."], "sections": sections}
+    with pytest.raises(BadInput, match="sections"):
+        await replies(writer, request(variables=variables))
+    assert writer.requests == []

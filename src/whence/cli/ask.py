@@ -97,7 +97,7 @@ def ask(
                 filters=conditions,
                 **common,
             ),
-            warm_up=mode != "bm25",
+            warm_up=mode != "bm25" and (True if no_rerank else "questions"),
             flow=flow or "all-in-one",
         )
     if as_json(context):

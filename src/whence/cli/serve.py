@@ -72,7 +72,7 @@ def serve(
         from whence.gateway.service import Service
 
         async def session() -> None:
-            async with Engine(settings=settings, warm_up=True) as engine:
+            async with Engine(settings=settings, warm_up="questions") as engine:
                 service = Service(engine, settings.collection)
                 app = gateway(service, rights, hosts=hosts_of(allow_host or ()))
                 await serve_http(app, listening, on_ready=ready)
@@ -87,6 +87,6 @@ async def _serve_lines(settings: Settings, everybody: Access) -> None:
     from whence.gateway.server import serve_lines, standard_streams
     from whence.gateway.service import Service
 
-    async with Engine(settings=settings, warm_up=True) as engine:
+    async with Engine(settings=settings, warm_up="questions") as engine:
         service = Service(engine, settings.collection)
         await serve_lines(service, Caller("", everybody), *standard_streams())

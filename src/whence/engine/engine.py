@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from whence.engine.asking import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.audit import AuditLog, audited
@@ -73,6 +73,7 @@ class Engine(GraphEngine):
         only: Processors of the flow to start here; all of them when empty.
         warm_up: True loads the embedding model while the database is connected: the first search is
             sooner there, and opening costs processor time that an engine without searches would save.
+            "questions" loads the reranker after it, for the first question.
 
     Raises:
         ConfigError: A setting or the flow file is wrong.
@@ -92,7 +93,7 @@ class Engine(GraphEngine):
         store: ChunkStore | None = None,
         flow: str | Path = "all-in-one",
         only: Iterable[str] = (),
-        warm_up: bool = False,
+        warm_up: bool | Literal["questions"] = False,
     ) -> None:
         from whence.flow.settings import Settings
 
@@ -149,7 +150,9 @@ class Engine(GraphEngine):
         stack.push_async_callback(self._resources.aclose)
         here = self._settings.broker.startswith("memory:")
         if self._warm_up and here:
-            warming = asyncio.create_task(_load(self._resources))
+            warming = asyncio.create_task(
+                _load(self._resources, reranker=self._warm_up == "questions")
+            )
             stack.push_async_callback(_finished, warming)
             await asyncio.sleep(0)  # it loads in a thread from here on
         connecting: asyncio.Task[Any] | None = None
@@ -555,11 +558,15 @@ class Engine(GraphEngine):
         return self._client, self._resources
 
 
-async def _load(resources: Resources) -> None:
-    """Load the embedding model; what is wrong with it is told to whoever uses it."""
+async def _load(resources: Resources, *, reranker: bool) -> None:
+    """Load the models that are needed first; what is wrong with one is told to whoever uses it."""
     with suppress(WhenceError):
         embedder = await resources.get("embedder")
         await embedder.embed(["warm up"])
+    if reranker:
+        with suppress(WhenceError):
+            model = await resources.get("reranker")
+            await model.score("warm up", ["warm up"])
 
 
 async def _finished(task: asyncio.Task[None]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whence.engine.results import Reranking, RetrievalResult
-from whence.processors.blending import blended_score, text_to_read
+from whence.processors.blending import RERANK_DEPTH, blended_score, text_to_read
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.rerank import RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import Degradation
@@ -25,8 +25,6 @@ __all__ = (
     "rerank",
 )
 
-#: Hits that are read together with the query at least; more gained nothing where it was measured.
-RERANK_DEPTH = 20
 #: Seconds that reranking may take; on two busy cores loading the model and reading takes half of them.
 RERANK_BUDGET_S = 10.0
 _LONGEST_BUDGET_S = 600.0

@@ -80,6 +80,8 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Texts to answer from, best first; marker `[n]` is the n-th, from 1."""
     outdated: frozenset[int] = frozenset()
     """Numbers of documents that say of themselves that they are out of date."""
+    sections: tuple[str, ...] = ()
+    """Where each document stands: titles and headings from the outermost in; empty when none is known."""
     system: str = ""
     """Instruction for a language model."""
     prompt: str = ""

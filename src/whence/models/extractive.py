@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.models.base import Embedder, WritePiece, WriteRequest
+from whence.models.identifiers import about_another, identifiers_asked
 from whence.models.lexical import content_terms, inverse_frequencies, overlap
 from whence.models.sentences import Sentence, split_sentences
 from whence.schema.errors import ModelMissing, Unavailable
@@ -51,6 +52,8 @@ _QUESTION_BORDER = re.compile(
 _OUTDATED_FACTOR = 0.8
 #: Whoever names a year asks how things were then.
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+#: So does one that names the release, code or day asked for, and stands in a section about another one.
+_IN_PASSING_FACTOR = 0.7
 #: A table's row and a line of code say less by themselves than a sentence.
 _KIND_FACTOR = {"prose": 1.0, "item": 1.0, "table": 0.95, "code": 0.9}
 
@@ -62,12 +65,16 @@ class _Candidate(NamedTuple):
     text: str
     """Verbatim."""
     terms: frozenset[str]
+    section: str
+    """Where its document stands, as far as that is known."""
     context: frozenset[str]
-    """Terms of heading and lead."""
+    """Terms of section, heading and lead."""
 
 
 class _Question(NamedTuple):
     terms: frozenset[str]
+    exact: frozenset[str]
+    """Of the terms those of a release, a code or a day: what stands under it is about it, as if it said so."""
     weights: dict[str, float]
     default: float
     """Weight of a term that no sentence has."""
@@ -118,7 +125,7 @@ class ExtractiveWriter:
 
     async def _chosen(self, request: WriteRequest) -> list[_Candidate]:
         query = request.query
-        candidates = [c for n, text in enumerate(request.documents) for c in _candidates(n, text)]
+        candidates = _answering(request)
         if not candidates or not query.strip():
             return []
         queries = _questions_in(query)
@@ -185,12 +192,30 @@ def _questions_in(query: str) -> list[str]:
 def _read_in_context(candidate: _Candidate) -> str:
     """Give a sentence with what it stands under; an item of a list says little without its lead."""
     part = candidate.part
-    above = [part.heading, part.lead if part.kind in ("item", "table") else ""]
+    heading = "" if part.heading and candidate.section.endswith(part.heading) else part.heading
+    above = [candidate.section, heading, part.lead if part.kind in ("item", "table") else ""]
     return " ".join([*(f"{text.rstrip(':')}:" for text in above if text), candidate.text])
 
 
-def _candidates(number: int, text: str) -> list[_Candidate]:
-    """Give the sentences of a document that can stand in an answer."""
+def _answering(request: WriteRequest) -> list[_Candidate]:
+    """Give the sentences that can stand in an answer, without those about another release, code or day."""
+    sections = request.sections or ("",) * len(request.documents)
+    candidates = [
+        candidate
+        for number, (text, section) in enumerate(zip(request.documents, sections, strict=True))
+        for candidate in _candidates(number, text, section)
+    ]
+    asked = identifiers_asked(request.query)
+    return [one for one in candidates if not about_another(asked, (one.text, *_above(one)))]
+
+
+def _above(candidate: _Candidate) -> tuple[str, str, str]:
+    """Give what a sentence stands under, the nearest first."""
+    return candidate.part.lead, candidate.part.heading, candidate.section
+
+
+def _candidates(number: int, text: str, section: str) -> list[_Candidate]:
+    """Give the sentences of a document that are any."""
     candidates = []
     for part in split_sentences(text):
         content = text[part.start : part.end]
@@ -200,12 +225,9 @@ def _candidates(number: int, text: str) -> list[_Candidate]:
         if part.kind == "heading" or header_row or announces or letters < _FEWEST_LETTERS:
             continue
         stripped = _without_emphasis(content)
-        context = content_terms(f"{part.heading} {part.lead}")
-        candidates.append(
-            _Candidate(
-                number, part, stripped, frozenset(content_terms(content)), frozenset(context)
-            )
-        )
+        terms = frozenset(content_terms(content))
+        context = frozenset(content_terms(f"{section} {part.heading} {part.lead}"))
+        candidates.append(_Candidate(number, part, stripped, terms, section, context))
     return candidates
 
 
@@ -228,12 +250,16 @@ def _shown(text: str) -> str:
 
 def _question(query: str, candidates: Sequence[_Candidate]) -> _Question:
     weights = inverse_frequencies(candidate.terms | candidate.context for candidate in candidates)
-    return _Question(frozenset(content_terms(query)), weights, max(weights.values(), default=1.0))
+    terms = frozenset(content_terms(query))
+    values = " ".join(f"{one.name} {one.value}" for one in identifiers_asked(query))
+    exact = terms & frozenset(content_terms(values))
+    return _Question(terms, exact, weights, max(weights.values(), default=1.0))
 
 
 def _lexical(question: _Question, candidate: _Candidate) -> float:
     """Give the share of the question's words in a sentence and, at a lower weight, in its context."""
-    own = overlap(question.terms, candidate.terms, question.weights, question.default)
+    said = candidate.terms | (candidate.context & question.exact)
+    own = overlap(question.terms, said, question.weights, question.default)
     both = overlap(
         question.terms, candidate.terms | candidate.context, question.weights, question.default
     )
@@ -258,9 +284,14 @@ def _relevance(
 
 
 def _factors(candidates: Sequence[_Candidate], request: WriteRequest) -> list[float]:
-    """Give the weight of each candidate by the currency of its document."""
+    """Give the weight of each candidate by the currency of its document, and by what it stands under."""
     old = frozenset[int]() if _YEAR.search(request.query) else request.outdated
-    return [_OUTDATED_FACTOR if c.document + 1 in old else 1.0 for c in candidates]
+    asked = identifiers_asked(request.query)
+    return [
+        (_OUTDATED_FACTOR if one.document + 1 in old else 1.0)
+        * (_IN_PASSING_FACTOR if about_another(asked, _above(one)) else 1.0)
+        for one in candidates
+    ]
 
 
 def _picked(

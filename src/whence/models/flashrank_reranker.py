@@ -2,7 +2,7 @@
 
 - flashrank asks its hub for every folder it does not find; here the folder is checked first, and a model that
   is fetched is fetched with a time limit and appears only when complete.
-- `Ranker` sets up logging for the whole process; that is undone.
+- Its constructor sets up logging for the whole process and opens a session that takes all cores: not used.
 - Pairs are scored one by one, several at the same time. Nothing is padded, so that a score depends on the pair
   alone, bit for bit; batches of mixed lengths were measured slower, and take four times the memory.
 """
@@ -15,8 +15,7 @@ import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,8 +34,6 @@ _TOKENIZER_FILES: Final = (
     "tokenizer_config.json",
 )
 _HUB_TIMEOUT_S: Final = 20.0
-#: flashrank's table of models is one for the whole process.
-_table_lock = threading.Lock()
 
 
 def hub_models() -> tuple[str, ...]:
@@ -111,8 +108,6 @@ class FlashrankReranker:
                 folder = self._folder()
                 file = _model_file(folder)
                 self._ranker = _construct(folder, file, self._max_tokens)
-                # The session that flashrank opens takes all cores for itself.
-                self._ranker.session = open_session(folder / file)
             return self._ranker
 
     def _folder(self) -> Path:
@@ -154,43 +149,24 @@ def _model_file(folder: Path) -> str:
 
 
 def _construct(folder: Path, file: str, max_tokens: int) -> Any:
-    from flashrank.Config import model_file_map
+    """Make flashrank's ranker without its constructor.
+
+    That asks the hub for what it does not find, sets up logging for the whole process, and opens a session that
+    takes all cores, which would be a third of the time that loading takes.
+    """
     from flashrank.Ranker import Ranker
 
-    with _table_lock, _logging_untouched():
-        before = model_file_map.get(folder.name)
-        model_file_map[folder.name] = file
-        try:
-            return Ranker(
-                folder.name,
-                cache_dir=str(folder.parent),
-                max_length=max_tokens,
-                log_level="WARNING",
-            )
-        except Exception as error:  # the libraries below raise what they like
-            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ModelMissing(
-                f"the reranker in {folder} cannot be loaded: {first_line}"
-            ) from error
-        finally:
-            if before is None:
-                del model_file_map[folder.name]
-            else:
-                model_file_map[folder.name] = before
-
-
-@contextmanager
-def _logging_untouched() -> Iterator[None]:
-    """Take back what `logging.basicConfig` does to the root logger."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    ranker: Any = Ranker.__new__(Ranker)
+    ranker.logger = logging.getLogger("flashrank")
+    ranker.llm_model = None
+    ranker.model_dir = folder
     try:
-        yield
-    finally:
-        for handler in list(root.handlers):
-            if handler not in handlers:
-                root.removeHandler(handler)
-        root.setLevel(level)
+        ranker.tokenizer = ranker._get_tokenizer(max_tokens)  # noqa: SLF001 - its own constructor's step
+    except Exception as error:  # the libraries below raise what they like
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelMissing(f"the reranker in {folder} cannot be loaded: {first_line}") from error
+    ranker.session = open_session(folder / file)
+    return ranker
 
 
 def _score(ranker: Any, query: str, text: str) -> float:

@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ("RERANK_SHARE", "blended_score", "text_to_read")
+__all__ = ("RERANK_DEPTH", "RERANK_SHARE", "blended_score", "text_to_read")
+
+#: Candidates that are read together with the query, at least. With so small a share of the score hardly any
+#: comes in from further down, and those that do are no better: see `docs/benchmarks.md`.
+RERANK_DEPTH = 20
 
 #: Share of the reranker's score. From .05 to .2 the mean over eight collections is the same within its standard
 #: error, and the smallest of such shares does least harm where the reranker is wrong (the rule of one standard

@@ -352,6 +352,7 @@ class PromptClient:
         streaming: bool = False,
         chunk_callback: ChunkCallback | None = None,
         outdated: Sequence[int] = (),
+        sections: Sequence[str] = (),
     ) -> PromptResult:
         """Have a question answered from documents; `[n]` in the text is the n-th, from 1.
 
@@ -361,6 +362,7 @@ class PromptClient:
             streaming: True for pieces as they are written.
             chunk_callback: Gets them.
             outdated: Numbers of documents that say of themselves that they are out of date.
+            sections: Where each document stands, as titles and headings; empty when none is known.
 
         Raises:
             InternalError: As for `prompt`.
@@ -368,7 +370,8 @@ class PromptClient:
         return await self.prompt(
             DOCUMENT_PROMPT,
             {"query": query, "documents": list(documents)}
-            | ({"outdated": list(outdated)} if outdated else {}),
+            | ({"outdated": list(outdated)} if outdated else {})
+            | ({"sections": list(sections)} if any(sections) else {}),
             streaming=streaming,
             chunk_callback=chunk_callback,
         )

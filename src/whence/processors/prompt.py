@@ -64,12 +64,13 @@ class PromptProcessor(StreamingProcessor):
         query = _query(message.variables)
         documents = _documents(message.variables)
         outdated = _outdated(message.variables, len(documents))
-        self._check_size(query, documents)
+        sections = _sections(message.variables, len(documents))
+        self._check_size(query, (*documents, *sections))
         if template.template_id == EXTRACT_CONCEPTS and not self._writer.is_language_model:
             yield PromptResponse(result=_question_as_concept(query, self._writer.model))
             return
         result: PromptResult | None = None
-        request = _filled(template, query, documents, outdated)
+        request = _filled(template, query, documents, outdated, sections)
         async with closing(self._writer.write(request)) as pieces:
             async for piece in pieces:
                 result = piece.result or result
@@ -132,8 +133,23 @@ def _outdated(variables: dict[str, Any], count: int) -> frozenset[int]:
     return frozenset(numbers)
 
 
+def _sections(variables: dict[str, Any], count: int) -> tuple[str, ...]:
+    sections = variables.get("sections", ())
+    if not isinstance(sections, list | tuple) or not all(isinstance(one, str) for one in sections):
+        raise BadInput("the prompt variable `sections` must be a list of texts")
+    if len(sections) not in (0, count):
+        raise BadInput(
+            f"the prompt variable `sections` has {len(sections)} texts for {count} documents"
+        )
+    return tuple(sections)
+
+
 def _filled(
-    template: Template, query: str, documents: tuple[str, ...], outdated: frozenset[int]
+    template: Template,
+    query: str,
+    documents: tuple[str, ...],
+    outdated: frozenset[int],
+    sections: tuple[str, ...],
 ) -> WriteRequest:
     from whence.models.base import WriteRequest
 
@@ -142,6 +158,7 @@ def _filled(
         query=query,
         documents=documents,
         outdated=outdated,
+        sections=sections,
         system=template.system,
         prompt=template.prompt.format(
             query=query, documents=numbered_documents(documents, outdated)

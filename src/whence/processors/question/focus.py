@@ -24,12 +24,17 @@ async def focus(
 ) -> list[Passage]:
     """Rerank passages and keep the best.
 
+    Where the reranker's scores are joined with those of one search only the first are read: what retrieval
+    placed far below does not come up by so much, and reading is by far the dearest part of a question.
+
     A reranker that fails, is late, or replies nothing that can be used degrades: the order of retrieval
     stays, and there is no focus stage. Entries of a reply that cannot be used are left out and told of.
     """
     trail = question.trail
     trail.begin("focus")
-    reranking, model = await _rerank(question, reranker, passages)
+    scores = _scores(question, reranker, passages)
+    read = passages[: question.ask.read_limit] if scores else passages
+    reranking, model = await _rerank(question, reranker, read, scores[: len(read)])
     if not reranking.kept:
         return passages
     question.focused = True
@@ -40,7 +45,7 @@ async def focus(
         lambda facts: focus_triples(
             trail.answer_id,
             selections,
-            candidates=_accounts(question, passages, reranking) if facts else (),
+            candidates=_accounts(question, passages, len(read), reranking) if facts else (),
             facts=facts,
         ),
         candidates_in=len(passages),
@@ -51,12 +56,16 @@ async def focus(
 
 
 async def _rerank(
-    question: Question, reranker: RerankAsker, passages: Sequence[Passage]
+    question: Question,
+    reranker: RerankAsker,
+    passages: Sequence[Passage],
+    scores: Sequence[float],
 ) -> tuple[Reranking, str]:
     """Ask the reranker; gives the usable part of its reply and the name of its model."""
     limit = question.ask.doc_limit
     texts = _texts(reranker, passages)
     documents = [{"id": str(index), "text": text} for index, text in enumerate(texts)]
+    joined: dict[str, Any] = {"retrieval_scores": scores} if scores else {}
     try:
         results = await question.deadline.limit(
             "reranking",
@@ -64,7 +73,7 @@ async def _rerank(
                 queries=[{"id": "0", "text": question.ask.query}],
                 documents=documents,
                 limit=limit,
-                **_scores(question, reranker, passages),
+                **joined,
             ),
             question.options.rerank_timeout_s,
             share=0.5,
@@ -86,20 +95,18 @@ def _texts(reranker: RerankAsker, passages: Sequence[Passage]) -> list[str]:
     return [text_to_read(one.text, one.source.metadata if one.source else {}) for one in passages]
 
 
-def _scores(
-    question: Question, reranker: RerankAsker, passages: Sequence[Passage]
-) -> dict[str, Any]:
-    """Give the scores of retrieval to our own service, which joins them with its own.
+def _scores(question: Question, reranker: RerankAsker, passages: Sequence[Passage]) -> list[float]:
+    """Give the scores of retrieval for our own service, which joins them with its own.
 
-    Only where one search found all: scores of different queries do not compare.
+    Only where one search found and scored all: scores of different queries do not compare.
     """
     if not isinstance(reranker, RerankerClient):
-        return {}
+        return []
     accounts = {account.chunk_id: account for account in question.accounts}
     found = [accounts[passage.chunk_id] for passage in passages]
-    if any(account.concepts != (question.ask.query,) for account in found):
-        return {}
-    return {"retrieval_scores": [account.score for account in found]}
+    scores = [one.score for one in found if one.concepts == (question.ask.query,)]
+    known = [score for score in scores if score is not None]
+    return known if len(known) == len(passages) else []
 
 
 def _with_rest(results: Any) -> Any:
@@ -119,9 +126,9 @@ def _tell_faults(question: Question, reranking: Reranking) -> None:
 
 
 def _accounts(
-    question: Question, passages: Sequence[Passage], reranking: Reranking
+    question: Question, passages: Sequence[Passage], read: int, reranking: Reranking
 ) -> list[CandidateAccount]:
-    """Tell each candidate's place and score, and why those that are out are out."""
+    """Tell each candidate's place and score, and why those that are out are out; the first `read` were read."""
     by_id = {account.chunk_id: account for account in question.accounts}
     accounts = [by_id[passage.chunk_id] for passage in passages]
     kept = len(reranking.kept)
@@ -136,6 +143,9 @@ def _accounts(
     # A full reply says that all others come after it; a short one says nothing of them.
     silent = "reranked_out" if kept >= question.ask.doc_limit else "not_scored"
     return [
-        scored.get(index) or msgspec.structs.replace(account, reason_code=silent)
+        scored.get(index)
+        or msgspec.structs.replace(
+            account, reason_code=silent if index < read else "over_rerank_limit"
+        )
         for index, account in enumerate(accounts)
     ]

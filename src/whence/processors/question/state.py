@@ -8,6 +8,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
+from whence.processors.blending import RERANK_DEPTH
 from whence.processors.clients import ChunkCallback
 from whence.processors.question.deadline import Deadline
 from whence.processors.question.trail import Trail
@@ -172,6 +173,15 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         if not self.rerank:
             return self.doc_limit
         return max(self.fetch_limit or OVERFETCH_FACTOR * self.doc_limit, self.doc_limit)
+
+    @property
+    def read_limit(self) -> int:
+        """Candidates that our own reranker reads, where its scores only correct those of retrieval.
+
+        A third of the pool, never fewer than are kept, nor than are read for a search. Whoever wants more read
+        asks for a larger pool.
+        """
+        return max(self.doc_limit, RERANK_DEPTH, self.pool_limit // OVERFETCH_FACTOR)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from whence.processors.clients import PromptClient
 from whence.processors.question.citations import Passage, map_citations
 from whence.processors.question.exploration import text_digest
 from whence.processors.question.state import Question
@@ -136,7 +137,17 @@ async def _document_prompt(
         more |= {"streaming": True, "chunk_callback": relay.forward}
     documents = [passage.text for passage in passages]
     prompt = question.clients.prompt
+    if isinstance(prompt, PromptClient):
+        more["sections"] = [_section(passage) for passage in passages]
     return await prompt.document_prompt(query=question.ask.query, documents=documents, **more)
+
+
+def _section(passage: Passage) -> str:
+    """Give the titles and headings that a passage stands under, the outermost first."""
+    metadata = passage.source.metadata if passage.source else {}
+    parts = (metadata.get("title"), metadata.get("section_path"))
+    title, path = (part if isinstance(part, str) else "" for part in parts)
+    return path if path.startswith(title) else f"{title} > {path}".removesuffix(" > ")
 
 
 class _Relay:
