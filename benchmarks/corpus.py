@@ -25,6 +25,8 @@ __all__ = ("DIMENSION", "READERS", "TAGS", "Texts", "fill", "settled", "unit_vec
 VOCABULARY, TOPICS, WORDS_PER_TOPIC, LENGTH = 60_000, 400, 120, 80
 CLUSTERS, DIMENSION = 1500, 384
 _BATCH = 20_000
+#: Chunks of a segment that is left as it was written.
+_UNMERGED = 5000
 #: Who sees what: each chunk has one of these tags, drawn with its share.
 TAGS = {"half": 0.5, "twentieth": 0.05, "little": 0.005, "nobody": 0.445}
 READERS = {
@@ -97,10 +99,13 @@ async def fill(
     texts: Sequence[Sequence[str]],
     tags: Sequence[str],
     vectors: Any,
+    *,
+    merged: bool = True,
 ) -> None:
     """Store one document of one chunk for each text, past the analysis of texts: words are counted as they are.
 
-    Cost: some 1 ms a chunk, most of it indexes and checks of the database.
+    Cost: some 1 ms a chunk, most of it indexes and checks of the database. Unless they are to be `merged`, the
+    segments of words have 5000 chunks.
     """
     await store.ensure_collection(name, EmbeddingModel(name="bench", dimension=vectors.shape[1]))
     async with store._connection() as connection:
@@ -108,8 +113,9 @@ async def fill(
         numbers = await intern_classes(connection, [DocumentTags((tag,)) for tag in TAGS])
         class_of = {one.acl[0]: number for one, number in numbers.items()}
         await connection.execute("SET statement_timeout = 0")
-        for at in range(0, len(texts), _BATCH):
-            part = slice(at, at + _BATCH)
+        size = _BATCH if merged else _UNMERGED
+        for at in range(0, len(texts), size):
+            part = slice(at, at + size)
             classes = [class_of[tag] for tag in tags[part]]
             async with connection.transaction():
                 await postings.open_lexicon(connection, number)
@@ -121,8 +127,11 @@ async def fill(
                 )
                 words = [Words(dict(Counter(text)), len(text)) for text in texts[part]]
                 await postings.add_words(connection, number, ords, words)
-        async with connection.transaction():
-            await postings.settle(connection, number, everything=True)
+                if not merged:
+                    await postings.settle(connection, number)
+        if merged:
+            async with connection.transaction():
+                await postings.settle(connection, number, everything=True)
         await connection.execute("VACUUM ANALYZE")
 
 

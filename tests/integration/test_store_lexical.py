@@ -14,7 +14,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
 from whence.store import documents
-from whence.store.lexicon import lexical, merging, postings, runs
+from whence.store.lexicon import lexical, merging, planning, postings, runs
 from whence.store.memory import MemoryStore
 from whence.store.postgres import PostgresStore
 from whence.testing.lexical_suite import LexicalSuite, text_document
@@ -54,7 +54,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         "_READ_CHUNKS": 2,
     }
     for name, value in sizes.items():
-        places = [module for module in (merging, postings, runs) if hasattr(module, name)]
+        places = [module for module in (merging, planning, postings, runs) if hasattr(module, name)]
         assert places, name
         for module in places:
             monkeypatch.setattr(module, name, value)
@@ -190,7 +190,7 @@ async def test_segments_stay_few(
     postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many writes there were, a query has few segments to look into, and each chunk is in one."""
-    monkeypatch.setattr(postings, "_MOST_SEGMENTS", 4)
+    monkeypatch.setattr(planning, "_MOST_SEGMENTS", 4)
     await _filled(postgres_store, "c", 60)
     await _settled(postgres_store)
     (row,) = await _rows(

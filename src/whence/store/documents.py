@@ -33,6 +33,7 @@ from whence.store.keys import chunk_key
 from whence.store.ledger import record_effects
 from whence.store.lexicon import postings
 from whence.store.lexicon.boosts import Boosts
+from whence.store.lexicon.merging import merge_beside
 from whence.store.lexicon.words import DEFAULT_LANGUAGES, Words, document_words
 from whence.store.passages.graph import (
     add_names,
@@ -564,7 +565,7 @@ async def _parts(
 
 
 async def maintain(connection: Connection, collection: str, timeout_s: float) -> None:
-    """Index words and facts that are not, or by other code, and do the merges that are due; writers wait.
+    """Index words and facts that are not, or by other code, while writers wait; then merge while they do not.
 
     Raises:
         NotFound: There is no such collection.
@@ -574,4 +575,5 @@ async def maintain(connection: Connection, collection: str, timeout_s: float) ->
         await facts.open_facts(connection, locked.id)
         await postings.open_lexicon(connection, locked.id)
         await open_names(connection, locked.id)
-        await postings.settle(connection, locked.id, everything=True)
+    settings = (*_WRITING, f"statement_timeout = {int(timeout_s * 1000)}")
+    await merge_beside(connection, locked.id, *settings)

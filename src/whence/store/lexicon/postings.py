@@ -2,9 +2,9 @@
 
 Every function runs inside the transaction that writes the chunks, under the lock of the collection's row;
 readers go on with what was committed before. A write appends one segment. Segments are merged when there are
-more than a few, see `lexicon.merging`, a chunk as often as the logarithm of the collection's size; small merges
-happen in the write itself, larger ones when `settle` is told to do everything. Postings hold counts and no
-scores: what these depend on beside the chunk is the reader's.
+more than a few, see `lexicon.planning`, a chunk as often as the logarithm of the collection's size; small
+merges happen in the write itself, larger ones beside the writes, see `lexicon.merging`. Postings hold counts
+and no scores: what these depend on beside the chunk is the reader's.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from whence.store.lexicon.analysis import ANALYZER_VERSION
 from whence.store.lexicon.bm25 import MOST_COUNTED
 from whence.store.lexicon.boosts import Boosts
 from whence.store.lexicon.languages import language_of, sample
-from whence.store.lexicon.merging import LARGEST_SEGMENT, merge_segments
+from whence.store.lexicon.merging import merge_segments, segments_of
+from whence.store.lexicon.planning import packed, plan_beside, plan_merges, plan_write
 from whence.store.lexicon.runs import BAND_POSTINGS, SortedPostings, write_postings
 from whence.store.lexicon.words import DEFAULT_LANGUAGES, Words, count_words
 from whence.store.sql.driver import Connection
 
 __all__ = (
     "ChunkWords",
-    "Segment",
     "add_words",
     "boost",
     "boosts_of",
@@ -41,10 +41,8 @@ __all__ = (
     "drop_terms",
     "expel",
     "move_words",
-    "note_change",
     "open_lexicon",
     "places_of",
-    "plan_merges",
     "remove_words",
     "settle",
     "settle_due",
@@ -58,10 +56,6 @@ _MOST_WRITTEN = 1 << 14
 #: Chunks that are read in one go for a segment.
 _READ_CHUNKS = 512
 _LOW_HALF = 0xFFFFFFFF
-#: Small segments that a query may have to look into.
-_MOST_SEGMENTS = 8
-#: Chunks that a write merges itself; more wait for the background.
-_MERGED_IN_PLACE = 10_000
 #: Documents whose words are counted in one go when a collection is indexed anew.
 _REBUILD_BATCH = 500
 #: Longest term kept as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
@@ -83,22 +77,6 @@ _COUNT_CHANGES = _COUNT.format(
     " FROM unnest($2::int[], $3::text[], $4::int[], $5::int[]) w(class_id, language, length, sign)"
     " GROUP BY 2, 3"
 )
-
-
-class Segment(msgspec.Struct, frozen=True):
-    """Postings of the slots `first` to `last`."""
-
-    first: int
-    last: int
-    chunks: int
-    """Chunks it was made of."""
-    dead: int = 0
-    """How many of them are gone."""
-
-    @property
-    def live(self) -> int:
-        """Chunks that are still there."""
-        return self.chunks - self.dead
 
 
 def term_key(term: str) -> str:
@@ -430,13 +408,6 @@ async def move_words(connection: Connection, collection_id: int, former: Mapping
     )
 
 
-async def note_change(connection: Connection, collection_id: int) -> None:
-    """Make another state of a collection whose words stay as they are, see `store.standing`."""
-    await connection.execute(
-        "UPDATE lexicon SET posted = posted WHERE collection_id = $1", collection_id
-    )
-
-
 async def _bury(
     connection: Connection, collection_id: int, rows: Sequence[Any], classes: Sequence[int]
 ) -> None:
@@ -518,96 +489,28 @@ async def count_dead(connection: Connection, collection_id: int, slots: Sequence
     return count
 
 
-def plan_merges(segments: Sequence[Segment]) -> list[Segment]:
-    """Tell which ranges of slots to write again, as segments that are not there yet.
-
-    A segment that is half dead is written again by itself. When there are too many small ones, the newest are
-    merged: all after the last that is at least twice as large as everything behind it.
-
-    Args:
-        segments: All of a collection, in the order of their slots.
-    """
-    start = _merge_start(segments)
-    ranges = [one for one in segments[:start] if one.dead * 2 >= one.chunks]
-    merged = segments[start:]
-    if merged:
-        live = sum(one.live for one in merged)
-        ranges.append(Segment(merged[0].first, merged[-1].last, live))
-    return ranges
-
-
-def _merge_start(segments: Sequence[Segment]) -> int:
-    """Give the place of the first segment to merge with all behind it; the end when none has to be."""
-    small = [n for n, one in enumerate(segments) if one.live * 2 < LARGEST_SEGMENT]
-    if len(small) <= _MOST_SEGMENTS:
-        return len(segments)
-    behind = sum(one.live for one in segments)
-    # However the sizes are spread, half of the small ones are merged: the next merge is some writes away.
-    latest = small[_MOST_SEGMENTS // 2]
-    for place, one in enumerate(segments[:latest]):
-        behind -= one.live
-        if one.live * 2 < LARGEST_SEGMENT and one.live < 2 * behind:
-            return place
-    return latest
-
-
-class _State(msgspec.Struct, frozen=True):
-    """Where the segments of a collection stand."""
-
-    chunks: int
-    next_slot: int
-    posted: int
-    segments: list[Segment]
-
-
-async def _state(connection: Connection, collection_id: int) -> _State | None:
-    row = await connection.fetchrow(
-        "SELECT chunks, next_slot, posted FROM lexicon WHERE collection_id = $1",
-        collection_id,
-    )
-    if row is None:
-        return None
-    segments = await connection.fetch(
-        "SELECT first_slot, last_slot, chunks, dead FROM segment WHERE collection_id = $1"
-        " ORDER BY first_slot",
-        collection_id,
-    )
-    return _State(
-        chunks=row["chunks"],
-        next_slot=row["next_slot"],
-        posted=row["posted"],
-        segments=[Segment(*one) for one in segments],
-    )
-
-
 async def settle(connection: Connection, collection_id: int, *, everything: bool = False) -> None:
     """Write the postings of all new slots, and merge what is due.
 
     Args:
         connection: Inside the writing transaction.
         collection_id: The collection, whose lexicon is open.
-        everything: Also do what is too large for a write: merges of many chunks.
+        everything: Also do what is too large for a write, and else done beside.
     """
-    state = await _state(connection, collection_id)
-    if state is None:
+    row = await connection.fetchrow(
+        "SELECT next_slot, posted FROM lexicon WHERE collection_id = $1", collection_id
+    )
+    if row is None:
         return
-    most = state.chunks if everything else _MERGED_IN_PLACE
-    await _write(connection, collection_id, state.posted, state.next_slot - 1)
-    for one in _due(state, most):
+    await _write(connection, collection_id, row["posted"], row["next_slot"] - 1)
+    segments = await segments_of(connection, collection_id)
+    due = plan_merges(segments) if everything else plan_write(segments)
+    fresh = [one for one in segments if one.first >= row["posted"]]
+    for one in due or packed(fresh):
         await merge_segments(connection, collection_id, one.first, one.last)
     await connection.execute(
         "UPDATE lexicon SET posted = next_slot WHERE collection_id = $1", collection_id
     )
-
-
-def _due(state: _State, most: int) -> list[Segment]:
-    """Give the ranges to be merged, of an allowed size, the new slots among them."""
-    fresh = Segment(state.posted, state.next_slot - 1, state.next_slot - state.posted)
-    segments = [*state.segments, fresh] if fresh.chunks else state.segments
-    ranges = [one for one in plan_merges(segments) if one.live <= most]
-    if fresh.chunks and not any(one.last == fresh.last for one in ranges):
-        ranges.append(fresh)
-    return ranges
 
 
 async def settle_due(connection: Connection, collection: str) -> bool:
@@ -615,8 +518,7 @@ async def settle_due(connection: Connection, collection: str) -> bool:
     collection_id = await connection.fetchval(
         "SELECT id FROM collection WHERE name = $1", collection
     )
-    state = None if collection_id is None else await _state(connection, collection_id)
-    return state is not None and bool(plan_merges(state.segments))
+    return bool(plan_beside(await segments_of(connection, collection_id)))
 
 
 async def _write(connection: Connection, collection_id: int, first: int, last: int) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.store.lexicon.analysis import ascii_runs, document_terms, is_weak, new_run_terms
-from whence.store.lexicon.merging import LARGEST_SEGMENT
+from whence.store.lexicon.planning import LARGEST_SEGMENT
 from whence.store.lexicon.postings import ChunkWords, term_key, write_segment
 from whence.store.sql.copying import copy_columns
 from whence.store.sql.driver import Connection

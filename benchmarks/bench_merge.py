@@ -1,0 +1,114 @@
+"""Measure how long writes and searches wait while the segments of a collection are merged in the background.
+
+The store is filled by COPY and its segments are left small. Then they are merged, while one task appends
+documents of five chunks, one after the other, and another searches. Given are the time of the merge, and median
+and longest time of an append and of a search, meanwhile and after it. Times are of the clock: run it alone. Run
+`python -m benchmarks.bench_merge`; `--chunks 200000` for the larger size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.corpus import READERS, Texts, fill, settled
+from whence.schema.access import DocumentTags
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store.base import EmbeddedDocument
+from whence.store.documents import replace_documents
+from whence.store.embedded.server import EmbeddedServer
+from whence.store.postgres import PostgresStore
+from whence.store.vectors import vector_index
+
+CHUNKS_OF_ONE, AFTER = 5, 20
+#: Takes its turn, from 0.
+Act = Callable[[int], Awaitable[object]]
+
+
+def document(source: Texts, number: int) -> EmbeddedDocument:
+    """Make a document of some chunks."""
+    chunks = tuple(ChunkDraft(content=" ".join(text)) for text in source.texts(CHUNKS_OF_ONE))
+    draft = DocumentDraft(
+        document_id=f"new{number}", chunks=chunks, tags=DocumentTags((source.tags(1)[0],))
+    )
+    return EmbeddedDocument(draft=draft, vectors=np.ones((len(chunks), 1), np.float32))
+
+
+async def timed(act: Act, ended: Callable[[int], bool]) -> list[float]:
+    """Act again and again until it has ended; gives the times in milliseconds."""
+    times: list[float] = []
+    for turn in itertools.count():
+        if ended(turn):
+            break
+        began = time.perf_counter()
+        await act(turn)
+        times.append((time.perf_counter() - began) * 1e3)
+    return times
+
+
+async def measure(chunks: int, home: Path) -> None:
+    """Fill a store, measure, and print."""
+    source = Texts()
+    texts, tags = source.texts(chunks), source.tags(chunks)
+    queries = source.mixed(texts, 100)
+    new = (document(source, number) for number in itertools.count())
+    vector_index._INDEX_FROM = 100 * chunks
+
+    async with EmbeddedServer(home) as server, PostgresStore.open(server) as store:
+
+        async def append(_: int) -> None:
+            await store.replace_documents("bench", [next(new)])
+
+        async def search(turn: int) -> None:
+            query = queries[turn % len(queries)]
+            await store.search_lexical("bench", query, limit=10, access=READERS["50 %"])
+
+        vectors = np.ones((chunks, 1), np.float32)
+        await fill(store, "bench", texts, tags, vectors, merged=False)
+        await first_write(store, next(new))
+        acts = {"append": append, "search": search}
+        began = time.perf_counter()
+        merge = store._maintain("bench")
+        times = await asyncio.gather(*(timed(act, lambda _: merge.done()) for act in acts.values()))
+        print(f"{chunks} chunks, merged in {time.perf_counter() - began:.1f} s")
+        for name, some in zip(acts, times, strict=True):
+            report(f"{name} meanwhile", some)
+        await settled(store)
+        for name, act in acts.items():
+            report(f"{name} after", await timed(act, lambda turn: turn == AFTER))
+
+
+async def first_write(store: PostgresStore, first: EmbeddedDocument) -> None:
+    """Write a document to what was filled by COPY: facts and names of all that is there are found first."""
+    began = time.perf_counter()
+    async with store._connection() as connection:
+        await replace_documents(connection, "bench", [first], 600.0)
+    print(f"first write, with facts and names of all: {time.perf_counter() - began:.1f} s")
+
+
+def report(name: str, times: list[float]) -> None:
+    """Print for people."""
+    print(
+        f"  {name}: {len(times)}, median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms"
+    )
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chunks", type=int, default=20_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measure(options.chunks, Path(folder) / "home"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Which segments of postings become one: by a write itself, or beside the writes.
+
+The last few thousand chunks are the writes' own; what stands before is merged by one process at a time while
+writes go on. The two never plan for the same segments as long as chunks are added, and when removals let them,
+the write comes first, see `lexicon.merging`. A merge makes one segment of whole ones, as many as fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+__all__ = (
+    "LARGEST_SEGMENT",
+    "Segment",
+    "packed",
+    "plan_beside",
+    "plan_merges",
+    "plan_write",
+)
+
+#: Most chunks in one segment, as many as two bytes count.
+LARGEST_SEGMENT = 65_536
+#: Small segments that a query may have to look into.
+_MOST_SEGMENTS = 8
+#: Chunks that writes merge themselves, the newest.
+_MERGED_IN_PLACE = 10_000
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Postings of the slots `first` to `last`."""
+
+    first: int
+    last: int
+    chunks: int
+    """Chunks it was made of."""
+    dead: int = 0
+    """How many of them are gone."""
+
+    @property
+    def live(self) -> int:
+        """Chunks that are still there."""
+        return self.chunks - self.dead
+
+
+def plan_merges(segments: Sequence[Segment]) -> list[Segment]:
+    """Tell which ranges of slots to write again, as segments that are not there yet.
+
+    A segment that is half dead is written again by itself. When there are too many small ones, the newest are
+    merged: all after the last that is at least twice as large as everything behind it. Each range leaves fewer
+    segments or fewer dead, so that planning and merging in turn comes to an end.
+
+    Args:
+        segments: All of a collection, in the order of their slots.
+    """
+    return list(_ranges(segments, _merge_start(segments)))
+
+
+def plan_write(segments: Sequence[Segment]) -> list[Segment]:
+    """Tell what a write is to merge: as `plan_merges`, of the newest segments and of no other."""
+    own = _first_own(segments)
+    start = _merge_start(segments)
+    if start < own:
+        # That is for the other, and takes its time: meanwhile these must stay few by themselves.
+        start = own + _merge_start(segments[own:])
+    return list(_ranges(segments[own:], start - own))
+
+
+def plan_beside(segments: Sequence[Segment]) -> list[Segment]:
+    """Tell what is to be merged while writes go on: as `plan_merges`, of what `plan_write` leaves."""
+    own = _first_own(segments)
+    return list(_ranges(segments[:own], min(_merge_start(segments), own)))
+
+
+def packed(segments: Sequence[Segment]) -> list[Segment]:
+    """Make segments as few as can be, each of whole ones; those that stay as they are are left out."""
+    return list(_ranges(segments, 0))
+
+
+def _first_own(segments: Sequence[Segment]) -> int:
+    """Give the place of the first of the segments that are the writes' own."""
+    place, behind = len(segments), 0
+    while place and behind + segments[place - 1].live <= _MERGED_IN_PLACE:
+        place -= 1
+        behind += segments[place].live
+    return place
+
+
+def _merge_start(segments: Sequence[Segment]) -> int:
+    """Give the place of the first segment to merge with all behind it; the end when none has to be."""
+    small = [place for place in range(len(segments)) if _is_small(segments, place)]
+    if len(small) <= _MOST_SEGMENTS:
+        return len(segments)
+    behind = sum(one.live for one in segments[small[0] :])
+    # However the sizes are spread, half of the small ones are merged: the next merge is some writes away.
+    latest = small[_MOST_SEGMENTS // 2]
+    for place in range(small[0], latest):
+        behind -= segments[place].live
+        if _is_small(segments, place) and segments[place].live < 2 * behind:
+            return place
+    return latest
+
+
+def _is_small(segments: Sequence[Segment], place: int) -> bool:
+    """Tell whether a segment is less than half full, and fits into one with the next."""
+    live = segments[place].live
+    behind = segments[place + 1].live if place + 1 < len(segments) else 0
+    return 2 * live < LARGEST_SEGMENT and live + behind <= LARGEST_SEGMENT
+
+
+def _ranges(segments: Sequence[Segment], start: int) -> Iterator[Segment]:
+    """Yield each segment before a place that is half dead, and what to make of those behind it."""
+    alone = ([one] for one in segments[:start])
+    for some in (*alone, *_that_fit(segments[start:])):
+        if len(some) > 1 or some[0].dead * 2 >= some[0].chunks:
+            yield Segment(some[0].first, some[-1].last, sum(one.live for one in some))
+
+
+def _that_fit(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Yield segments that follow one another, as many at a time as one can hold."""
+    some: list[Segment] = []
+    live = 0
+    for one in segments:
+        if some and live + one.live > LARGEST_SEGMENT:
+            yield some
+            some, live = [], 0
+        some.append(one)
+        live += one.live
+    if some:
+        yield some
