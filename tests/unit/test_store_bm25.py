@@ -1,8 +1,7 @@
-"""The formula of the lexical leg, and when its segments are merged."""
+"""The formula of the lexical leg."""
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.schema.search import MOST_QUERY_WORDS
-from whence.store.lexicon import postings
 from whence.store.lexicon.bm25 import (
     FLOOR_TERMS,
     K1,
@@ -27,7 +25,7 @@ from whence.store.lexicon.bm25 import (
     weights,
     word_impact,
 )
-from whence.store.lexicon.postings import Segment, plan_merges, term_key
+from whence.store.lexicon.postings import term_key
 from whence.store.lexicon.words import count_words, read_query
 
 _chunks = st.integers(0, 10**8)
@@ -166,59 +164,6 @@ def test_stored_terms_fit_an_index(term: str) -> None:
     assert len(key.encode()) <= 2000
     assert term_key(term + "x") != key
     assert len(term) > 500 or key == term
-
-
-# --- segments --------------------------------------------------------------------------------------
-
-
-def _laid_out(sizes: list[tuple[int, int]]) -> list[Segment]:
-    segments, first = [], 0
-    for chunks, dead in sizes:
-        segments.append(Segment(first, first + chunks - 1, chunks, min(dead, chunks)))
-        first += chunks + 3
-    return segments
-
-
-_sizes = st.lists(st.tuples(st.integers(1, 200_000), st.integers(0, 200_000)), max_size=30)
-
-
-@given(_sizes)
-def test_planned_ranges_are_whole_segments(sizes: list[tuple[int, int]]) -> None:
-    """Ranges do not overlap, cover whole segments, and leave no half-dead one out."""
-    segments = _laid_out(sizes)
-    ranges = plan_merges(segments)
-    covered = [s for s in segments if any(r.first <= s.first and s.last <= r.last for r in ranges)]
-
-    assert all(a.last < b.first for a, b in itertools.pairwise(ranges))
-    assert {r.first for r in ranges} <= {s.first for s in segments}
-    assert {r.last for r in ranges} <= {s.last for s in segments}
-    assert [s for s in segments if s.dead * 2 >= s.chunks and s not in covered] == []
-    assert sum(r.live for r in ranges) == sum(s.live for s in covered)
-
-
-@given(st.lists(st.integers(1, 3000), min_size=1, max_size=200))
-def test_appends_keep_segments_few_and_rewrites_rare(batches: list[int]) -> None:
-    """After every write there are few small segments, and a chunk was written a logarithm of times."""
-    segments: list[Segment] = []
-    written = end = 0
-    for batch in batches:
-        segments.append(Segment(end, end + batch - 1, batch))
-        end += batch
-        written += batch
-        for one in plan_merges(segments):
-            kept = [s for s in segments if s.last < one.first]
-            segments = [*kept, Segment(one.first, one.last, one.live)]
-            written += one.live
-        assert len(segments) <= postings._MOST_SEGMENTS
-
-    assert written <= end * (3 + 2 * math.log2(len(batches) + 1))
-
-
-def test_a_settled_collection_is_left_alone() -> None:
-    """Nothing is written again without a reason."""
-    assert plan_merges([]) == []
-    assert plan_merges(_laid_out([(1000, 0)] * 8)) == []
-    assert plan_merges(_laid_out([(65_536, 30_000)] * 50)) == []
 
 
 @given(_queries())

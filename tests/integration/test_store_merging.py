@@ -1,0 +1,401 @@
+"""Merging beside the writes: nobody waits, nobody notices, and what is cut off leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import asyncpg
+import numpy as np
+import pytest
+
+from whence.schema.access import Access, DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import Unavailable
+from whence.store.lexicon import merging, planning, runs
+from whence.store.lexicon.boosts import Boosts
+from whence.store.memory import MemoryStore
+from whence.store.postgres import PostgresStore
+from whence.testing.lexical_suite import text_document
+
+pytestmark = pytest.mark.postgres
+
+MODEL = EmbeddingModel(name="words", dimension=2)
+SECRET = DocumentTags(("a",))
+READERS = (Access.public(), Access(frozenset({"a"})))
+QUERY = "red word1 word2 word7 tail"
+#: Seconds after which a test that waits for a lock fails.
+_PATIENCE_S = 60.0
+Act = Callable[[Any], Awaitable[object]]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes at which a dozen chunks are due to be merged, in bands of some postings."""
+    monkeypatch.setattr(planning, "LARGEST_SEGMENT", 40)
+    monkeypatch.setattr(planning, "_MOST_SEGMENTS", 3)
+    monkeypatch.setattr(planning, "_MERGED_IN_PLACE", 4)
+    monkeypatch.setattr(merging, "BAND_POSTINGS", 8)
+    monkeypatch.setattr(runs, "_ROW_POSTINGS", 4)
+
+
+class Pause:
+    """Stops the first merge beside the writes where its postings are written, and it is to take their lock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.begun = 0
+        self.sources: set[int] = set()
+        self._merge = merging._begun
+        monkeypatch.setattr(merging, "_begun", self._stopped)
+
+    async def _stopped(self, connection: Any, living: str, *where: int) -> Any:
+        merge = await self._merge(connection, living, *where)
+        if living is merging._LIVING_NOTED:
+            self.begun += 1
+            if self.begun == 1:
+                self.sources = set(merge.sources)
+                self.reached.set()
+                await self.go_on.wait()
+        return merge
+
+
+async def _within(what: Awaitable[Any]) -> Any:
+    async with asyncio.timeout(_PATIENCE_S):
+        return await what
+
+
+@contextlib.asynccontextmanager
+async def _merging(store: PostgresStore, pause: Pause) -> AsyncIterator[asyncio.Task[None]]:
+    """Do something in the middle of a merge, which is ended then."""
+    task = store._maintain("c")
+    async with asyncio.timeout(_PATIENCE_S):
+        reached = asyncio.create_task(pause.reached.wait())
+        await asyncio.wait([task, reached], return_when=asyncio.FIRST_COMPLETED)
+        assert reached.done(), "no merge was due"
+        try:
+            yield task
+        finally:
+            pause.go_on.set()
+            await asyncio.wait([task])
+
+
+async def _filled(*stores: Any, n: int = 20) -> None:
+    """Store n documents in a write each, with merges beside them left undone; every third is hidden."""
+    for store in stores:
+        await store.ensure_collection("c", MODEL)
+        for k in range(n):
+            await store.replace_documents("c", [_document(k)])
+
+
+def _document(k: int, *, words: str = "") -> Any:
+    text = words or "red " * (k % 3 + 1) + f"word{k % 5} word{k} tail"
+    return text_document(f"d{k}", text, tags=SECRET if k % 3 == 0 else DocumentTags())
+
+
+@pytest.fixture
+def lazy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes that leave merges for later."""
+
+    async def nothing(self: PostgresStore, connection: Any, collection: str) -> None:
+        del self, connection, collection
+
+    monkeypatch.setattr(PostgresStore, "_keep_up", nothing)
+
+
+async def _rankings(store: Any) -> list[list[tuple[str, float | None]]]:
+    found = []
+    for access in READERS:
+        hits = await store.search_lexical("c", QUERY, limit=1000, access=access)
+        found.append([(hit.chunk_id, hit.sparse_score) for hit in hits])
+    return found
+
+
+async def _rows(url: str, query: str) -> list[Any]:
+    connection = await asyncpg.connect(url, server_settings={"search_path": "whence, public"})
+    try:
+        return list(await connection.fetch(query))
+    finally:
+        await connection.close()
+
+
+async def _check_index(url: str) -> None:
+    """See that postings say what the words of chunks say, the dead are counted, and nothing else is there."""
+    words = await _rows(
+        url,
+        "SELECT t.slot, c.class_id, t.terms FROM chunk_terms t JOIN chunk c ON c.ord = t.ord",
+    )
+    expected = {
+        (int(term), row["class_id"], row["slot"])
+        for row in words
+        for term in np.frombuffer(row["terms"], "<i4")
+    }
+    segments = {row["id"]: row for row in await _rows(url, "SELECT * FROM segment")}
+    posted: list[tuple[int, int, int]] = []
+    dead: Counter[tuple[int, int, int]] = Counter()
+    dead_slots: set[int] = set()
+    for row in await _rows(url, "SELECT * FROM posting"):
+        slots = np.frombuffer(segments[row["segment"]]["slots"], ">i4")
+        at = 0
+        for term, class_id, to in zip(row["terms"], row["classes"], row["ends"], strict=True):
+            for slot in slots[np.frombuffer(row["places"], "<u2")[at:to]].tolist():
+                if (term, class_id, slot) in expected:
+                    posted.append((term, class_id, slot))
+                else:
+                    dead[row["segment"], term, class_id] += 1
+                    dead_slots.add(slot)
+            at = to
+    counted = await _rows(url, "SELECT segment, term, class_id, chunks FROM posting_dead")
+
+    assert sorted(posted) == sorted(expected)
+    assert {tuple(row)[:3]: row["chunks"] for row in counted} == dict(dead)
+    assert sum(row["dead"] for row in segments.values()) == len(dead_slots)
+    assert sum(row["chunks"] for row in segments.values()) == len(dead_slots) + len(words)
+
+
+async def _segments(url: str) -> set[int]:
+    return {row["id"] for row in await _rows(url, "SELECT id FROM segment")}
+
+
+async def _append(store: Any) -> None:
+    await store.replace_documents("c", [_document(100), _document(101)])
+
+
+async def _remove(store: Any) -> None:
+    await store.remove_documents("c", ["d1", "d3", "d8"])
+
+
+async def _retag(store: Any) -> None:
+    await store.retag_documents("c", {"d2": SECRET, "d3": DocumentTags(), "d9": DocumentTags()})
+
+
+async def _change(store: Any) -> None:
+    await store.replace_documents("c", [_document(4, words="red word7 word7"), _document(5)])
+
+
+async def _all(store: Any) -> None:
+    for act in (_change, _retag, _append, _remove):
+        await act(store)
+
+
+@pytest.mark.parametrize("act", [_append, _remove, _retag, _change, _all])
+@pytest.mark.parametrize("before", [False, True], ids=["clean", "with dead"])
+async def test_writes_do_not_wait_for_a_merge_and_hold_at_once(
+    postgres_store: PostgresStore,
+    database_url: str,
+    lazy: None,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Act,
+    before: bool,
+) -> None:
+    """What is written in the middle of a merge is done at once, and answers are those of memory ever after."""
+    memory = MemoryStore()
+    await _filled(memory, postgres_store)
+    if before:
+        for store in (memory, postgres_store):
+            await store.remove_documents("c", ["d6", "d7"])
+            await store.retag_documents("c", {"d10": SECRET})
+    expected = await _rankings(memory)
+    pause = Pause(monkeypatch)
+    async with _merging(postgres_store, pause):
+        assert await _rankings(postgres_store) == expected
+        await act(postgres_store)
+        await act(memory)
+        assert await _rankings(postgres_store) == await _rankings(memory)
+        assert pause.sources <= await _segments(database_url)
+
+    assert await _rankings(postgres_store) == await _rankings(memory)
+    assert not pause.sources & await _segments(database_url)
+    assert pause.begun == 1 or act is _all
+    await _check_index(database_url)
+    # What was carried over stands at the right segment: it goes with those who are dead.
+    await _all(memory)
+    await _all(postgres_store)
+    await postgres_store._maintain("c")
+    assert await _rankings(postgres_store) == await _rankings(memory)
+    await _check_index(database_url)
+
+
+async def _erase(store: PostgresStore) -> None:
+    before, after = await store.erase_document("c", "d2")
+    assert before.postings > 0
+    assert after.postings == 0
+
+
+async def _boost(store: PostgresStore) -> None:
+    await store.boost_fields("c", Boosts(path=2))
+
+
+@pytest.mark.parametrize("act", [_erase, _boost])
+async def test_a_merge_whose_sources_are_gone_is_given_up(
+    postgres_store: PostgresStore,
+    database_url: str,
+    lazy: None,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Act,
+) -> None:
+    """What is erased or indexed anew in the middle does not come back with the merge."""
+    await _filled(postgres_store)
+    pause = Pause(monkeypatch)
+    async with _merging(postgres_store, pause):
+        await act(postgres_store)
+        expected = await _rankings(postgres_store)
+        await _check_index(database_url)
+
+    assert await _rankings(postgres_store) == expected
+    await _check_index(database_url)
+    assert planning.plan_beside(await _planned(database_url)) == []
+
+
+async def _planned(url: str) -> list[planning.Segment]:
+    rows = await _rows(
+        url, "SELECT first_slot, last_slot, chunks, dead FROM segment ORDER BY first_slot"
+    )
+    return [planning.Segment(*row) for row in rows]
+
+
+async def test_a_collection_dropped_in_the_middle_of_a_merge_is_gone(
+    postgres_store: PostgresStore, database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge brings nothing back of a collection that does not exist any more, and does not fail."""
+    await _filled(postgres_store)
+    async with _merging(postgres_store, Pause(monkeypatch)) as task:
+        await _rows(database_url, "DELETE FROM collection")
+    await task
+
+    for table in ("segment", "posting", "posting_dead", "chunk_terms", "term", "lexicon"):
+        assert await _rows(database_url, f"SELECT 1 FROM {table}") == []
+
+
+@pytest.mark.parametrize("by", ["the server", "closing"])
+async def test_a_merge_that_is_cut_off_leaves_nothing(
+    database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """The old segments stay whole, with what was written meanwhile, and the next maintenance merges them."""
+    memory = MemoryStore()
+    pause = Pause(monkeypatch)
+    async with PostgresStore.open(database_url, pool_size=4) as store:
+        await _filled(memory, store)
+        task = store._maintain("c")
+        await _within(pause.reached.wait())
+        for some in (memory, store):
+            await _all(some)
+        if by == "the server":
+            await _rows(
+                database_url,
+                "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a JOIN pg_locks l USING (pid)"
+                f" WHERE l.locktype = 'advisory' AND l.classid = {merging._LOCK}",
+            )
+            pause.go_on.set()
+            with pytest.raises(Unavailable):
+                await _within(task)
+    assert task.done()
+    assert pause.sources <= await _segments(database_url)
+    await _check_index(database_url)
+    async with PostgresStore.open(database_url, pool_size=4) as store:
+        assert await _rankings(store) == await _rankings(memory)
+        await store._maintain("c")
+        assert await _rankings(store) == await _rankings(memory)
+
+    assert pause.begun > 1
+    assert not pause.sources & await _segments(database_url)
+    await _check_index(database_url)
+
+
+async def test_two_processes_do_not_do_the_same_merge(
+    postgres_store: PostgresStore, database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one merges, another one's maintenance ends at once and leaves it alone."""
+    memory = MemoryStore()
+    await _filled(memory, postgres_store)
+    pause = Pause(monkeypatch)
+    async with (
+        PostgresStore.open(database_url, pool_size=2) as other,
+        _merging(postgres_store, pause) as task,
+    ):
+        await _within(other._maintain("c"))
+        await _all(other)
+        await _all(memory)
+        assert pause.begun == 1
+        assert not task.done()
+
+    assert await _rankings(postgres_store) == await _rankings(memory)
+    await _check_index(database_url)
+
+
+async def test_a_merge_waits_for_the_write_that_goes_on(
+    postgres_store: PostgresStore, database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a write under way removes is dead in the merged segment, whoever commits last."""
+    memory = MemoryStore()
+    await _filled(memory, postgres_store)
+    pause = Pause(monkeypatch)
+    async with _merging(postgres_store, pause) as task:
+        holder = await asyncpg.connect(database_url)
+        async with holder.transaction():
+            await holder.execute("SELECT FROM whence.collection FOR NO KEY UPDATE")
+            pause.go_on.set()
+            writer = asyncio.create_task(_remove(postgres_store))
+            await _until_waiting(database_url, 2)
+            assert not task.done()
+            assert not writer.done()
+            assert await _rankings(postgres_store) == await _rankings(memory)
+        await holder.close()
+        await _within(writer)
+    await _remove(memory)
+
+    assert await _rankings(postgres_store) == await _rankings(memory)
+    await _check_index(database_url)
+
+
+async def _until_waiting(url: str, n: int) -> None:
+    """Wait until so many transactions of a database wait for a lock."""
+    async with asyncio.timeout(_PATIENCE_S):
+        while True:
+            (row,) = await _rows(
+                url,
+                "SELECT count(*) AS n FROM pg_stat_activity"
+                " WHERE wait_event_type = 'Lock' AND datname = current_database()",
+            )
+            if row["n"] >= n:
+                return
+
+
+async def test_whatever_happens_between_the_index_is_right(
+    postgres_store: PostgresStore, database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random writes before and in the middle of merges, again and again: answers are those of memory."""
+    rng = np.random.default_rng(7)
+    memory = MemoryStore()
+    await _filled(memory, postgres_store, n=12)
+
+    async def write(n: int) -> None:
+        for _ in range(n):
+            k = int(rng.integers(30))
+            act = rng.choice(["put", "put", "remove", "retag"])
+            tags = SECRET if rng.integers(2) else DocumentTags()
+            words = " ".join(rng.choice(["red", "word1", "word2", "word7", "tail"], 4))
+            for store in (memory, postgres_store):
+                if act == "put":
+                    await store.replace_documents("c", [_document(k, words=words)])
+                elif act == "remove":
+                    await store.remove_documents("c", [f"d{k}"])
+                else:
+                    await store.retag_documents("c", {f"d{k}": tags})
+
+    merges = 0
+    for _ in range(8):
+        await write(12)
+        with monkeypatch.context() as patch:
+            pause = Pause(patch)
+            if planning.plan_beside(await _planned(database_url)):
+                async with _merging(postgres_store, pause):
+                    await write(6)
+            merges += pause.begun
+        assert await _rankings(postgres_store) == await _rankings(memory)
+        await _check_index(database_url)
+    assert merges >= 4

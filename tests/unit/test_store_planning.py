@@ -1,0 +1,145 @@
+"""Which segments are merged, by whom and how often."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from whence.store.lexicon import planning
+from whence.store.lexicon.planning import (
+    LARGEST_SEGMENT,
+    Segment,
+    packed,
+    plan_beside,
+    plan_merges,
+    plan_write,
+)
+
+Plan = Callable[[Sequence[Segment]], list[Segment]]
+
+
+def _laid_out(sizes: Sequence[tuple[int, int]]) -> list[Segment]:
+    segments, first = [], 0
+    for chunks, dead in sizes:
+        segments.append(Segment(first, first + chunks - 1, chunks, min(dead, chunks)))
+        first += chunks + 3
+    return segments
+
+
+def _covered(segments: Sequence[Segment], ranges: Sequence[Segment]) -> list[Segment]:
+    return [s for s in segments if any(r.first <= s.first and s.last <= r.last for r in ranges)]
+
+
+def _after(segments: Sequence[Segment], ranges: Sequence[Segment]) -> list[Segment]:
+    """Give the segments after merges."""
+    left = [one for one in segments if one not in _covered(segments, ranges)]
+    made = [Segment(one.first, one.last, one.live) for one in ranges if one.live]
+    return sorted([*left, *made], key=lambda one: one.first)
+
+
+def _small(segments: Sequence[Segment]) -> int:
+    """Count the segments of less than half the size that fit into one with the next."""
+    behind = [*(one.live for one in segments[1:]), 0]
+    return sum(
+        one.live * 2 < LARGEST_SEGMENT and one.live + live <= LARGEST_SEGMENT
+        for one, live in zip(segments, behind, strict=False)
+    )
+
+
+_sizes = st.lists(
+    st.tuples(
+        st.one_of(st.integers(1, 50), st.integers(1, LARGEST_SEGMENT)),
+        st.one_of(st.just(0), st.integers(0, LARGEST_SEGMENT)),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("plan", [plan_merges, plan_write, plan_beside, packed])
+@given(sizes=_sizes)
+def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, int]]) -> None:
+    """Ranges do not overlap, cover whole segments, fit into one, and leave fewer segments or fewer dead."""
+    segments = _laid_out(sizes)
+    ranges = plan(segments)
+    covered = _covered(segments, ranges)
+
+    assert all(a.last < b.first for a, b in itertools.pairwise(ranges))
+    assert {r.first for r in ranges} <= {s.first for s in segments}
+    assert {r.last for r in ranges} <= {s.last for s in segments}
+    assert sum(r.live for r in ranges) == sum(s.live for s in covered)
+    assert all(r.live <= LARGEST_SEGMENT for r in ranges)
+    for one in ranges:
+        within = _covered(segments, [one])
+        assert len(within) > 1 or within[0].dead > 0
+
+
+@given(_sizes)
+@example([(10_000, 0), (60_000, 0)] * 9)
+def test_merging_leaves_few_small_segments(sizes: list[tuple[int, int]]) -> None:
+    """After all that is planned no half-dead segment is left, few small ones, and nothing is due."""
+    segments = _laid_out(sizes)
+    segments = _after(segments, plan_merges(segments))
+
+    assert all(one.dead * 2 < one.chunks for one in segments)
+    assert _small(segments) <= planning._MOST_SEGMENTS
+    assert plan_merges(segments) == []
+
+
+@given(_sizes)
+def test_writes_and_the_background_keep_apart(sizes: list[tuple[int, int]]) -> None:
+    """What a write merges is small, and behind all that is merged beside it, now and after more chunks."""
+    segments = _laid_out(sizes)
+    beside = plan_beside(segments)
+    for _ in range(20):
+        own = plan_write(segments)
+        assert sum(one.live for one in own) <= planning._MERGED_IN_PLACE
+        assert not beside or not own or beside[-1].last < own[0].first
+        segments = _after(segments, own)
+        end = segments[-1].last + 1 if segments else 0
+        segments.append(Segment(end, end + 499, 500))
+
+
+@given(_sizes)
+def test_between_them_everything_is_done(sizes: list[tuple[int, int]]) -> None:
+    """Merging in turn comes to an end, with no half-dead segment and few small ones for each of the two."""
+    segments = _laid_out(sizes)
+    turns = 0
+    while ranges := plan_write(segments) or plan_beside(segments):
+        segments = _after(segments, ranges)
+        turns += 1
+        assert turns <= 2 * len(sizes)
+
+    assert all(one.dead * 2 < one.chunks for one in segments)
+    assert _small(segments) <= 2 * planning._MOST_SEGMENTS
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=200))
+def test_appends_keep_segments_few_and_rewrites_rare(batches: list[int]) -> None:
+    """After every write there are few small segments, and a chunk was written a logarithm of times."""
+    segments: list[Segment] = []
+    written = end = 0
+    for batch in batches:
+        segments.append(Segment(end, end + batch - 1, batch))
+        end += batch
+        written += batch
+        for plan in (plan_write, plan_beside):
+            while ranges := plan(segments):
+                segments = _after(segments, ranges)
+                written += sum(one.live for one in ranges)
+        assert _small(segments) <= 2 * planning._MOST_SEGMENTS
+
+    assert written <= end * (3 + 2 * math.log2(len(batches) + 1))
+
+
+def test_a_settled_collection_is_left_alone() -> None:
+    """Nothing is written again without a reason."""
+    for plan in (plan_merges, plan_write, plan_beside):
+        assert plan([]) == []
+        assert plan(_laid_out([(1000, 0)] * 8)) == []
+        assert plan(_laid_out([(65_536, 30_000)] * 50)) == []
+        assert plan(_laid_out([(10_000, 0), (60_000, 0)] * 20)) == []
