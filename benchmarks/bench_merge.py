@@ -23,7 +23,6 @@ from benchmarks.corpus import READERS, Texts, fill, settled
 from whence.schema.access import DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.base import EmbeddedDocument
-from whence.store.documents import replace_documents
 from whence.store.embedded.server import EmbeddedServer
 from whence.store.postgres import PostgresStore
 from whence.store.vectors import vector_index
@@ -33,12 +32,11 @@ CHUNKS_OF_ONE, AFTER = 5, 20
 Act = Callable[[int], Awaitable[object]]
 
 
-def document(source: Texts, number: int) -> EmbeddedDocument:
+def document(source: Texts, document_id: str) -> EmbeddedDocument:
     """Make a document of some chunks."""
     chunks = tuple(ChunkDraft(content=" ".join(text)) for text in source.texts(CHUNKS_OF_ONE))
-    draft = DocumentDraft(
-        document_id=f"new{number}", chunks=chunks, tags=DocumentTags((source.tags(1)[0],))
-    )
+    tags = DocumentTags((source.tags(1)[0],))
+    draft = DocumentDraft(document_id=document_id, chunks=chunks, tags=tags)
     return EmbeddedDocument(draft=draft, vectors=np.ones((len(chunks), 1), np.float32))
 
 
@@ -54,44 +52,34 @@ async def timed(act: Act, ended: Callable[[int], bool]) -> list[float]:
     return times
 
 
-async def measure(chunks: int, home: Path) -> None:
-    """Fill a store, measure, and print."""
-    source = Texts()
+async def fill_small(store: PostgresStore, source: Texts, chunks: int) -> None:
+    """Fill a store with small segments, as writes leave them."""
     texts, tags = source.texts(chunks), source.tags(chunks)
-    queries = source.mixed(texts, 100)
-    new = (document(source, number) for number in itertools.count())
-    vector_index._INDEX_FROM = 100 * chunks
-
-    async with EmbeddedServer(home) as server, PostgresStore.open(server) as store:
-
-        async def append(_: int) -> None:
-            await store.replace_documents("bench", [next(new)])
-
-        async def search(turn: int) -> None:
-            query = queries[turn % len(queries)]
-            await store.search_lexical("bench", query, limit=10, access=READERS["50 %"])
-
-        vectors = np.ones((chunks, 1), np.float32)
-        await fill(store, "bench", texts, tags, vectors, merged=False)
-        await first_write(store, next(new))
-        acts = {"append": append, "search": search}
-        began = time.perf_counter()
-        merge = store._maintain("bench")
-        times = await asyncio.gather(*(timed(act, lambda _: merge.done()) for act in acts.values()))
-        print(f"{chunks} chunks, merged in {time.perf_counter() - began:.1f} s")
-        for name, some in zip(acts, times, strict=True):
-            report(f"{name} meanwhile", some)
-        await settled(store)
-        for name, act in acts.items():
-            report(f"{name} after", await timed(act, lambda turn: turn == AFTER))
+    await fill(store, "bench", texts, tags, np.ones((chunks, 1), np.float32), merged=False)
 
 
-async def first_write(store: PostgresStore, first: EmbeddedDocument) -> None:
-    """Write a document to what was filled by COPY: facts and names of all that is there are found first."""
+async def measure(store: PostgresStore, source: Texts) -> None:
+    """Merge, append and search at once, then only append and search; prints the times."""
+    queries = source.mixed(source.texts(1000), 100)
+    new = (document(source, f"new{number}") for number in itertools.count())
+
+    async def append(_: int) -> None:
+        await store.replace_documents("bench", [next(new)])
+
+    async def search(turn: int) -> None:
+        query = queries[turn % len(queries)]
+        await store.search_lexical("bench", query, limit=10, access=READERS["50 %"])
+
+    acts = {"append": append, "search": search}
     began = time.perf_counter()
-    async with store._connection() as connection:
-        await replace_documents(connection, "bench", [first], 600.0)
-    print(f"first write, with facts and names of all: {time.perf_counter() - began:.1f} s")
+    merge = store._maintain("bench")
+    times = await asyncio.gather(*(timed(act, lambda _: merge.done()) for act in acts.values()))
+    print(f"merged in {time.perf_counter() - began:.1f} s")
+    for name, some in zip(acts, times, strict=True):
+        report(f"{name} meanwhile", some)
+    await settled(store)
+    for name, act in acts.items():
+        report(f"{name} after", await timed(act, lambda turn: turn == AFTER))
 
 
 def report(name: str, times: list[float]) -> None:
@@ -101,13 +89,22 @@ def report(name: str, times: list[float]) -> None:
     )
 
 
+async def run(chunks: int, home: Path) -> None:
+    """Fill a store and measure."""
+    vector_index._INDEX_FROM = 100 * chunks
+    source = Texts()
+    async with EmbeddedServer(home) as server, PostgresStore.open(server) as store:
+        await fill_small(store, source, chunks)
+        await measure(store, source)
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, default=20_000)
+    parser.add_argument("--chunks", type=int, default=50_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(measure(options.chunks, Path(folder) / "home"))
+        asyncio.run(run(options.chunks, Path(folder) / "home"))
 
 
 if __name__ == "__main__":

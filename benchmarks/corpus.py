@@ -16,8 +16,10 @@ import numpy as np
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.store.classes import intern_classes
+from whence.store.facts import open_facts
 from whence.store.lexicon import postings
 from whence.store.lexicon.words import Words
+from whence.store.passages.graph import open_names
 from whence.store.postgres import PostgresStore
 
 __all__ = ("DIMENSION", "READERS", "TAGS", "Texts", "fill", "settled", "unit_vectors")
@@ -113,6 +115,10 @@ async def fill(
         numbers = await intern_classes(connection, [DocumentTags((tag,)) for tag in TAGS])
         class_of = {one.acl[0]: number for one, number in numbers.items()}
         await connection.execute("SET statement_timeout = 0")
+        async with connection.transaction():
+            # Here, where there is nothing yet: else the first write finds them in all that is there.
+            await open_facts(connection, number)
+            await open_names(connection, number)
         size = _BATCH if merged else _UNMERGED
         for at in range(0, len(texts), size):
             part = slice(at, at + size)
