@@ -28,7 +28,14 @@ def test_a_blank_question_is_bad_input(cli: Any, handbook: Path, question: str) 
 
 @pytest.mark.parametrize(
     "words",
-    [("ask", " "), ("ask", b"\xff"), ("ask", "why?", "--doc-limit", "0"), ("search", "ab")],
+    [
+        ("ask", " "),
+        ("ask", b"\xff"),
+        ("ask", "why?", "--doc-limit", "0"),
+        ("ask", "why?", "--timeout", "0"),
+        ("ask", "why?", "--timeout", "nan"),
+        ("search", "ab"),
+    ],
     ids=str,
 )
 def test_what_cannot_be_asked_starts_nothing(fresh: Any, words: tuple[str | bytes, ...]) -> None:

@@ -52,6 +52,15 @@ def test_search_finds_what_is_there(cli: Any, handbook: Path) -> None:
         assert isinstance(metadata["chunk_index"], int)
 
 
+def test_search_tells_people_what_is_out_of_date(cli: Any, handbook: Path) -> None:
+    """Hits for people say which documents are old, and do not repeat the heading that their place names."""
+    told = cli("search", "annual leave policy 2022", "--top-k", "3").out
+    head, _, text = told.partition("\n")
+
+    assert re.search(r"annual-leave-2022\.md .*\(out of date: .+\)", head), head
+    assert not text.lstrip().startswith("#")
+
+
 def test_nothing_found_says_so(cli: Any, handbook: Path) -> None:
     """A query without hits is exit 0, an empty list and the words `no results found`."""
     result = cli("search", "quantum chromodynamics of neutron stars", "--json")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 import rdflib
 from hypothesis import given, settings
@@ -134,6 +138,22 @@ def test_the_tree_fits_the_terminal(name: str) -> None:
     assert max(map(cell_len, lines)) <= 80
     for stage in trace.stages:
         assert any(stage.stage.capitalize() in line for line in lines)
+
+
+def test_the_tree_tells_how_many_were_reranked() -> None:
+    """Candidates that the reranker was not given do not count as reranked."""
+    assert "of 10 reranked" not in tree_text(read(TRACES["full"]))
+    whole = read(TRACES["full"])
+    candidates = tuple(
+        msgspec.structs.replace(one, reason_code="over_rerank_limit")
+        if one.reason_code == "reranked_out"
+        else one
+        for one in whole.candidates
+    )
+    trace = msgspec.structs.replace(whole, candidates=candidates)
+    assert (whole.reread, trace.reread) == (10, 4)
+    assert "4 of 10 reranked, 4 kept" in tree_text(trace)
+    assert "4 reranked · 4 kept" in to_svg(trace)
 
 
 def test_the_tree_tells_what_was_dropped_and_why() -> None:
@@ -314,3 +334,19 @@ def test_sample_traces_are_complete() -> None:
     for name, triples in TRACES.items():
         assert check(read(triples, name)) == [], name
         assert all(isinstance(triple.o, Term) for triple in triples)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_select_star_has_its_columns_in_the_order_of_the_query(seed: int) -> None:
+    """Columns of `SELECT *` are as first named, whatever order a set of variables comes in."""
+    pattern = "{ ?whose ?does ?what . ?a ?does ?b } LIMIT 1"
+    code = (
+        "from whence.provenance.render.rdf import query\n"
+        "from whence.testing.traces import plain_triples\n"
+        f"print(*query(plain_triples(), 'SELECT * {pattern}').columns)"
+    )
+    env = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True
+    )
+    assert run.stdout.split() == ["whose", "does", "what", "a", "b"]

@@ -28,7 +28,10 @@ def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
     doc_limit: Annotated[int, typer.Option(help="Passages the writer reads.")] = 20,
     fetch_limit: Annotated[
-        int, typer.Option(help="Candidates before reranking; 0 for three times --doc-limit.")
+        int,
+        typer.Option(
+            help="Candidates before reranking; 0 for three times --doc-limit. The best third is reread."
+        ),
     ] = 0,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave the reranker out.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Print as it is written.")] = False,
@@ -48,12 +51,13 @@ def ask(
 ) -> int:
     """Answer a question from the documents or the code you may see, with citations."""
     from whence.engine.searching import search_mode
-    from whence.processors.question.validation import check_limits, check_question
+    from whence.processors.question.validation import check_limits, check_patience, check_question
     from whence.schema.filters import parse_filters, read_options
 
     # Refused before anything starts.
     check_question(question)
     check_limits(doc_limit, fetch_limit)
+    check_patience(timeout)
     if mode is not None:
         search_mode(mode)
     conditions = read_options(filters or ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,8 @@ from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from whence.engine.results import SearchReport
 
 __all__ = ("search",)
@@ -153,12 +155,24 @@ def _tell_hits(report: SearchReport) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from whence.schema.outdated import outdated
+
     out = console()
     for hit in report.results:
         place = escape(str(hit.chunk.metadata["section_path"]))
         moved = f" [dim]was {hit.reranking.rank_before}.[/]" if hit.reranking else ""
         head = f"[bold]{hit.rank}. {escape(hit.document_id)}[/] [dim]{place}[/]"
-        out.print(f"{head} [cyan]{hit.similarity_score:.3f}[/]{moved}")
-        text = " ".join(hit.chunk.content.split())
+        said = outdated(hit.chunk.metadata)
+        old = f" [yellow](out of date: {escape(said)})[/]" if said else ""
+        out.print(f"{head} [cyan]{hit.similarity_score:.3f}[/]{moved}{old}")
+        text = " ".join(_without_heading(hit.chunk.content, hit.chunk.metadata).split())
         told = Text(text[:300] + ("…" if len(text) > 300 else ""))
         out.print(Padding(told, (0, 0, 0, 3), expand=False), end="\n\n")
+
+
+def _without_heading(content: str, metadata: Mapping[str, Any]) -> str:
+    """Give a passage without the heading it begins with: its place names that already."""
+    first, _, rest = content.lstrip().partition("\n")
+    heading = metadata.get("heading")
+    same = bool(heading) and first.strip("#= ") == heading
+    return rest if same and rest.strip() else content

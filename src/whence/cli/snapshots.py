@@ -25,7 +25,7 @@ _EITHER = Annotated[
 
 
 def snapshots(context: typer.Context) -> int:
-    """List snapshots and sets of code, newest first; the commands below change them."""
+    """List snapshots and sets of code, newest first; subcommands change them."""
     if context.invoked_subcommand is not None:
         return 0
     overview = run_with_engine(context, lambda engine, _settings: engine.snapshots())

@@ -27,6 +27,7 @@ from whence.engine.reranking import RERANK_BUDGET_S, RerankPlan, check_budget
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
 from whence.engine.searching import check_text, search, search_match, search_mode
 from whence.engine.snapshots import SnapshotChoice, search_snapshot
+from whence.processors.question.validation import check_patience
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, DocumentRagRequest
 from whence.schema.errors import BadInput, WhenceError
@@ -383,6 +384,7 @@ class Engine(GraphEngine):
             Unavailable: A service that is needed does not answer.
         """
         check_text("the question", question)
+        check_patience(timeout_s)
         client, _ = self._opened()
         request = DocumentRagRequest(
             access=access,

@@ -12,6 +12,7 @@ from whence.engine.audit import audited
 from whence.engine.code import CodeEngine
 from whence.engine.searching import check_text, search_mode
 from whence.engine.snapshots import SnapshotChoice, read_snapshot
+from whence.processors.question.validation import check_patience
 from whence.schema.access import Access
 from whence.schema.code_ids import CodeId, kind_of_local
 from whence.schema.code_rag import CodeRagRequest
@@ -238,6 +239,7 @@ class GraphEngine(CodeEngine):
             Unavailable: A service that is needed does not answer.
         """
         check_text("the question", question)
+        check_patience(timeout_s)
         choice = _choice(snapshot, set_name, snapshot_source)
         if direction is not None:
             _one_of("direction", direction, get_args(Direction))

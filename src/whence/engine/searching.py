@@ -105,13 +105,13 @@ def check_text(name: str, text: str) -> None:
     Raises:
         BadInput: The text holds a NUL, or half of a character (bytes that were not UTF-8).
     """
+    if "\0" in text:
+        raise BadInput(f"{name} holds a NUL character", hint="remove it")
     try:
         # The codec refuses half of a character, a thousand times faster than looking for one here.
-        is_text = b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        is_text = False
-    if not is_text:
-        raise BadInput(f"{name} holds characters that are no text", hint="give it in UTF-8")
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{name} is not valid UTF-8", hint="send it encoded as UTF-8") from error
 
 
 async def search(

@@ -120,6 +120,12 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return next((stage for stage in self.stages if stage.stage == name), None)
 
     @property
+    def reread(self) -> int:
+        """How many of the chunks whose text was read a reranker was given, where there was one."""
+        unread = sum(c.reason_code == "over_rerank_limit" for c in self.candidates)
+        return len(self.explored) - unread
+
+    @property
     def documents(self) -> dict[str, str]:
         """Give the document of each chunk of which the trace tells it."""
         found = {c.chunk_id: c.document_id for c in self.citations}

@@ -98,6 +98,8 @@ def _numbers_of_trace(trace: Trace) -> dict[str, Scalar]:
             if key in stage.facts.settings:
                 numbers[key] = stage.facts.settings[key]
     if trace.stage("focus"):
+        if trace.reread < len(trace.explored):
+            numbers["reread"] = trace.reread
         numbers["kept"] = len(trace.selections)
     scores = [c.score for c in trace.candidates if c.score is not None]
     if scores:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from whence.schema.errors import BadInput
 
-__all__ = ("check_limits", "check_question")
+__all__ = ("check_limits", "check_patience", "check_question")
+
+_MOST_SECONDS = 86_400.0
 
 
 def check_question(query: object, *, max_bytes: int | None = None) -> str:
@@ -23,8 +25,7 @@ def check_question(query: object, *, max_bytes: int | None = None) -> str:
         size = len(query.encode())
     except UnicodeEncodeError as error:
         raise BadInput(
-            "the question holds half of a character (a lone surrogate)",
-            hint="send the question as valid UTF-8",
+            "the question is not valid UTF-8", hint="send it encoded as UTF-8"
         ) from error
     if max_bytes is not None and size > max_bytes:
         raise BadInput(
@@ -43,3 +44,16 @@ def check_limits(doc_limit: int, fetch_limit: int) -> None:
         raise BadInput(f"doc_limit must be at least 1, not {doc_limit}")
     if fetch_limit < 0:
         raise BadInput(f"fetch_limit must be at least 0, not {fetch_limit}")
+
+
+def check_patience(timeout_s: float) -> None:
+    """Check how long a question may take.
+
+    Raises:
+        BadInput: It is not above 0 and at most a day, or no number.
+    """
+    if not 0.0 < timeout_s <= _MOST_SECONDS:
+        raise BadInput(
+            f"the time for a question must be above 0 and at most {_MOST_SECONDS:g} s, not {timeout_s:g}",
+            hint="120 s are the default",
+        )

@@ -6,6 +6,7 @@ nothing else: whatever would make rdflib open a file or an address is refused be
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -132,7 +133,7 @@ def query(triples: Iterable[Triple], sparql: str, *, max_rows: int = 10_000) -> 
     try:
         with _own_deprecations_ignored():
             result = _dataset(triples).query(prepared)
-            return _answer(result, max_rows)
+            return _answer(result, sparql, max_rows)
     except BadInput:
         raise
     except Exception as error:
@@ -242,12 +243,23 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _answer(result: Result, max_rows: int) -> SparqlAnswer:
+def _columns(result: Result, query: str) -> tuple[str, ...]:
+    """Give the variables of a result in the order that the query has them; `*` comes in any order."""
+    names = [str(variable) for variable in result.vars or ()]
+    if not re.search(r"\bselect\s+(?:distinct\s+|reduced\s+)?\*", query, re.IGNORECASE):
+        return tuple(names)
+    places = {name: re.search(rf"[?$]{re.escape(name)}\b", query) for name in names}
+    return tuple(
+        sorted(names, key=lambda name: (place.start() if (place := places[name]) else 0, name))
+    )
+
+
+def _answer(result: Result, query: str, max_rows: int) -> SparqlAnswer:
     if result.type == "ASK":
         answer = bool(result.askAnswer)
         return SparqlAnswer(kind="ask", columns=("answer",), rows=({"answer": answer},))
     if result.type == "SELECT":
-        columns = tuple(str(variable) for variable in result.vars or ())
+        columns = _columns(result, query)
         selected = list(islice(_selected(result, columns), max_rows + 1))
         return SparqlAnswer(
             kind="select",

@@ -365,7 +365,7 @@ class _Picture:
         facts = column.stage.facts
         y += 6
         names = [" ".join(p for p in (m.role, m.name, m.precision) if p) for m in facts.models]
-        if column.stage.model:
+        if column.stage.model and column.stage.model not in {m.name for m in facts.models}:
             names.append(f"written by {column.stage.model}")
         for name in names:
             self._text(column.x, y + 13, name, column.width, kind="soft", size=11)
@@ -454,7 +454,7 @@ def _count(stage: str, trace: Trace) -> str:
         case "exploration":
             return f"{len(trace.candidates)} found · {len(trace.explored)} read"
         case "focus":
-            return f"{len(trace.explored)} reranked · {len(trace.selections)} kept"
+            return f"{trace.reread} reranked · {len(trace.selections)} kept"
         case "synthesis":
             return f"{len(trace.given)} used · {len({c.chunk_id for c in trace.citations})} cited"
         case _:

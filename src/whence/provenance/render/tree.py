@@ -87,11 +87,17 @@ def _counts(stage: str, trace: Trace) -> str:
             return f"{len(trace.candidates)} found, {len(trace.explored)} read"
         case "focus":
             done = "weighed" if read_walk(trace).nodes else "reranked"
-            return f"{len(trace.explored)} {done}, {len(trace.selections)} kept"
+            return (
+                f"{_share(trace.reread, len(trace.explored))} {done}, {len(trace.selections)} kept"
+            )
         case "synthesis":
             return f"{len(trace.given)} used, {len({c.chunk_id for c in trace.citations})} cited"
         case _:
             return ""
+
+
+def _share(part: int, whole: int) -> str:
+    return str(whole) if part == whole else f"{part} of {whole}"
 
 
 def _add_concepts(branch: Tree, trace: Trace) -> None:
