@@ -25,7 +25,7 @@ from whence.schema.search import SearchRequest
 from whence.store import classes, guard, search
 from whence.store.base import EmbeddedDocument
 from whence.store.keys import chunk_key
-from whence.store.lexicon import lexical
+from whence.store.lexicon import lexical, symbols
 from whence.store.passages import links as passage_links
 from whence.store.postgres import PostgresStore
 from whence.store.vectors import vector_index
@@ -80,7 +80,7 @@ def _document(number: int) -> EmbeddedDocument:
     draft = DocumentDraft(
         document_id=f"doc-{number:02}",
         title=title,
-        chunks=(ChunkDraft(content=text, embed_text=f"{title}\n{text}"),),
+        chunks=(ChunkDraft(content=text, heading="Quarter", embed_text=f"{title}\n{text}"),),
         tags=_tags(number),
         metadata={"color": "red", f"key_{kind}": 1},
     )
@@ -193,6 +193,17 @@ async def _links(store: PostgresStore) -> set[str]:
     return {ref.document_id for name in names for ref in (*name.bearers, *name.mentions)}
 
 
+async def _named(store: PostgresStore) -> set[str]:
+    found = await store.chunks_named(NAME, "quarter", limit=SIZE, access=READER)
+    return {one.document_id for one in found}
+
+
+async def _named_filtered(store: PostgresStore) -> set[str]:
+    filters = parse_filters({"color": "red"})
+    found = await store.chunks_named(NAME, "Quarter", limit=SIZE, access=READER, filters=filters)
+    return {one.document_id for one in found}
+
+
 def _documents(chunk_ids: Any) -> set[str]:
     return {f"doc-{IDS.index(one):02}" for one in chunk_ids}
 
@@ -209,6 +220,8 @@ READS: dict[str, Read] = {
     "texts": _texts,
     "visible": _seen,
     "links": _links,
+    "names": _named,
+    "names filtered": _named_filtered,
 }
 
 
@@ -257,7 +270,7 @@ def _let_all_pass(value: object) -> object:
 def _break_rule(patch: pytest.MonkeyPatch) -> None:
     """Make the rule of the first line let everything pass, in every statement that holds it."""
     broken = 0
-    modules: tuple[ModuleType, ...] = (classes, search, lexical, passage_links)
+    modules: tuple[ModuleType, ...] = (classes, search, lexical, symbols, passage_links)
     for module in modules:
         for name, value in vars(module).items():
             changed = _let_all_pass(value)
@@ -333,7 +346,7 @@ async def test_the_second_line_holds_when_the_rule_is_broken(
 
     assert _reported(caplog) == {
         "dense", "lexical", "cosines", "shares", "texts", "visible chunks", "passages", "links",
-        "expansion", "seeds", "keys",
+        "expansion", "seeds", "keys", "names",
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from whence.engine.results import Reranking, RetrievalResult
 from whence.processors.blending import RERANK_DEPTH, blended_score, text_to_read
+from whence.processors.naming import MOST_UNNAMED
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.rerank import RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import Degradation
@@ -91,6 +92,8 @@ async def rerank(
     if scores.keys() != set(range(len(results))):
         return _unchanged(results, "reranker_reply_invalid", "it did not score every hit once")
     scored = [_scored(one, scores[place]) for place, one in enumerate(results)]
+    if any(_is_named(one) for one in scored):
+        scored = [one if _is_named(one) else _below_names(one) for one in scored]
     # Python's sort is stable: equal hits stay in the order of retrieval.
     scored.sort(key=lambda one: -one.similarity_score)
     return Reranked(results=ranked(scored), model=reply.model)
@@ -102,10 +105,20 @@ def ranked(results: list[RetrievalResult]) -> list[RetrievalResult]:
 
 
 def _scored(one: RetrievalResult, score: float) -> RetrievalResult:
-    account = Reranking(score=score, rank_before=one.rank, score_before=one.similarity_score)
-    return msgspec.structs.replace(
-        one, similarity_score=blended_score(one.similarity_score, score), reranking=account
-    )
+    """Join the scores of a hit; of one that goes by the very name that is asked for nothing is left to read."""
+    before = one.similarity_score
+    account = Reranking(score=score, rank_before=one.rank, score_before=before)
+    joined = before if _is_named(one) else blended_score(before, score)
+    return msgspec.structs.replace(one, similarity_score=joined, reranking=account)
+
+
+def _is_named(one: RetrievalResult) -> bool:
+    return "name_score" in one.score_breakdown
+
+
+def _below_names(one: RetrievalResult) -> RetrievalResult:
+    score = min(one.similarity_score, MOST_UNNAMED)
+    return msgspec.structs.replace(one, similarity_score=score)
 
 
 def _unchanged(results: list[RetrievalResult], code: str, why: str) -> Reranked:

@@ -60,7 +60,8 @@ class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
     """Document the chunk is part of."""
     score_breakdown: dict[str, float | None] = {}
     """`dense_score` (cosine), `sparse_score` (lexical share), `combined_score` (the score itself; of a
-    reranked hit the one before), and `graph_score` (what links added) where the passage graph took part."""
+    reranked hit the one before), `graph_score` (what links added) where the passage graph took part, and
+    `name_score` (what its name added) of a hit that goes by the very name that the query is."""
     reranking: Reranking | None = None
     """Set when the hits were reranked."""
 

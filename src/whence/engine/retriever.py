@@ -18,6 +18,7 @@ from whence.processors.fusion import Fusion, Scores, fuse
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.search import Candidate
+from whence.store.symbol_names import asked_name, fit_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,8 +43,9 @@ class Retriever:
     """Searches chunks that are similar to a query.
 
     With a vector store alone the score of a chunk is its cosine; with a sparse retriever too, both are joined
-    on one scale that means the same for every query, see `whence.processors.fusion`. Results are sorted by
-    score, ties by chunk id.
+    on one scale that means the same for every query, see `whence.processors.fusion`; of what both found, chunks
+    whose `heading` is the very name that the query is come first, see `whence.processors.naming`. Results are
+    sorted by score, ties by chunk id.
 
     Nothing is checked or opened before the first search. `search` may be called from plain code, from any
     number of threads at once, and from within a running event loop; it works in an event loop of its own, in
@@ -152,7 +154,10 @@ class Retriever:
             return [_result(rank, one, found, scores) for rank, one in enumerate(kept, 1)]
         found, scores = await self._by_both(query_text, vector, max(top_k, _LEG_DEPTH))
         documents = {key: one.document_id for key, one in found.items()}
-        ranked = fuse(documents, scores, method=self._fusion, limit=top_k, threshold=threshold)
+        fits = _fits(query_text, found)
+        ranked = fuse(
+            documents, scores, method=self._fusion, limit=top_k, threshold=threshold, fits=fits
+        )
         return [_result(one.rank, one, found, scores) for one in ranked]
 
     async def _vector(self, query_text: str) -> NDArray[np.float32]:
@@ -319,5 +324,16 @@ def _result(
             "dense_score": both.dense,
             "sparse_score": both.sparse,
             "combined_score": one.score,
-        },
+        }
+        | ({} if one.name_score is None else {"name_score": one.name_score}),
     )
+
+
+def _fits(query_text: str, found: Mapping[str, FoundChunk]) -> dict[str, int]:
+    """Tell how well a query that is a name fits the headings of chunks, where it does."""
+    name = asked_name(query_text)
+    if name is None:
+        return {}
+    headings = {key: one.metadata.get("heading") for key, one in found.items()}
+    fits = {key: fit_of(name, text) for key, text in headings.items() if isinstance(text, str)}
+    return {key: fit for key, fit in fits.items() if fit is not None}

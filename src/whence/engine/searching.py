@@ -162,18 +162,20 @@ async def search(
     )
     marks.append(time.perf_counter())
     best = found.candidates[0].score if found.candidates else None
-    lowest = 0.0 if plan else threshold
-    candidates = tuple(one for one in found.candidates if one.score >= lowest)
+    candidates = found.candidates
+    if plan is None:
+        candidates = tuple(one for one in candidates if one.score >= threshold)
     texts = await _texts(client, collection, access, candidates)
     marks.append(time.perf_counter())
     reranked = Reranked(results=_results(candidates, texts))
+    results = reranked.results
     if plan is not None:
-        reranked = await rerank(client, query, reranked.results, plan)
+        reranked = await rerank(client, query, results, plan)
         best = reranked.results[0].similarity_score if reranked.results else None
+        results = [one for one in reranked.results if one.similarity_score >= threshold]
         marks.append(time.perf_counter())
-    kept = [one for one in reranked.results if one.similarity_score >= threshold]
     return SearchReport(
-        results=kept[:top_k],
+        results=results[:top_k],
         reranker=reranked.model,
         degraded=(*cut, *(degraded or found.degraded), *reranked.degraded),
         graph=found.graph,
@@ -239,6 +241,8 @@ def _breakdown(candidate: Candidate) -> dict[str, float | None]:
     }
     if candidate.graph_score is not None:
         parts["graph_score"] = candidate.graph_score
+    if candidate.name_score is not None:
+        parts["name_score"] = candidate.name_score
     return parts
 
 

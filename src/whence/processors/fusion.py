@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from whence.processors.naming import lifted
 from whence.schema.search import Candidate
 
 __all__ = (
@@ -92,9 +93,11 @@ def fuse(
     method: Fusion,
     limit: int,
     threshold: float,
+    fits: Mapping[str, int] | None = None,
 ) -> tuple[Candidate, ...]:
     """Join what the legs say and rank by it; arguments as for `ranked`, and the method of joining."""
-    return ranked(documents, scores, FUSIONS[method](scores), limit=limit, threshold=threshold)
+    fused = FUSIONS[method](scores)
+    return ranked(documents, scores, fused, limit=limit, threshold=threshold, fits=fits)
 
 
 def ranked(
@@ -105,8 +108,9 @@ def ranked(
     limit: int,
     threshold: float,
     gains: Mapping[str, float] | None = None,
+    fits: Mapping[str, int] | None = None,
 ) -> tuple[Candidate, ...]:
-    """Rank chunks by their score, ties by chunk id.
+    """Rank chunks by their score, ties by chunk id; those that go by the name that is asked for come first.
 
     Cost: n log n in the chunks.
 
@@ -117,18 +121,22 @@ def ranked(
         limit: Most candidates to give, 1 or more.
         threshold: Lowest score given, 0 to 1.
         gains: What the passage graph added to scores, by chunk id; None when it took no part.
+        fits: How well the name that the query is fits chunks that go by it, by chunk id; see `naming`.
     """
-    order = sorted(documents, key=lambda chunk_id: (-fused[chunk_id], chunk_id))
-    kept = [chunk_id for chunk_id in order if fused[chunk_id] >= threshold][:limit]
+    named = fits or {}
+    final = lifted(fused, named)
+    order = sorted(documents, key=lambda chunk_id: (-final[chunk_id], chunk_id))
+    kept = [chunk_id for chunk_id in order if final[chunk_id] >= threshold][:limit]
     return tuple(
         Candidate(
             chunk_id=chunk_id,
             document_id=documents[chunk_id],
-            score=fused[chunk_id],
+            score=final[chunk_id],
             rank=rank,
             dense_score=scores[chunk_id].dense,
             sparse_score=scores[chunk_id].sparse,
             graph_score=None if gains is None else gains.get(chunk_id, 0.0),
+            name_score=final[chunk_id] - fused[chunk_id] if chunk_id in named else None,
         )
         for rank, chunk_id in enumerate(kept, 1)
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Awaitable, Callable, Container, Iterator
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -49,6 +49,7 @@ from whence.schema.search import (
     too_many_words,
 )
 from whence.store.passage_names import LinkStatistics, PassageNames
+from whence.store.symbol_names import NamedChunk, SymbolNames, asked_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +67,10 @@ _LEG_SHARE = 0.5
 _MOST_READERS = 1000
 #: Most queries of one request.
 _MAX_QUERIES = 100
+T = TypeVar("T")
 _Leg = list[Candidate] | WhenceError
+_Named = list[NamedChunk] | WhenceError
+_NO_DENSE = Unavailable("words alone rank")
 #: Errors that leave the other leg standing; all else is wrong with the request itself.
 _LEG_ERRORS = (Unavailable, DeadlineExceeded)
 
@@ -112,6 +116,18 @@ class _Fused(msgspec.Struct, kw_only=True):
     gains: dict[str, float] | None = None
     """What the passage graph added to them."""
     graph: GraphUse | None = None
+    degraded: tuple[Degradation, ...] = ()
+
+
+class _Names(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes by the name that a query is."""
+
+    fits: dict[str, int] = {}
+    """How well the name fits, by chunk id."""
+    documents: dict[str, str] = {}
+    """Document of those that no leg found, by chunk id."""
+    scores: dict[str, Scores] = {}
+    """What the legs say of these."""
     degraded: tuple[Degradation, ...] = ()
 
 
@@ -187,14 +203,15 @@ class SearchProcessor(Processor):
     async def _ranked(self, message: SearchRequest, context: Context) -> SearchResponse:
         if message.mode == "dense":
             return SearchResponse(candidates=tuple(await self._dense(message, message.limit)))
-        if message.mode == "bm25":
-            found = await self._lexical(message, message.limit)
-            return SearchResponse(candidates=_by_words(found, message))
         left_s = context.remaining_s()
         most_s = self.parameters.leg_timeout_s
-        return await self._hybrid(
-            message, most_s if left_s is None else min(most_s, _LEG_SHARE * left_s)
+        leg_s = most_s if left_s is None else min(most_s, _LEG_SHARE * left_s)
+        if message.mode == "hybrid":
+            return await self._hybrid(message, leg_s)
+        found, named = await asyncio.gather(
+            self._lexical(message, message.limit), self._named(message, leg_s)
         )
+        return await self._words_alone(message, found, named, ())
 
     async def _dense(self, message: SearchRequest, limit: int) -> list[Candidate]:
         return await self._store.search_dense(
@@ -216,36 +233,122 @@ class SearchProcessor(Processor):
             match=message.match,
         )
 
+    async def _named(self, message: SearchRequest, most_s: float) -> _Named:
+        """Give the chunks that go by the name that a query is; none when it is anything else.
+
+        As many as are ranked at most: with more of one name no other chunk has a place in the ranking.
+        """
+        name, store = asked_name(message.query_text), self._store
+        if name is None or not isinstance(store, SymbolNames):
+            return []
+        asked = store.chunks_named(
+            message.collection,
+            name,
+            limit=max(message.limit, _LEG_DEPTH),
+            access=message.access,
+            filters=parse_filters(message.filters),
+        )
+        return await _leg(asked, most_s)
+
+    async def _names(
+        self,
+        message: SearchRequest,
+        lexical: _Leg,
+        dense: _Leg,
+        named: _Named,
+        found: Container[str],
+    ) -> _Names:
+        """Give what goes by the name, with the scores of what is not found; without these where a leg fails."""
+        if isinstance(named, WhenceError):
+            return _Names(degraded=_no_names(named))
+        new = {one.chunk_id: one.document_id for one in named if one.chunk_id not in found}
+        scores: dict[str, Scores] = {}
+        degraded: tuple[Degradation, ...] = ()
+        try:
+            scores = await self._scores(message, lexical, dense, list(new)) if new else {}
+        except _LegLostError as lost:
+            degraded = _no_names(lost.error)
+        return _Names(
+            fits={
+                one.chunk_id: one.fit
+                for one in named
+                if one.chunk_id in scores or one.chunk_id in found
+            },
+            documents={key: new[key] for key in scores},
+            scores=scores,
+            degraded=degraded,
+        )
+
+    async def _words_alone(
+        self,
+        message: SearchRequest,
+        found: list[Candidate],
+        named: _Named,
+        degraded: tuple[Degradation, ...],
+    ) -> SearchResponse:
+        """Give a lexical ranking, on the scale of words alone, with what goes by the name that is asked for."""
+        documents = union(found)
+        names = await self._names(message, found, _NO_DENSE, named, documents)
+        degraded += names.degraded
+        if not names.fits:
+            return SearchResponse(candidates=_by_words(found, message), degraded=degraded)
+        # One factor leads from every share to its coverage.
+        per_share = next((one.score / one.sparse_score for one in found if one.sparse_score), 1.0)
+        scores = {one.chunk_id: Scores(None, one.sparse_score) for one in found}
+        fused = {one.chunk_id: lexical_score(one.score) for one in found}
+        fused |= {
+            key: lexical_score(min(1.0, per_share * (one.sparse or 0.0)))
+            for key, one in names.scores.items()
+        }
+        candidates = ranked(
+            documents | names.documents,
+            scores | names.scores,
+            fused,
+            limit=message.limit,
+            threshold=message.threshold,
+            fits=names.fits,
+        )
+        return SearchResponse(candidates=candidates, degraded=degraded)
+
     async def _hybrid(self, message: SearchRequest, leg_s: float) -> SearchResponse:
         """Ask both legs at once, then each for the scores of what only the other found; join.
 
         A leg that has not ranked after `leg_s` seconds takes no part, like one that failed.
         """
         depth = max(message.limit, _LEG_DEPTH)
-        lexical, dense = await asyncio.gather(
-            _leg(self._lexical(message, depth), leg_s), _leg(self._dense(message, depth), leg_s)
+        lexical, dense, named = await asyncio.gather(
+            _leg(self._lexical(message, depth), leg_s),
+            _leg(self._dense(message, depth), leg_s),
+            self._named(message, leg_s),
         )
         if isinstance(lexical, WhenceError) and isinstance(dense, WhenceError):
             raise dense if message.vector else lexical
         try:
-            return await self._join(message, lexical, dense)
+            return await self._join(message, lexical, dense, named)
         except _LegLostError as lost:
             if lost.leg == "lexical":
-                return await self._join(message, lost.error, dense)
-            return await self._join(message, lexical, lost.error)
+                return await self._join(message, lost.error, dense, named)
+            return await self._join(message, lexical, lost.error, named)
 
-    async def _join(self, message: SearchRequest, lexical: _Leg, dense: _Leg) -> SearchResponse:
+    async def _join(
+        self, message: SearchRequest, lexical: _Leg, dense: _Leg, named: _Named
+    ) -> SearchResponse:
         """Join two legs, at least one of which has ranked; a leg alone has nothing more to score.
+
+        What goes by the name that is asked for comes first, whether or not a leg has found it.
 
         Raises:
             _LegLostError: Of two legs that ranked, one cannot score what the other found.
         """
         degraded = (*_left_out("lexical", lexical), *_left_out("dense", dense))
         if isinstance(dense, WhenceError) and not isinstance(lexical, WhenceError):
-            return SearchResponse(candidates=_by_words(lexical, message), degraded=degraded)
+            return await self._words_alone(message, lexical, named, degraded)
         found = [leg for leg in (lexical, dense) if not isinstance(leg, WhenceError)]
         documents = union(*found)
         scores = await self._scores(message, lexical, dense, list(documents))
+        names = await self._names(message, lexical, dense, named, documents)
+        documents |= names.documents
+        scores |= names.scores
         found_all = _Fused(
             documents=documents, scores=scores, fused=FUSIONS[self.parameters.fusion](scores)
         )
@@ -257,10 +360,11 @@ class SearchProcessor(Processor):
             limit=message.limit,
             threshold=message.threshold,
             gains=found_all.gains,
+            fits=names.fits,
         )
         return SearchResponse(
             candidates=candidates,
-            degraded=(*degraded, *found_all.degraded),
+            degraded=(*degraded, *names.degraded, *found_all.degraded),
             graph=found_all.graph,
         )
 
@@ -424,7 +528,7 @@ def _by_words(found: list[Candidate], message: SearchRequest) -> tuple[Candidate
     return tuple(one for one in scored if one.score >= message.threshold)[: message.limit]
 
 
-async def _leg(ranking: Awaitable[list[Candidate]], most_s: float) -> _Leg:
+async def _leg(ranking: Awaitable[list[T]], most_s: float) -> list[T] | WhenceError:
     """Give a leg's ranking, or the error that keeps it from taking part."""
     try:
         async with asyncio.timeout(most_s):
@@ -450,6 +554,11 @@ def _left_out(name: str, leg: _Leg) -> tuple[Degradation, ...]:
         return ()
     reason = f"the {name} leg took no part: {leg.message}"
     return (Degradation(stage="search", code=f"{name}_leg_missing", reason=reason),)
+
+
+def _no_names(error: WhenceError) -> tuple[Degradation, ...]:
+    reason = f"definitions of the name were not looked for: {error.message}"
+    return (Degradation(stage="search", code="names_missing", reason=reason),)
 
 
 def _known(leg: _Leg, field: str) -> dict[str, float] | None:

@@ -41,6 +41,8 @@ class CandidateAccount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Lexical score, 0 to 1; None when the lexical leg did not score it."""
     graph_score: float | None = None
     """What links to other passages added to `score`, 0 to 1; None when the passage graph took no part."""
+    name_score: float | None = None
+    """What was added to `score` because it goes by the very name that was asked for; None when it does not."""
     concepts: tuple[str, ...] = ()
     """Concepts whose search returned it; the question itself may be one."""
     digest: str = ""

@@ -138,6 +138,7 @@ __all__ = (
     "WH_HINT",
     "WH_MARKER",
     "WH_MESSAGE",
+    "WH_NAME_SCORE",
     "WH_PARENT",
     "WH_QUOTE",
     "WH_RANK",
@@ -302,6 +303,8 @@ WH_DENSE_SCORE = WH + "denseScore"
 WH_SPARSE_SCORE = WH + "sparseScore"
 #: What links to other passages added to the score.
 WH_GRAPH_SCORE = WH + "graphScore"
+#: What was added to the score because the candidate goes by the very name that was asked for.
+WH_NAME_SCORE = WH + "nameScore"
 #: The concept, or the question itself, whose search returned the candidate.
 WH_FOUND_BY = WH + "foundBy"
 WH_DIGEST = WH + "digest"

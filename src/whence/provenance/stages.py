@@ -71,6 +71,7 @@ _WH_SCORE = iri(ns.WH_SCORE)
 _WH_DENSE_SCORE = iri(ns.WH_DENSE_SCORE)
 _WH_SPARSE_SCORE = iri(ns.WH_SPARSE_SCORE)
 _WH_GRAPH_SCORE = iri(ns.WH_GRAPH_SCORE)
+_WH_NAME_SCORE = iri(ns.WH_NAME_SCORE)
 _WH_FOUND_BY = iri(ns.WH_FOUND_BY)
 _WH_DIGEST = iri(ns.WH_DIGEST)
 _WH_RERANK_RANK = iri(ns.WH_RERANK_RANK)
@@ -406,14 +407,15 @@ def _add_candidates(
         )
         if candidate.document_id:
             add(Triple(node, _WH_DOCUMENT, _text_term(candidate.document_id), GRAPH))
-        if candidate.score is not None:
-            add(Triple(node, _WH_SCORE, double(candidate.score), GRAPH))
-        if candidate.dense_score is not None:
-            add(Triple(node, _WH_DENSE_SCORE, double(candidate.dense_score), GRAPH))
-        if candidate.sparse_score is not None:
-            add(Triple(node, _WH_SPARSE_SCORE, double(candidate.sparse_score), GRAPH))
-        if candidate.graph_score is not None:
-            add(Triple(node, _WH_GRAPH_SCORE, double(candidate.graph_score), GRAPH))
+        for term, score in (
+            (_WH_SCORE, candidate.score),
+            (_WH_DENSE_SCORE, candidate.dense_score),
+            (_WH_SPARSE_SCORE, candidate.sparse_score),
+            (_WH_GRAPH_SCORE, candidate.graph_score),
+            (_WH_NAME_SCORE, candidate.name_score),
+        ):
+            if score is not None:
+                add(Triple(node, term, double(score), GRAPH))
         for concept in candidate.concepts:
             add(Triple(node, _WH_FOUND_BY, _text_term(_concept_name(concept)), GRAPH))
         if candidate.digest:

@@ -318,6 +318,7 @@ def _candidate(node: Properties) -> CandidateAccount:
         dense_score=_float(node, ns.WH_DENSE_SCORE),
         sparse_score=_float(node, ns.WH_SPARSE_SCORE),
         graph_score=_float(node, ns.WH_GRAPH_SCORE),
+        name_score=_float(node, ns.WH_NAME_SCORE),
         concepts=tuple(term.value for term in node.get(ns.WH_FOUND_BY, ())),
         digest=_text(node, ns.WH_DIGEST),
         rerank_rank=_int(node, ns.WH_RERANK_RANK) or 0,

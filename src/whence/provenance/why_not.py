@@ -116,6 +116,7 @@ def _numbers_of_candidate(candidate: CandidateAccount) -> dict[str, Scalar]:
         "dense_score": candidate.dense_score,
         "sparse_score": candidate.sparse_score,
         "graph_score": candidate.graph_score,
+        "name_score": candidate.name_score,
         "rerank_rank": candidate.rerank_rank or None,
         "rerank_score": candidate.rerank_score,
     }

@@ -86,6 +86,9 @@ class Candidate(Message, frozen=True, kw_only=True, gc=False):
     """Absolute lexical share, 0 to 1; None when the lexical leg did not score it."""
     graph_score: float | None = None
     """What links to other passages added to `score`, 0 to 1; None when the passage graph took no part."""
+    name_score: float | None = None
+    """What was added to `score` because the chunk goes by the very name that the query is; None when it does
+    not."""
 
 
 class GraphUse(Message, frozen=True, kw_only=True, gc=False):

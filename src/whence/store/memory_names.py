@@ -1,4 +1,4 @@
-"""The part of the store in memory that knows the names of passages, by definition rather than by index."""
+"""The part of the store in memory that knows names, by definition rather than by index."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Protocol
 import msgspec
 
 from whence.schema.access import Access
+from whence.schema.filters import Filters
 from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.base import EmbeddedDocument
-from whence.store.checks import missing_collection
+from whence.store.checks import check_limit, missing_collection
 from whence.store.keys import chunk_key
 from whence.store.lexicon.analysis import document_terms
 from whence.store.lexicon.words import DEFAULT_LANGUAGES
 from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
 from whence.store.passages.names import MOST_BEARERS, MOST_MENTIONS, NameFinder, named_passages
+from whence.store.symbol_names import NamedChunk, best_fits, fit_of
 
 __all__ = ("MemoryNames",)
 
@@ -27,6 +29,10 @@ class _Documents(Protocol):
     @property
     def documents(self) -> dict[str, EmbeddedDocument]:
         """Documents by id."""
+        ...
+
+    def kept(self, access: Access, filters: Filters) -> frozenset[str] | None:
+        """Give the keys of the visible chunks that a filter keeps; None without a filter."""
         ...
 
 
@@ -42,12 +48,40 @@ class _Sides(msgspec.Struct):
 
 
 class MemoryNames:
-    """Names and their links; implements `PassageNames`. Part of `MemoryStore`, which holds the documents.
+    """Names and their links; implements `PassageNames` and `SymbolNames`.
+
+    Part of `MemoryStore`, which holds the documents.
 
     Every call costs time linear in the texts of the collection.
     """
 
     _collections: Mapping[str, _Documents]
+
+    async def chunks_named(
+        self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
+    ) -> list[NamedChunk]:
+        """Give the visible chunks that go by a name, those that fit best first, equal ones by id.
+
+        Raises:
+            BadInput: The limit is below 1, or no visible document has a key of the filters.
+        """
+        check_limit(limit)
+        found = self._collections.get(collection)
+        if found is None:
+            return []
+        kept = found.kept(access, filters)
+        named: dict[tuple[str, str], NamedChunk] = {}
+        for document in found.documents.values():
+            draft = document.draft
+            if not access.allows(draft.tags):
+                continue
+            for index, chunk in enumerate(draft.chunks):
+                fit = fit_of(name, chunk.heading)
+                key = chunk_key(collection, draft.document_id, index)
+                if fit is not None and (kept is None or key in kept):
+                    one = NamedChunk(key, draft.document_id, fit)
+                    named.setdefault((draft.document_id, chunk.heading), one)
+        return best_fits(named.values(), limit)
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
         """Tell how densely what a reader sees is linked; None when there is no such collection."""

@@ -1,22 +1,30 @@
-"""The part of the PostgreSQL store that knows the names of passages."""
+"""The part of the PostgreSQL store that knows names: of passages, and of symbols."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from whence.schema.access import Access
-from whence.store.checks import is_text, missing_collection
+from whence.schema.filters import Filters
+from whence.store.checks import check_limit, is_text, missing_collection
+from whence.store.lexicon import symbols
 from whence.store.passage_names import LinkStatistics, PassageName
 from whence.store.passages import links as passage_links
+from whence.store.symbol_names import NamedChunk
 
 __all__ = ("PostgresNames",)
 
+T = TypeVar("T")
+
 
 class PostgresNames:
-    """Names and their links; implements `PassageNames`. Part of `PostgresStore`, which lends connections."""
+    """Names and their links; implements `PassageNames` and `SymbolNames`.
+
+    Part of `PostgresStore`, which lends connections.
+    """
 
     _link_shares: passage_links.LinkShares
 
@@ -27,6 +35,28 @@ class PostgresNames:
     def _maintain(self, collection: str) -> asyncio.Task[None]:
         """Bring a collection up to date in the background."""
         raise TypeError("PostgresNames is a part of PostgresStore")
+
+    async def _with_words(self, collection: str, read: Callable[[Any], Awaitable[T | None]]) -> T:
+        """Read what may have to be indexed first."""
+        raise TypeError("PostgresNames is a part of PostgresStore")
+
+    async def chunks_named(
+        self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
+    ) -> list[NamedChunk]:
+        """Give the visible chunks that go by a name, those that fit best first, equal ones by id.
+
+        Raises:
+            BadInput: The limit is below 1, or no visible document has a key of the filters.
+        """
+        check_limit(limit)
+        if not is_text(collection) or not is_text(name):
+            return []
+        return await self._with_words(
+            collection,
+            lambda connection: symbols.chunks_named(
+                connection, collection, name, limit=limit, access=access, filters=filters
+            ),
+        )
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
         """Tell how densely what a reader sees is linked; None when links are not known (yet).

@@ -125,6 +125,7 @@ def _account(item: _Found, rank: int, code: str) -> CandidateAccount:
         dense_score=_number(getattr(match, "dense_score", None)),
         sparse_score=_number(getattr(match, "sparse_score", None)),
         graph_score=_number(getattr(match, "graph_score", None)),
+        name_score=_number(getattr(match, "name_score", None)),
         concepts=tuple(item.concepts),
         reason_code=code,
     )

@@ -25,6 +25,7 @@ __all__ = (
     "LANGUAGES",
     "QueryWord",
     "ascii_runs",
+    "cut_query",
     "document_terms",
     "is_one_word",
     "is_weak",
@@ -204,9 +205,17 @@ def query_words(text: str, languages: Sequence[str] = ("english",)) -> list[Quer
     Weak words are left out unless there is nothing else: a query is only empty when it holds no letter and no
     digit.
     """
+    return cut_query(text, languages)[0]
+
+
+def cut_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[list[QueryWord], bool]:
+    """Give the `query_words`, and whether they are one word as written: see `is_one_word`."""
     found: list[QueryWord] = []
+    strong, is_cjk = 0, False
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         token = match.group()
+        if not is_weak(token.lower()):
+            strong, is_cjk = strong + 1, match.lastgroup == "cjk"
         if match.lastgroup == "cjk":
             found += [QueryWord((pair,) * len(languages)) for pair in _pairs(token)]
         elif match.lastgroup == "sharp":
@@ -218,7 +227,8 @@ def query_words(text: str, languages: Sequence[str] = ("english",)) -> list[Quer
                 QueryWord(some, required=place > 0 or len(terms) == 1)
                 for place, some in enumerate(terms)
             ]
-    return [word for word in found if not is_weak(word.terms[0])] or found
+    words = [word for word in found if not is_weak(word.terms[0])] or found
+    return words, strong == 1 and not is_cjk
 
 
 def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:
@@ -231,9 +241,7 @@ def is_one_word(text: str) -> bool:
 
     `force-with-lease` is three, nowhere kept whole; a run of a script without spaces is any number.
     """
-    found = _TOKEN.finditer(unicodedata.normalize("NFKC", text))
-    words = [match for match in found if not is_weak(match.group().lower())]
-    return len(words) == 1 and words[0].lastgroup != "cjk"
+    return cut_query(text)[1]
 
 
 def is_weak(term: str) -> bool:

@@ -11,8 +11,7 @@ from whence.schema.ingest import DocumentDraft
 from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.lexicon.analysis import (
     QueryWord,
-    is_one_word,
-    query_words,
+    cut_query,
     strong_length,
     term_counts,
 )
@@ -153,12 +152,13 @@ def read_query(text: str, languages: Sequence[str], form: Callable[[str], str] =
         languages: Those of the collection, one at least.
         form: Gives the form in which a term is looked up.
     """
-    counts = Counter(query_words(text, languages))
+    words, one_word = cut_query(text, languages)
+    counts = Counter(words)
     return QueryWords(
         tuple(languages),
         {
             QueryWord(tuple(map(form, word.terms)), word.required): times
             for word, times in list(counts.items())[:MOST_QUERY_WORDS]
         },
-        is_one_word(text),
+        one_word,
     )

@@ -1,0 +1,310 @@
+"""What every store must know of the names of symbols, as tests: subclass `SymbolsSuite`, give it a `store`.
+
+Needs pytest, pytest-asyncio in auto mode and hypothesis.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from whence.processors.naming import LEAST_NAMED
+from whence.processors.search import SearchProcessor
+from whence.schema.access import Access, DocumentTags
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import BadInput
+from whence.schema.filters import parse_filters
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.search import Candidate, SearchMode, SearchRequest, SearchResponse
+from whence.store.base import ChunkStore, EmbeddedDocument
+from whence.store.keys import chunk_key
+from whence.store.symbol_names import LONGEST_NAME, NamedChunk, SymbolNames
+from whence.testing.stub_context import StubContext
+
+__all__ = ("SymbolsStore", "SymbolsSuite", "defining")
+
+MODEL = EmbeddingModel(name="symbols", dimension=2)
+EVERYTHING = Access(frozenset({"a", "b"}), frozenset({"x"}), 9)
+PUBLIC = Access.public()
+SECRET = DocumentTags(("a",))
+_QUERY = np.array([1, 0], dtype="<f4").tobytes()
+_numbers = itertools.count()
+
+
+class SymbolsStore(ChunkStore, SymbolNames, Protocol):
+    """A store of documents that knows what its chunks are called."""
+
+
+def defining(
+    document_id: str,
+    *chunks: tuple[str, str],
+    tags: DocumentTags | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    near: float = 0.6,
+) -> EmbeddedDocument:
+    """Give a document of chunks, each a heading and a text; `near` is their cosine with the query."""
+    draft = DocumentDraft(
+        document_id=document_id,
+        chunks=tuple(
+            ChunkDraft(content=text, heading=heading, embed_text=f"{heading}\n{text}")
+            for heading, text in chunks
+        ),
+        tags=tags or DocumentTags(),
+        metadata=dict(metadata or {}),
+    )
+    vector = np.array([near, np.sqrt(1 - near * near)], dtype=np.float32)
+    return EmbeddedDocument(draft=draft, vectors=np.tile(vector, (len(chunks), 1)))
+
+
+# --- the definition, by taking headings apart --------------------------------------------------------
+
+
+def _ends(heading: str) -> Iterator[str]:
+    """Yield a heading and what stands behind each of its joints."""
+    yield heading
+    for place, char in enumerate(heading):
+        if char in ".:#":
+            yield heading[place + 1 :]
+
+
+def _lower(text: str) -> str:
+    return "".join(char.lower() if char.isascii() else char for char in text)
+
+
+def _expected(
+    name: str, documents: Sequence[EmbeddedDocument], collection: str, access: Access
+) -> list[NamedChunk]:
+    found = []
+    for document in documents:
+        seen: set[str] = set()
+        for index, chunk in enumerate(document.draft.chunks):
+            heading = chunk.heading
+            if heading in seen or " " in heading or not access.allows(document.draft.tags):
+                continue
+            seen.add(heading)
+            if _lower(name) not in map(_lower, _ends(heading)):
+                continue
+            fit = 2 if heading == name else int(name in _ends(heading))
+            key = chunk_key(collection, document.draft.document_id, index)
+            found.append(NamedChunk(key, document.draft.document_id, fit))
+    return sorted(found, key=lambda one: (-one.fit, one.chunk_id))
+
+
+_PARTS = ("cart", "Cart", "CART", "total", "subtotal", "ärger", "Ärger", "_cart", "x1")
+_part = st.sampled_from(_PARTS)
+_name = st.one_of(
+    _part, st.builds("{}{}{}".format, _part, st.sampled_from([".", "::", "#"]), _part)
+)
+_heading = st.one_of(
+    _name,
+    st.builds("{}.{}".format, _name, _part),
+    st.sampled_from(["", "the cart", "cart total", "cart-total", "1cart"]),
+)
+_text = st.lists(st.sampled_from([*_PARTS, "of", "the", "returns"]), max_size=12).map(" ".join)
+_tags = st.sampled_from([DocumentTags(), DocumentTags(), SECRET, DocumentTags((), ("x",), 2)])
+_accesses = st.sampled_from([PUBLIC, EVERYTHING, Access(frozenset({"a"}))])
+_documents = st.lists(
+    st.tuples(
+        st.lists(st.tuples(_heading, _text), min_size=1, max_size=3),
+        _tags,
+        st.sampled_from([0.0, 0.3, 0.9, 1.0]),
+    ),
+    max_size=8,
+).map(
+    lambda some: [
+        defining(f"d{n}", *chunks, tags=tags, near=near)
+        for n, (chunks, tags, near) in enumerate(some)
+    ]
+)
+
+_on_one_store = settings(
+    deadline=None,
+    max_examples=60,
+    # One suite, several stores in one run.
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+)
+
+
+class SymbolsSuite:
+    """Behaviours of every store."""
+
+    async def _fresh(self, store: SymbolsStore, *documents: EmbeddedDocument) -> str:
+        name = f"symbols-{next(_numbers)}"
+        await store.ensure_collection(name, MODEL)
+        if documents:
+            await store.replace_documents(name, documents)
+        return name
+
+    async def _search(
+        self, store: SymbolsStore, collection: str, query: str, **fields: Any
+    ) -> SearchResponse:
+        default: dict[str, Any] = {"access": PUBLIC, "limit": 9, "vector": _QUERY, "mode": "hybrid"}
+        request = SearchRequest(collection=collection, query_text=query, **{**default, **fields})
+        return await SearchProcessor(store=store).handle(request, StubContext())
+
+    @given(documents=_documents, name=_name, access=_accesses)
+    @_on_one_store
+    async def test_chunks_go_by_the_ends_of_their_headings(
+        self, store: SymbolsStore, documents: list[EmbeddedDocument], name: str, access: Access
+    ) -> None:
+        """A reader gets what is called so among the documents they may see, in order; `limit` cuts it off."""
+        collection = await self._fresh(store, *documents)
+        expected = _expected(name, documents, collection, access)
+
+        for limit in (1, 3, 100):
+            found = await store.chunks_named(collection, name, limit=limit, access=access)
+            assert found == expected[:limit]
+
+    @given(
+        documents=_documents,
+        name=_name,
+        access=_accesses,
+        mode=st.sampled_from(["bm25", "hybrid"]),
+        limit=st.sampled_from([1, 2, 50]),
+    )
+    @_on_one_store
+    async def test_a_definition_is_never_behind_a_mention(
+        self,
+        store: SymbolsStore,
+        documents: list[EmbeddedDocument],
+        name: str,
+        access: Access,
+        mode: SearchMode,
+        limit: int,
+    ) -> None:
+        """All that is called so comes first, the better fit before the worse; what is hidden changes no bit."""
+        collection = await self._fresh(store, *documents)
+        seen = [one for one in documents if access.allows(one.draft.tags)]
+        alone = await self._fresh(store, *seen)
+        fits = {one.chunk_id: one.fit for one in _expected(name, documents, collection, access)}
+
+        found = await self._search(store, collection, name, access=access, mode=mode, limit=limit)
+        same = await self._search(store, alone, name, access=access, mode=mode, limit=limit)
+
+        hits = found.candidates
+        assert found.degraded == ()
+        assert [one.chunk_id for one in hits if one.name_score is not None] == [
+            one.chunk_id for one in hits if one.chunk_id in fits
+        ]
+        order = [fits.get(one.chunk_id, -1) for one in hits]
+        assert order == sorted(order, reverse=True)
+        assert sum(fit >= 0 for fit in order) == min(limit, len(fits))
+        scores = [one.score for one in hits]
+        assert scores == sorted(scores, reverse=True)
+        assert all((one.score >= LEAST_NAMED) == (one.chunk_id in fits) for one in hits)
+        assert [_told(one) for one in hits] == [_told(one) for one in same.candidates]
+
+    async def test_a_name_ends_where_a_word_does(self, store: SymbolsStore) -> None:
+        """`total` is no part of `subtotal`, and a heading with a blank is a phrase."""
+        headings = ["total", "Cart.total", "shop::total", "Cart#total", "Cart.Total"]
+        others = ["subtotal", "sub_total", "total.of", "the total", "sub-total", ""]
+        documents = [
+            defining(f"d{n}", (heading, "text")) for n, heading in enumerate(headings + others)
+        ]
+        name = await self._fresh(store, *documents)
+
+        found = await store.chunks_named(name, "total", limit=99, access=PUBLIC)
+
+        assert [(one.document_id, one.fit) for one in found] == [
+            ("d0", 2),
+            ("d1", 1),
+            ("d2", 1),
+            ("d3", 1),
+            ("d4", 0),
+        ]
+
+    async def test_the_first_chunk_under_a_heading_goes_by_it(self, store: SymbolsStore) -> None:
+        """A long definition is several chunks; it begins in the first."""
+        text = ("Cart.total", "text")
+        name = await self._fresh(store, defining("d", ("", "imports"), text, text))
+
+        found = await store.chunks_named(name, "total", limit=9, access=PUBLIC)
+
+        assert found == [NamedChunk(chunk_key(name, "d", 1), "d", 1)]
+
+    async def test_rights_are_those_of_the_moment(self, store: SymbolsStore) -> None:
+        """A hidden definition is none; new tags hold at once, a removed one is gone."""
+        name = await self._fresh(
+            store,
+            defining("open", ("total", "text")),
+            defining("shut", ("total", "text"), tags=SECRET),
+        )
+
+        async def named(access: Access) -> list[str]:
+            found = await store.chunks_named(name, "total", limit=9, access=access)
+            return [one.document_id for one in found]
+
+        assert (await named(PUBLIC), await named(EVERYTHING)) == (["open"], ["open", "shut"])
+        await store.retag_documents(name, {"open": SECRET, "shut": DocumentTags()})
+        assert await named(PUBLIC) == ["shut"]
+        await store.remove_documents(name, ["shut"])
+        assert (await named(PUBLIC), await named(EVERYTHING)) == ([], ["open"])
+
+    async def test_filters_narrow(self, store: SymbolsStore) -> None:
+        """What a filter does not keep is not found by its name either, and an unknown key is refused."""
+        name = await self._fresh(
+            store,
+            defining("cs", ("Cart.total", "text"), metadata={"kind": "cs"}),
+            defining("sql", ("dbo.total", "text"), metadata={"kind": "sql"}),
+        )
+        kept = parse_filters({"kind": "sql"})
+        found = await store.chunks_named(name, "total", limit=9, access=PUBLIC, filters=kept)
+        hits = await self._search(store, name, "total", filters={"kind": "sql"})
+
+        assert [one.document_id for one in found] == ["sql"]
+        assert [one.document_id for one in hits.candidates] == ["sql"]
+        with pytest.raises(BadInput):
+            await store.chunks_named(
+                name, "total", limit=9, access=PUBLIC, filters=parse_filters({"no": 1})
+            )
+
+    async def test_odd_names_are_nobodys(self, store: SymbolsStore) -> None:
+        """Signs of patterns mean themselves, and headings too long to be names are let be."""
+        long = "x" * (LONGEST_NAME + 1)
+        name = await self._fresh(store, defining("d", ("total", "text"), (long, "text")))
+
+        for odd in ("t%", "t_tal", "%", "tota.", ".*", "to\0tal", "'; --", long, "", "l"):
+            assert await store.chunks_named(name, odd, limit=9, access=PUBLIC) == []
+        assert await store.chunks_named("nowhere", "total", limit=9, access=PUBLIC) == []
+        with pytest.raises(BadInput):
+            await store.chunks_named(name, "total", limit=0, access=PUBLIC)
+
+    async def test_a_definition_that_no_leg_ranks_is_found(self, store: SymbolsStore) -> None:
+        """However many chunks say the name more often, its definition comes first, with its true scores."""
+        mentions = [defining(f"m{n:03}", ("", "total " * 9), near=0.9) for n in range(120)]
+        text = "total " + " ".join(f"word{n}" for n in range(400))
+        name = await self._fresh(store, defining("d", ("Cart.total", text), near=0.1), *mentions)
+
+        for mode in ("bm25", "hybrid"):
+            first = (await self._search(store, name, "`total()`", mode=mode)).candidates[0]
+            assert (first.document_id, first.rank) == ("d", 1)
+            assert first.sparse_score
+            assert first.name_score == pytest.approx(first.score, abs=0.9)
+            assert (first.dense_score is None) == (mode == "bm25")
+
+    @pytest.mark.parametrize("query", ["total of a cart", "cart total", "what is total"])
+    async def test_a_question_is_no_name(self, store: SymbolsStore, query: str) -> None:
+        """Only a query that is one name asks for what is called so, and never by vectors alone."""
+        name = await self._fresh(store, defining("d", ("total", "text")))
+
+        for mode, text in (("hybrid", query), ("bm25", query), ("dense", "total")):
+            found = await self._search(store, name, text, mode=mode)
+            assert all(one.name_score is None for one in found.candidates)
+            assert all(one.score < LEAST_NAMED for one in found.candidates)
+
+
+def _told(one: Candidate) -> tuple[Any, ...]:
+    return (
+        one.document_id,
+        one.chunk_id.rpartition(":")[2],
+        one.score,
+        one.sparse_score,
+        one.dense_score,
+        one.name_score,
+    )
