@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +61,18 @@ async def test_hits_are_ordered_by_both_scores() -> None:
     assert (reranked.model, reranked.degraded) == ("fixed", ())
     assert (interface, timeout_s, request.queries[0].text) == ("reranker", 3, "query")
     assert [one.text for one in request.documents] == ["text 1", "text 2", "text 3"]
+
+
+async def test_a_definition_stays_before_mentions() -> None:
+    """What goes by the name that is asked for keeps its score, and nothing else is lifted to it."""
+    named = msgspec.structs.replace(hits(0.99)[0], score_breakdown={"name_score": 0.5})
+    mention = msgspec.structs.replace(hits(0.99, 0.9895)[1], rank=2)
+    client: Any = FixedClient([0.0, 1.0])
+    reranked = await rerank(client, "Cart.total", [named, mention], RerankPlan())
+
+    assert [one.reranking.rank_before for one in reranked.results if one.reranking] == [1, 2]
+    assert reranked.results[0].similarity_score == 0.99
+    assert 0.98 < reranked.results[1].similarity_score < 0.99
 
 
 @pytest.mark.parametrize(

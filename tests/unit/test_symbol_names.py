@@ -1,0 +1,193 @@
+"""A query that is a name is told from a question, and what goes by that name is lifted above all else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence import Access, Retriever
+from whence.engine.protocols import FoundChunk
+from whence.processors.fusion import FUSIONS, Fusion, Scores, fuse
+from whence.processors.naming import LEAST_NAMED, lifted
+from whence.processors.search import SearchProcessor
+from whence.schema import SearchRequest
+from whence.schema.errors import Unavailable
+from whence.store.memory import MemoryStore
+from whence.store.symbol_names import LONGEST_NAME, asked_name, fit_of
+from whence.testing.stub_context import StubContext
+from whence.testing.symbols_suite import MODEL, defining
+
+VECTOR = np.array([1, 0], "<f4").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("OrderService", "OrderService"),
+        ("  total ", "total"),
+        ("`Cart.total()`", "Cart.total"),
+        ("the net.core_v2", "net.core_v2"),
+        ("__init__", "__init__"),
+        ("_private", "_private"),
+        ("std::vector", "std::vector"),
+        ("Cart#total", "Cart#total"),
+        ("$scope", "$scope"),
+        ("dbo.proc_Pay;", "dbo.proc_Pay"),
+        ("größe", "größe"),
+        ("is it total?", "total"),
+        ("x" * LONGEST_NAME, "x" * LONGEST_NAME),
+        ("ä" * LONGEST_NAME, None),
+        ("total of a cart", None),
+        ("force-with-lease", None),
+        ("a/b", None),
+        ("C#", None),
+        ("the", None),
+        ("...", None),
+        ("", None),
+        ("total\0", None),
+        ("\ud800", None),
+        ("word " * 9, None),
+    ],
+)
+def test_a_query_that_is_a_name_is_told_from_others(query: str, name: str | None) -> None:
+    """One word beside stop words, without what stands around it in text; no phrase and no path."""
+    assert asked_name(query) == name
+
+
+@given(st.text(max_size=30))
+def test_any_text_may_be_asked(text: str) -> None:
+    """Whatever the query: no name, or one that fits itself."""
+    name = asked_name(text)
+    assert name is None or fit_of(name, name) == 2
+
+
+_score = st.floats(0, 1)
+
+
+@given(st.dictionaries(st.integers(), st.tuples(_score, st.sampled_from([None, 0, 1, 2]))))
+def test_what_goes_by_the_name_stands_above_all_else(some: dict[int, Any]) -> None:
+    """In its band the better fit and then the score decides; the rest keeps its order below, and its scores."""
+    scores = {str(key): score for key, (score, _) in some.items()}
+    fits = {str(key): fit for key, (_, fit) in some.items() if fit is not None}
+    found = lifted(scores, fits)
+
+    for one, score in found.items():
+        assert (LEAST_NAMED <= score <= 1) if one in fits else score == min(scores[one], score)
+        assert one in fits or not fits or score < LEAST_NAMED
+        for other in found:
+            if (fits.get(one, -1), scores[one]) > (fits.get(other, -1), scores[other]):
+                assert score >= found[other]
+    assert fits or found == scores
+
+
+@pytest.mark.parametrize("method", list(FUSIONS))
+def test_every_way_of_joining_puts_definitions_first(method: Fusion) -> None:
+    """Names count after the legs are joined, whichever way that is."""
+    scores = {"def": Scores(0.1, 0.2), "mention": Scores(0.9, 0.8)}
+    documents = dict.fromkeys(scores, "d")
+    ranking = fuse(documents, scores, method=method, limit=9, threshold=0.0, fits={"def": 1})
+
+    assert [one.chunk_id for one in ranking] == ["def", "mention"]
+    assert ranking[0].name_score == pytest.approx(ranking[0].score - FUSIONS[method](scores)["def"])
+    assert ranking[1].name_score is None
+
+
+class _Stores:
+    """Both stores of a retriever, over three chunks of which one goes by the name."""
+
+    chunks = (
+        ("mention", 0.9, {"heading": "Cart.count"}),
+        ("def", 0.4, {"heading": "Cart.total"}),
+        ("odd", 0.8, {"heading": 7}),
+    )
+
+    def search(self, asked: Any, *, limit: int, access: Access) -> list[FoundChunk]:
+        return [
+            FoundChunk(id=one, content="text", score=score, metadata=metadata)
+            for one, score, metadata in self.chunks
+        ]
+
+    def scores(self, asked: Any, chunk_ids: Any, *, access: Access) -> dict[str, float]:
+        return {}
+
+    def embed(self, texts: Any) -> list[list[float]]:
+        return [[1.0, 0.0]]
+
+
+def test_a_retriever_over_any_stores_knows_names() -> None:
+    """Of what both stores found, what is headed by the name comes first; by vectors alone nothing does."""
+    stores = _Stores()
+    with Retriever(stores, stores, sparse=stores) as hybrid, Retriever(stores, stores) as dense:
+        both = hybrid.search("total", 5, 0.0)
+        words = hybrid.search("total sum", 5, 0.0)
+        vectors = dense.search("total", 5, 0.0)
+
+    assert [one.chunk.id for one in both] == ["def", "mention", "odd"]
+    assert "name_score" in both[0].score_breakdown
+    assert [one.chunk.id for one in words] == [one.chunk.id for one in vectors]
+    assert all("name_score" not in one.score_breakdown for one in (*words, *vectors, *both[1:]))
+
+
+class _Failing(MemoryStore):
+    """A store of which one method does not answer."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+
+    async def chunks_named(self, *args: Any, **options: Any) -> Any:
+        self._fail("chunks_named")
+        return await super().chunks_named(*args, **options)
+
+    async def lexical_scores(self, *args: Any, **options: Any) -> Any:
+        self._fail("lexical_scores")
+        return await super().lexical_scores(*args, **options)
+
+    async def search_dense(self, *args: Any, **options: Any) -> Any:
+        self._fail("search_dense")
+        return await super().search_dense(*args, **options)
+
+    def _fail(self, name: str) -> None:
+        if name in self.fault.split():
+            raise Unavailable(f"{name} does not answer")
+
+
+@pytest.mark.parametrize(
+    ("fault", "mode", "first", "codes"),
+    [
+        ("chunks_named", "bm25", "m0", ["names_missing"]),
+        ("chunks_named", "hybrid", "m0", ["names_missing"]),
+        ("lexical_scores", "bm25", "m0", ["names_missing"]),
+        ("search_dense", "hybrid", "def", ["dense_leg_missing"]),
+        ("lexical_scores", "hybrid", "def", ["lexical_leg_missing"]),
+        ("search_dense lexical_scores", "hybrid", "m0", ["dense_leg_missing", "names_missing"]),
+        ("", "hybrid", "def", []),
+    ],
+)
+async def test_without_names_the_ranking_stands_and_says_so(
+    fault: str, mode: Any, first: str, codes: list[str]
+) -> None:
+    """A look-up of names that fails costs the lift and nothing else; without a leg names still count."""
+    store = _Failing(fault)
+    await store.ensure_collection("c", MODEL)
+    long = " ".join(f"word{n}" for n in range(300))
+    mentions = [defining(f"m{n}", ("", "total total"), near=0.9) for n in range(120)]
+    documents = [*mentions, defining("def", ("total", long), near=0.1)]
+    await store.replace_documents("c", documents)
+    request = SearchRequest(
+        access=Access.public(),
+        collection="c",
+        limit=3,
+        vector=VECTOR,
+        query_text="total",
+        mode=mode,
+    )
+    found = await SearchProcessor(store=store).handle(request, StubContext())
+
+    assert found.candidates[0].document_id == first
+    assert [one.code for one in found.degraded] == codes
+    assert len(found.candidates) == 3
