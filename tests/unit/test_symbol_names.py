@@ -163,7 +163,7 @@ class _Failing(MemoryStore):
         ("chunks_named", "hybrid", "m0", ["names_missing"]),
         ("lexical_scores", "bm25", "m0", ["names_missing"]),
         ("search_dense", "hybrid", "def", ["dense_leg_missing"]),
-        ("lexical_scores", "hybrid", "def", ["lexical_leg_missing"]),
+        ("lexical_scores", "hybrid", "m0", ["names_missing"]),
         ("search_dense lexical_scores", "hybrid", "m0", ["dense_leg_missing", "names_missing"]),
         ("", "hybrid", "def", []),
     ],
