@@ -35,6 +35,7 @@ from whence.testing.stub_context import StubContext
 pytestmark = pytest.mark.postgres
 
 NAME = "lines"
+SOURCES = "sources"
 MODEL = EmbeddingModel(name="lines", dimension=8)
 HIDDEN_TAGS = (
     DocumentTags(("board",)),
@@ -80,9 +81,22 @@ def _document(number: int) -> EmbeddedDocument:
     draft = DocumentDraft(
         document_id=f"doc-{number:02}",
         title=title,
-        chunks=(ChunkDraft(content=text, heading="Quarter", embed_text=f"{title}\n{text}"),),
+        chunks=(ChunkDraft(content=text, embed_text=f"{title}\n{text}"),),
         tags=_tags(number),
         metadata={"color": "red", f"key_{kind}": 1},
+    )
+    return EmbeddedDocument(draft=draft, vectors=VECTORS[number][None])
+
+
+def _source_file(number: int) -> EmbeddedDocument:
+    """Give a document that defines a symbol."""
+    name = f"doc-{number:02}"
+    draft = DocumentDraft(
+        document_id=name,
+        title=name,
+        chunks=(ChunkDraft(content="text", heading="Quarter"),),
+        tags=_tags(number),
+        metadata={"color": "red"},
     )
     return EmbeddedDocument(draft=draft, vectors=VECTORS[number][None])
 
@@ -117,6 +131,8 @@ async def filled(postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(vector_index, "_STEP", 0)
     await postgres_store.ensure_collection(NAME, MODEL)
     await postgres_store.replace_documents(NAME, [_document(number) for number in range(SIZE)])
+    await postgres_store.ensure_collection(SOURCES, MODEL)
+    await postgres_store.replace_documents(SOURCES, [_source_file(n) for n in range(SIZE)])
     while postgres_store._indexing or postgres_store._maintenance:
         running = [*postgres_store._indexing.values(), *postgres_store._maintenance.values()]
         await asyncio.gather(*running)
@@ -194,13 +210,13 @@ async def _links(store: PostgresStore) -> set[str]:
 
 
 async def _named(store: PostgresStore) -> set[str]:
-    found = await store.chunks_named(NAME, "quarter", limit=SIZE, access=READER)
+    found = await store.chunks_named(SOURCES, "quarter", limit=SIZE, access=READER)
     return {one.document_id for one in found}
 
 
 async def _named_filtered(store: PostgresStore) -> set[str]:
     filters = parse_filters({"color": "red"})
-    found = await store.chunks_named(NAME, "Quarter", limit=SIZE, access=READER, filters=filters)
+    found = await store.chunks_named(SOURCES, "Quarter", limit=SIZE, access=READER, filters=filters)
     return {one.document_id for one in found}
 
 

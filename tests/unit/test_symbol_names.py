@@ -100,14 +100,17 @@ class _Stores:
     """Both stores of a retriever, over three chunks of which one goes by the name."""
 
     chunks = (
-        ("mention", 0.9, {"heading": "Cart.count"}),
-        ("def", 0.4, {"heading": "Cart.total"}),
-        ("odd", 0.8, {"heading": 7}),
+        ("mention", 0.9, {"heading": "Cart.count", "title": "cart.py"}),
+        ("def", 0.4, {"heading": "Cart.total", "title": "cart.py"}),
+        ("prose", 0.8, {"heading": "total", "title": "Prices"}),
+        ("odd", 0.7, {"heading": 7, "title": None}),
     )
 
     def search(self, asked: Any, *, limit: int, access: Access) -> list[FoundChunk]:
         return [
-            FoundChunk(id=one, content="text", score=score, metadata=metadata)
+            FoundChunk(
+                id=one, content="text", score=score, metadata=metadata, document_id="cart.py"
+            )
             for one, score, metadata in self.chunks
         ]
 
@@ -126,7 +129,7 @@ def test_a_retriever_over_any_stores_knows_names() -> None:
         words = hybrid.search("total sum", 5, 0.0)
         vectors = dense.search("total", 5, 0.0)
 
-    assert [one.chunk.id for one in both] == ["def", "mention", "odd"]
+    assert [one.chunk.id for one in both] == ["def", "mention", "prose", "odd"]
     assert "name_score" in both[0].score_breakdown
     assert [one.chunk.id for one in words] == [one.chunk.id for one in vectors]
     assert all("name_score" not in one.score_breakdown for one in (*words, *vectors, *both[1:]))

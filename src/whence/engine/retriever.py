@@ -18,7 +18,7 @@ from whence.processors.fusion import Fusion, Scores, fuse
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.search import Candidate
-from whence.store.symbol_names import asked_name, fit_of
+from whence.store.symbol_names import asked_name, fit_of, names_what_is_below
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,9 +43,9 @@ class Retriever:
     """Searches chunks that are similar to a query.
 
     With a vector store alone the score of a chunk is its cosine; with a sparse retriever too, both are joined
-    on one scale that means the same for every query, see `whence.processors.fusion`; of what both found, chunks
-    whose `heading` is the very name that the query is come first, see `whence.processors.naming`. Results are
-    sorted by score, ties by chunk id.
+    on one scale that means the same for every query, see `whence.processors.fusion`; of what both found, what
+    goes by the very name that the query is comes first, see `whence.processors.naming`. Results are sorted by
+    score, ties by chunk id.
 
     Nothing is checked or opened before the first search. `search` may be called from plain code, from any
     number of threads at once, and from within a running event loop; it works in an event loop of its own, in
@@ -334,6 +334,12 @@ def _fits(query_text: str, found: Mapping[str, FoundChunk]) -> dict[str, int]:
     name = asked_name(query_text)
     if name is None:
         return {}
-    headings = {key: one.metadata.get("heading") for key, one in found.items()}
-    fits = {key: fit_of(name, text) for key, text in headings.items() if isinstance(text, str)}
+    fits = {key: _fit(name, one) for key, one in found.items()}
     return {key: fit for key, fit in fits.items() if fit is not None}
+
+
+def _fit(name: str, one: FoundChunk) -> int | None:
+    heading, title = one.metadata.get("heading"), one.metadata.get("title")
+    if not isinstance(heading, str) or not isinstance(title, str):
+        return None
+    return fit_of(name, heading) if names_what_is_below(heading, title, one.document_id) else None

@@ -1,8 +1,8 @@
 """Who searches for a name finds first what goes by it: a definition before all that only mentions it.
 
-A query that is one name, such as `Cart.total`, asks for what is called so. Words alone cannot tell: a long
-class says its own name less often, for its length, than the members that return it, and falls behind them. So
-where the query is a name, each chunk that goes by it has a score of 0.99 or above,
+A query that is one name, such as `Cart.total`, asks for what is called so (`store.symbol_names`). Words alone
+cannot tell: a long class says its own name less often, for its length, than the members that return it, and
+falls behind them. So where the query is a name, each chunk that goes by it has a score of 0.99 or above,
 
     0.99 + 0.01 (fit + s) / 3,    s the score that it would have,    fit 0, 1 or 2 (`symbol_names.NamedChunk`)
 

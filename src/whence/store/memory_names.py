@@ -18,7 +18,12 @@ from whence.store.lexicon.analysis import document_terms
 from whence.store.lexicon.words import DEFAULT_LANGUAGES
 from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
 from whence.store.passages.names import MOST_BEARERS, MOST_MENTIONS, NameFinder, named_passages
-from whence.store.symbol_names import NamedChunk, best_fits, fit_of
+from whence.store.symbol_names import (
+    NamedChunk,
+    best_fits,
+    fit_of,
+    names_what_is_below,
+)
 
 __all__ = ("MemoryNames",)
 
@@ -76,6 +81,8 @@ class MemoryNames:
             if not access.allows(draft.tags):
                 continue
             for index, chunk in enumerate(draft.chunks):
+                if not names_what_is_below(chunk.heading, draft.title, draft.document_id):
+                    continue
                 fit = fit_of(name, chunk.heading)
                 key = chunk_key(collection, draft.document_id, index)
                 if fit is not None and (kept is None or key in kept):

@@ -1,8 +1,10 @@
 """What chunks are called: in source code the names of symbols, so that who asks for one by name finds it first.
 
-A chunk is called by its heading, of source code the qualified name of what it defines: `shop.Cart.total` goes
-by that, by `Cart.total` and by `total`. Of the chunks of a document under one heading the first is called so.
-Letters of ASCII count in either case; written as in the name they fit better.
+In source code a heading is the qualified name of what is defined below it: `shop.Cart.total` goes by that, by
+`Cart.total` and by `total`. Of the chunks of a document under one heading the first is called so. Letters of
+ASCII count in either case; written as in the name they fit better. Headings of prose do not name what is said
+below them: a section `Harbour` of some minutes is not what Harbour is. There only a heading counts that is the
+title of its document.
 """
 
 from __future__ import annotations
@@ -17,7 +19,15 @@ from whence.schema.access import Access
 from whence.schema.filters import Filters
 from whence.store.lexicon.analysis import is_weak
 
-__all__ = ("LONGEST_NAME", "NamedChunk", "SymbolNames", "asked_name", "best_fits", "fit_of")
+__all__ = (
+    "LONGEST_NAME",
+    "NamedChunk",
+    "SymbolNames",
+    "asked_name",
+    "best_fits",
+    "fit_of",
+    "names_what_is_below",
+)
 
 #: Bytes of a heading that can be a name; an entry of an index holds 2,700.
 LONGEST_NAME = 400
@@ -77,6 +87,20 @@ def fit_of(name: str, heading: str) -> int | None:
     if called == asked:
         return 2
     return 1 if called.endswith(asked) else 0
+
+
+def names_what_is_below(heading: str, title: str, document_id: str) -> bool:
+    """Tell whether a heading is the name of what stands below it.
+
+    Files of source code have their path for a title, which is their id; nodes of a snapshot are called by their
+    title.
+
+    Args:
+        heading: Of the chunk.
+        title: Of its document.
+        document_id: Id of the document.
+    """
+    return title in (heading, document_id)
 
 
 def best_fits(chunks: Iterable[NamedChunk], limit: int) -> list[NamedChunk]:

@@ -47,14 +47,19 @@ def defining(
     tags: DocumentTags | None = None,
     metadata: Mapping[str, Any] | None = None,
     near: float = 0.6,
+    title: str | None = None,
 ) -> EmbeddedDocument:
-    """Give a document of chunks, each a heading and a text; `near` is their cosine with the query."""
+    """Give a document of chunks, each a heading and a text; `near` is their cosine with the query.
+
+    It is a file of source code, whose title is its id, unless it has a title of its own.
+    """
     draft = DocumentDraft(
         document_id=document_id,
         chunks=tuple(
             ChunkDraft(content=text, heading=heading, embed_text=f"{heading}\n{text}")
             for heading, text in chunks
         ),
+        title=document_id if title is None else title,
         tags=tags or DocumentTags(),
         metadata=dict(metadata or {}),
     )
@@ -87,6 +92,8 @@ def _expected(
             heading = chunk.heading
             if heading in seen or " " in heading or not access.allows(document.draft.tags):
                 continue
+            if document.draft.title not in (document.draft.document_id, heading):
+                continue
             seen.add(heading)
             if _lower(name) not in map(_lower, _ends(heading)):
                 continue
@@ -114,12 +121,13 @@ _documents = st.lists(
         st.lists(st.tuples(_heading, _text), min_size=1, max_size=3),
         _tags,
         st.sampled_from([0.0, 0.3, 0.9, 1.0]),
+        st.sampled_from([None, None, "", "Cart", "total"]),
     ),
     max_size=8,
 ).map(
     lambda some: [
-        defining(f"d{n}", *chunks, tags=tags, near=near)
-        for n, (chunks, tags, near) in enumerate(some)
+        defining(f"d{n}", *chunks, tags=tags, near=near, title=title)
+        for n, (chunks, tags, near, title) in enumerate(some)
     ]
 )
 
@@ -218,6 +226,23 @@ class SymbolsSuite:
             ("d3", 1),
             ("d4", 0),
         ]
+
+    async def test_headings_of_prose_are_no_names(self, store: SymbolsStore) -> None:
+        """A section of some minutes is not what it is about; a document under that title is."""
+        text = ("Harbour", "text")
+        name = await self._fresh(
+            store,
+            defining("minutes", ("Council", "text"), text, title="Council"),
+            defining("untitled", text, title=""),
+            defining("product", text, ("Harbour.price", "text"), title="Harbour"),
+            defining("harbour.py", text),
+        )
+
+        found = await store.chunks_named(name, "Harbour", limit=9, access=PUBLIC)
+        price = await store.chunks_named(name, "price", limit=9, access=PUBLIC)
+
+        assert sorted(one.document_id for one in found) == ["harbour.py", "product"]
+        assert price == []
 
     async def test_the_first_chunk_under_a_heading_goes_by_it(self, store: SymbolsStore) -> None:
         """A long definition is several chunks; it begins in the first."""

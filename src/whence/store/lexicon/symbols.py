@@ -29,6 +29,8 @@ _NAMED = (
     f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}"
     f" WHERE n.name = $4 AND {_HAS_NAME} AND {_CALLED} >= $5::text AND {_CALLED} < $5::text || ';'"
     f" AND ({_CALLED} = $5::text OR substr({_CALLED}, length($5::text) + 1, 1) IN ('.', ':', '#'))"
+    # As `names_what_is_below` has it.
+    " AND d.title IN (c.heading, d.document_id)"
     " AND ($6::int[] IS NULL OR c.ord = ANY($6::int[]))"
     " ORDER BY c.document, c.heading, c.index) w"
     " ORDER BY w.heading = $7 DESC, right(w.heading, length($7)) = $7 DESC, w.chunk_key LIMIT $8"
