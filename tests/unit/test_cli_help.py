@@ -93,6 +93,15 @@ def test_no_command_is_wrong_usage(words: list[str], capsys: pytest.CaptureFixtu
         assert "Usage: whence" in told.out
 
 
+@pytest.mark.parametrize("group", ["models", "dlq", "eval"])
+def test_a_group_without_a_command_says_so(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A group alone shows its help and is wrong usage, told in words."""
+    assert run_command([group]) == 2
+    told = capsys.readouterr()
+    assert f"Usage: whence {group}" in told.out
+    assert told.err == f"error: no command is given\nhint: see whence {group} --help\n"
+
+
 def test_the_version_is_json_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
     """`--json` holds for the options of the program itself."""
     assert run_command(["--version", "--json"]) == 0

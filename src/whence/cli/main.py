@@ -100,7 +100,9 @@ def _fail_otherwise(error: Exception, *, as_json: bool) -> int:
     if message is not None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "whence"
-        return fail("usage", message(), f"see {command} --help", 2, as_json=as_json)
+        # Of a group without a command it is empty: the help page was shown instead.
+        words = message() or "no command is given"
+        return fail("usage", words, f"see {command} --help", 2, as_json=as_json)
     if os.environ.get("WHENCE_DEBUG"):
         raise error
     words = f"{type(error).__name__}: {error}"
