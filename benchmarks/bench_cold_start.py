@@ -30,6 +30,22 @@ def wall_ms(command: list[str], env: dict[str, str], rounds: int) -> float:
     return statistics.median(times)
 
 
+def measure_ask(whence: str, env: dict[str, str], rounds: int) -> dict[str, float]:
+    """Give the times of a question: by the clock, of the processors, and of its stages."""
+    ask = [whence, "ask", "How many days of annual leave do employees get?", "--json"]
+    figures = {"ask_ms": wall_ms(ask, env, rounds)}
+    figures["ask_no_rerank_ms"] = wall_ms([*ask, "--no-rerank"], env, rounds)
+    before = os.times()
+    done = subprocess.run(ask, env=env, check=True, capture_output=True)
+    after = os.times()
+    used = (
+        after.children_user - before.children_user + after.children_system - before.children_system
+    )
+    figures["ask_cpu_ms"] = used * 1e3
+    stages = json.loads(done.stdout)["stages"]
+    return figures | {f"ask_{one['stage']}_ms": one["duration_ms"] for one in stages}
+
+
 def folder_mb(folder: Path) -> float:
     """Give the size of a folder on disk in megabytes, each inode once."""
     sizes = {}
@@ -58,6 +74,7 @@ def measure(rounds: int) -> dict[str, float]:
         done = subprocess.run(search, env=env, check=True, capture_output=True)
         parts = json.loads(done.stdout)["latency_ms"]
         figures |= {f"part_{name}_ms": value for name, value in parts.items()}
+        figures |= measure_ask(whence, env, rounds)
         # With another process on the home the server is running already.
         holder = subprocess.Popen(
             [whence, "run", str(ROOT / "flows" / "all-in-one.yaml")],

@@ -97,13 +97,14 @@ _RELATES: Final = re.compile(
 _ASKS_WHEN: Final = re.compile(
     r"\b(?:when|how long|how many|what day|which day|date)\b", re.IGNORECASE
 )
-#: Before a value, or after it: the sentence speaks of a range that begins or ends there.
+#: Before a value, or after it: it begins or ends a range, or is one of a list.
 _RANGE_BEFORE: Final = re.compile(
-    r"\b(?:since|from|until|till|before|after|by|between|than|above|below)\s+(?:the\s+)?\Z",
+    r"\b(?:since|from|until|till|before|after|by|between|than|above|below)\s+(?:the\s+)?\Z"
+    r"|\d(?:\s*[-\u2013,]\s*|\s+(?:to|and|or)\s+)\Z",
     re.IGNORECASE,
 )
 _RANGE_AFTER: Final = re.compile(
-    r"\s+(?:or|and|to)\s+(?:newer|later|above|older|earlier|up|below|higher|lower|\d)",
+    r"\s*[-\u2013,]\s*v?\d{1,3}(?!\d)|\s+(?:or|and|to)\s+(?:newer|later|above|older|earlier|up|below|higher|lower|v?\d)",
     re.IGNORECASE,
 )
 

@@ -161,7 +161,7 @@ def _filled(
         sections=sections,
         system=template.system,
         prompt=template.prompt.format(
-            query=query, documents=numbered_documents(documents, outdated)
+            query=query, documents=numbered_documents(documents, outdated, sections)
         ),
     )
 
