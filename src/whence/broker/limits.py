@@ -46,7 +46,7 @@ class Limit(msgspec.Struct, eq=False):
         self.held = task.cancelling()
         if self.seconds is not None:
             self.due = loop.time() + self.seconds
-            self.limits.add(self)
+            self.limits.add(self, loop)
         return self
 
     def __exit__(
@@ -105,9 +105,8 @@ class Limits:
         """
         return Limit(self, seconds)
 
-    def add(self, limit: Limited) -> None:
-        """Begin to watch."""
-        loop = asyncio.get_running_loop()
+    def add(self, limit: Limited, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to watch in the running event loop."""
         if loop is not self._loop:
             # What another loop left behind never ends, nor does its timer go off.
             self._open.clear()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from itertools import chain, count
@@ -39,6 +40,7 @@ __all__ = ("MemoryBroker", "MemorySubscription", "MemoryTransport", "open_transp
 
 #: Pulsar's own default for the largest message.
 MAX_PAYLOAD_BYTES = 5 * 1024 * 1024
+_TOO_LARGE = sys.maxsize
 _BODIES = frozenset({bytes, Wire})
 _TEXTS = frozenset({str})
 _MESSAGE_ID = Headers.MESSAGE_ID
@@ -99,10 +101,10 @@ class MemorySubscription:
         if entry is None or entry.settling:
             return False
         faults = self._transport.faults
-        if faults.lose_acks and faults.strikes("lose_acks", self._topic.name):
+        if faults.armed and faults.strikes("lose_acks", self._topic.name):
             member.lost.append(entry)
         member.settle(delivery.id)
-        if faults.duplicate_after_ack and faults.strikes("duplicate_after_ack", self._topic.name):
+        if faults.armed and faults.strikes("duplicate_after_ack", self._topic.name):
             member.group.again(entry)
         return True
 
@@ -284,23 +286,24 @@ class MemoryTransport:
         if asyncio.get_running_loop() is not broker.loop:
             broker.bind()
         own = dict(headers) if headers else {}
+        size = most_bytes(payload) if type(payload) in _BODIES else _TOO_LARGE
         if (
-            type(payload) not in _BODIES
-            or most_bytes(payload) > self._max_payload_bytes
+            size > self._max_payload_bytes
             or delay_s is not None
             or not _TEXTS.issuperset(map(type, chain(own, own.values())))
         ):
             payload = self._checked(topic, payload, own, delay_s)
+            size = most_bytes(payload)
         message_id = own.get(_MESSAGE_ID)
         if not message_id:
             message_id = own[_MESSAGE_ID] = f"{self._instance}-{next(self._numbers)}"
         target = broker.known(topic) or broker.topic(topic)
         faults = self.faults
-        if faults.fail_publishes or faults.fill_queue:
+        if faults.armed:
             self._strike_before(target.name)
-        while not broker.store(target, payload, own, key, delay_s):
+        while not broker.store(target, payload, own, key, delay_s, size):
             target = await self._wait_for_room(target.name, own)
-        if faults.lose_receipts and faults.strikes("lose_receipts", target.name):
+        if faults.armed and faults.strikes("lose_receipts", target.name):
             raise Unavailable(f"no receipt from {target.name} (a fault that was switched on)")
         return message_id
 
@@ -327,9 +330,9 @@ class MemoryTransport:
 
     def _strike_before(self, topic: str) -> None:
         faults = self.faults
-        if faults.fail_publishes and faults.strikes("fail_publishes", topic):
+        if faults.strikes("fail_publishes", topic):
             raise Unavailable(f"cannot publish to {topic} (a fault that was switched on)")
-        if faults.fill_queue and faults.strikes("fill_queue", topic):
+        if faults.strikes("fill_queue", topic):
             raise Overloaded(f"{topic} is full (a fault that was switched on)", retry_after_s=0.1)
 
     async def _wait_for_room(self, name: str, headers: Mapping[str, str]) -> Topic:

@@ -21,7 +21,7 @@ from whence.broker.faults import Faults
 from whence.broker.transport import Delivery, Headers, Mode, Start, TopicStats
 from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.topics import full_topic
-from whence.schema.wire import Body, most_bytes, plain
+from whence.schema.wire import Body, plain
 
 __all__ = ("Entry", "Group", "Member", "MemoryBroker", "StoredMessage", "Topic")
 
@@ -43,6 +43,8 @@ class StoredMessage(msgspec.Struct, frozen=True, eq=False):
     published_at: float
     due: float
     """Monotonic seconds before which nobody gets it; 0 for at once."""
+    size: int
+    """Bytes of the payload, of a message that is handed over the most it may take."""
 
     def with_headers(self, headers: Mapping[str, str]) -> StoredMessage:
         """Give a copy with more headers, for one group."""
@@ -106,12 +108,12 @@ class Member:
         """Tell whether it may get a message and somebody takes it; forgets receivers that were cancelled."""
         if self.paused or len(self.held) >= self.prefetch:
             return False
-        if self.taker is not None:
-            return True
         waiters = self.waiters
-        while waiters and waiters[0].done():
+        while waiters:
+            if not waiters[0].done():
+                return True
             waiters.popleft()
-        return bool(waiters)
+        return self.taker is not None
 
     def settle(self, delivery_id: str) -> None:
         """Forget a delivery and let the group go on."""
@@ -150,13 +152,13 @@ class Group:
         Nothing is kept of it, and the headers become the member's.
         """
         members, broker = self.members, self._broker
-        taker = members[0].taker if len(members) == 1 else None
-        if taker is None or self._ready or not members[0].can_take():
+        if len(members) != 1 or self._ready or self.mode is _KEY_ORDERED:
             return False
-        faults = broker.faults
-        if faults.duplicate_after_ack or faults.lose_acks or faults.reorder:
+        member = members[0]
+        taker = member.taker
+        if taker is None or member.paused or len(member.held) >= member.prefetch:
             return False
-        if self.mode is _KEY_ORDERED:
+        if broker.faults.armed:
             return False
         headers[_ATTEMPT] = "1"
         taker(
@@ -181,7 +183,7 @@ class Group:
         if message.due > 0.0 and message.due > self._broker.clock.monotonic():
             self.delay(entry, message.due)
             return
-        if not self._ready and not self._broker.faults.reorder:
+        if not self._ready and not self._broker.faults.armed:
             member = self._waiting_member()
             if member is not None and (self.mode is not _KEY_ORDERED or self._is_free(message.key)):
                 self._give(entry, member, message.payload)
@@ -217,7 +219,7 @@ class Group:
 
     def _enqueue(self, entry: Entry) -> None:
         faults = self._broker.faults
-        if faults.reorder and faults.strikes("reorder", self.topic.name):
+        if faults.armed and faults.strikes("reorder", self.topic.name):
             self._ready.insert(faults.random.randrange(len(self._ready) + 1), entry)
         else:
             self._ready.append(entry)
@@ -307,11 +309,12 @@ class Group:
     def _hand(self, entry: Entry, member: Member, payload: Body) -> Delivery:
         message = entry.message
         attempt = entry.attempt
+        broker = self._broker
         headers = message.headers.copy()
         headers[_ATTEMPT] = "1" if attempt == 1 else str(attempt)
         if not entry.first_at:
-            entry.first_at = self._broker.clock.time()
-        delivery_id = str(next(self._broker.orders))
+            entry.first_at = broker.clock.time()
+        delivery_id = str(next(broker.orders))
         member.held[delivery_id] = entry
         return Delivery(
             body=payload,
@@ -563,6 +566,7 @@ class MemoryBroker:
         headers: dict[str, str],
         key: str | None,
         delay_s: float | None,
+        size: int,
     ) -> bool:
         """Give a message to every group of the topic; False when one has no room, and then none has it.
 
@@ -576,23 +580,22 @@ class MemoryBroker:
                 self.dropped += 1
                 self._forget(topic)
                 return True
-        if self.full_group(topic) is not None:
-            return False
-        due = self.clock.monotonic() + delay_s if delay_s else 0.0
-        message = StoredMessage(topic.name, payload, headers, key, self.clock.time(), due)
+        for group in queues:
+            if group.size >= self.max_backlog:
+                return False
+        clock = self.clock
+        due = clock.monotonic() + delay_s if delay_s else 0.0
+        message = StoredMessage(topic.name, payload, headers, key, clock.time(), due, size)
         if topic.persistent:
-            self._retain(topic, message)
+            retained = topic.retained
+            retained.append(message)
+            kept = topic.retained_bytes + size
+            while kept > self._retain_bytes or len(retained) > self._retain_messages:
+                kept -= retained.popleft().size
+            topic.retained_bytes = kept
         for group in queues:
             group.add(message)
         return True
-
-    def _retain(self, topic: Topic, message: StoredMessage) -> None:
-        retained = topic.retained
-        retained.append(message)
-        kept = topic.retained_bytes + most_bytes(message.payload)
-        while kept > self._retain_bytes or len(retained) > self._retain_messages:
-            kept -= most_bytes(retained.popleft().payload)
-        topic.retained_bytes = kept
 
     def join(
         self,

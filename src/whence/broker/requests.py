@@ -138,19 +138,14 @@ class _Pending(msgspec.Struct, eq=False):
             return False
         if len(self.ready) + len(ahead) >= _MAX_BUFFERED:
             self.fail(Overloaded(f"{_MAX_BUFFERED} replies wait for a reader that does not read"))
-        elif place > self.place:
-            ahead[place] = reply
-        else:
-            self._append(reply)
-            while self.place in ahead and not self.finished:
-                self._append(ahead.pop(self.place))
-            self.wake()
+            return True
+        ahead[place] = reply
+        while not self.finished and (following := ahead.pop(self.place, None)) is not None:
+            self.ready.append(following)
+            self.finished = following.end
+            self.place += 1
+        self.wake()
         return True
-
-    def _append(self, reply: Reply) -> None:
-        self.ready.append(reply)
-        self.finished = reply.end
-        self.place += 1
 
     def fail(self, error: WhenceError) -> None:
         """End the wait with an error, after the replies that are there."""
@@ -336,14 +331,14 @@ class Requester:
         own = dict(headers) if headers else {}
         now = self._clock.time()
         deadline_s = now + timeout_s
-        given = deadline_of(own)
+        given = deadline_of(own) if _DEADLINE in own else None
         if given is not None and given < deadline_s:
             deadline_s, timeout_s = given, given - now
         correlation_id = own.get(_CORRELATION_ID) or f"{self._prefix}-{next(self._numbers)}"
         own[_CORRELATION_ID] = correlation_id
         own[_DEADLINE] = str(int(deadline_s * 1000))
-        due = asyncio.get_running_loop().time() + timeout_s
-        pending = _Pending(topic, timeout_s, due, correlation_id, own)
+        loop = asyncio.get_running_loop()
+        pending = _Pending(topic, timeout_s, loop.time() + timeout_s, correlation_id, own)
         if timeout_s <= 0:
             raise pending.too_late()
         if correlation_id in self._pending:
@@ -352,7 +347,7 @@ class Requester:
                 hint="leave the correlation-id header out to have one made",
             )
         self._pending[correlation_id] = pending
-        self._limits.add(pending)
+        self._limits.add(pending, loop)
         return pending
 
     def _forget(self, pending: _Pending) -> None:

@@ -504,7 +504,7 @@ class Worker:
             return
         own = {**item.headers, _SEQUENCE: str(place), _END: "1" if item.end else "0"}
         for name in _PASSED_ON:
-            if name not in own and name in headers:
+            if name in headers and name not in own:
                 own[name] = headers[name]
         if _MESSAGE_ID not in own:
             own[_MESSAGE_ID] = f"{_message_id(delivery)}/{self._group}/{place}"

@@ -326,22 +326,30 @@ class PromptClient:
         Raises:
             InternalError: The service ended without a result.
         """
-        message = PromptRequest(
-            template_id=template_id,
-            variables=dict(variables or {}),
-            streaming=streaming and chunk_callback is not None,
-        )
+        message = PromptRequest(template_id=template_id, variables=dict(variables or {}))
+        if streaming and chunk_callback is not None:
+            message = msgspec.structs.replace(message, streaming=True)
+            result = await self._in_pieces(message, chunk_callback)
+        else:
+            reply = await self._context.call(self._port, message, PromptResponse)
+            result = reply.result
+        if result is None:
+            raise InternalError("the prompt service ended without a result")
+        return result
+
+    async def _in_pieces(
+        self, message: PromptRequest, chunk_callback: ChunkCallback
+    ) -> PromptResult | None:
+        """Give the result after the pieces of its text."""
         result: PromptResult | None = None
         async with closing(self._context.stream(self._port, message)) as replies:
             async for reply in replies:
                 if not isinstance(reply, PromptResponse):
                     raise InternalError(f"the prompt service sent a {type(reply).__name__}")
                 result = reply.result or result
-                if reply.piece and chunk_callback is not None:
+                if reply.piece:
                     await chunk_callback(reply.piece, False)
-        if result is None:
-            raise InternalError("the prompt service ended without a result")
-        if message.streaming and chunk_callback is not None:
+        if result is not None:
             await chunk_callback("", True)
         return result
 

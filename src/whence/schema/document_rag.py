@@ -22,6 +22,11 @@ __all__ = (
     "TraceRecord",
 )
 
+#: Most bytes of an event's names of fields and punctuation.
+_FRAME = 80
+#: Most bytes of JSON for an ASCII character.
+_WIDEST = 6
+
 
 class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """Ask a question of a collection."""
@@ -93,12 +98,12 @@ class ExplainEvent(Message, frozen=True, kw_only=True, dict=True):
 
     def most_bytes(self) -> int:
         """Give the most bytes of its triples, where their maker knows, and those of all the rest."""
-        if type(self.triples) is not Statements:
-            return len(self.encoded())
         kept = self.__dict__
         if "most" not in kept:
-            rest = encode_all(msgspec.structs.replace(self, triples=()))
-            kept["most"] = len(rest) + self.triples.most_bytes
+            texts = f"{self.answer_id}{self.stage}{self.explain_id}{self.sequence}"
+            if type(self.triples) is not Statements or not texts.isascii():
+                return len(self.encoded())
+            kept["most"] = _FRAME + _WIDEST * len(texts) + self.triples.most_bytes
         known: int = kept["most"]
         return known
 

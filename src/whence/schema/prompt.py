@@ -54,7 +54,7 @@ class PromptRequest(Message, frozen=True, kw_only=True):
     variables: dict[str, Any] = {}
     """Values for the template, JSON types only."""
     streaming: bool = False
-    """True for pieces as they are written; the last reply always carries the whole result."""
+    """True for pieces as they are written, the whole result in the last reply; False for one reply."""
 
 
 class PromptResponse(Message, frozen=True, kw_only=True):

@@ -8,14 +8,15 @@ All else is read from bytes, in one process as between two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import inspect as mi
 
+from whence.schema.frozen import SCALARS, FrozenDict
 from whence.schema.terms import Statements
 
 __all__ = ("Body", "Shape", "Wire", "most_bytes", "own_copy", "plain", "shape_of")
@@ -30,12 +31,11 @@ _PLAIN = (
     mi.BytesType,
     mi.LiteralType,
 )
-_TUPLES = frozenset({tuple, Statements})
 _TEXTS = frozenset({str})
-_SCALARS = frozenset({str, int, float, bool, type(None)})
 #: Where a message that remembers does so.
 _FITS = "fits"
-_Fits = Callable[[Any], bool]
+_NONE = frozenset({type(None)})
+_TUPLES = frozenset({tuple, Statements})
 
 
 class Wire(msgspec.Struct, eq=False):
@@ -44,7 +44,7 @@ class Wire(msgspec.Struct, eq=False):
     message: Any
     """Frozen, all the way down but for the dicts in `copied`."""
     copied: tuple[str, ...]
-    """Fields that hold a dict of scalars; every reader gets one of his own."""
+    """Fields that hold a dict of scalars and lists of them; every reader gets one of his own."""
     most: int
     """Most bytes that it takes."""
     encode: Callable[[Any], bytes]
@@ -74,13 +74,24 @@ def most_bytes(body: Body) -> int:
     return body.most if isinstance(body, Wire) else len(body)
 
 
+class Part(NamedTuple):
+    """A field of which not every value that type checkers allow is one that cannot be changed."""
+
+    get: Callable[[Any], Any]
+    """Gives the value."""
+    types: frozenset[type]
+    """Types that it may have."""
+    fits: Callable[[Any], bool] | None = None
+    """Looks into a value that is neither None nor empty; None where its type says it all."""
+
+
 class Shape(msgspec.Struct, frozen=True):
     """How the messages of a class can be handed over as they are."""
 
-    parts: tuple[tuple[Callable[[Any], Any], _Fits], ...]
-    """What must be looked at: each with how to get it and what it must be."""
+    parts: tuple[Part, ...]
+    """What must be looked at."""
     copied: tuple[str, ...] = ()
-    """Fields that hold a dict, which is copied when it holds scalars and nothing else."""
+    """Fields that hold a dict, which is copied when it holds scalars and lists of them, and nothing else."""
     assembled: bool = False
     """Whether a message knows how many bytes it takes without being encoded."""
     remembers: bool = False
@@ -94,8 +105,9 @@ class Shape(msgspec.Struct, frozen=True):
         """
         if self.remembers and _FITS in message.__dict__:
             return True
-        for get, test in self.parts:
-            if not test(get(message)):
+        for get, types, fits in self.parts:
+            value = get(message)
+            if type(value) not in types or (fits is not None and value and not fits(value)):
                 return False
         if self.remembers:
             message.__dict__[_FITS] = True
@@ -104,8 +116,16 @@ class Shape(msgspec.Struct, frozen=True):
 
 def own_copy(message: Any, fields: tuple[str, ...]) -> Any:
     """Give a message with dicts that nobody else has."""
-    own = {name: getattr(message, name).copy() for name in fields}
+    own = {name: _copy(getattr(message, name)) for name in fields}
     return msgspec.structs.replace(message, **own)
+
+
+def _copy(values: dict[str, Any]) -> dict[str, Any]:
+    own = values.copy()
+    for name, value in values.items():
+        if type(value) is list:
+            own[name] = value.copy()
+    return own
 
 
 @cache
@@ -117,8 +137,7 @@ def shape_of(cls: type[msgspec.Struct]) -> Shape | None:
     parts = _parts(info, copied)
     if parts is None:
         return None
-    dicts: list[tuple[Callable[[Any], Any], _Fits]]
-    dicts = [(attrgetter(name), _is_flat) for name in copied]
+    dicts = [Part(attrgetter(name), frozenset({dict}), _is_flat) for name in copied]
     return Shape(
         (*parts, *dicts),
         copied,
@@ -127,24 +146,18 @@ def shape_of(cls: type[msgspec.Struct]) -> Shape | None:
     )
 
 
-def _parts(
-    info: mi.StructType, copied: tuple[str, ...] = (), *, inner: bool = False
-) -> list[tuple[Callable[[Any], Any], _Fits]] | None:
-    """Give what of a struct must be looked at; None when it can be changed.
-
-    Of one among many (`inner`) that is what could hold a list.
-    """
+def _parts(info: mi.StructType, copied: tuple[str, ...] = ()) -> list[Part] | None:
+    """Give what of a struct must be looked at; None when it can be changed."""
     if not info.cls.__struct_config__.frozen:
         return None
-    parts: list[tuple[Callable[[Any], Any], _Fits]] = []
+    parts: list[Part] = []
     for field in info.fields:
         if field.name in copied or _is_plain(field.type):
             continue
-        test = _test(field.type)
-        if test is None:
+        part = _part(attrgetter(field.name), field.type)
+        if part is None:
             return None
-        if not (inner and isinstance(field.type, mi.StructType) and not _parts(field.type)):
-            parts.append((attrgetter(field.name), test))
+        parts.append(part)
     return parts
 
 
@@ -154,87 +167,88 @@ def _is_plain(kind: mi.Type) -> bool:
     return isinstance(kind, _PLAIN)
 
 
-def _test(kind: mi.Type) -> _Fits | None:
-    """Give a test for values of a type; None when they can be changed."""
+def _part(get: Callable[[Any], Any], kind: mi.Type) -> Part | None:
+    """Give what of a field must be looked at; None when all its values can be changed."""
     match kind:
         case mi.UnionType():
             one = [part for part in kind.types if not isinstance(part, mi.NoneType)]
-            test = _test(one[0]) if len(one) == 1 else None
-            return None if test is None else lambda value: value is None or test(value)
+            part = _part(get, one[0]) if len(one) == 1 else None
+            return None if part is None else part._replace(types=part.types | _NONE)
         case mi.StructType():
-            return _struct_test(kind)
+            shape = _inner_shape(kind)
+            if shape is None:
+                return None
+            return Part(get, frozenset({kind.cls}), shape.fits if shape.parts else None)
         case mi.VarTupleType():
-            return _tuple_test(kind.item_type)
+            return _tuple_part(get, kind.item_type)
         case mi.SetType() | mi.FrozenSetType():
-            return _is_frozenset
+            return Part(get, frozenset({frozenset}))
+        case mi.DictType():
+            return Part(get, frozenset({FrozenDict}))
         case mi.AnyType():
-            return _is_none
+            return Part(get, _NONE)
         case _:
             return None
 
 
-def _struct_test(info: mi.StructType) -> _Fits | None:
+def _inner_shape(info: mi.StructType) -> Shape | None:
+    """Give the shape of a struct that is part of another."""
     parts = _parts(info)
     if parts is None:
         return None
-    cls = info.cls
-    if not parts:
-        return lambda value: type(value) is cls
+    return Shape(tuple(parts), remembers=info.cls.__struct_config__.dict)
 
-    def test(value: Any) -> bool:
-        if type(value) is not cls:
+
+def _tuple_part(get: Callable[[Any], Any], item: mi.Type) -> Part | None:
+    if isinstance(item, mi.StrType):
+        return Part(get, _TUPLES)
+    nullable = isinstance(item, mi.UnionType)
+    kinds = item.types if isinstance(item, mi.UnionType) else (item,)
+    structs = [one for one in kinds if isinstance(one, mi.StructType)]
+    if len(structs) != 1 or (nullable and len(kinds) != 2):
+        return None
+    shape = _inner_shape(structs[0])
+    if shape is None:
+        return None
+    return Part(get, _TUPLES, _items_test(frozenset({structs[0].cls}), shape, nullable=nullable))
+
+
+def _items_test(
+    types: frozenset[type], shape: Shape, *, nullable: bool
+) -> Callable[[Iterable[Any]], bool]:
+    """Give a test for the structs of a tuple, that looks at all of them field by field."""
+    # A struct that is part of each and has nothing to look at in itself is what type checkers say it is.
+    parts = [one for one in shape.parts if one.fits is not None or not _is_struct(one.types)]
+
+    def test(items: Iterable[Any]) -> bool:
+        if type(items) is Statements:
+            # Whoever made them knows each.
+            return True
+        there = [one for one in items if one is not None] if nullable else items
+        if not types.issuperset(map(type, there)):
             return False
-        for get, check in parts:  # noqa: SIM110 - for every message, and a generator costs more
-            if not check(get(value)):
+        if shape.remembers:
+            return all(map(shape.fits, there))
+        for get, kinds, fits in parts:
+            if not kinds.issuperset(map(type, map(get, there))):
+                return False
+            if fits is not None and not all(map(fits, filter(None, map(get, there)))):
                 return False
         return True
 
     return test
 
 
-def _tuple_test(item: mi.Type) -> _Fits | None:
-    if isinstance(item, mi.StrType):
-        return lambda value: type(value) in _TUPLES
-    nullable = isinstance(item, mi.UnionType)
-    kinds = item.types if isinstance(item, mi.UnionType) else (item,)
-    structs = [one for one in kinds if isinstance(one, mi.StructType)]
-    if len(structs) != 1 or (nullable and len(kinds) != 2):
-        return None
-    parts = _parts(structs[0], inner=True)
-    if parts is None:
-        return None
-    types = {structs[0].cls, *([type(None)] if nullable else [])}
-    if structs[0].cls.__struct_config__.dict:
-        shape = Shape(tuple(parts), remembers=True)
-        return lambda value: (
-            type(value) in _TUPLES
-            and types.issuperset(map(type, value))
-            and all(one is None or shape.fits(one) for one in value)
-        )
-
-    def test(value: Any) -> bool:
-        if type(value) not in _TUPLES or not types.issuperset(map(type, value)):
-            return False
-        for get, check in parts:
-            for one in value:
-                if one is not None and not check(get(one)):
-                    return False
-        return True
-
-    return test
-
-
-def _is_frozenset(value: object) -> bool:
-    return type(value) is frozenset
-
-
-def _is_none(value: object) -> bool:
-    return value is None
+def _is_struct(types: frozenset[type]) -> bool:
+    return all(issubclass(one, msgspec.Struct) for one in types - _NONE)
 
 
 def _is_flat(value: object) -> bool:
-    return (
-        type(value) is dict
-        and _TEXTS.issuperset(map(type, value))
-        and _SCALARS.issuperset(map(type, value.values()))
-    )
+    if type(value) is not dict or not _TEXTS.issuperset(map(type, value)):
+        return False
+    for one in value.values():
+        if type(one) in SCALARS:
+            continue
+        if type(one) is not list or not SCALARS.issuperset(map(type, one)):
+            return False
+    return True

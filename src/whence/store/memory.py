@@ -16,6 +16,7 @@ from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
 from whence.schema.filters import CHUNK_KEYS, DOCUMENT_KEYS, Filters, fact_of, holds, unknown_key
+from whence.schema.frozen import frozen
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
@@ -615,6 +616,6 @@ def _text(key: str, draft: DocumentDraft, chunk: ChunkDraft, index: int) -> Chun
         chunk_id=key,
         document_id=draft.document_id,
         content=chunk.content,
-        metadata=chunk_metadata(draft, chunk, index),
+        metadata=frozen(chunk_metadata(draft, chunk, index)),
         digest=content_digest(chunk.content),
     )

@@ -77,12 +77,17 @@ class StubContext:
         return port in self._answers
 
     async def call(self, port: str, message: Message, reply: type[M]) -> M:
-        """Give the port's reply.
+        """Give the port's reply, the first of several.
 
         Raises:
             InternalError: The port is not bound or its reply has another type.
         """
         given = await _settled(self._ask(port, message))
+        if hasattr(given, "__aiter__"):
+            async with closing(given) as replies:
+                given = await anext(aiter(replies), None)
+        elif isinstance(given, list | tuple):
+            given = next(iter(given), None)
         if not isinstance(given, reply):
             raise InternalError(f"port {port} gave a {type(given).__name__}")
         return given

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -64,7 +65,7 @@ class QuestionJob:
         self,
         asked: Asked,
         context: Context,
-        run: Callable[[QuestionJob], Awaitable[RagResult]],
+        run: Callable[[QuestionJob], Coroutine[Any, Any, RagResult]],
         *,
         explain_timeout_s: float,
         trace_timeout_s: float,
@@ -126,7 +127,7 @@ class QuestionJob:
         Raises:
             WhenceError: The question failed.
         """
-        self._task = asyncio.create_task(self._work())
+        self._task = asyncio.create_task(self._run(self))
         self._task.add_done_callback(self._wake)
         try:
             while (reply := await self._take()) is not None:
@@ -152,9 +153,6 @@ class QuestionJob:
             record = self._record(answer, result.settings)
             await self._publish("trace", record, self._trace_timeout_s)
         return self._with_degradations(result.answer)
-
-    async def _work(self) -> RagResult:
-        return await self._run(self)
 
     async def _explain(self, event: ExplainEvent) -> None:
         """Publish an event; after a failure no more are tried, which bounds the wait. The trace has all."""
