@@ -241,6 +241,7 @@ async def replace_documents(
     check_documents(info, documents)
     if not documents:
         return
+    await _index_words(connection, collection, timeout_s)
     classes = await intern_classes(connection, {one.draft.tags for one in documents})
     boosts = await postings.boosts_of(connection, collection)
     words = await asyncio.to_thread(_words, documents, boosts)
@@ -315,6 +316,22 @@ async def _lock(connection: Connection, name: str, timeout_s: float) -> _Locked:
     if row is None:
         raise missing_collection(name)
     return _Locked(row["id"], _info(row))
+
+
+async def _index_words(connection: Connection, collection: str, timeout_s: float) -> None:
+    """Index the words of all chunks by this analyzer where they are not, some in a transaction.
+
+    What cuts it off leaves the rest for the next time. Cost: one look-up; linear in the texts that are not
+    indexed.
+
+    Raises:
+        NotFound: There is no such collection.
+    """
+    indexed = await postings.is_indexed(connection, collection)
+    while not indexed:
+        async with writing(connection, *_WRITING):
+            locked = await _lock(connection, collection, timeout_s)
+            indexed = await postings.index_some(connection, locked.id)
 
 
 async def _delete(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
@@ -445,6 +462,7 @@ async def retag_documents(
         NotFound: There is no such collection.
     """
     await _existing(connection, collection)
+    await _index_words(connection, collection, timeout_s)
     classes = await intern_classes(connection, set(tags.values()))
     ids = list(tags)
     async with writing(connection, *_WRITING):
@@ -505,6 +523,7 @@ async def remove_documents(
     """Remove documents; gives how many there were, 0 for a collection that does not exist."""
     if not await _is_open(connection, collection):
         return 0
+    await _index_words(connection, collection, timeout_s)
     async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         return await _remove(connection, locked.id, ids)
@@ -535,8 +554,11 @@ async def erase_document(
     """Remove a document and its postings in segments; gives what was found of it before and after."""
     if not await _is_open(connection, collection):
         return DocumentParts(), DocumentParts()
+    await _index_words(connection, collection, timeout_s)
     async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
+        # Before its places are looked up: they are others afterwards.
+        await postings.open_lexicon(connection, locked.id)
         places = await postings.places_of(connection, locked.id, document_id)
         before = await _parts(connection, locked.id, document_id, list(places))
         await _remove(connection, locked.id, [document_id])
@@ -565,11 +587,12 @@ async def _parts(
 
 
 async def maintain(connection: Connection, collection: str, timeout_s: float) -> None:
-    """Index words and facts that are not, or by other code, while writers wait; then merge while they do not.
+    """Index words, facts and names that are not, or by other code; then do the merges that are due.
 
     Raises:
         NotFound: There is no such collection.
     """
+    await _index_words(connection, collection, timeout_s)
     async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         await facts.open_facts(connection, locked.id)

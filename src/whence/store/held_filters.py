@@ -24,6 +24,7 @@ from whence.store.facts import (
     matching_numbers,
     visible_numbers,
 )
+from whence.store.lexicon.analysis import ANALYZER_VERSION
 from whence.store.sql.driver import Connection
 from whence.store.standing import Standing
 from whence.store.vectors import held_vectors
@@ -126,7 +127,7 @@ class HeldFilters:
         classes: Sequence[int],
         filters: Filters,
     ) -> KeptChunks | None:
-        """Give the visible chunks that a filter keeps; None when it keeps none, or facts are not kept yet.
+        """Give the visible chunks that a filter keeps; None when it keeps none, or facts or words are missing.
 
         Both legs of a search, and whoever asks at the same time, wait for one look. Cost, once in a state of
         the collection: that of `facts.matching_documents`, and of `facts.matching_numbers` where it keeps few;
@@ -138,6 +139,9 @@ class HeldFilters:
             classes: Classes that the reader may see.
             filters: At least one condition.
         """
+        if known.analyzer != ANALYZER_VERSION:
+            # Chunks are looked up with their slots, which not all may have.
+            return None
         state = (known.id, known.version, tuple(classes))
         key = (*state, filters)
         found = self._found(key)

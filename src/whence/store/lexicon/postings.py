@@ -40,6 +40,8 @@ __all__ = (
     "count_dead",
     "drop_terms",
     "expel",
+    "index_some",
+    "is_indexed",
     "move_words",
     "open_lexicon",
     "places_of",
@@ -56,6 +58,8 @@ _MOST_WRITTEN = 1 << 14
 #: Chunks that are read in one go for a segment.
 _READ_CHUNKS = 512
 _LOW_HALF = 0xFFFFFFFF
+#: In the place of the analyzer while a collection is indexed anew.
+_IN_PART = f"{ANALYZER_VERSION} in part"
 #: Documents whose words are counted in one go when a collection is indexed anew.
 _REBUILD_BATCH = 500
 #: Longest term kept as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
@@ -72,10 +76,23 @@ _COUNT_CHUNKS = _COUNT.format(
     " FROM unnest($2::int[], $3::text[], $4::int[]) w(ord, language, length)"
     " JOIN chunk c ON c.ord = w.ord GROUP BY 2, 3"
 )
+_COUNT_ALL = _COUNT.format(
+    counts="SELECT $1, c.class_id, t.language, count(*), sum(t.length)"
+    " FROM chunk_terms t JOIN chunk c ON c.ord = t.ord WHERE t.collection_id = $1 GROUP BY 2, 3"
+)
 _COUNT_CHANGES = _COUNT.format(
     counts="SELECT $1, w.class_id, w.language, sum(w.sign), sum(w.sign * w.length)"
     " FROM unnest($2::int[], $3::text[], $4::int[], $5::int[]) w(class_id, language, length, sign)"
     " GROUP BY 2, 3"
+)
+#: The texts of the documents behind the one whose chunk was indexed last.
+_NEXT_TEXTS = (
+    "SELECT c.ord, c.document, c.content, coalesce(nullif(c.embed_text, ''), c.content) AS text, c.heading,"
+    " d.title, d.document_id FROM (SELECT * FROM document WHERE collection_id = $1 AND id > coalesce("
+    "  (SELECT c.document FROM chunk_terms t JOIN chunk c ON c.ord = t.ord WHERE t.collection_id = $1"
+    "  ORDER BY t.slot DESC LIMIT 1), -1)"
+    "  AND EXISTS (SELECT FROM chunk c WHERE c.document = document.id) ORDER BY id LIMIT $2) d"
+    " JOIN chunk c ON c.document = d.id ORDER BY c.document, c.ord"
 )
 
 
@@ -93,7 +110,28 @@ def term_key(term: str) -> str:
 async def open_lexicon(connection: Connection, collection_id: int) -> None:
     """Make sure that the words of all chunks are indexed by this analyzer.
 
-    Cost: one look-up; linear in the texts of the collection when they have to be indexed anew.
+    Cost: one look-up; linear in the texts that are not.
+    """
+    while not await index_some(connection, collection_id):
+        pass
+
+
+async def is_indexed(connection: Connection, collection: str) -> bool:
+    """Tell whether there is a collection, with the words of all chunks indexed by this analyzer."""
+    analyzer = await connection.fetchval(
+        "SELECT l.analyzer FROM lexicon l JOIN collection c ON c.id = l.collection_id"
+        " WHERE c.name = $1",
+        collection,
+    )
+    return bool(analyzer == ANALYZER_VERSION)
+
+
+async def index_some(connection: Connection, collection_id: int) -> bool:
+    """Index the words of some more chunks by this analyzer, document by document; True when all are.
+
+    Each call may be a transaction of its own: the next one goes on from there. Until all are indexed nobody
+    searches the words, and whoever writes indexes the rest first. Cost: linear in the texts of some documents,
+    and once in the words that another analyzer left.
     """
     row = await connection.fetchrow(
         "SELECT l.analyzer, l.boosts, c.internal FROM collection c"
@@ -101,18 +139,49 @@ async def open_lexicon(connection: Connection, collection_id: int) -> None:
         collection_id,
     )
     if row["analyzer"] == ANALYZER_VERSION:
-        return
-    for table in ("chunk_terms", "term", "segment", "lexicon_class", "lexicon"):
+        return True
+    boosts = _boosts(row["boosts"])
+    if row["analyzer"] != _IN_PART:
+        await _begin_anew(connection, collection_id, boosts)
+    texts = await connection.fetch(_NEXT_TEXTS, collection_id, _REBUILD_BATCH)
+    if not texts:
+        return await _end_anew(connection, collection_id)
+    # Code is written in English words, whatever its comments are in.
+    words = await asyncio.to_thread(_counted, texts, boosts, not row["internal"])
+    await _write_words(connection, collection_id, [text["ord"] for text in texts], words)
+    await _post(connection, collection_id, fewest=_MOST_WRITTEN)
+    return False
+
+
+async def _begin_anew(connection: Connection, collection_id: int, boosts: Boosts) -> None:
+    """Forget the words of another analyzer, but not how many chunks there are: searches by vectors go by it."""
+    for table in ("chunk_terms", "term", "segment"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
     await connection.execute(
-        "INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 0, $4)",
+        "INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 0, $4) ON CONFLICT (collection_id) DO UPDATE"
+        " SET analyzer = excluded.analyzer, languages = excluded.languages, next_slot = 0, posted = 0",
+        collection_id,
+        _IN_PART,
+        DEFAULT_LANGUAGES,
+        _numbers(boosts),
+    )
+
+
+async def _end_anew(connection: Connection, collection_id: int) -> bool:
+    """Make the segments few, one in a call; then count the chunks and let their words be searched: True."""
+    await _post(connection, collection_id)
+    if ranges := packed(await segments_of(connection, collection_id)):
+        await merge_segments(connection, collection_id, ranges[0].first, ranges[0].last)
+        return False
+    await connection.execute("DELETE FROM lexicon_class WHERE collection_id = $1", collection_id)
+    await connection.execute(_COUNT_ALL, collection_id)
+    await connection.execute(
+        "UPDATE lexicon SET analyzer = $2, chunks = (SELECT coalesce(sum(chunks), 0) FROM lexicon_class"
+        " WHERE collection_id = $1) WHERE collection_id = $1",
         collection_id,
         ANALYZER_VERSION,
-        DEFAULT_LANGUAGES,
-        _numbers(boosts := _boosts(row["boosts"])),
     )
-    # Code is written in English words, whatever its comments are in.
-    await _index_anew(connection, collection_id, boosts, told=not row["internal"])
+    return True
 
 
 async def boosts_of(connection: Connection, collection: str) -> Boosts:
@@ -148,29 +217,6 @@ def _boosts(numbers: Sequence[int] | None) -> Boosts:
     return Boosts(title=title, heading=heading, path=path)
 
 
-async def _index_anew(
-    connection: Connection, collection_id: int, boosts: Boosts, *, told: bool
-) -> None:
-    """Index the words of all chunks, document by document; told apart by language or all in the default one."""
-    last = -1
-    while documents := await connection.fetch(
-        "SELECT id FROM document WHERE collection_id = $1 AND id > $2 ORDER BY id LIMIT $3",
-        collection_id,
-        last,
-        _REBUILD_BATCH,
-    ):
-        rows = await connection.fetch(
-            "SELECT c.ord, c.document, c.content, coalesce(nullif(c.embed_text, ''), c.content) AS text,"
-            " c.heading, d.title, d.document_id FROM document d JOIN chunk c ON c.document = d.id"
-            " WHERE d.id = ANY($1::bigint[]) ORDER BY c.document, c.ord",
-            [row["id"] for row in documents],
-        )
-        words = await asyncio.to_thread(_counted, rows, boosts, told)
-        await add_words(connection, collection_id, [row["ord"] for row in rows], words)
-        last = documents[-1]["id"]
-    await settle(connection, collection_id, everything=True)
-
-
 def _counted(rows: Sequence[Any], boosts: Boosts, told: bool) -> list[Words]:
     """Count the words of chunks, those of a document next to one another."""
     words: list[Words] = []
@@ -195,6 +241,19 @@ async def add_words(
     """
     if not ords:
         return
+    await connection.execute(
+        "UPDATE lexicon SET chunks = chunks + $2 WHERE collection_id = $1", collection_id, len(ords)
+    )
+    languages = [one.language for one in words]
+    lengths = [one.length for one in words]
+    await connection.execute(_COUNT_CHUNKS, collection_id, list(ords), languages, lengths)
+    await _write_words(connection, collection_id, ords, words)
+
+
+async def _write_words(
+    connection: Connection, collection_id: int, ords: Sequence[int], words: Sequence[Words]
+) -> None:
+    """Write the words of chunks into the forward index, in new slots."""
     df: Counter[str] = Counter()
     for one in words:
         df.update(one.counts.keys())
@@ -202,13 +261,7 @@ async def add_words(
     known = await _count_terms(connection, collection_id, {keys[t]: n for t, n in df.items()})
     ids = {term: known[key] for term, key in keys.items()}
     first = await _take_slots(connection, collection_id, len(ords))
-    await connection.execute(
-        "UPDATE lexicon SET chunks = chunks + $2 WHERE collection_id = $1", collection_id, len(ords)
-    )
-    languages = [one.language for one in words]
-    lengths = [one.length for one in words]
-    await connection.execute(_COUNT_CHUNKS, collection_id, list(ords), languages, lengths)
-    await _add_languages(connection, collection_id, set(languages))
+    await _add_languages(connection, collection_id, {one.language for one in words})
     packed = await asyncio.to_thread(lambda: [_packed(one, ids) for one in words])
     await connection.copy_records_to_table(
         "chunk_terms",
@@ -497,20 +550,26 @@ async def settle(connection: Connection, collection_id: int, *, everything: bool
         collection_id: The collection, whose lexicon is open.
         everything: Also do what is too large for a write, and else done beside.
     """
+    first = await _post(connection, collection_id)
+    segments = await segments_of(connection, collection_id)
+    due = plan_merges(segments) if everything else plan_write(segments)
+    fresh = [one for one in segments if one.first >= first]
+    for one in due or packed(fresh):
+        await merge_segments(connection, collection_id, one.first, one.last)
+
+
+async def _post(connection: Connection, collection_id: int, *, fewest: int = 0) -> int:
+    """Write the postings of all new slots, of so many at least; gives the first of these."""
     row = await connection.fetchrow(
         "SELECT next_slot, posted FROM lexicon WHERE collection_id = $1", collection_id
     )
-    if row is None:
-        return
-    await _write(connection, collection_id, row["posted"], row["next_slot"] - 1)
-    segments = await segments_of(connection, collection_id)
-    due = plan_merges(segments) if everything else plan_write(segments)
-    fresh = [one for one in segments if one.first >= row["posted"]]
-    for one in due or packed(fresh):
-        await merge_segments(connection, collection_id, one.first, one.last)
-    await connection.execute(
-        "UPDATE lexicon SET posted = next_slot WHERE collection_id = $1", collection_id
-    )
+    first: int = row["posted"]
+    if row["next_slot"] - first >= fewest:
+        await _write(connection, collection_id, first, row["next_slot"] - 1)
+        await connection.execute(
+            "UPDATE lexicon SET posted = next_slot WHERE collection_id = $1", collection_id
+        )
+    return first
 
 
 async def settle_due(connection: Connection, collection: str) -> bool:

@@ -1,4 +1,4 @@
-"""Merging beside the writes: nobody waits, nobody notices, and what is cut off leaves nothing."""
+"""Merging and indexing anew: nobody waits or notices more than need be, and what is cut off harms nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import pytest
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
-from whence.store.lexicon import merging, planning, runs
+from whence.schema.filters import Condition
+from whence.store.lexicon import merging, planning, postings, runs
+from whence.store.lexicon.analysis import ANALYZER_VERSION
 from whence.store.lexicon.boosts import Boosts
 from whence.store.memory import MemoryStore
 from whence.store.postgres import PostgresStore
@@ -40,6 +42,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "_MERGED_IN_PLACE", 4)
     monkeypatch.setattr(merging, "BAND_POSTINGS", 8)
     monkeypatch.setattr(runs, "_ROW_POSTINGS", 4)
+    monkeypatch.setattr(postings, "_REBUILD_BATCH", 3)
+    monkeypatch.setattr(postings, "_MOST_WRITTEN", 4)
 
 
 class Pause:
@@ -399,3 +403,120 @@ async def test_whatever_happens_between_the_index_is_right(
         assert await _rankings(postgres_store) == await _rankings(memory)
         await _check_index(database_url)
     assert merges >= 4
+
+
+# --- indexing anew ---------------------------------------------------------------------------------
+
+
+class Count:
+    """Counts the chunks whose words are indexed anew, and stops after some.
+
+    Args:
+        monkeypatch: Puts it in place.
+        stop_after: Chunks.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop_after: int = 10**9) -> None:
+        self.chunks = 0
+        self.reached = asyncio.Event()
+        self._stop_after = stop_after
+        self._index = postings.index_some
+        counted = postings._counted
+
+        def count(rows: Any, *options: Any) -> Any:
+            self.chunks += len(rows)
+            return counted(rows, *options)
+
+        monkeypatch.setattr(postings, "_counted", count)
+        monkeypatch.setattr(postings, "index_some", self._stopped)
+
+    async def _stopped(self, connection: Any, collection_id: int) -> bool:
+        done = await self._index(connection, collection_id)
+        if self.chunks > self._stop_after:
+            self.reached.set()
+            await asyncio.Event().wait()
+        return done
+
+
+async def _cut_off(url: str) -> MemoryStore:
+    """Leave a collection of 20 chunks with the first nine indexed by this analyzer; gives what is in it."""
+    memory = MemoryStore()
+    async with PostgresStore.open(url, pool_size=4) as store:
+        await _filled(memory, store)
+        await _rows(url, "UPDATE lexicon SET analyzer = '0'")
+        with pytest.MonkeyPatch.context() as patch:
+            count = Count(patch, stop_after=9)
+            task = store._maintain("c")
+            await _within(count.reached.wait())
+            # What is cut off is the fourth portion; closing the store does it.
+            await store.aclose()
+        assert task.cancelled()
+        assert count.chunks == 12
+    (row,) = await _rows(url, "SELECT count(*) AS n FROM chunk_terms")
+    assert row["n"] == 9
+    return memory
+
+
+@pytest.mark.parametrize(
+    "act", [None, _append, _remove, _retag, _change], ids=lambda act: getattr(act, "__name__", "")
+)
+async def test_indexing_anew_goes_on_where_it_was_cut_off(
+    database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch, act: Act | None
+) -> None:
+    """Whoever comes next, a search or a write, indexes the rest, no chunk twice; then all is as in memory."""
+    memory = await _cut_off(database_url)
+    count = Count(monkeypatch)
+    async with PostgresStore.open(database_url, pool_size=4) as store:
+        if act is not None:
+            await act(store)
+            await act(memory)
+        assert await _rankings(store) == await _rankings(memory)
+
+    assert count.chunks == 11
+    await _check_index(database_url)
+
+
+async def test_two_that_index_anew_share_the_work(
+    database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes that search at once after a change of the analyzer index each chunk once between them."""
+    memory = await _cut_off(database_url)
+    count = Count(monkeypatch)
+    async with (
+        PostgresStore.open(database_url, pool_size=2) as one,
+        PostgresStore.open(database_url, pool_size=2) as other,
+    ):
+        found = await _within(asyncio.gather(_rankings(one), _rankings(other)))
+
+    assert found == [await _rankings(memory)] * 2
+    assert count.chunks == 11
+    await _check_index(database_url)
+
+
+async def test_half_an_index_of_words_is_seen_by_nobody(
+    database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches by vectors find all chunks meanwhile, with filters and without; erasing tells what was there."""
+    memory = await _cut_off(database_url)
+    vector = np.array([1, 0], dtype=np.float32)
+    filters = (Condition(key="document_id", prefix="d1"),)
+    async with PostgresStore.open(database_url, pool_size=4) as store:
+        for some in ((), filters, filters, ()):
+            hits = [
+                await one.search_dense("c", vector, limit=100, access=READERS[1], filters=some)
+                for one in (store, memory)
+            ]
+            assert hits[0] == hits[1]
+            assert len(hits[0]) == (11 if some else 20)
+        assert not await _indexed(database_url)
+        before, after = await store.erase_document("c", "d19")
+        assert before.postings > 0
+        assert after.postings == 0
+        await memory.remove_documents("c", ["d19"])
+        assert await _rankings(store) == await _rankings(memory)
+    await _check_index(database_url)
+
+
+async def _indexed(url: str) -> bool:
+    rows = await _rows(url, "SELECT analyzer FROM lexicon")
+    return [row["analyzer"] for row in rows] == [ANALYZER_VERSION]
