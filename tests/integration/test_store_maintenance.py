@@ -47,25 +47,44 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Pause:
-    """Stops the first merge beside the writes where its postings are written, and it is to take their lock."""
+    """Stops the first merge beside the writes once.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    Args:
+        monkeypatch: Puts it in place.
+        midway: In the middle of the postings; else where they are written, and it is to take the writers' lock.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, midway: bool = False) -> None:
         self.reached = asyncio.Event()
         self.go_on = asyncio.Event()
         self.begun = 0
         self.sources: set[int] = set()
-        self._merge = merging._begun
-        monkeypatch.setattr(merging, "_begun", self._stopped)
+        self._midway = midway
+        self._bands = 0
+        self._begin, self._write = merging._begun, merging.write_postings
+        monkeypatch.setattr(merging, "_begun", self._begun)
+        monkeypatch.setattr(merging, "write_postings", self._written)
 
-    async def _stopped(self, connection: Any, living: str, *where: int) -> Any:
-        merge = await self._merge(connection, living, *where)
-        if living is merging._LIVING_NOTED:
-            self.begun += 1
-            if self.begun == 1:
-                self.sources = set(merge.sources)
-                self.reached.set()
-                await self.go_on.wait()
+    async def _begun(self, connection: Any, living: str, *where: int) -> Any:
+        if living is not merging._LIVING_NOTED:
+            return await self._begin(connection, living, *where)
+        self.begun += 1
+        merge = await self._begin(connection, living, *where)
+        if self.begun == 1:
+            self.sources = set(merge.sources)
+            await self._stop(midway=False)
         return merge
+
+    async def _written(self, *band: Any) -> None:
+        await self._write(*band)
+        self._bands += self.begun == 1
+        if self._bands == 1:
+            await self._stop(midway=True)
+
+    async def _stop(self, *, midway: bool) -> None:
+        if midway == self._midway and not self.reached.is_set():
+            self.reached.set()
+            await self.go_on.wait()
 
 
 async def _within(what: Awaitable[Any]) -> Any:
@@ -86,6 +105,7 @@ async def _merging(store: PostgresStore, pause: Pause) -> AsyncIterator[asyncio.
         finally:
             pause.go_on.set()
             await asyncio.wait([task])
+    await task
 
 
 async def _filled(*stores: Any, n: int = 20) -> None:
@@ -188,6 +208,7 @@ async def _all(store: Any) -> None:
 
 @pytest.mark.parametrize("act", [_append, _remove, _retag, _change, _all])
 @pytest.mark.parametrize("before", [False, True], ids=["clean", "with dead"])
+@pytest.mark.parametrize("midway", [False, True], ids=["at the end", "midway"])
 async def test_writes_do_not_wait_for_a_merge_and_hold_at_once(
     postgres_store: PostgresStore,
     database_url: str,
@@ -195,6 +216,7 @@ async def test_writes_do_not_wait_for_a_merge_and_hold_at_once(
     monkeypatch: pytest.MonkeyPatch,
     act: Act,
     before: bool,
+    midway: bool,
 ) -> None:
     """What is written in the middle of a merge is done at once, and answers are those of memory ever after."""
     memory = MemoryStore()
@@ -203,14 +225,14 @@ async def test_writes_do_not_wait_for_a_merge_and_hold_at_once(
         for store in (memory, postgres_store):
             await store.remove_documents("c", ["d6", "d7"])
             await store.retag_documents("c", {"d10": SECRET})
-    expected = await _rankings(memory)
-    pause = Pause(monkeypatch)
+    expected, former = await _rankings(memory), await _segments(database_url)
+    pause = Pause(monkeypatch, midway=midway)
     async with _merging(postgres_store, pause):
         assert await _rankings(postgres_store) == expected
         await act(postgres_store)
         await act(memory)
         assert await _rankings(postgres_store) == await _rankings(memory)
-        assert pause.sources <= await _segments(database_url)
+        assert len(former & await _segments(database_url)) > len(former) / 2
 
     assert await _rankings(postgres_store) == await _rankings(memory)
     assert not pause.sources & await _segments(database_url)
@@ -235,16 +257,18 @@ async def _boost(store: PostgresStore) -> None:
 
 
 @pytest.mark.parametrize("act", [_erase, _boost])
+@pytest.mark.parametrize("midway", [False, True], ids=["at the end", "midway"])
 async def test_a_merge_whose_sources_are_gone_is_given_up(
     postgres_store: PostgresStore,
     database_url: str,
     lazy: None,
     monkeypatch: pytest.MonkeyPatch,
     act: Act,
+    midway: bool,
 ) -> None:
     """What is erased or indexed anew in the middle does not come back with the merge."""
     await _filled(postgres_store)
-    pause = Pause(monkeypatch)
+    pause = Pause(monkeypatch, midway=midway)
     async with _merging(postgres_store, pause):
         await act(postgres_store)
         expected = await _rankings(postgres_store)
@@ -262,14 +286,18 @@ async def _planned(url: str) -> list[planning.Segment]:
     return [planning.Segment(*row) for row in rows]
 
 
+@pytest.mark.parametrize("midway", [False, True], ids=["at the end", "midway"])
 async def test_a_collection_dropped_in_the_middle_of_a_merge_is_gone(
-    postgres_store: PostgresStore, database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
+    postgres_store: PostgresStore,
+    database_url: str,
+    lazy: None,
+    monkeypatch: pytest.MonkeyPatch,
+    midway: bool,
 ) -> None:
     """A merge brings nothing back of a collection that does not exist any more, and does not fail."""
     await _filled(postgres_store)
-    async with _merging(postgres_store, Pause(monkeypatch)) as task:
+    async with _merging(postgres_store, Pause(monkeypatch, midway=midway)):
         await _rows(database_url, "DELETE FROM collection")
-    await task
 
     for table in ("segment", "posting", "posting_dead", "chunk_terms", "term", "lexicon"):
         assert await _rows(database_url, f"SELECT 1 FROM {table}") == []
@@ -395,7 +423,7 @@ async def test_whatever_happens_between_the_index_is_right(
     for _ in range(8):
         await write(12)
         with monkeypatch.context() as patch:
-            pause = Pause(patch)
+            pause = Pause(patch, midway=bool(rng.integers(2)))
             if planning.plan_beside(await _planned(database_url)):
                 async with _merging(postgres_store, pause):
                     await write(6)

@@ -193,12 +193,18 @@ async def _begun(
 async def _merge(
     connection: Connection, sources: Sequence[Any], slots: NDArray[np.int32], number: int
 ) -> None:
-    """Write the postings of some slots, which are in some segments, under a new number."""
+    """Write the postings of some slots, which are in some segments, under a new number.
+
+    Raises:
+        _Lost: The segments are gone.
+    """
     moves = await asyncio.to_thread(_moves, sources, slots)
     ids = [source["id"] for source in sources]
     edges = [row["edge"] for row in await connection.fetch(_EDGES, ids, BAND_POSTINGS)]
     for low, high in itertools.pairwise([-1, *edges]):
         rows = await connection.fetch(_BAND, ids, low, high)
+        if not rows:
+            raise _Lost
         await write_postings(connection, number, _merged(rows, moves, low, high))
 
 
