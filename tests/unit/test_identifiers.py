@@ -32,6 +32,7 @@ ASKED = (
     ("What changed since v2.9.1?", set()),
     ("In which release was the fault of 4.1 repaired?", set()),
     ("What replaced Harbour 4.1?", set()),
+    ("What does Service1 depend on, and who calls it?", set()),
     # A day answers when something was; it is not what the answer must name.
     ("When was the outage of 11 February 2025 over?", set()),
 )
@@ -56,6 +57,7 @@ SCOPES = (
     ("What is new in Harbour 4.2?", ("Harbour 4.1 to 4.3 have it.",), False),
     ("What was on 12 February 2025?", ("It was down on 11\u201313 February 2025.",), False),
     ("What was on 12 February 2025?", ("It was down on 11 to 13 February 2025.",), False),
+    ("Is Cas9-induced repair exact?", ("Cas9-mediated breaks are repaired.",), False),
     ("What does P7 mean?", ("P8 means that the battery is empty.",), True),
     ("What does P7 mean?", ("P7 means that the brake is on, P8 is another.",), False),
     ("Who may read level 3?", ("Level 2 is for employees.",), True),

@@ -67,7 +67,7 @@ _DATES: Final = tuple(
 )
 #: Letters and a number in one word: `P7`, `ERR-1042`, `CVE-2024-1234`, `v2.9.1`.
 _CODE: Final = re.compile(
-    r"(?<![\w.,-])(?P<name>[a-z]{1,12}(?:[-_/][a-z]{1,12})*)[-_/#]?(?P<value>\d+(?:[._/-]\w+)*)\b",
+    r"(?<![\w.,-])(?P<name>[a-z]{1,12}(?:[-_/][a-z]{1,12})*)[-_/#]?(?P<value>\d+(?:[._/-]\w*\d\w*)*)\b",
     re.IGNORECASE,
 )
 #: Three numbers or more with points between are a version, or something as exact, without a name.
@@ -89,6 +89,7 @@ _NUMBERED: Final = frozenset(_NUMBERED_TEXT.split())
 #: Questions that ask how one value relates to others, which sentences about those others answer.
 _RELATES: Final = re.compile(
     r"\b(?:since|after|before|until|till|between|than|newer|older|later|earlier|next|previous|prior|latest|newest"
+    r"|call(?:s|ed|ers?)?|depend\w*|import(?:s|ed)?|inherit\w*|extend\w*|implement\w*|refer\w*"
     r"|successors?|predecessors?|replac\w+|supersed\w+|upgrad\w+|migrat\w+|compar\w+|differ\w*|versus|vs|instead)\b"
     r"|\b(?:which|what|whose)\s+(?:\w+\s+)?(?:versions?|releases?|builds?|firmwares?|codes?|levels?|numbers?)\b(?!\s*\d)",
     re.IGNORECASE,
