@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -86,6 +87,21 @@ def test_a_wrong_file_is_refused(tmp_path: Path, toml: str, words: str) -> None:
     """`whence.toml` is checked: keys, types and forms."""
     with pytest.raises(ConfigError, match=words):
         load(tmp_path, toml)
+
+
+def test_what_is_wrong_is_named_as_it_was_given(tmp_path: Path) -> None:
+    """The hint names the option, the variable or the file's key, whichever it was."""
+    hints = []
+    ways: tuple[dict[str, Any], ...] = (
+        {"options": {"broker": "foo"}},
+        {"environ": {"WHENCE_BROKER": "foo"}},
+        {"toml": 'broker = "foo"'},
+    )
+    for way in ways:
+        with pytest.raises(ConfigError) as told:
+            load(tmp_path, **way)
+        hints.append(told.value.hint)
+    assert hints == ["correct --broker", "correct WHENCE_BROKER", "correct broker in whence.toml"]
 
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:

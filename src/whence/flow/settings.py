@@ -300,8 +300,15 @@ def _check_value(name: str, value: str, origin: Origin) -> None:
         raise ConfigError(
             f"the setting {name} ({origin}) is no address that starts with"
             f" {' or '.join(f'{one}://' for one in schemes)}: {mask_url(value) if mark else _MASK}",
-            hint=f"correct {VARIABLES[name]}",
+            hint=f"correct {_named(name, origin)}",
         )
+
+
+def _named(name: str, origin: Origin) -> str:
+    """Name a setting as whoever gave it wrote it."""
+    if origin == "option":
+        return f"--{name.replace('_', '-')}"
+    return f"{name} in whence.toml" if origin == "whence.toml" else VARIABLES[name]
 
 
 def _read_file(file: Path) -> dict[str, str]:
