@@ -63,7 +63,8 @@ class EngineTarget:
         info = await self._store.collection(self._collection)
         if info is None:
             raise NotFound(
-                f"there is no collection {self._collection!r}", hint="index something into it first"
+                f"there is no collection {self._collection!r}",
+                hint="index something into it first; `whence collections` lists what there is",
             )
         return About(
             store=self._where,

@@ -494,7 +494,8 @@ class SearchProcessor(Processor):
         if info is None:
             self._models.pop(collection, None)
             raise NotFound(
-                f"there is no collection {collection!r}", hint="index something into it first"
+                f"there is no collection {collection!r}",
+                hint="index something into it first; `whence collections` lists what there is",
             )
         self._models[collection] = (now + self.parameters.model_memory_s, info.model)
         return info.model

@@ -272,7 +272,10 @@ def _is_whole(term: Term) -> bool:
 
 def missing_collection(name: str) -> NotFound:
     """Give the error for a collection that does not exist."""
-    return NotFound(f"there is no collection {name!r}", hint="index something into it first")
+    return NotFound(
+        f"there is no collection {name!r}",
+        hint="index something into it first; `whence collections` lists what there is",
+    )
 
 
 def model_words(model: EmbeddingModel) -> str:

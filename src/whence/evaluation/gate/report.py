@@ -81,7 +81,8 @@ async def collection_digest(store: ChunkStore, collection: str) -> str:
     """
     if await store.collection(collection) is None:
         raise NotFound(
-            f"there is no collection {collection!r}", hint="index something into it first"
+            f"there is no collection {collection!r}",
+            hint="index something into it first; `whence collections` lists what there is",
         )
     ids = await store.document_ids(collection)
     digest = hashlib.sha256()
