@@ -225,7 +225,7 @@ def _results(
             chunk=RetrievedChunk(
                 id=candidate.chunk_id,
                 content=texts[candidate.chunk_id].content,
-                metadata=texts[candidate.chunk_id].metadata,
+                metadata=texts[candidate.chunk_id].metadata.copy(),
             ),
             score_breakdown=_breakdown(candidate),
         )

@@ -48,7 +48,7 @@ class _Stored:
                 id=one.chunk_id,
                 content=texts[one.chunk_id].content,
                 score=getattr(one, score),
-                metadata=texts[one.chunk_id].metadata,
+                metadata=texts[one.chunk_id].metadata.copy(),
                 document_id=one.document_id,
             )
             for one in candidates

@@ -45,13 +45,15 @@ class VectorStoreSuite:
     """Behaviours of a vector store; ids of chunks must end with the names of `CHUNKS`."""
 
     async def test_the_greatest_cosine_comes_first(self, vectors: Any) -> None:
-        """Hits are sorted by exact cosine, and the text and metadata are whole."""
+        """Hits are sorted by exact cosine, text and metadata are whole, and the metadata is the caller's own."""
         hits = await _got(vectors.search(_QUERY, limit=10, access=PUBLIC))
 
         assert [_name(hit) for hit in hits] == ["near", "between", "across", "against"]
         assert [hit.score for hit in hits] == pytest.approx([1, 0.6, 0, -1], abs=1e-6)
         assert hits[0].content == "apples and pears"
-        assert isinstance(hits[0].metadata, dict)
+        hits[0].metadata["seen"] = True
+        again = await _got(vectors.search(_QUERY, limit=1, access=PUBLIC))
+        assert "seen" not in again[0].metadata
 
     async def test_rights_come_before_the_limit(self, vectors: Any) -> None:
         """A hidden chunk takes no place; its reader gets it."""
