@@ -45,7 +45,7 @@ class VectorStoreSuite:
     """Behaviours of a vector store; ids of chunks must end with the names of `CHUNKS`."""
 
     async def test_the_greatest_cosine_comes_first(self, vectors: Any) -> None:
-        """Hits are sorted by exact cosine, text and metadata are whole, and the metadata is the caller's own."""
+        """Hits are sorted by exact cosine; text and metadata are whole, the metadata the caller's own."""
         hits = await _got(vectors.search(_QUERY, limit=10, access=PUBLIC))
 
         assert [_name(hit) for hit in hits] == ["near", "between", "across", "against"]
