@@ -39,7 +39,7 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
-from whence.schema.topics import cancel_topic, full_topic, short_topic
+from whence.schema.topics import cancel_topic, full_topic
 from whence.schema.wire import Body
 
 __all__ = ("PubSub", "Requester", "RequesterCounters", "deadline_of", "reply_of")
@@ -160,7 +160,7 @@ class _Pending(msgspec.Struct, eq=False):
     def too_late(self) -> DeadlineExceeded:
         """Give the error of a request without a reply in time."""
         waited = max(0.0, self.timeout_s)
-        return DeadlineExceeded(f"no reply from {short_topic(self.topic)} within {waited:.3g} s")
+        return DeadlineExceeded(f"no reply from {self.topic} within {waited:.3g} s")
 
     def wake(self) -> None:
         """Have whoever waits look again."""
