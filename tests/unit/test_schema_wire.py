@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -40,7 +41,7 @@ from whence.schema.frozen import frozen
 from whence.schema.message import message_types
 from whence.schema.search import Candidate
 from whence.schema.terms import Triple, iri, literal
-from whence.schema.texts import ChunkText
+from whence.schema.texts import ChunkText, TextBudget, TextPlan, TextRequest
 from whence.schema.topics import dead_letter_topic, full_topic
 from whence.schema.wire import Wire, most_bytes, plain, shape_of
 from whence.testing.samples import sample
@@ -266,6 +267,19 @@ def test_odd_values_are_found_where_messages_are_checked(
     monkeypatch.setattr(codec_module, "_CHECKED", True)
     with pytest.raises(CodecError):
         sealed(odd)
+
+
+def test_a_text_may_equal_a_default_without_being_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytes name it where those of the default leave it out; both are read as the same message."""
+    monkeypatch.setattr(codec_module, "_CHECKED", True)
+    read = json.loads('"balanced"')
+    budget = TextBudget(kind="tokens", limit=1)
+    plan = TextPlan(budget=budget, prioritize=read)
+    request = TextRequest(access=Access.public(), collection="c", plan=plan)
+
+    assert b"balanced" in encode_all(request)
+    assert decode_as(encode_all(request), TextRequest) == request
+    assert type(sealed(request)) is Wire
 
 
 @pytest.mark.parametrize(("value", "checked"), [("1", True), ("", False)])

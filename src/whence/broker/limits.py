@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Protocol
 
 import msgspec
+
+from whence.broker.eager import DONE, first_step, rest
 
 __all__ = ("Limit", "Limited", "Limits")
 
@@ -104,6 +107,17 @@ class Limits:
         One of no seconds or less strikes as soon as the task waits for something.
         """
         return Limit(self, seconds)
+
+    async def keep(self, work: Coroutine[Any, Any, object], seconds: float) -> None:
+        """Do some work within some seconds, watched from where it first waits for something.
+
+        Raises:
+            TimeoutError: It took longer.
+        """
+        waits_for = first_step(work)
+        if waits_for is not DONE:
+            with self.within(seconds):
+                await rest(work, waits_for)
 
     def add(self, limit: Limited, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to watch in the running event loop."""

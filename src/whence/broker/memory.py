@@ -18,7 +18,7 @@ from typing import Any
 
 from whence.broker.clock import Clock
 from whence.broker.faults import Faults
-from whence.broker.queues import Entry, Member, MemoryBroker, Topic
+from whence.broker.queues import Entry, Member, MemoryBroker, Taker, Topic, Waiter
 from whence.broker.requests import Requester
 from whence.broker.retry import check_policy, wait_s
 from whence.broker.transport import (
@@ -41,7 +41,6 @@ __all__ = ("MemoryBroker", "MemorySubscription", "MemoryTransport", "open_transp
 #: Pulsar's own default for the largest message.
 MAX_PAYLOAD_BYTES = 5 * 1024 * 1024
 _TOO_LARGE = sys.maxsize
-_BODIES = frozenset({bytes, Wire})
 _TEXTS = frozenset({str})
 _MESSAGE_ID = Headers.MESSAGE_ID
 #: Reasons of dead letters are for people; headers are no place for a whole traceback.
@@ -65,6 +64,18 @@ class MemorySubscription:
         Raises:
             Unavailable: The subscription was closed, also while waiting.
         """
+        return await self.serve(None)
+
+    async def serve(self, begin: Callable[[Delivery], bool] | None) -> Delivery:
+        """Wait for the next message, as `receive`; what is published meanwhile is begun at once.
+
+        Args:
+            begin: Called within `publish`. True when it is done with the message and has settled it, and then
+                the next one is waited for; otherwise the message comes out of here, begun.
+
+        Raises:
+            Unavailable: As for `receive`.
+        """
         member = self._member
         group = member.group
         if member.closed:
@@ -72,20 +83,21 @@ class MemorySubscription:
         delivery = group.take(member)
         if delivery is not None:
             return delivery
-        waiter: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        waiter = Waiter(future, begin)
         member.waiters.append(waiter)
         try:
-            delivery = await waiter
+            delivery = await future
         except asyncio.CancelledError:
             # The message may have been handed over in the very moment of the cancellation.
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                group.take_one_back(member, waiter.result().id)
+            if waiter.is_left():
+                group.take_one_back(member, future.result().id)
             raise
-        if member.closed:
+        if not waiter.begun and member.closed:
             raise Unavailable(f"subscription {group.label} was closed")
         return delivery
 
-    def push_to(self, taker: Callable[[Delivery], None]) -> None:
+    def push_to(self, taker: Taker) -> None:
         """Give every message to `taker` in the moment it is published, and settle it as done."""
         self._member.taker = taker
         self._member.settle_taken = self._done
@@ -274,6 +286,8 @@ class MemoryTransport:
     ) -> str:
         """Publish; gives the `message-id` header, made when not given.
 
+        A worker of this process that is free takes its first step in here (`broker.eager`).
+
         Raises:
             BadInput: The body is too large or no bytes, a header is not a string, a delay is negative.
             ConfigError: That is not the name of a topic.
@@ -286,7 +300,10 @@ class MemoryTransport:
         if asyncio.get_running_loop() is not broker.loop:
             broker.bind()
         own = dict(headers) if headers else {}
-        size = most_bytes(payload) if type(payload) in _BODIES else _TOO_LARGE
+        if type(payload) is Wire:
+            size = payload.most
+        else:
+            size = len(payload) if type(payload) is bytes else _TOO_LARGE
         if (
             size > self._max_payload_bytes
             or delay_s is not None

@@ -27,6 +27,11 @@ __all__ = ("Entry", "Group", "Member", "MemoryBroker", "StoredMessage", "Topic")
 
 _ATTEMPT = Headers.ATTEMPT
 _KEY_ORDERED = Mode.KEY_ORDERED
+#: Most messages begun within each other; what is published deeper waits for the next turn of the event loop.
+_MAX_DEPTH = 8
+
+Taker = Callable[[Body, dict[str, str]], None]
+"""Takes the body and the headers of a message."""
 
 
 def _nothing(_: object) -> None:
@@ -67,6 +72,22 @@ class Entry(msgspec.Struct, eq=False):
         return self.order < other.order
 
 
+class Waiter(msgspec.Struct, eq=False):
+    """One who waits for a message."""
+
+    future: asyncio.Future[Delivery]
+    begin: Callable[[Delivery], bool] | None = None
+    """Takes a message within `publish`; tells whether it is done with it."""
+    begun: bool = False
+    """True once it began with one that it is not done with."""
+
+    def is_left(self) -> bool:
+        """Tell whether it has a message that it has not begun with."""
+        future = self.future
+        got = future.done() and not future.cancelled() and future.exception() is None
+        return got and not self.begun
+
+
 class Member:
     """One subscriber of a group: what it holds and its waiting receivers."""
 
@@ -91,9 +112,9 @@ class Member:
         self.held: dict[str, Entry] = {}
         #: Settled in the member's eyes, not in the broker's (a fault).
         self.lost: list[Entry] = []
-        self.waiters: deque[asyncio.Future[Delivery]] = deque()
+        self.waiters: deque[Waiter] = deque()
         #: Takes messages in the place of those who wait; each is settled at once by the other.
-        self.taker: Callable[[Delivery], None] | None = None
+        self.taker: Taker | None = None
         self.settle_taken: Callable[[Delivery], object] = _nothing
         self.paused = False
         self.closed = False
@@ -110,7 +131,7 @@ class Member:
             return False
         waiters = self.waiters
         while waiters:
-            if not waiters[0].done():
+            if not waiters[0].future.done():
                 return True
             waiters.popleft()
         return self.taker is not None
@@ -146,31 +167,22 @@ class Group:
 
     # Entering the queue
 
-    def push(self, topic: Topic, payload: Body, headers: dict[str, str], key: str | None) -> bool:
+    def push(self, payload: Body, headers: dict[str, str]) -> bool:
         """Give a message that nobody else gets to the one member, if that takes and settles it at once.
 
         Nothing is kept of it, and the headers become the member's.
         """
-        members, broker = self.members, self._broker
+        members = self.members
         if len(members) != 1 or self._ready or self.mode is _KEY_ORDERED:
             return False
         member = members[0]
         taker = member.taker
         if taker is None or member.paused or len(member.held) >= member.prefetch:
             return False
-        if broker.faults.armed:
+        if self._broker.faults.armed:
             return False
         headers[_ATTEMPT] = "1"
-        taker(
-            Delivery(
-                body=payload,
-                headers=headers,
-                key=key,
-                id=str(next(broker.orders)),
-                topic=topic.name,
-                published_at=broker.clock.time(),
-            )
-        )
+        taker(payload, headers)
         return True
 
     def add(self, message: StoredMessage) -> None:
@@ -186,7 +198,11 @@ class Group:
         if not self._ready and not self._broker.faults.armed:
             member = self._waiting_member()
             if member is not None and (self.mode is not _KEY_ORDERED or self._is_free(message.key)):
-                self._give(entry, member, message.payload)
+                delivery = self._hand(entry, member, message.payload)
+                if member.taker is None:
+                    self._begin(delivery, member, member.waiters.popleft())
+                else:
+                    self._push(delivery, member)
                 return
         self._enqueue(entry)
         self.dispatch()
@@ -242,17 +258,45 @@ class Group:
             entry = self._next()
             if entry is None:
                 return
-            self._give(entry, member, plain(entry.message.payload))
+            self._give(entry, member)
 
-    def _give(self, entry: Entry, member: Member, payload: Body) -> None:
-        """Hand a message to a member that waits."""
-        delivery = self._hand(entry, member, payload)
-        if member.taker is not None:
-            member.taker(delivery)
-            member.settle_taken(delivery)
+    def _give(self, entry: Entry, member: Member) -> None:
+        """Hand a message that has waited to a member that waits."""
+        delivery = self._hand(entry, member, plain(entry.message.payload))
+        if member.taker is None:
+            # Of one that is ready the first still waits.
+            member.waiters.popleft().future.set_result(delivery)
+        else:
+            self._push(delivery, member)
+
+    def _push(self, delivery: Delivery, member: Member) -> None:
+        """Hand a message to a member that takes all and settles them at once."""
+        assert member.taker is not None
+        member.taker(delivery.body, dict(delivery.headers))
+        member.settle_taken(delivery)
+
+    def _begin(self, delivery: Delivery, member: Member, waiter: Waiter) -> None:
+        """Hand over a message that was just published; who is done with it at once waits for the next one."""
+        broker, future = self._broker, waiter.future
+        if waiter.begin is None or broker.depth >= _MAX_DEPTH:
+            future.set_result(delivery)
             return
-        # Of one that is ready the first still waits.
-        member.waiters.popleft().set_result(delivery)
+        broker.depth += 1
+        try:
+            done = waiter.begin(delivery)
+        finally:
+            broker.depth -= 1
+        if future.done():
+            return
+        if not done:
+            waiter.begun = True
+            future.set_result(delivery)
+        elif member.closed:
+            future.set_exception(Unavailable(f"subscription {self.label} was closed"))
+        else:
+            member.waiters.appendleft(waiter)
+            if self._ready:
+                self.dispatch()
 
     def release(self, entry: Entry) -> None:
         """Account for a settled entry: its key, its place in the queue, and whoever waits for either."""
@@ -352,8 +396,8 @@ class Group:
         member.closed = True
         self.members.remove(member)
         for waiter in member.waiters:
-            if not waiter.done():
-                waiter.set_exception(Unavailable(f"subscription {self.label} was closed"))
+            if not waiter.future.done():
+                waiter.future.set_exception(Unavailable(f"subscription {self.label} was closed"))
         member.waiters.clear()
         self.take_back(member)
         if not self.members:
@@ -501,6 +545,8 @@ class MemoryBroker:
         self.faults = faults or Faults()
         self.max_backlog = max_backlog
         self.orders = count(1)
+        #: How many messages are at work within each other's `publish`.
+        self.depth = 0
         #: Messages to non-persistent topics that nobody was there to take.
         self.dropped = 0
         self._retain_messages = retain_messages
@@ -574,15 +620,14 @@ class MemoryBroker:
         """
         queues = topic.queues
         if not topic.persistent:
-            if len(queues) == 1 and not delay_s and queues[0].push(topic, payload, headers, key):
+            if len(queues) == 1 and not delay_s and queues[0].push(payload, headers):
                 return True
             if not queues:
                 self.dropped += 1
                 self._forget(topic)
                 return True
-        for group in queues:
-            if group.size >= self.max_backlog:
-                return False
+        if self.full_group(topic) is not None:
+            return False
         clock = self.clock
         due = clock.monotonic() + delay_s if delay_s else 0.0
         message = StoredMessage(topic.name, payload, headers, key, clock.time(), due, size)

@@ -22,7 +22,6 @@ import msgspec
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.limits import Limits
 from whence.broker.transport import (
-    Delivery,
     Headers,
     Mode,
     Pushing,
@@ -133,17 +132,22 @@ class _Pending(msgspec.Struct, eq=False):
 
     def add(self, reply: Reply) -> bool:
         """Put a reply into its place; False when the place was taken or lies behind the end."""
-        place, ahead = reply.sequence, self.ahead
+        place, ahead, ready = reply.sequence, self.ahead, self.ready
         if self.finished or place < self.place or place in ahead:
             return False
-        if len(self.ready) + len(ahead) >= _MAX_BUFFERED:
+        if len(ready) + len(ahead) >= _MAX_BUFFERED:
             self.fail(Overloaded(f"{_MAX_BUFFERED} replies wait for a reader that does not read"))
             return True
-        ahead[place] = reply
-        while not self.finished and (following := ahead.pop(self.place, None)) is not None:
-            self.ready.append(following)
+        if place > self.place:
+            ahead[place] = reply
+            return True
+        following: Reply | None = reply
+        while following is not None:
+            ready.append(following)
+            place += 1
             self.finished = following.end
-            self.place += 1
+            following = ahead.pop(place, None) if ahead and not following.end else None
+        self.place = place
         self.wake()
         return True
 
@@ -247,7 +251,8 @@ class Requester:
                 await self._publish(pending, payload, key)
             else:
                 await self._send(pending, payload, key)
-            return await pending.next()
+            # What is answered within `publish` needs no watch.
+            return pending.ready.popleft() if pending.ready else await self._next(pending)
         except asyncio.CancelledError:
             self._cancel_later(pending)
             raise
@@ -284,7 +289,7 @@ class Requester:
                 await self._send(pending, payload, key)
             while not ended:
                 # The time that the reader spends between two replies raises nothing inside the reader.
-                reply = await pending.next()
+                reply = pending.ready.popleft() if pending.ready else await self._next(pending)
                 ended = reply.end
                 yield reply
         finally:
@@ -347,12 +352,16 @@ class Requester:
                 hint="leave the correlation-id header out to have one made",
             )
         self._pending[correlation_id] = pending
-        self._limits.add(pending, loop)
         return pending
 
     def _forget(self, pending: _Pending) -> None:
         del self._pending[pending.correlation_id]
         self._limits.discard(pending)
+
+    async def _next(self, pending: _Pending) -> Reply:
+        """Wait for the next reply, up to the deadline."""
+        self._limits.add(pending, asyncio.get_running_loop())
+        return await pending.next()
 
     async def _send(self, pending: _Pending, payload: Body, key: str | None) -> None:
         """Publish a request.
@@ -401,7 +410,7 @@ class Requester:
         try:
             while True:
                 delivery = await subscription.receive()
-                self._place(delivery)
+                self._place(delivery.body, delivery.headers)
                 await subscription.ack(delivery)
         except WhenceError as error:
             # The next request subscribes anew; those that wait cannot know whether their reply was lost.
@@ -412,12 +421,12 @@ class Requester:
             with suppress(WhenceError):
                 await subscription.aclose()
 
-    def _place(self, delivery: Delivery) -> None:
-        reply = reply_of(delivery)
+    def _place(self, body: Body, headers: Mapping[str, str]) -> None:
+        reply = reply_of(body, headers)
         if reply is None:
             self.counters.odd += 1
             return
-        pending = self._pending.get(delivery.headers[_CORRELATION_ID])
+        pending = self._pending.get(headers[_CORRELATION_ID])
         if pending is None:
             self.counters.late += 1
         elif pending.add(reply):
@@ -453,21 +462,20 @@ def deadline_of(headers: Mapping[str, str]) -> float | None:
     return int(text) / 1000 if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 
-def reply_of(delivery: Delivery) -> Reply | None:
-    """Read a delivery as a reply; None when it is none.
+def reply_of(body: Body, headers: Mapping[str, str]) -> Reply | None:
+    """Read a message as a reply; None when it is none.
 
     Without a sequence number a reply is the only one. An error is always the last one.
     """
-    headers = delivery.headers
     if not headers.get(_CORRELATION_ID):
         return None
     number = headers.get(_SEQUENCE)
     if number is None:
-        return Reply(body=delivery.body, headers=headers)
+        return Reply(body=body, headers=headers)
     place = _PLACES.get(number)
     if place is None:
         if not (number.isascii() and number.isdecimal() and len(number) <= 9):
             return None
         place = int(number)
     end = headers.get(_END) == "1" or headers.get(_TYPE) == _ERROR
-    return Reply(body=delivery.body, headers=headers, sequence=place, end=end)
+    return Reply(body=body, headers=headers, sequence=place, end=end)

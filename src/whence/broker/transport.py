@@ -11,9 +11,9 @@ time. The durable point is the return of `publish`. Closing never drops a group'
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from enum import StrEnum
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -29,6 +29,7 @@ __all__ = (
     "Pushing",
     "Reply",
     "RetryPolicy",
+    "Serving",
     "Start",
     "Subscription",
     "TopicStats",
@@ -362,10 +363,24 @@ class TypedTopics(Protocol):
 class Pushing(Protocol):
     """A subscription that can hand messages over as they are published, without a task that waits for them."""
 
-    def push_to(self, taker: Callable[[Delivery], None]) -> None:
-        """Give every message to `taker`, which must be quick and not raise, and settle it as done.
+    def push_to(self, taker: Callable[[Body, dict[str, str]], None]) -> None:
+        """Give every message, body and headers, to `taker`, which must be quick and not raise; it is done then.
 
         From then on `receive` gives none; it still raises when the subscription is closed.
+        """
+        ...
+
+
+@runtime_checkable
+class Serving(Protocol):
+    """A subscription whose messages can be begun in the moment they are published."""
+
+    def serve(self, begin: Callable[[Delivery], bool]) -> Coroutine[Any, Any, Delivery]:
+        """Wait for the next message, as `receive`; what is published meanwhile is begun at once.
+
+        Args:
+            begin: Called within `publish`. True when it is done with the message and has settled it, and then
+                the next one is waited for; otherwise the message comes out of here, begun.
         """
         ...
 

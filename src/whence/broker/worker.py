@@ -15,14 +15,16 @@ import random
 import socket
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import cache
 from types import CoroutineType
 from typing import Any
 
 from whence.broker.clock import Clock, SystemClock
+from whence.broker.eager import DONE, Starter, first_step, rest
 from whence.broker.idempotency import Claim, ClaimState, Ledger
 from whence.broker.limits import Limits
 from whence.broker.requests import deadline_of
@@ -34,6 +36,7 @@ from whence.broker.transport import (
     Headers,
     Mode,
     RetryPolicy,
+    Serving,
     Start,
     Subscription,
     Transport,
@@ -62,6 +65,8 @@ logger = logging.getLogger(__name__)
 # Looked up for every message.
 _MESSAGE_ID, _REPLY_TO = Headers.MESSAGE_ID, Headers.REPLY_TO
 _SEQUENCE, _END = Headers.SEQUENCE, Headers.END
+_CORRELATION_ID, _TRACEPARENT = Headers.CORRELATION_ID, Headers.TRACEPARENT
+_TRACE = (Headers.TRACEPARENT, Headers.TRACESTATE)
 
 #: Waits below this are spent here, holding the message; longer ones in the broker's retry queue, seconds.
 _IN_PROCESS_WAIT_S = 0.5
@@ -229,10 +234,7 @@ class Worker:
         self._control_task = asyncio.create_task(
             self._listen(self._control), name=f"whence-{self.name}-cancel"
         )
-        self._tasks = [
-            asyncio.create_task(self._take(self._subscription), name=f"whence-{self.name}-{n}")
-            for n in range(self._concurrency)
-        ]
+        self._tasks = [self._taker(self._subscription, n) for n in range(self._concurrency)]
 
     @property
     def alive(self) -> bool:
@@ -299,38 +301,79 @@ class Worker:
 
     # Taking messages
 
-    async def _take(self, subscription: Subscription) -> None:
+    def _taker(self, subscription: Subscription, number: int) -> asyncio.Task[None]:
+        """Start a task that takes messages."""
+        context = copy_context()
+        return asyncio.create_task(
+            self._take(subscription, context),
+            name=f"whence-{self.name}-{number}",
+            context=context,
+        )
+
+    async def _take(self, subscription: Subscription, context: Context) -> None:
         """Take one message after the other; nothing that a handler does ends this."""
         task = asyncio.current_task()
         assert task is not None
+        starter = Starter(task, context)
+        receive = self._receiver(subscription, task, starter)
         while not self._stopping.is_set():
-            self._idle.add(task)
             try:
-                # Asked directly where nothing waits for a trial: one coroutine less for each message.
-                coming = self._next(subscription) if self._waiting else subscription.receive()
-                delivery = await coming
-                self.counters.received += 1
+                delivery = await receive()
             except WhenceError as error:
                 self._give_up(error)
                 return
+            except asyncio.CancelledError:
+                if not starter.begun:
+                    raise
+                await starter.go_on(cancelled=True)
+                continue
+            await (starter.go_on() if starter.begun else self._work(subscription, delivery))
+
+    def _receiver(
+        self, subscription: Subscription, task: asyncio.Task[Any], starter: Starter
+    ) -> Callable[[], Coroutine[Any, Any, Delivery]]:
+        """Give what a task calls for its next message, which may come out of it begun."""
+        serving = subscription if isinstance(subscription, Serving) else None
+
+        def begin(delivery: Delivery) -> bool:
+            self._idle.discard(task)
+            done = starter.begin(self._work(subscription, delivery))
+            if done:
+                self._idle.add(task)
+                if self._stopping.is_set():
+                    task.cancel()
+            return done
+
+        async def receive() -> Delivery:
+            self._idle.add(task)
+            try:
+                if self._waiting:
+                    return await self._next(subscription)
+                return await (serving.serve(begin) if serving else subscription.receive())
             finally:
                 self._idle.discard(task)
-            work = Work(delivery, delivery.attempt, self._clock)
-            run = Run(work, delivery, None if self._ledger is None else new_digest())
-            self._runs.add(run)
-            try:
-                if self._is_plain(work):
-                    await self._handle(subscription, run)
-                else:
-                    await self._process(subscription, run)
-            except Exception:
-                logger.exception("message not settled", extra=self._facts(delivery))
-                # At the latest it comes again when this member leaves; better now, and nothing when it
-                # was settled after all.
-                with suppress(Exception):
-                    await subscription.nack(delivery, reason="the worker failed")
-            finally:
-                self._runs.discard(run)
+
+        return receive
+
+    async def _work(self, subscription: Subscription, delivery: Delivery) -> None:
+        """Work on one message, from its arrival to its settlement."""
+        self.counters.received += 1
+        work = Work(delivery, delivery.attempt, self._clock)
+        run = Run(work, delivery, None if self._ledger is None else new_digest())
+        self._runs.add(run)
+        try:
+            if self._is_plain(work):
+                await self._handle(subscription, run)
+            else:
+                await self._process(subscription, run)
+        except Exception:
+            logger.exception("message not settled", extra=self._facts(delivery))
+            # At the latest it comes again when this member leaves; better now, and nothing when it
+            # was settled after all.
+            with suppress(Exception):
+                await subscription.nack(delivery, reason="the worker failed")
+        finally:
+            self._runs.discard(run)
 
     def _is_plain(self, work: Work) -> bool:
         """Tell whether a message can be handled without looking at anything but its deadline."""
@@ -441,9 +484,11 @@ class Worker:
         if run.attempts > 1:
             run.begin_anew()
             work = Work(run.delivery, run.attempt, self._clock)
+        publishing = self._publish_all(run, work)
         try:
-            with self._limits.within(work.patience_s()) as run.limit:
-                await self._publish_all(run, work)
+            waits_for = first_step(publishing)
+            if waits_for is not DONE:
+                await self._watched(run, work, rest(publishing, waits_for))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -460,6 +505,13 @@ class Worker:
             raise self._unexpected(run, error) from error
         finally:
             run.limit = None
+
+    async def _watched(self, run: Run, work: Work, going_on: Awaitable[None]) -> None:
+        """Go on with a handler that waits for something: only such a one can take too long, or be stopped."""
+        with self._limits.within(work.patience_s()) as run.limit:
+            if run.stopped:
+                run.limit.strike_soon()
+            await going_on
 
     async def _publish_all(self, run: Run, work: Work) -> None:
         outgoing: Any = self._handler(work)
@@ -503,9 +555,10 @@ class Worker:
             run.ended = run.ended or item.end
             return
         own = {**item.headers, _SEQUENCE: str(place), _END: "1" if item.end else "0"}
-        for name in _PASSED_ON:
-            if name in headers and name not in own:
-                own[name] = headers[name]
+        if _CORRELATION_ID not in own and _CORRELATION_ID in headers:
+            own[_CORRELATION_ID] = headers[_CORRELATION_ID]
+        if _TRACEPARENT not in own:
+            own.update({name: headers[name] for name in _TRACE if name in headers})
         if _MESSAGE_ID not in own:
             own[_MESSAGE_ID] = f"{_message_id(delivery)}/{self._group}/{place}"
         try:
@@ -744,7 +797,8 @@ class Worker:
             failed=self.counters.failed,
             uptime_s=round(self._clock.time() - self._started_at, 3),
         )
-        headers = {name: asked.headers[name] for name in _PASSED_ON if name in asked.headers}
+        passed_on = (_CORRELATION_ID, *_TRACE)
+        headers = {name: asked.headers[name] for name in passed_on if name in asked.headers}
         headers[Headers.TYPE] = report.TYPE
         with suppress(WhenceError, TimeoutError):
             async with asyncio.timeout(_UNWIND_S):
@@ -799,10 +853,6 @@ class Worker:
             known["correlation_id"] = delivery.headers.get(Headers.CORRELATION_ID, "")
             known["attempt"] = delivery.attempt
         return known
-
-
-#: Headers of the input that a reply carries on.
-_PASSED_ON = (Headers.CORRELATION_ID, Headers.TRACEPARENT, Headers.TRACESTATE)
 
 
 @cache

@@ -175,8 +175,8 @@ class QuestionJob:
         if remaining_s is not None:
             timeout_s = min(timeout_s, remaining_s / 2)
         try:
-            with self._limits.within(timeout_s):
-                await self._context.emit(port, message, key=self.asked.answer_id)
+            emitting = self._context.emit(port, message, key=self.asked.answer_id)
+            await self._limits.keep(emitting, timeout_s)
         except Exception as error:  # noqa: BLE001 - whatever it is, the answer goes out
             known = as_whence_error(error, f"publishing to {port}")
             code = "trace_not_stored" if port == "trace" else "explain_not_published"
