@@ -18,6 +18,7 @@ from whence.store import search
 from whence.store.base import EmbeddedDocument
 from whence.store.postgres import PostgresStore
 from whence.store.vectors import vector_index
+from whence.testing.statements import rows_of
 
 pytestmark = pytest.mark.postgres
 
@@ -63,17 +64,6 @@ async def _found(
     return [(hit.document_id, hit.dense_score or 0.0) for hit in hits]
 
 
-async def _sql(url: str, *statements: str) -> list[Any]:
-    """Run statements; gives the rows of the last."""
-    connection = await asyncpg.connect(url, server_settings={"search_path": "whence, public"})
-    try:
-        for statement in statements[:-1]:
-            await connection.execute(statement)
-        return list(await connection.fetch(statements[-1]))
-    finally:
-        await connection.close()
-
-
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which a few hundred rows have a graph, asked whenever more than the limit is visible."""
@@ -92,7 +82,7 @@ async def test_a_graph_finds_what_a_scan_finds(
     """Of a large collection the nearest are found through its graph, in order, with exact cosines."""
     await _filled(postgres_store)
     await _indexed(postgres_store)
-    assert [row["indisvalid"] for row in await _sql(database_url, _GRAPHS)] == [True]
+    assert [row["indisvalid"] for row in await rows_of(database_url, _GRAPHS)] == [True]
     recalls = []
     for vector in _vectors(20, 99):
         for access in (ALL, SOME):
@@ -196,7 +186,7 @@ async def test_each_large_collection_has_a_graph_of_its_own(
     await _filled(postgres_store, 250, name="other")
     await _filled(postgres_store, 20, name="small")
     await _indexed(postgres_store)
-    names = {row["relname"] for row in await _sql(database_url, _GRAPHS)}
+    names = {row["relname"] for row in await rows_of(database_url, _GRAPHS)}
     (vector,) = _vectors(1, 8)
     hits = await postgres_store.search_dense("other", vector, limit=10, access=ALL)
 
@@ -213,7 +203,7 @@ async def test_a_build_that_was_cut_off_is_done_again(
         await _indexed(store)
         (vector,) = _vectors(1, 4)
         expected = await _found(store, vector)
-    await _sql(
+    await rows_of(
         database_url,
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid IN"
         " (SELECT oid FROM pg_class WHERE relname ^@ 'chunk_vec_near_')",
@@ -224,7 +214,7 @@ async def test_a_build_that_was_cut_off_is_done_again(
         await _indexed(store)
         assert await _found(store, vector) == expected
 
-    assert [row["indisvalid"] for row in await _sql(database_url, _GRAPHS)] == [True]
+    assert [row["indisvalid"] for row in await rows_of(database_url, _GRAPHS)] == [True]
 
 
 async def test_one_process_builds(
@@ -234,7 +224,7 @@ async def test_one_process_builds(
     with monkeypatch.context() as patch:
         patch.setattr(vector_index, "_INDEX_FROM", 10_000)
         await _filled(postgres_store)
-    number = (await _sql(database_url, "SELECT id FROM collection WHERE name = 'c'"))[0][0]
+    number = (await rows_of(database_url, "SELECT id FROM collection WHERE name = 'c'"))[0][0]
     holder = await asyncpg.connect(database_url)
     try:
         await holder.fetchval("SELECT pg_try_advisory_lock($1, $2)", vector_index._LOCK, number)
@@ -253,7 +243,7 @@ async def test_graphs_of_collections_that_are_gone_go(
     """Nothing is left of a collection that was deleted."""
     await _filled(postgres_store)
     await _indexed(postgres_store)
-    await _sql(
+    await rows_of(
         database_url,
         "DELETE FROM document",
         "DELETE FROM collection",
@@ -262,7 +252,7 @@ async def test_graphs_of_collections_that_are_gone_go(
     async with postgres_store._connection() as connection:
         await vector_index.drop_orphans(connection)
 
-    assert await _sql(database_url, _GRAPHS) == []
+    assert await rows_of(database_url, _GRAPHS) == []
 
 
 async def test_searches_and_writes_go_on_while_a_graph_is_built(
@@ -310,7 +300,7 @@ async def test_filters_narrow_on_the_way_through_the_graph(
 
 
 async def _measured(url: str) -> list[str]:
-    rows = await _sql(
+    rows = await rows_of(
         url,
         "SELECT obj_description(oid, 'pg_class') AS note FROM pg_class"
         " WHERE relname ^@ 'chunk_vec_near_'",
@@ -325,9 +315,9 @@ async def test_a_graph_is_measured(
     await _filled(postgres_store)
     await _indexed(postgres_store)
     first = await _measured(database_url)
-    number, name = (await _sql(database_url, "SELECT id, 'chunk_vec_near_' || id FROM collection"))[
-        0
-    ]
+    number, name = (
+        await rows_of(database_url, "SELECT id, 'chunk_vec_near_' || id FROM collection")
+    )[0]
     async with postgres_store._connection() as connection:
         assert not await vector_index.build_index(connection, number)
         await connection.execute(f"COMMENT ON INDEX {name} IS NULL")

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from typing import Any
 
-import asyncpg
 import numpy as np
 import pytest
 
@@ -18,6 +17,7 @@ from whence.store.lexicon import lexical, merging, planning, postings, runs
 from whence.store.memory import MemoryStore
 from whence.store.postgres import PostgresStore
 from whence.testing.lexical_suite import LexicalSuite, text_document
+from whence.testing.statements import rows_of
 
 pytestmark = pytest.mark.postgres
 
@@ -94,14 +94,6 @@ async def _ranking(store: Any, query: str = "red word3 tail") -> list[tuple[str,
     return [(hit.chunk_id, hit.sparse_score or 0.0) for hit in hits]
 
 
-async def _rows(url: str, query: str) -> list[Any]:
-    connection = await asyncpg.connect(url, server_settings={"search_path": "whence, public"})
-    try:
-        return list(await connection.fetch(query))
-    finally:
-        await connection.close()
-
-
 async def test_both_stores_give_the_same_scores(postgres_store: PostgresStore) -> None:
     """The same words written at once are scored alike, to the last bit, in memory and in PostgreSQL."""
     rng = np.random.default_rng(11)
@@ -130,8 +122,8 @@ async def test_a_former_home_is_indexed(
     expected = dict(await _ranking(postgres_store))
     if former.startswith("DELETE"):
         for table in ("posting", "segment", "chunk_terms", "term"):
-            await _rows(database_url, f"DELETE FROM {table}")
-    await _rows(database_url, former)
+            await rows_of(database_url, f"DELETE FROM {table}")
+    await rows_of(database_url, former)
     if first == "score":
         keys = list(expected)
         scores = await postgres_store.lexical_scores("c", "red word3 tail", keys, PUBLIC)
@@ -154,7 +146,7 @@ async def test_indexing_outlives_the_search_that_began_it(
     """A reader that gives up does not undo the work: the next one finds it done."""
     await _filled(postgres_store, "c", 5)
     expected = {key for key, _ in await _ranking(postgres_store)}
-    await _rows(database_url, "DELETE FROM lexicon")
+    await rows_of(database_url, "DELETE FROM lexicon")
     started = asyncio.Event()
     maintain = documents.maintain
 
@@ -169,7 +161,7 @@ async def test_indexing_outlives_the_search_that_began_it(
     with contextlib.suppress(asyncio.CancelledError):
         await search
     await _settled(postgres_store)
-    analyzers = await _rows(database_url, "SELECT analyzer FROM lexicon")
+    analyzers = await rows_of(database_url, "SELECT analyzer FROM lexicon")
 
     assert len(analyzers) == 1
     assert {key for key, _ in await _ranking(postgres_store)} == expected
@@ -193,10 +185,10 @@ async def test_segments_stay_few(
     monkeypatch.setattr(planning, "_MOST_SEGMENTS", 4)
     await _filled(postgres_store, "c", 60)
     await _settled(postgres_store)
-    (row,) = await _rows(
+    (row,) = await rows_of(
         database_url, "SELECT count(*) AS n, sum(chunks - dead) AS live FROM segment"
     )
-    doubles = await _rows(
+    doubles = await rows_of(
         database_url, f"SELECT 1 {_POSTED} GROUP BY u.term, {_SLOT} HAVING count(*) > 1"
     )
 
@@ -212,7 +204,7 @@ async def test_nothing_stays_of_what_was_removed(
     await _filled(postgres_store, "c", 12)
     await postgres_store.remove_documents("c", [f"d{n}" for n in range(12)])
     for table in ("term", "chunk_terms", "segment", "posting"):
-        assert await _rows(database_url, f"SELECT 1 FROM {table}") == []
+        assert await rows_of(database_url, f"SELECT 1 FROM {table}") == []
 
 
 async def test_what_new_tags_show_is_found(postgres_store: PostgresStore) -> None:
@@ -235,8 +227,8 @@ async def test_a_segment_half_dead_is_written_again(
     sizes, posted = [], []
     for gone in (4, 5):
         await postgres_store.remove_documents("c", [f"d{n}" for n in range(gone)])
-        sizes += await _rows(database_url, "SELECT chunks, dead FROM segment")
-        posted += await _rows(
+        sizes += await rows_of(database_url, "SELECT chunks, dead FROM segment")
+        posted += await rows_of(
             database_url,
             f"SELECT DISTINCT n FROM (SELECT count(*) AS n {_POSTED} GROUP BY p.segment, u.term) g",
         )
@@ -251,7 +243,7 @@ async def test_the_chunk_decides_last(postgres_store: PostgresStore, database_ur
     await postgres_store.replace_documents(
         "c", [text_document("h", "red", tags=DocumentTags(("a",)))]
     )
-    await _rows(
+    await rows_of(
         database_url,
         "UPDATE chunk SET class_id = (SELECT id FROM sec_class WHERE acl <> '{}')"
         " WHERE chunk_key = 'urn:chunk:c:d0:0'",

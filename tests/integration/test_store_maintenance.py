@@ -22,6 +22,7 @@ from whence.store.lexicon.boosts import Boosts
 from whence.store.memory import MemoryStore
 from whence.store.postgres import PostgresStore
 from whence.testing.lexical_suite import text_document
+from whence.testing.statements import rows_of
 
 pytestmark = pytest.mark.postgres
 
@@ -139,17 +140,9 @@ async def _rankings(store: Any) -> list[list[tuple[str, float | None]]]:
     return found
 
 
-async def _rows(url: str, query: str) -> list[Any]:
-    connection = await asyncpg.connect(url, server_settings={"search_path": "whence, public"})
-    try:
-        return list(await connection.fetch(query))
-    finally:
-        await connection.close()
-
-
 async def _check_index(url: str) -> None:
     """See that postings say what the words of chunks say, the dead are counted, and nothing else is there."""
-    words = await _rows(
+    words = await rows_of(
         url,
         "SELECT t.slot, c.class_id, t.terms FROM chunk_terms t JOIN chunk c ON c.ord = t.ord",
     )
@@ -158,11 +151,11 @@ async def _check_index(url: str) -> None:
         for row in words
         for term in np.frombuffer(row["terms"], "<i4")
     }
-    segments = {row["id"]: row for row in await _rows(url, "SELECT * FROM segment")}
+    segments = {row["id"]: row for row in await rows_of(url, "SELECT * FROM segment")}
     posted: list[tuple[int, int, int]] = []
     dead: Counter[tuple[int, int, int]] = Counter()
     dead_slots: set[int] = set()
-    for row in await _rows(url, "SELECT * FROM posting"):
+    for row in await rows_of(url, "SELECT * FROM posting"):
         slots = np.frombuffer(segments[row["segment"]]["slots"], ">i4")
         at = 0
         for term, class_id, to in zip(row["terms"], row["classes"], row["ends"], strict=True):
@@ -173,7 +166,7 @@ async def _check_index(url: str) -> None:
                     dead[row["segment"], term, class_id] += 1
                     dead_slots.add(slot)
             at = to
-    counted = await _rows(url, "SELECT segment, term, class_id, chunks FROM posting_dead")
+    counted = await rows_of(url, "SELECT segment, term, class_id, chunks FROM posting_dead")
 
     assert sorted(posted) == sorted(expected)
     assert {tuple(row)[:3]: row["chunks"] for row in counted} == dict(dead)
@@ -182,7 +175,7 @@ async def _check_index(url: str) -> None:
 
 
 async def _segments(url: str) -> set[int]:
-    return {row["id"] for row in await _rows(url, "SELECT id FROM segment")}
+    return {row["id"] for row in await rows_of(url, "SELECT id FROM segment")}
 
 
 async def _append(store: Any) -> None:
@@ -280,7 +273,7 @@ async def test_a_merge_whose_sources_are_gone_is_given_up(
 
 
 async def _planned(url: str) -> list[planning.Segment]:
-    rows = await _rows(
+    rows = await rows_of(
         url, "SELECT first_slot, last_slot, chunks, dead FROM segment ORDER BY first_slot"
     )
     return [planning.Segment(*row) for row in rows]
@@ -297,10 +290,10 @@ async def test_a_collection_dropped_in_the_middle_of_a_merge_is_gone(
     """A merge brings nothing back of a collection that does not exist any more, and does not fail."""
     await _filled(postgres_store)
     async with _merging(postgres_store, Pause(monkeypatch, midway=midway)):
-        await _rows(database_url, "DELETE FROM collection")
+        await rows_of(database_url, "DELETE FROM collection")
 
     for table in ("segment", "posting", "posting_dead", "chunk_terms", "term", "lexicon"):
-        assert await _rows(database_url, f"SELECT 1 FROM {table}") == []
+        assert await rows_of(database_url, f"SELECT 1 FROM {table}") == []
 
 
 @pytest.mark.parametrize("by", ["the server", "closing"])
@@ -317,7 +310,7 @@ async def test_a_merge_that_is_cut_off_leaves_nothing(
         for some in (memory, store):
             await _all(some)
         if by == "the server":
-            await _rows(
+            await rows_of(
                 database_url,
                 "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a JOIN pg_locks l USING (pid)"
                 f" WHERE l.locktype = 'advisory' AND l.classid = {merging._LOCK}",
@@ -388,7 +381,7 @@ async def _until_waiting(url: str, n: int) -> None:
     """Wait until so many transactions of a database wait for a lock."""
     async with asyncio.timeout(_PATIENCE_S):
         while True:
-            (row,) = await _rows(
+            (row,) = await rows_of(
                 url,
                 "SELECT count(*) AS n FROM pg_stat_activity"
                 " WHERE wait_event_type = 'Lock' AND datname = current_database()",
@@ -471,7 +464,7 @@ async def _cut_off(url: str) -> MemoryStore:
     memory = MemoryStore()
     async with PostgresStore.open(url, pool_size=4) as store:
         await _filled(memory, store)
-        await _rows(url, "UPDATE lexicon SET analyzer = '0'")
+        await rows_of(url, "UPDATE lexicon SET analyzer = '0'")
         with pytest.MonkeyPatch.context() as patch:
             count = Count(patch, stop_after=9)
             task = store._maintain("c")
@@ -480,7 +473,7 @@ async def _cut_off(url: str) -> MemoryStore:
             await store.aclose()
         assert task.cancelled()
         assert count.chunks == 12
-    (row,) = await _rows(url, "SELECT count(*) AS n FROM chunk_terms")
+    (row,) = await rows_of(url, "SELECT count(*) AS n FROM chunk_terms")
     assert row["n"] == 9
     return memory
 
@@ -546,5 +539,5 @@ async def test_half_an_index_of_words_is_seen_by_nobody(
 
 
 async def _indexed(url: str) -> bool:
-    rows = await _rows(url, "SELECT analyzer FROM lexicon")
+    rows = await rows_of(url, "SELECT analyzer FROM lexicon")
     return [row["analyzer"] for row in rows] == [ANALYZER_VERSION]
