@@ -47,6 +47,28 @@ def test_what_cannot_be_asked_starts_nothing(fresh: Any, words: tuple[str | byte
     assert list(fresh.home.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words", [("ask", "why?"), ("search", "why"), ("search", "why", "--json")], ids=str
+)
+def test_nothing_is_made_where_nothing_was_stored(fresh: Any, words: tuple[str, ...]) -> None:
+    """Whoever mistypes a home is told which one, and finds no database there afterwards."""
+    result = fresh(*words)
+
+    assert_told(result, 3)
+    assert str(fresh.home) in result.err
+    assert "--home" in result.err
+    assert list(fresh.home.iterdir()) == []
+
+
+def test_an_answer_that_is_late_tells_who_was_asked(cli: Any, handbook: Path) -> None:
+    """The message is for people: no full names of topics."""
+    result = cli("ask", "How many days of leave are there?", "--timeout", "0.001")
+
+    assert_told(result, 4)
+    assert "document-rag" in result.err
+    assert "persistent://" not in result.err
+
+
 @pytest.mark.parametrize("query", ["", "  "])
 def test_a_blank_search_is_an_empty_result(cli: Any, handbook: Path, query: str) -> None:
     """Searching for nothing gives an empty result, a helpful message and exit 0."""

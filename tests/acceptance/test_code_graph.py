@@ -269,7 +269,8 @@ def test_a_question_about_code_is_answered_with_its_trace(code: Any) -> None:
     assert exploration["seeds"]
     assert exploration["edges"]
     assert {one["chunk_id"] for one in exploration["walked"]} >= set(exploration["seeds"])
-    assert code("replay", answer["answer_id"], *FINANCE, "--json").json["identical"]
+    replayed = code("replay", answer["answer_id"], *FINANCE, "--json")
+    assert replayed.json.get("identical"), replayed.err + replayed.out
 
 
 @pytest.mark.parametrize(

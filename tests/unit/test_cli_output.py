@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
+from io import StringIO
 
-from whence.cli.output import console, fail, headline, note
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from whence.cli.output import console, fail, headline, note, plain_table
 
 
 def test_a_headline_in_a_pipe_has_a_width(
@@ -20,6 +26,24 @@ def test_a_headline_in_a_pipe_has_a_width(
     assert text.split() == ["word"] * 100
     assert line.startswith("now try ─")
     assert len(line) == 80
+
+
+@given(
+    width=st.integers(40, 120),
+    cells=st.lists(st.from_regex(r"[a-z0-9_-]{1,50}", fullmatch=True), min_size=2, max_size=2),
+)
+def test_nothing_in_a_table_is_cut(width: int, cells: list[str]) -> None:
+    """However narrow the terminal, all characters of long words are there and numbers stay in one line."""
+    written = StringIO()
+    table = plain_table("name", ">chunks", "model")
+    table.add_row(cells[0], "1234567", cells[1])
+    Console(file=written, width=width, color_system=None).print(table)
+    lines = written.getvalue().splitlines()
+
+    assert max(map(len, lines)) <= width
+    assert any("1234567" in line for line in lines)
+    said = "".join(("name", "chunks", "model", "1234567", *cells))
+    assert Counter("".join(written.getvalue().split())) == Counter(said)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def ask(
         answer = run_with_engine(
             context,
             lambda engine, _settings: engine.ask_code(question, **common),
+            reads=True,
             warm_up=mode != "bm25",
             flow=flow or "code-rag",
         )
@@ -101,6 +102,7 @@ def ask(
                 filters=conditions,
                 **common,
             ),
+            reads=True,
             warm_up=mode != "bm25" and (True if no_rerank else "questions"),
             flow=flow or "all-in-one",
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from whence.cli.output import console, print_json, size
+from whence.cli.output import console, plain_table, print_json, size
 from whence.cli.session import as_json, run_with_engine
 
 if TYPE_CHECKING:
@@ -33,14 +33,7 @@ def _tell(found: list[CollectionInfo]) -> None:
 
 def table_of(found: list[CollectionInfo]) -> Table:
     """Give collections as a table for people."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("collection", no_wrap=True)
-    for name in ("documents", "chunks", "size"):
-        table.add_column(name, justify="right")
-    table.add_column("model")
-    table.add_column("changed")
+    table = plain_table("collection", ">documents", ">chunks", ">size", "model", "changed")
     for one in found:
         model = f"{one.model.name} {one.model.precision}".strip()
         changed = one.changed_at[:16].replace("T", " ")

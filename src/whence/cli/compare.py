@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whence.cli.output import console, print_json, say
+from whence.cli.output import console, plain_table, print_json, say
 from whence.cli.session import as_json
 
 if TYPE_CHECKING:
@@ -42,14 +42,12 @@ def compare(
 
 
 def _tell(comparison: Comparison) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     out = console()
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column(f"{comparison.queries} queries, k {comparison.k}")
-    for name in ("A", "B", "B - A", "95 %", "p", "better", "worse", "equal"):
-        table.add_column(name, justify="right")
+    compared = f"{comparison.queries} queries, k {comparison.k}"
+    numbers = ("A", "B", "B - A", "95 %", "p", "better", "worse", "equal")
+    table = plain_table(compared, *(f">{name}" for name in numbers))
     for name, one in comparison.measures.items():
         span = f"{one.interval.low:+.4f} {one.interval.high:+.4f}"
         counts = (str(one.better), str(one.worse), str(one.equal))

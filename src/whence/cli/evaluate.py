@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from whence.cli.options import Acl, Clearance, Label
-from whence.cli.output import console, json_text, note, print_json, progress
+from whence.cli.output import console, json_text, note, plain_table, print_json, progress
 from whence.cli.session import access_of, as_json, run_with_engine
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing
@@ -257,17 +257,12 @@ async def _reranker(resources: Resources) -> Reranker:
 
 
 def _tell_beir(document: dict[str, Any]) -> None:
-    from rich.table import Table
-
     out = console()
     out.print(f"[bold]{document['dataset']}[/] ", end="")
     out.print(f"{document['documents']} documents, {document['queries']} judged queries")
     if themselves := document["left_out"].queries_in_corpus:
         out.print(f"{themselves} queries are documents: what they are themselves does not count")
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("mode")
-    for name in ("nDCG@10", "Recall@100", "MRR@10", "p50 ms", "p95 ms"):
-        table.add_column(name, justify="right")
+    table = plain_table("mode", ">nDCG@10", ">Recall@100", ">MRR@10", ">p50 ms", ">p95 ms")
     for mode, scores in document["modes"].items():
         shares = (scores.ndcg_at_10, scores.recall_at_100, scores.mrr_at_10)
         times = (scores.latency_ms.p50, scores.latency_ms.p95)
@@ -471,12 +466,8 @@ async def _legs(
 
 
 def _tell_gate(document: dict[str, Any]) -> None:
-    from rich.table import Table
-
     verdict, report = document["gate"], document["report"]
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("check", "current", "baseline", "delta", "threshold", ""):
-        table.add_column(name)
+    table = plain_table("check", "current", "baseline", "delta", "threshold", "")
     for check in verdict.checks:
         before = "-" if check.baseline is None else f"{check.baseline:.4g}"
         limit = f"{'≥' if check.direction == 'min' else '≤'} {check.threshold:.4g}"
@@ -493,13 +484,9 @@ def _tell_gate(document: dict[str, Any]) -> None:
 
 
 def _tell_legs(legs: dict[str, Any], out: Console) -> None:
-    from rich.table import Table
-
     if not legs:
         return
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("leg", "recall", "mrr", "ndcg", "worse"):
-        table.add_column(name)
+    table = plain_table("leg", "recall", "mrr", "ndcg", "worse")
     for name, leg in legs.items():
         now = leg.current
         shares = ("-",) * 3 if now is None else (now.recall_at_k, now.mrr, now.ndcg_at_k)

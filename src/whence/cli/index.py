@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whence.cli.output import console, fail, note, one_line, print_json, progress
+from whence.cli.output import console, fail, note, one_line, plain_table, print_json, progress
 from whence.cli.session import as_json, run_with_engine
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
@@ -107,9 +107,7 @@ def _tell(report: IndexReport) -> None:
     from rich.table import Table
 
     counts = report.documents
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in _COUNTS:
-        table.add_column(name, justify="right")
+    table = plain_table(*(f">{name}" for name in _COUNTS))
     table.add_row(*(f"{getattr(counts, name):,}" for name in _COUNTS))
     out = console()
     out.print(f"collection [bold]{report.collection}[/]", markup=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.console import Console
+    from rich.table import Table
 
 __all__ = (
     "console",
@@ -22,6 +23,7 @@ __all__ = (
     "json_text",
     "note",
     "one_line",
+    "plain_table",
     "print_json",
     "progress",
     "say",
@@ -94,6 +96,23 @@ def console() -> Console:
 
     unbounded = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(highlight=False, width=_UNBOUNDED if unbounded else None)
+
+
+def plain_table(*names: str) -> Table:
+    """Give a table without lines; what is too long for its column goes on in its next line, nothing is cut.
+
+    Args:
+        names: Of the columns. One that begins with `>` is of numbers: they stand on the right, in one line.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for name in names:
+        if name.startswith(">"):
+            table.add_column(name[1:], justify="right", no_wrap=True)
+        else:
+            table.add_column(name, overflow="fold")
+    return table
 
 
 def headline(out: Console, text: str) -> None:

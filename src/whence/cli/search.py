@@ -84,6 +84,7 @@ def search(
             rerank_budget_s=rerank_budget,
             **chosen,
         ),
+        reads=True,
         flow="search",
         warm_up=mode != "bm25",
     )

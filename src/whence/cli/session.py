@@ -61,14 +61,28 @@ def start_logging(level: str = "CRITICAL") -> None:
 def run_with_engine(
     context: typer.Context,
     work: Callable[[Engine, Settings], Coroutine[Any, Any, T]],
+    *,
+    reads: bool = False,
     **options: Any,
 ) -> T:
-    """Open an engine for the settings of this call, do the work, close it."""
+    """Open an engine for the settings of this call, do the work, close it.
+
+    Args:
+        context: Of this call.
+        work: What to do with the engine.
+        reads: Whether the work needs a collection, and makes none.
+        options: Of the engine.
+
+    Raises:
+        NotFound: It needs one, and nothing was ever stored in this home.
+    """
     # Loading asyncio takes a fifth of the start; `--help` and wrong usage do without.
     import asyncio
 
     start_logging()
     settings = settings_of(context)
+    if reads:
+        _check_stored(settings)
 
     async def session() -> T:
         from whence.engine.engine import Engine
@@ -77,3 +91,22 @@ def run_with_engine(
             return await work(engine, settings)
 
     return asyncio.run(session())
+
+
+def _check_stored(settings: Settings) -> None:
+    """Refuse what reads from a home without a database, before one is made: the home may be mistyped.
+
+    Raises:
+        NotFound: There is none.
+        ConfigError: It can be no home, or is one of a newer version.
+    """
+    from whence.schema.errors import NotFound
+    from whence.store.embedded.home import Home
+
+    if settings.database_url or not settings.broker.startswith("memory:"):
+        return
+    if Home(settings.home).is_empty():
+        raise NotFound(
+            f"there is no collection {settings.collection!r}: nothing was ever stored in {settings.home}",
+            hint="index something into it first, or choose another home with --home or WHENCE_HOME",
+        )

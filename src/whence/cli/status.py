@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whence.cli.collections import table_of
-from whence.cli.output import console, note, print_json, size
+from whence.cli.output import console, note, plain_table, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
@@ -129,15 +129,11 @@ def _tell_no_fleet() -> None:
 
 
 def _tell_fleet(fleet: FleetStatus) -> None:
-    from rich.table import Table
-
     out = console()
     out.print()
     out.print(f"flow [bold]{fleet.flow}[/] on {fleet.broker}", soft_wrap=True)
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("processor", no_wrap=True)
-    for name in ("workers", "handled", "failed", "backlog", "held", "oldest", "dead"):
-        table.add_column(name, justify="right")
+    numbers = ("workers", "handled", "failed", "backlog", "held", "oldest", "dead")
+    table = plain_table("processor", *(f">{name}" for name in numbers))
     for one in fleet.topics:
         table.add_row(*_row(one, fleet))
     out.print(table)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from whence.cli.options import Acl, Clearance, Label
-from whence.cli.output import console, json_text, note, one_line, print_json, progress, say
+from whence.cli.output import (
+    console,
+    json_text,
+    note,
+    one_line,
+    plain_table,
+    print_json,
+    progress,
+    say,
+)
 from whence.cli.session import access_of, as_json, settings_of, start_logging
 from whence.schema.access import Access
 from whence.schema.errors import BadInput
@@ -258,15 +267,11 @@ def _series(report: ValidationReport) -> list[tuple[str, list[float]]]:
 
 
 def _tell(report: ValidationReport) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     out = console()
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("")
-    table.add_column("query", max_width=60)
-    for name in ("results", "best", "ms"):
-        table.add_column(name, justify="right")
+    table = plain_table("", "query", ">results", ">best", ">ms")
+    table.columns[1].max_width = 60
     for result in report.results:
         mark = Text("ok", "green") if result.passed else Text("fail", "red")
         table.add_row(mark, Text(one_line(result.query_text)), *_numbers(result))

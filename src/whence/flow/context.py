@@ -68,7 +68,10 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
         """
         timeout_s, headers = self._prepare(topic, message)
         payload = sealed(message)
-        got = await self.transport.request(topic, payload, headers=headers, timeout_s=timeout_s)
+        try:
+            got = await self.transport.request(topic, payload, headers=headers, timeout_s=timeout_s)
+        except DeadlineExceeded as error:
+            raise _too_late(topic, timeout_s) from error
         return read_reply(got, (reply,), topic)
 
     async def stream(
@@ -83,7 +86,13 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
         payload = sealed(message)
         source = self.transport.stream(topic, payload, headers=headers, timeout_s=timeout_s)
         async with closing(source) as arriving:
-            async for got in arriving:
+            while True:
+                try:
+                    got = await anext(arriving)
+                except StopAsyncIteration:
+                    return
+                except DeadlineExceeded as error:
+                    raise _too_late(topic, timeout_s) from error
                 yield read_reply(got, replies, topic)
 
     async def publish(self, topic: str, message: Message, *, key: str | None = None) -> None:
@@ -149,6 +158,11 @@ class FlowContext(msgspec.Struct, frozen=True, eq=False):
         if topic is None:
             raise InternalError(f"the port {port!r} leads nowhere in this flow")
         return topic
+
+
+def _too_late(topic: str, timeout_s: float) -> DeadlineExceeded:
+    """Give the error of a request without a reply in time, in words for people."""
+    return DeadlineExceeded(f"{short_topic(topic)} gave no reply within {timeout_s:.3g} s")
 
 
 def read_reply(reply: Reply, expected: tuple[type[M], ...], topic: str) -> M:

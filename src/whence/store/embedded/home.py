@@ -71,6 +71,18 @@ class Home:
             if not os.access(self.path, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, "not writable", str(self.path))
 
+    def is_empty(self) -> bool:
+        """Tell whether no database was ever made here; makes nothing itself.
+
+        Raises:
+            HomeTooNew: A newer version of Whence wrote it.
+            ConfigError: It cannot be read, or is no home.
+        """
+        self._check_path()
+        with self.faults():
+            self._check_version()
+            return not self.data.exists()
+
     def _check_path(self) -> None:
         try:
             str(self.path).encode()
