@@ -158,6 +158,9 @@ def settings() -> str:
         "A setting is taken from the option of the command, else from the environment, else from `whence.toml` in\n"
         "the working folder, else it has its default. `whence doctor` shows each with its origin.\n\n"
         + table(("Name in `whence.toml`", "Variable", "Default", "Meaning"), rows)
+        + "\nBeside these `WHENCE_LOG` names the level from which log lines go to standard error (`debug` to\n"
+        "`critical`; warnings of `run` and `serve`, else only what is fatal), and `WHENCE_DEBUG=1` shows where a\n"
+        "fault of Whence happened.\n"
     )
 
 

@@ -90,6 +90,7 @@ class House:
         self.transport: PulsarTransport = broker.connect(self.namespace)
         self.client = FlowClient(self.definition, self.transport)
         self.ends: Counter[str] = Counter()
+        self.refusals: list[str] = []
         self.answers: dict[str, Answer] = {}
 
     async def start(self, *names: str, **options: Any) -> None:
@@ -129,6 +130,7 @@ class House:
                     assert isinstance(part, AnswerPiece)
         except WhenceError as error:
             self.ends[error.code] += 1
+            self.refusals.append(f"{answer_id}: {error}")
         else:
             (answer,) = answers
             assert answer.answer_id == answer_id
@@ -201,7 +203,7 @@ async def test_each_processor_may_be_killed(
 
     record_property("ends", dict(house.ends))
     assert sum(house.ends.values()) == QUESTIONS
-    assert house.ends["answered"] == QUESTIONS, house.ends
+    assert house.ends["answered"] == QUESTIONS, house.refusals
     assert all("porter" in answer.text for answer in house.answers.values())
     async with PostgresStore.open(database_url, pool_size=2) as store:
         traces = await recorded(store, set(house.answers))
@@ -218,7 +220,7 @@ async def test_clocks_an_hour_apart(house: House) -> None:
 
     await house.ask_many(20)
 
-    assert house.ends == {"answered": 20}
+    assert house.ends == {"answered": 20}, house.refusals
 
 
 async def test_a_processor_hangs(house: House) -> None:
@@ -238,7 +240,7 @@ async def test_a_processor_hangs(house: House) -> None:
     assert first["answered"]
     assert first["deadline_exceeded"]
     assert set(first) == {"answered", "deadline_exceeded"}
-    assert house.ends["answered"] == first["answered"] + 8
+    assert house.ends["answered"] == first["answered"] + 8, house.refusals
 
 
 async def test_poison_does_not_outlive_its_caller(house: House) -> None:
@@ -383,7 +385,7 @@ def broker_to_kill() -> Iterator[TestBroker]:
 
 @pytest.mark.timeout(600)
 async def test_the_broker_is_killed(broker_to_kill: TestBroker, database_url: str) -> None:
-    """A kill -9 of the broker costs no question its end, and afterwards the fleet works as before."""
+    """A kill -9 of the broker costs no question its end, and none its answer if the broker is back in time."""
     async with housed(broker_to_kill, database_url) as house:
         await house.start(
             "ingest,embedding,search,text-fetcher", "reranker,prompt,recorder,document-rag"
@@ -392,12 +394,16 @@ async def test_the_broker_is_killed(broker_to_kill: TestBroker, database_url: st
         asking = asyncio.create_task(house.ask_many(QUESTIONS // 3, at_once=4))
         while sum(house.ends.values()) < QUESTIONS // 10:
             await asyncio.sleep(0.01)
+        killed_at = time.monotonic()
         await asyncio.to_thread(broker_to_kill.kill)
         await asyncio.to_thread(broker_to_kill.start_again)
+        away_s = time.monotonic() - killed_at
         await asking
         during = Counter(house.ends)
         await house.ask_many(10)
 
     assert sum(during.values()) == QUESTIONS // 3
     assert set(during) <= {"answered", "deadline_exceeded", "unavailable"}
-    assert house.ends["answered"] == during["answered"] + 10
+    # A stage waits 30 s, and clients look for their broker at growing distances.
+    assert away_s > 20.0 or during["answered"] == QUESTIONS // 3, house.refusals
+    assert house.ends["answered"] == during["answered"] + 10, house.refusals

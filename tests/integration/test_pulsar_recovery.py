@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from whence.broker.pulsar import PulsarOptions, PulsarTransport
-from whence.broker.transport import Headers, Mode, NackOutcome, Start
+from whence.broker.transport import Mode, NackOutcome, Start
 from whence.schema.errors import BadInput, Overloaded, Unavailable
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic, retry_topic
 from whence.testing.pulsar_broker import TestBroker, cut_connections, running_broker
@@ -108,36 +108,6 @@ async def test_a_lost_ack_is_not_handed_out_again(pulsar_broker: TestBroker) -> 
     assert await acked(subscription, 1) == [b"after"]
     assert await is_silent(subscription)
     await transport.aclose()
-
-
-async def test_replies_resume_after_a_cut(pulsar_broker: TestBroker) -> None:
-    """A client asks and is answered over a cut of all connections."""
-    server, client = pulsar_broker.connect(), pulsar_broker.connect()
-    topic = fresh_topic()
-    requests = await server.subscribe(topic, "g", prefetch=4)
-
-    async def serve() -> None:
-        while True:
-            delivery = await requests.receive()
-            names = (Headers.CORRELATION_ID,)
-            headers = {name: delivery.headers[name] for name in names}
-            await server.publish(
-                delivery.headers[Headers.REPLY_TO], delivery.payload, headers=headers
-            )
-            await requests.ack(delivery)
-
-    serving = asyncio.create_task(serve())
-    first = await client.request(topic, b"one")
-    cut_connections(pulsar_broker.url)
-    # A reply that is under way while its line is cut is lost: asking again is the caller's part.
-    await asyncio.sleep(1.0)
-    second = await client.request(topic, b"two")
-    serving.cancel()
-    await asyncio.gather(serving, return_exceptions=True)
-    await client.aclose()
-    await server.aclose()
-
-    assert (first.payload, second.payload) == (b"one", b"two")
 
 
 async def test_a_deleted_topic_is_opened_again(pulsar_broker: TestBroker) -> None:

@@ -385,11 +385,12 @@ class MemoryTransport:
         mode: Mode = Mode.SHARED,
         prefetch: int = 1,
         retry: RetryPolicy | None = None,
-        start: Start = Start.EARLIEST,
+        start: Start | None = None,
     ) -> Subscription:
         """Join a group of a topic; at most `prefetch` messages are held by the member.
 
-        A broadcast begins with what is published from now on, whatever `start` says.
+        Where no `start` is given, a group begins with the earliest message remembered, a broadcast with what
+        is published from now on.
 
         Raises:
             BadInput: `prefetch` is below 1.

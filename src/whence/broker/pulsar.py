@@ -134,7 +134,7 @@ class PulsarTransport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._requester = Requester(self, instance=self._instance, clock=self.clock)
+        self._requester = Requester(self, instance=self._instance, clock=self.clock, kept=True)
 
     @property
     def url(self) -> str:
@@ -370,13 +370,16 @@ class PulsarTransport:
         mode: Mode = Mode.SHARED,
         prefetch: int = 1,
         retry: RetryPolicy | None = None,
-        start: Start = Start.EARLIEST,
+        start: Start | None = None,
     ) -> Subscription:
         """Join a group of a topic; at most `prefetch` messages are held by the member.
 
-        A broadcast begins with what is published from now on, whatever `start` says. With a prefetch
-        above 8 the client library fetches half as many again ahead, 8 to 64, also for a member that is
-        busy or paused.
+        Where no `start` is given, a group begins with the earliest message that the topic has, a broadcast
+        with what is published from now on. A broadcast's reader that is lost altogether begins anew with
+        what comes then; a broken connection loses nothing.
+
+        With a prefetch above 8 the client library fetches half as many again ahead, 8 to 64, also for a member
+        that is busy or paused.
 
         Raises:
             BadInput: `prefetch` is below 1, or the broker keeps another schema for the topic.
@@ -406,7 +409,7 @@ class PulsarTransport:
         return subscription
 
     def _openings(
-        self, topic: str, group: str, mode: Mode, prefetch: int, start: Start, member: str
+        self, topic: str, group: str, mode: Mode, prefetch: int, start: Start | None, member: str
     ) -> list[tuple[str, int, Callable[[], Awaitable[Consumer | Reader]]]]:
         """Give the topics of a member, its retry topic last, how many to ask for, how to open each."""
         persistent = topic.startswith("persistent://")
@@ -415,8 +418,12 @@ class PulsarTransport:
         if not persistent:
             lanes, fetch = 1, _VOLATILE_FETCH
 
+        starts = iter((start,))
+
         async def read() -> Reader:
-            return await self._shielded(self._read(topic, max(fetch, 1), member))
+            return await self._shielded(
+                self._read(topic, max(fetch, 1), member, next(starts, None))
+            )
 
         async def consume() -> Consumer:
             kind = _CONSUMER_TYPES[mode]
@@ -441,11 +448,11 @@ class PulsarTransport:
         topic: str,
         group: str,
         kind: _pulsar.ConsumerType,
-        start: Start,
+        start: Start | None,
         fetch: int,
         member: str,
     ) -> Consumer:
-        earliest = start is Start.EARLIEST
+        earliest = start is not Start.LATEST
         message_type = self._types.get(topic)
         initial = _pulsar.InitialPosition
         try:
@@ -469,12 +476,13 @@ class PulsarTransport:
                 return await self._subscribe(topic, group, kind, start, fetch, member)
             raise translate(error, f"subscribe {group!r} to {topic}", self._url) from error
 
-    async def _read(self, topic: str, fetch: int, member: str) -> Reader:
+    async def _read(self, topic: str, fetch: int, member: str, start: Start | None) -> Reader:
         """Open a reader: an exclusive subscription that the broker forgets when it is closed."""
+        first = pulsar.MessageId
         try:
             return await self._connected().create_reader(
                 self._on_cluster(topic),
-                pulsar.MessageId.latest,
+                first.earliest if start is Start.EARLIEST else first.latest,
                 receiver_queue_size=fetch,
                 reader_name=member,
             )

@@ -649,7 +649,7 @@ class MemoryBroker:
         *,
         mode: Mode,
         prefetch: int,
-        start: Start,
+        start: Start | None,
         client: object,
     ) -> Member:
         """Add a member to a group, which is made when it is new.
@@ -658,21 +658,27 @@ class MemoryBroker:
             Unavailable: The group is exclusive and taken, or its members share in another mode.
         """
         if mode is Mode.BROADCAST:
-            group = topic.open((name, next(self.orders)), Group(topic, name, mode, self))
+            key = (name, next(self.orders))
+            group = self._new_group(topic, key, name, mode, start or Start.LATEST)
         else:
-            group = self._durable_group(topic, name, mode, start)
+            group = self._durable_group(topic, name, mode, start or Start.EARLIEST)
         member = Member(group, prefetch, client)
         group.join(member)
         return member
 
+    def _new_group(
+        self, topic: Topic, key: str | tuple[str, int], name: str, mode: Mode, start: Start
+    ) -> Group:
+        group = topic.open(key, Group(topic, name, mode, self))
+        if start is Start.EARLIEST:
+            for message in topic.retained:
+                group.add(message)
+        return group
+
     def _durable_group(self, topic: Topic, name: str, mode: Mode, start: Start) -> Group:
         group = topic.groups.get(name)
         if group is None:
-            group = topic.open(name, Group(topic, name, mode, self))
-            if start is Start.EARLIEST:
-                for message in topic.retained:
-                    group.add(message)
-            return group
+            return self._new_group(topic, name, name, mode, start)
         if group.members and Mode.EXCLUSIVE in (mode, group.mode):
             raise Unavailable(
                 f"exclusive group {group.label} is taken",

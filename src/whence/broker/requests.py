@@ -1,8 +1,9 @@
 """Asking and waiting for replies, on nothing but publish and subscribe.
 
 A client has one reply topic. A request names it in `reply-to` and carries a `correlation-id`; replies find
-their asker by that id. Replies are not durable: a lost one is covered by the caller's deadline and by
-asking again. What comes back is bytes from elsewhere, so nothing in it may stop the client.
+their asker by that id. They are kept for an asker who is there, over broken connections too where the
+transport has any, and for nobody afterwards. What comes back is bytes from elsewhere, so nothing in it may
+stop the client.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class PubSub(Protocol):
         mode: Mode = Mode.SHARED,
         prefetch: int = 1,
         retry: RetryPolicy | None = None,
-        start: Start = Start.EARLIEST,
+        start: Start | None = None,
     ) -> Subscription:
         """Subscribe as `Transport.subscribe`."""
         ...
@@ -192,6 +193,9 @@ class Requester:
         instance: Name of this client, lower-case letters and digits; random when empty.
         clock: Source of time.
         punctual: Whether publishing takes no longer than the deadline header says.
+        kept: Whether the broker keeps replies until this client has them. Otherwise the topic is
+            non-persistent: a broker drops what it cannot write to the client's connection at once, which
+            any large message on that connection is enough for, and everything while there is none.
 
     Raises:
         ConfigError: `instance` cannot be part of a topic's name.
@@ -204,14 +208,20 @@ class Requester:
         instance: str = "",
         clock: Clock | None = None,
         punctual: bool = False,
+        kept: bool = False,
     ) -> None:
-        self.reply_topic = full_topic(f"reply.{instance or uuid.uuid4().hex}", persistent=False)
+        self.reply_topic = full_topic(f"reply.{instance or uuid.uuid4().hex}", persistent=kept)
         self.counters = RequesterCounters()
         #: Makes correlation ids unique among all clients, also when an instance's name is used again.
         self._prefix = uuid.uuid4().hex
         self._numbers = count(1)
         self._limits = Limits()
         self._punctual = punctual
+        # A broadcast's member leaves nothing behind on the broker, however it ends.
+        self._mode = Mode.BROADCAST if kept else Mode.EXCLUSIVE
+        #: At first from the beginning of a topic that is new: so a broker knows where to go on when the
+        #: connection breaks before the first reply.
+        self._start_at = Start.EARLIEST if kept else Start.LATEST
         self._transport = transport
         self._clock: Clock = clock or SystemClock()
         self._pending: dict[str, _Pending] = {}
@@ -394,10 +404,11 @@ class Requester:
             self._subscription = await self._transport.subscribe(
                 self.reply_topic,
                 "replies",
-                mode=Mode.EXCLUSIVE,
+                mode=self._mode,
                 prefetch=_PREFETCH,
-                start=Start.LATEST,
+                start=self._start_at,
             )
+            self._start_at = Start.LATEST
             self._pump = asyncio.create_task(
                 self._distribute(self._subscription), name="whence-replies"
             )

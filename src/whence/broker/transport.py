@@ -95,7 +95,7 @@ class Mode(StrEnum):
 
 
 class Start(StrEnum):
-    """Where a group that did not exist before begins."""
+    """Where a group that did not exist before begins, and each member of a broadcast."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -285,9 +285,12 @@ class Transport(Protocol):
         mode: Mode = Mode.SHARED,
         prefetch: int = 1,
         retry: RetryPolicy | None = None,
-        start: Start = Start.EARLIEST,
+        start: Start | None = None,
     ) -> Subscription:
         """Join a group of a topic; at most `prefetch` messages are held by the member.
+
+        Where no `start` is given, a group begins with the earliest message that the topic has, a broadcast
+        with what is published from now on.
 
         Raises:
             Unavailable: The group is exclusive and taken, or the broker cannot be reached.

@@ -42,20 +42,37 @@ def start_logging(level: str = "CRITICAL") -> None:
     """Send log records to stderr, from `WHENCE_LOG` or this level on.
 
     Commands that end with an answer or an error stay silent by default: what went wrong is in their words.
+
+    Raises:
+        ConfigError: `WHENCE_LOG` names no level.
     """
     import logging
 
-    logging.basicConfig(
-        level=os.environ.get("WHENCE_LOG", level).upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    from whence.flow.telemetry.log_lines import LogLines
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogLines())
+    logging.basicConfig(level=_log_level(level), handlers=[handler])
     if "WHENCE_LOG" not in os.environ:
         # Nobody should have to wonder whether a command that waits for another still lives.
         waiting = logging.getLogger("whence.waiting")
         waiting.propagate = False
         waiting.setLevel(logging.WARNING)
         waiting.addHandler(logging.StreamHandler(sys.stderr))
+
+
+def _log_level(default: str) -> str:
+    import logging
+
+    level = os.environ.get("WHENCE_LOG", default).upper()
+    if level not in logging.getLevelNamesMapping():
+        from whence.schema.errors import ConfigError
+
+        raise ConfigError(
+            f"WHENCE_LOG={level.lower()} is no level of logging",
+            hint="use debug, info, warning, error or critical",
+        )
+    return level
 
 
 def run_with_engine(

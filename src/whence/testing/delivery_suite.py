@@ -460,6 +460,8 @@ class DeliverySuite:
         assert await acked(members[0], 1) == [b"y"]
         late = await clients[1].subscribe(topic, "g", mode=Mode.BROADCAST)
         assert await is_silent(late)
+        whole = await clients[1].subscribe(topic, "g", mode=Mode.BROADCAST, start=Start.EARLIEST)
+        assert await acked(whole, 3) == [b"before", b"x", b"y"]
 
     async def test_attempt_survives_a_new_client(self, transport_factory: TransportFactory) -> None:
         """21: The attempt is kept with the message, not by the client that counted it."""

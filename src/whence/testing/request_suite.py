@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from itertools import islice
 from uuid import uuid4
 
 import pytest
@@ -14,6 +15,8 @@ from whence.broker.transport import Delivery, Headers, Reply, Subscription, Tran
 from whence.schema.errors import BadInput, DeadlineExceeded, Unavailable
 from whence.schema.topics import cancel_topic, full_topic
 from whence.testing.transport_factory import (
+    PATIENCE_S,
+    Capability,
     TransportFactory,
     arrives,
     eventually,
@@ -39,6 +42,24 @@ async def _asked(subscription: Subscription) -> Delivery:
     delivery = await arrives(subscription.receive())
     await subscription.ack(delivery)
     return delivery
+
+
+async def _echo(server: Transport, subscription: Subscription) -> None:
+    """Answer every request with its own body."""
+    while True:
+        asked = await subscription.receive()
+        await _answer(server, asked, asked.payload)
+        await subscription.ack(asked)
+
+
+async def _ask_all(client: Transport, topic: str, numbers: Iterator[int]) -> int:
+    """Ask with one number after the other; gives how many were answered with their own."""
+    answered = 0
+    for number in numbers:
+        body = str(number).encode()
+        reply = await client.request(topic, body, timeout_s=PATIENCE_S)
+        answered += reply.payload == body
+    return answered
 
 
 async def _collect(replies: AsyncIterator[Reply]) -> list[bytes]:
@@ -88,6 +109,62 @@ class RequestSuite:
         await serving
 
         assert [reply.payload for reply in replies] == [f"re {n}".encode() for n in range(100)]
+
+    async def test_replies_beside_large_messages(self, transport_factory: TransportFactory) -> None:
+        """29: No reply is lost on a connection that also carries as much as it can of large messages."""
+        client, server = await transport_factory(), await transport_factory()
+        topic, large = fresh_topic(), fresh_topic()
+        subscription = await server.subscribe(topic, "g", prefetch=8)
+        heavy = await client.subscribe(large, "g", prefetch=4)
+
+        on_their_way = asyncio.Semaphore(8)
+
+        async def flood() -> None:
+            while True:
+                await on_their_way.acquire()
+                await server.publish(large, b"x" * 400_000)
+
+        async def swallow() -> None:
+            while True:
+                await heavy.ack(await heavy.receive())
+                on_their_way.release()
+
+        others = [_echo(server, subscription), swallow(), flood(), flood(), flood()]
+        numbers = iter(range(400))
+        async with asyncio.TaskGroup() as group:
+            beside = [group.create_task(other) for other in others]
+            asking = (_ask_all(client, topic, numbers) for _ in range(8))
+            answered = sum(await asyncio.gather(*asking))
+            for task in beside:
+                task.cancel()
+
+        assert answered == 400
+
+    async def test_replies_over_cut_connections(self, transport_factory: TransportFactory) -> None:
+        """34: What is answered while the line of who asked is down reaches it when it is up again."""
+        transport_factory.require(Capability.CUT)
+        client, server = await transport_factory(), await transport_factory()
+        topic = fresh_topic()
+        subscription = await server.subscribe(topic, "g", prefetch=8)
+        numbers = iter(range(120))
+
+        async def ask() -> int:
+            answered = 0
+            for _ in range(30):
+                if answered % 10 == 5:
+                    # In the middle of what the others ask, also before the first reply ever.
+                    await transport_factory.cut(client)
+                answered += await _ask_all(client, topic, islice(numbers, 1))
+            return answered
+
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(_echo(server, subscription))
+            asking = asyncio.gather(*(ask() for _ in range(4)))
+            await transport_factory.cut(client)
+            answered = sum(await asking)
+            serving.cancel()
+
+        assert answered == 120
 
     async def test_silence_is_an_error(self, transport_factory: TransportFactory) -> None:
         """30: A request that nobody answers ends with `DeadlineExceeded`, which names the topic."""

@@ -43,18 +43,18 @@ def _failure(error: Exception) -> Outgoing:
 
 
 class _Refusing:
-    """A transport whose publishes to chosen topics fail as long as `left` lasts."""
+    """A transport whose publishes to topics with some words in their name fail as long as `left` lasts."""
 
-    def __init__(self, transport: Transport, prefix: str, left: int) -> None:
+    def __init__(self, transport: Transport, words: str, left: int) -> None:
         self._transport = transport
-        self._prefix = prefix
+        self._words = words
         self.left = left
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     async def publish(self, topic: str, payload: Body, **options: Any) -> str:
-        if topic.startswith(self._prefix) and self.left:
+        if self._words in topic and self.left:
             self.left -= 1
             raise Unavailable("refused by the test")
         return await self._transport.publish(topic, payload, **options)
@@ -186,7 +186,7 @@ class WorkerSuite:
     ) -> None:
         """24: A worker whose replies cannot be published goes on with the next message."""
         transport, topic = await transport_factory(), fresh_topic()
-        refusing = _Refusing(transport, "non-persistent://", left=10**6)
+        refusing = _Refusing(transport, "whence.reply.", left=10**6)
 
         async def handle(_: Work) -> AsyncIterator[Outgoing]:
             yield _done()

@@ -1,0 +1,62 @@
+"""Log lines say what happened to which id."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.flow.telemetry.log_lines import LogLines
+
+LINES = LogLines(stamped=False)
+_FACT = re.compile(r' (\w+)=("(?:[^"\\]|\\.)*"|[^ ]*)')
+
+
+def line(**facts: object) -> str:
+    """Format a record with these facts."""
+    known = {"name": "whence.x", "levelname": "WARNING", "msg": "attempt failed", **facts}
+    return LINES.format(logging.makeLogRecord(known))
+
+
+def test_facts_follow_the_message() -> None:
+    """What a logger gives as `extra` stands in the line, in its order; without any the line is the message."""
+    assert line() == "WARNING whence.x: attempt failed"
+    assert line(action="retry", attempt=2, wait_s=0.5).endswith(
+        "attempt failed action=retry attempt=2 wait_s=0.5"
+    )
+
+
+@pytest.mark.parametrize("value", ["two words", "", 'a "quote"', "a=b", "new\nline", "\x1b[31mred"])
+def test_values_that_could_be_misread_are_quoted(value: str) -> None:
+    """No value ends a line, opens a fact of its own or speaks to a terminal."""
+    written = line(error=value)
+    assert "\n" not in written
+    assert "\x1b" not in written
+    assert json.loads(written.partition("error=")[2]) == value
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z]{9,12}", fullmatch=True), st.text(), max_size=4))
+def test_facts_can_be_read_back(facts: dict[str, str]) -> None:
+    """Whatever the values are, a reader of `name=value` finds each as it was."""
+    found = {
+        name: json.loads(text) if text.startswith('"') else text
+        for name, text in _FACT.findall(
+            line(**facts).removeprefix("WARNING whence.x: attempt failed")
+        )
+    }
+    assert found == facts
+
+
+def test_a_traceback_follows_its_line() -> None:
+    """An exception is printed behind the facts of its record."""
+    try:
+        raise ValueError("no")
+    except ValueError as error:
+        written = line(action="handle", exc_info=(ValueError, error, error.__traceback__))
+    first, *rest = written.splitlines()
+    assert first.endswith("action=handle")
+    assert rest[-1] == "ValueError: no"
