@@ -20,7 +20,6 @@ import logging
 import os
 import random
 import uuid
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -31,8 +30,10 @@ from pulsar.asyncio import Client, Consumer, Producer, PulsarException, Reader
 
 from whence.broker.clock import Clock, ShiftedClock, SystemClock
 from whence.broker.pulsar_admin import clock_offset, find_admin, group_stats
+from whence.broker.pulsar_calls import close_quietly
 from whence.broker.pulsar_errors import is_gone, is_taken, translate
 from whence.broker.pulsar_options import PulsarOptions, checked_url
+from whence.broker.pulsar_producers import Producers
 from whence.broker.pulsar_schema import MessageSchema
 from whence.broker.pulsar_subscription import INTERNAL, PulsarSubscription, Stamps
 from whence.broker.requests import Requester, deadline_of
@@ -60,7 +61,7 @@ __all__ = ("PulsarOptions", "PulsarTransport", "open_transport")
 
 logger = logging.getLogger(__name__)
 
-C = TypeVar("C", Consumer, Producer, Reader)
+C = TypeVar("C", Consumer, Reader)
 
 #: Pulsar's own default for the largest message is 5 MiB, headers included, and some are added on the way to a
 #: dead letter; this much is kept free for them.
@@ -73,8 +74,6 @@ _FETCH = 8
 _MAX_FETCH = 64
 #: A non-persistent topic drops what finds no room here.
 _VOLATILE_FETCH = 1_000
-#: Producers kept open; every client that asks us something has a reply topic of its own.
-_MAX_PRODUCERS = 256
 #: The library sends acks every 100 ms; after this long the broker knows of them.
 _ACK_FLUSH_S = 0.2
 #: How long closing something may take when the broker is gone, seconds.
@@ -123,9 +122,7 @@ class PulsarTransport:
         self._max_payload_bytes = max_payload_bytes
         self._numbers = itertools.count(1)
         self._types: dict[str, type[Message]] = {}
-        self._producers: OrderedDict[str, Producer] = OrderedDict()
-        self._sending: dict[str, int] = {}
-        self._opening: dict[str, asyncio.Task[Producer]] = {}
+        self._producers = Producers(self._open_producer, self.clock)
         self._kept: set[str] = set()
         self._subscriptions: set[PulsarSubscription] = set()
         self._orphans: set[asyncio.Task[Any]] = set()
@@ -275,12 +272,9 @@ class PulsarTransport:
     ) -> None:
         due = properties.get(Stamps.DELIVER_AT)
         for last in (False, True):
-            producer = self._producers.get(topic)
-            if producer is None:
-                producer = await self._producer(topic)
-            self._sending[topic] = self._sending.get(topic, 0) + 1
+            lent = await self._producers.borrow(topic)
             try:
-                await producer.send(
+                await lent.producer.send(
                     payload,
                     properties=properties,
                     partition_key=key,
@@ -291,30 +285,15 @@ class PulsarTransport:
                 # Closed by the broker, with its topic for example: nothing was stored.
                 if last or not is_gone(error) or self._closing is not None:
                     raise translate(error, f"publish to {topic}", self._url) from error
-                self._drop_producer(topic, producer)
+                self._producers.drop(lent)
             finally:
-                self._sent(topic)
-
-    def _sent(self, topic: str) -> None:
-        left = self._sending.pop(topic) - 1
-        if left:
-            self._sending[topic] = left
-
-    async def _producer(self, topic: str) -> Producer:
-        """Open the producer of a topic, once for all that come together."""
-        task = self._opening.get(topic)
-        if task is None:
-            task = self._opening[topic] = asyncio.create_task(self._open_producer(topic))
-            task.add_done_callback(lambda _: self._opening.pop(topic, None))
-            # Told to those who wait; nobody may be left to be told.
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(task)
+                self._producers.give_back(lent)
 
     async def _open_producer(self, topic: str) -> Producer:
         client = self._connected()
         message_type = self._types.get(topic)
         try:
-            producer = await client.create_producer(
+            return await client.create_producer(
                 self._on_cluster(topic),
                 schema=MessageSchema(message_type) if message_type else None,
                 batching_enabled=False,
@@ -325,23 +304,6 @@ class PulsarTransport:
             )
         except PulsarException as error:
             raise translate(error, f"publish to {topic}", self._url) from error
-        self._producers[topic] = producer
-        self._close_idle_producers()
-        return producer
-
-    def _close_idle_producers(self) -> None:
-        """Close the oldest producers that nobody sends with, beyond the number that is kept."""
-        surplus = len(self._producers) - _MAX_PRODUCERS
-        if surplus <= 0:
-            return
-        idle = [topic for topic in self._producers if topic not in self._sending][:-1]
-        for topic in idle[:surplus]:
-            self._drop_producer(topic, self._producers[topic])
-
-    def _drop_producer(self, topic: str, producer: Producer) -> None:
-        if self._producers.get(topic) is producer:
-            del self._producers[topic]
-            self._in_background(_close_quietly(producer))
 
     async def _keep(self, topic: str) -> None:
         """Make sure that a group holds dead letters: a topic without one is emptied by the broker."""
@@ -357,7 +319,7 @@ class PulsarTransport:
                 raise
             # Somebody reads the dead letters now, so there is a group.
         else:
-            await _close_quietly(consumer)
+            await close_quietly(consumer)
         self._kept.add(topic)
 
     # Subscribing
@@ -472,7 +434,7 @@ class PulsarTransport:
             if error.error() == _pulsar.Result.IncompatibleSchema and topic not in self._producers:
                 # A member may not bring the schema of a topic that is in use without one; a publisher may,
                 # and a publisher is told which field does not fit.
-                await self._producer(topic)
+                self._producers.give_back(await self._producers.borrow(topic))
                 return await self._subscribe(topic, group, kind, start, fetch, member)
             raise translate(error, f"subscribe {group!r} to {topic}", self._url) from error
 
@@ -686,13 +648,9 @@ class PulsarTransport:
     async def _close(self) -> None:
         await self._requester.aclose()
         await asyncio.gather(*(member.aclose() for member in list(self._subscriptions)))
-        if self._opening:
-            await asyncio.wait(set(self._opening.values()), timeout=_CLOSE_S)
         if self._orphans:
             await asyncio.wait(set(self._orphans), timeout=_CLOSE_S)
-        producers = list(self._producers.values())
-        self._producers.clear()
-        await asyncio.gather(*(_close_quietly(producer) for producer in producers))
+        await self._producers.aclose()
         client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(_close_client, client)
@@ -708,15 +666,9 @@ def _close_client(client: Client) -> None:
         client._client.close()  # noqa: SLF001 - the only close that does neither
 
 
-async def _close_quietly(thing: Consumer | Producer | Reader) -> None:
-    with suppress(PulsarException, TimeoutError):
-        async with asyncio.timeout(_CLOSE_S):
-            await thing.close()
-
-
 async def _close_when_open(opening: asyncio.Task[C]) -> None:
     with suppress(Exception):
-        await _close_quietly(await opening)
+        await close_quietly(await opening)
 
 
 async def open_transport(url: str) -> PulsarTransport:

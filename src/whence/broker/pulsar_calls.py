@@ -1,4 +1,4 @@
-"""Receiving and acknowledging without a turn of the event loop where the client library has the answer at hand.
+"""Calls of the client library as we need them: quick where the answer is at hand, bounded when closing.
 
 The library's own coroutines hand every answer to the loop as a callback, with a future and a byte through the
 loop's pipe, also an answer that was there before the call returned: a message fetched ahead, an ack put on
@@ -13,12 +13,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import _pulsar
-from pulsar.asyncio import Consumer, PulsarException, Reader
+from pulsar.asyncio import Consumer, Producer, PulsarException, Reader
 
-__all__ = ("acknowledge", "next_message")
+__all__ = ("acknowledge", "close_quietly", "next_message")
+
+#: How long closing something may take when the broker is gone, seconds.
+_CLOSE_S = 5.0
 
 _Told = Callable[..., None]
 
@@ -48,6 +52,13 @@ async def acknowledge(consumer: Consumer, message: _pulsar.Message) -> None:
         consumer._consumer.acknowledge_async(message, told)  # noqa: SLF001
 
     await _answered(begin)
+
+
+async def close_quietly(thing: Consumer | Producer | Reader) -> None:
+    """Close, but wait no longer than 5 s for a broker that may be gone."""
+    with suppress(PulsarException, TimeoutError):
+        async with asyncio.timeout(_CLOSE_S):
+            await thing.close()
 
 
 async def _answered(begin: Callable[[_Told], None]) -> Any:

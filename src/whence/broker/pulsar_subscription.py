@@ -27,7 +27,7 @@ import _pulsar
 from pulsar.asyncio import Consumer, PulsarException, Reader
 
 from whence.broker.clock import Clock, Timer
-from whence.broker.pulsar_calls import acknowledge, next_message
+from whence.broker.pulsar_calls import acknowledge, close_quietly, next_message
 from whence.broker.retry import wait_s
 from whence.broker.transport import Delivery, Headers, Mode, NackOutcome, RetryPolicy
 from whence.schema.errors import BadInput, Unavailable, WhenceError
@@ -215,11 +215,8 @@ class _Source:
 
     async def _close_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
-        if consumer is None:
-            return
-        with suppress(PulsarException, TimeoutError):
-            async with asyncio.timeout(_CLOSE_S):
-                await consumer.close()
+        if consumer is not None:
+            await close_quietly(consumer)
 
     async def _pump(self) -> None:
         try:

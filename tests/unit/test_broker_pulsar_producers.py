@@ -1,0 +1,135 @@
+"""Producers of a Pulsar client are opened once, and closed when nobody needs them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from whence.broker.pulsar_producers import Producers
+from whence.schema.errors import Unavailable
+from whence.testing.clock import ManualClock
+
+
+class Opened:
+    """A stand-in for the library's producer."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Desk:
+    """Producers over stand-ins, and all that were ever opened."""
+
+    def __init__(self, **options: float) -> None:
+        self.clock = ManualClock()
+        self.opened: list[Opened] = []
+        self.refusing = False
+        self.producers = Producers(self.open, self.clock, **options)  # type: ignore[arg-type]
+
+    async def open(self, topic: str) -> Opened:
+        """Open a stand-in."""
+        await asyncio.sleep(0)
+        if self.refusing:
+            raise Unavailable("no broker")
+        self.opened.append(Opened(topic))
+        return self.opened[-1]
+
+    async def use(self, topic: str) -> None:
+        """Borrow and give back."""
+        self.producers.give_back(await self.producers.borrow(topic))
+
+    def closed(self) -> list[str]:
+        """Give the topics whose producers were closed, in order of opening."""
+        return [one.topic for one in self.opened if one.closed]
+
+
+async def test_opened_once_for_all_who_come_together() -> None:
+    """Whoever sends to a topic shares one producer."""
+    desk = Desk()
+    lent = await asyncio.gather(*(desk.producers.borrow("a") for _ in range(5)))
+
+    assert len(desk.opened) == 1
+    assert {id(one) for one in lent} == {id(lent[0])}
+    assert lent[0].sending == 5
+
+
+async def test_idle_ones_are_closed_and_opened_again() -> None:
+    """What nobody sent with for long is closed, what is in use or was used lately is not."""
+    desk = Desk(idle_s=10.0)
+    await desk.use("quiet")
+    busy = await desk.producers.borrow("busy")
+    desk.clock.advance(8.0)
+    await desk.use("late")
+    desk.clock.advance(8.0)
+    await asyncio.sleep(0)
+    assert desk.closed() == ["quiet"]
+
+    desk.producers.give_back(busy)
+    desk.clock.advance(40.0)
+    await asyncio.sleep(0)
+    assert desk.closed() == ["quiet", "busy", "late"]
+    assert desk.clock.pending == 0
+
+    await desk.use("quiet")
+    assert "quiet" in desk.producers
+    assert desk.clock.pending == 1
+
+
+async def test_the_longest_unused_goes_first() -> None:
+    """Beyond the number kept the one goes that was not used for longest, never one that sends."""
+    desk = Desk(most=2)
+    sending = await desk.producers.borrow("sending")
+    for topic in ("a", "b"):
+        desk.clock.advance(1.0)
+        await desk.use(topic)
+    desk.clock.advance(1.0)
+    await desk.use("c")
+    await asyncio.sleep(0)
+
+    assert desk.closed() == ["a", "b"]
+    assert not sending.producer.closed  # type: ignore[attr-defined]
+
+
+async def test_dropped_ones_are_replaced() -> None:
+    """A producer that its broker closed is forgotten once, whoever says so, and opened anew."""
+    desk = Desk()
+    first = await desk.producers.borrow("a")
+    desk.producers.drop(first)
+    second = await desk.producers.borrow("a")
+    desk.producers.drop(first)
+
+    assert first is not second
+    assert "a" in desk.producers
+    await asyncio.sleep(0)
+    assert desk.closed() == ["a"]
+
+
+async def test_a_failed_opening_is_told_to_all_and_tried_again() -> None:
+    """Who waits for a producer that cannot be opened learns why; the next one tries again."""
+    desk = Desk()
+    desk.refusing = True
+    results = await asyncio.gather(
+        *(desk.producers.borrow("a") for _ in range(3)), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [Unavailable] * 3
+
+    desk.refusing = False
+    await desk.use("a")
+    assert len(desk.opened) == 1
+
+
+async def test_closing_closes_all() -> None:
+    """Nothing stays open, also what is being opened just now, and no timer is left."""
+    desk = Desk()
+    await desk.use("a")
+    opening = asyncio.create_task(desk.producers.borrow("b"))
+    await asyncio.sleep(0)
+    await desk.producers.aclose()
+    await opening
+
+    assert desk.closed() == ["a", "b"]
+    assert len(desk.producers) == 0
+    assert desk.clock.pending == 0
