@@ -48,7 +48,17 @@ def test_what_cannot_be_asked_starts_nothing(fresh: Any, words: tuple[str | byte
 
 
 @pytest.mark.parametrize(
-    "words", [("ask", "why?"), ("search", "why"), ("search", "why", "--json")], ids=str
+    "words",
+    [
+        ("ask", "why?"),
+        ("search", "why"),
+        ("search", "why", "--json"),
+        ("explain", "x"),
+        ("why-not", "a.md", "--answer", "x"),
+        ("replay", "x"),
+        ("erase", "a.md"),
+    ],
+    ids=str,
 )
 def test_nothing_is_made_where_nothing_was_stored(fresh: Any, words: tuple[str, ...]) -> None:
     """Whoever mistypes a home is told which one, and finds no database there afterwards."""
@@ -162,6 +172,14 @@ def test_missing_models_are_named(cli: Any, handbook: Path, tmp_path: Path) -> N
     assert_told(result, 4)
     assert "whence models install" in result.err
     assert str(tmp_path) in result.err
+
+
+def test_an_unknown_level_of_logging_is_named(fresh: Any) -> None:
+    """A level that logging does not know is bad input, not a fault of ours."""
+    result = fresh("search", "holidays", env={"WHENCE_LOG": "loud"})
+
+    assert_told(result, 2)
+    assert "WHENCE_LOG=loud" in result.err
 
 
 def test_a_database_that_does_not_answer_is_unavailable(fresh: Any) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from whence.cli.options import Acl, Clearance, Filter, Label
 from whence.cli.output import console, note, print_json
-from whence.cli.session import access_of, as_json, run_with_engine
+from whence.cli.session import access_of, as_json, run_with_engine, settings_of
 from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
 from whence.cli.wrapping import Wrapping
 from whence.schema.errors import BadInput
@@ -87,7 +87,7 @@ def ask(
         answer = run_with_engine(
             context,
             lambda engine, _settings: engine.ask_code(question, **common),
-            reads=True,
+            reads=f"collection {settings_of(context).collection!r}",
             warm_up=mode != "bm25",
             flow=flow or "code-rag",
         )
@@ -102,7 +102,7 @@ def ask(
                 filters=conditions,
                 **common,
             ),
-            reads=True,
+            reads=f"collection {settings_of(context).collection!r}",
             warm_up=mode != "bm25" and (True if no_rerank else "questions"),
             flow=flow or "all-in-one",
         )

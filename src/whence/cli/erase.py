@@ -26,6 +26,7 @@ def erase(
     done = run_with_engine(
         context,
         lambda engine, settings: engine.erase(document, collection=settings.collection),
+        reads=f"document {document!r}",
     )
     print_json(done) if as_json(context) else _tell(done)
     return 0

@@ -37,7 +37,11 @@ def explain(
     if as_json(context) and chosen != "jsonld":
         chosen = "json"
     access = access_of(acl, label, clearance)
-    trace = run_with_engine(context, lambda engine, _settings: engine.explain(answer_id, access))
+    trace = run_with_engine(
+        context,
+        lambda engine, _settings: engine.explain(answer_id, access),
+        reads=f"answer {answer_id!r}",
+    )
     if sparql is not None:
         from whence.provenance.render.rdf import query
 

@@ -32,7 +32,10 @@ def replay(
     """Run all stages of an answer again; exit 1 with the first stage that differs, and why."""
     access = access_of(acl, label, clearance)
     report = run_with_engine(
-        context, lambda engine, _: engine.replay(answer_id, access), warm_up=True
+        context,
+        lambda engine, _: engine.replay(answer_id, access),
+        reads=f"answer {answer_id!r}",
+        warm_up=True,
     )
     print_json(report) if as_json(context) else _tell(report)
     return 0 if report.identical else 1

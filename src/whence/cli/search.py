@@ -10,7 +10,7 @@ import typer
 
 from whence.cli.options import Acl, Clearance, Filter, Label
 from whence.cli.output import console, note, print_json
-from whence.cli.session import access_of, as_json, run_with_engine
+from whence.cli.session import access_of, as_json, run_with_engine, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +84,7 @@ def search(
             rerank_budget_s=rerank_budget,
             **chosen,
         ),
-        reads=True,
+        reads=f"collection {settings_of(context).collection!r}",
         flow="search",
         warm_up=mode != "bm25",
     )

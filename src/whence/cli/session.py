@@ -53,7 +53,7 @@ def start_logging(level: str = "CRITICAL") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogLines())
     logging.basicConfig(level=_log_level(level), handlers=[handler])
-    if "WHENCE_LOG" not in os.environ:
+    if not os.environ.get("WHENCE_LOG"):
         # Nobody should have to wonder whether a command that waits for another still lives.
         waiting = logging.getLogger("whence.waiting")
         waiting.propagate = False
@@ -64,7 +64,7 @@ def start_logging(level: str = "CRITICAL") -> None:
 def _log_level(default: str) -> str:
     import logging
 
-    level = os.environ.get("WHENCE_LOG", default).upper()
+    level = (os.environ.get("WHENCE_LOG") or default).upper()
     if level not in logging.getLevelNamesMapping():
         from whence.schema.errors import ConfigError
 
@@ -79,7 +79,7 @@ def run_with_engine(
     context: typer.Context,
     work: Callable[[Engine, Settings], Coroutine[Any, Any, T]],
     *,
-    reads: bool = False,
+    reads: str = "",
     **options: Any,
 ) -> T:
     """Open an engine for the settings of this call, do the work, close it.
@@ -87,11 +87,11 @@ def run_with_engine(
     Args:
         context: Of this call.
         work: What to do with the engine.
-        reads: Whether the work needs a collection, and makes none.
+        reads: What the work looks for, if it is something that only an earlier call can have stored.
         options: Of the engine.
 
     Raises:
-        NotFound: It needs one, and nothing was ever stored in this home.
+        NotFound: Nothing was ever stored in this home.
     """
     # Loading asyncio takes a fifth of the start; `--help` and wrong usage do without.
     import asyncio
@@ -99,7 +99,7 @@ def run_with_engine(
     start_logging()
     settings = settings_of(context)
     if reads:
-        _check_stored(settings)
+        _check_stored(settings, reads)
 
     async def session() -> T:
         from whence.engine.engine import Engine
@@ -110,7 +110,7 @@ def run_with_engine(
     return asyncio.run(session())
 
 
-def _check_stored(settings: Settings) -> None:
+def _check_stored(settings: Settings, what: str) -> None:
     """Refuse what reads from a home without a database, before one is made: the home may be mistyped.
 
     Raises:
@@ -124,6 +124,6 @@ def _check_stored(settings: Settings) -> None:
         return
     if Home(settings.home).is_empty():
         raise NotFound(
-            f"there is no collection {settings.collection!r}: nothing was ever stored in {settings.home}",
+            f"there is no {what}: nothing was ever stored in {settings.home}",
             hint="index something into it first, or choose another home with --home or WHENCE_HOME",
         )

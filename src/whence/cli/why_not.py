@@ -28,7 +28,11 @@ def why_not(
 ) -> int:
     """Say at which stage a passage was dropped on the way to an answer, with the numbers."""
     access = access_of(acl, label, clearance)
-    told = run_with_engine(context, lambda engine, _: engine.why_not(item, answer, access))
+    told = run_with_engine(
+        context,
+        lambda engine, _: engine.why_not(item, answer, access),
+        reads=f"answer {answer!r}",
+    )
     print_json(told) if as_json(context) else _tell(told)
     return 0
 
