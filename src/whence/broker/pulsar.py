@@ -380,6 +380,7 @@ class PulsarTransport:
         if not persistent:
             lanes, fetch = 1, _VOLATILE_FETCH
 
+        # A reader that is opened again must not begin anew.
         starts = iter((start,))
 
         async def read() -> Reader:

@@ -48,11 +48,9 @@ def start_logging(level: str = "CRITICAL") -> None:
     """
     import logging
 
-    from whence.flow.telemetry.log_lines import LogLines
+    from whence.flow.telemetry.log_lines import log_to_stderr
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogLines())
-    logging.basicConfig(level=_log_level(level), handlers=[handler])
+    log_to_stderr(_log_level(level))
     if not os.environ.get("WHENCE_LOG"):
         # Nobody should have to wonder whether a command that waits for another still lives.
         waiting = logging.getLogger("whence.waiting")

@@ -7,7 +7,6 @@ second instead of two, and killing them in turn stays affordable.
 from __future__ import annotations
 
 import asyncio
-import logging
 import multiprocessing
 import os
 import signal
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from whence.flow.telemetry.log_lines import LogLines
+from whence.flow.telemetry.log_lines import log_to_stderr
 from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 
 if TYPE_CHECKING:
@@ -183,9 +182,7 @@ def _serve(
     """Run a part of the flow in this process until a signal comes."""
     os.environ.update(spec.environment)
     os.environ.update(options.get("environment", {}))
-    log = logging.StreamHandler()
-    log.setFormatter(LogLines())
-    logging.basicConfig(level="WARNING", handlers=[log])
+    log_to_stderr("WARNING")
     if options.get("skew_s"):
         _set_clock_wrong(float(options["skew_s"]))
     try:

@@ -152,7 +152,7 @@ class RequestSuite:
             answered = 0
             for _ in range(30):
                 if answered % 10 == 5:
-                    # In the middle of what the others ask, also before the first reply ever.
+                    # In the middle of what the others ask.
                     await transport_factory.cut(client)
                 answered += await _ask_all(client, topic, islice(numbers, 1))
             return answered
@@ -160,6 +160,7 @@ class RequestSuite:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(_echo(server, subscription))
             asking = asyncio.gather(*(ask() for _ in range(4)))
+            # Also before the first reply ever.
             await transport_factory.cut(client)
             answered = sum(await asking)
             serving.cancel()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 
-__all__ = ("LogLines",)
+__all__ = ("LogLines", "log_to_stderr")
 
 #: What every record has; the rest are facts of who logged it.
 _OF_EVERY_RECORD = frozenset(
@@ -15,16 +16,22 @@ _OF_EVERY_RECORD = frozenset(
 _BREAKS = frozenset(' "=\\')
 
 
-class LogLines(logging.Formatter):
-    """Formats a record with its `extra` behind the message, as `name=value` (logfmt).
+def log_to_stderr(level: str) -> None:
+    """Send the log records of this process from a level on to stderr, unless they go somewhere already.
 
-    Args:
-        stamped: Whether a line begins with its time.
+    Raises:
+        ValueError: There is no such level.
     """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogLines())
+    logging.basicConfig(level=level, handlers=[handler])
 
-    def __init__(self, *, stamped: bool = True) -> None:
-        stamp = "%(asctime)s " if stamped else ""
-        super().__init__(f"{stamp}%(levelname)s %(name)s: %(message)s")
+
+class LogLines(logging.Formatter):
+    """Formats a record with its `extra` behind the message, as `name=value` (logfmt)."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """Give the line; a traceback is put behind it by `format`."""
