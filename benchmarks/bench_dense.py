@@ -35,9 +35,9 @@ from benchmarks.bench_lexical import BATCH, documents, postmaster_of
 from benchmarks.corpus import DIMENSION, READERS, TAGS, Texts, fill, settled, unit_vectors
 from benchmarks.cpu import cpu_s
 from benchmarks.kept import add_options, opened
-from whence.store.embedded.server import EmbeddedServer
-from whence.store.postgres import PostgresStore
-from whence.store.vectors import vector_index
+from whence.store.postgres.dense import vector_index
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.store import PostgresStore
 
 LIMIT, WARM_UP, MANY = 10, 5, 400
 RECALL = 0.99

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.support.graph_tables import write_graph
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code import CodeEdge
 from whence.schema.graph import ExpandRequest
-from whence.store.embedded.server import EmbeddedServer
-from whence.store.postgres import PostgresStore
-from whence.testing.graph_tables import write_graph
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.store import PostgresStore
 
 DEPTH, CAP, VISIBLE, SEEDS = 4, 200, 0.9, 5
 RELATIONS = ("cs_dep", *(f"sql_{name}" for name in ("Calls", "Executes", "ReadsFrom", "WritesTo")))

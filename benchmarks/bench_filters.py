@@ -26,10 +26,10 @@ from benchmarks.bench_store import DIMENSION, MODEL, Corpus
 from whence.schema.access import Access
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import EmbeddedDocument
-from whence.store.embedded.server import EmbeddedServer
-from whence.store.facts import matching
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.metadata_index import matching
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 
 LIMIT, ROUNDS, BATCH = 10, 15, 1000
 WORDS = "ledger invoice supplier payment"

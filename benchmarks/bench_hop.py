@@ -16,9 +16,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from whence.broker.memory import MemoryTransport
+from whence.broker.delivery import Outgoing, Work
+from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers
-from whence.broker.work import Outgoing, Work
 from whence.broker.worker import Worker
 from whence.schema import (
     Candidate,

@@ -31,9 +31,9 @@ from benchmarks.corpus import DIMENSION, READERS, Texts, fill, settled, unit_vec
 from benchmarks.cpu import cpu_s
 from benchmarks.kept import add_options, opened
 from whence.schema.search import Candidate
-from whence.store.embedded.server import EmbeddedServer
-from whence.store.lexicon.analysis import ANALYZER_VERSION
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.store import PostgresStore
+from whence.text.analysis import ANALYZER_VERSION
 
 CLIENTS, DEPTH, LIMIT, ROUNDS = 64, 50, 10, 4
 QUESTIONS = 20_000

@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tests.support.small_bundles import import_into, write_small
 
 from benchmarks.cpu import cpu_s, parent
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import validate
 from whence.schema.embedding import Purpose
-from whence.store.embedded.server import EmbeddedServer
-from whence.store.postgres import PostgresStore
-from whence.testing.small_bundles import import_into, write_small
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.store import PostgresStore
 from whence.testing.stub_models import HashEmbedder
 
 if TYPE_CHECKING:

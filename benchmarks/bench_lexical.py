@@ -27,10 +27,10 @@ from benchmarks.cpu import cpu_s, parent
 from benchmarks.kept import add_options, opened
 from whence.schema.access import DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import EmbeddedDocument
-from whence.store.lexicon.analysis import ANALYZER_VERSION
-from whence.store.postgres import PostgresStore
-from whence.store.vectors import vector_index
+from whence.store.postgres.dense import vector_index
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
+from whence.text.analysis import ANALYZER_VERSION
 
 try:
     import bm25s

@@ -22,10 +22,10 @@ import numpy as np
 from benchmarks.corpus import READERS, Texts, fill, settled
 from whence.schema.access import DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import EmbeddedDocument
-from whence.store.embedded.server import EmbeddedServer
-from whence.store.postgres import PostgresStore
-from whence.store.vectors import vector_index
+from whence.store.postgres.dense import vector_index
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 
 CHUNKS_OF_ONE, AFTER = 5, 20
 #: Takes its turn, from 0.

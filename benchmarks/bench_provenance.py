@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from whence.provenance.accounts import CandidateAccount, ModelFacts, Selection, StageFacts
+from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection, StageFacts
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,

@@ -33,9 +33,10 @@ import _pulsar
 import pulsar
 import pytest
 from pulsar.asyncio import Client, Producer, PulsarException
+from tests.support.pulsar_broker import running_broker
 
-from whence.broker.memory import MemoryTransport
-from whence.broker.pulsar import PulsarTransport
+from whence.broker.memory.transport import MemoryTransport
+from whence.broker.pulsar.transport import PulsarTransport
 from whence.broker.transport import Delivery, Headers, Transport
 from whence.flow.builtin import find_flow
 from whence.flow.client import FlowClient
@@ -48,8 +49,7 @@ from whence.schema.document_rag import DocumentRagRequest
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
 from whence.schema.topics import full_topic
 from whence.schema.wire import Body, plain
-from whence.store.memory import MemoryStore
-from whence.testing.pulsar_broker import running_broker
+from whence.store.memory.store import MemoryStore
 from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 
 BODY = b"x" * 228

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from whence.broker.memory import MemoryTransport
+from whence.broker.memory.transport import MemoryTransport
 from whence.flow.builtin import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.definition import FlowDefinition
@@ -58,7 +58,7 @@ from whence.schema import (
     PromptResult,
 )
 from whence.schema.frozen import frozen
-from whence.store.base import CollectionInfo
+from whence.store.protocols import CollectionInfo
 from whence.testing.stub_clients import (
     StubEmbeddings,
     StubPrompt,

@@ -28,9 +28,9 @@ from pgvector.asyncpg import register_vector
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import EmbeddedDocument
-from whence.store.embedded.server import EmbeddedServer
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 
 DIMENSION, CLUSTERS, BATCH, LIMIT = 384, 1500, 1000, 10
 MODEL = EmbeddingModel(name="bench", dimension=DIMENSION)

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.support.fake_bundles import write_fake_bundles
+
 from whence import Access, Engine
+from whence.bundler.bundling import bundle_folder
 from whence.evaluation.metrics import mean
-from whence.ingest.checkout.bundling import bundle_folder
 from whence.processors import search
-from whence.testing.fake_bundles import write_fake_bundles
 
 PACKAGES = ("httpx", "rich", "starlette")
 MODES = ("bm25", "hybrid")

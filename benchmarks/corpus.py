@@ -15,12 +15,12 @@ import numpy as np
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
-from whence.store.classes import intern_classes
-from whence.store.facts import open_facts
-from whence.store.lexicon import postings
-from whence.store.lexicon.words import Words
-from whence.store.passages.graph import open_names
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.acl_classes import intern_classes
+from whence.store.postgres.lexical import postings
+from whence.store.postgres.links.index import open_names
+from whence.store.postgres.metadata_index import open_facts
+from whence.store.postgres.store import PostgresStore
+from whence.store.term_counts import Words
 
 __all__ = ("DIMENSION", "READERS", "TAGS", "Texts", "fill", "settled", "unit_vectors")
 

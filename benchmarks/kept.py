@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from whence.store.embedded.server import EmbeddedServer
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.store import PostgresStore
 
 __all__ = ("Fill", "add_options", "opened")
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import msgspec
 
-from whence.broker.memory import MemoryTransport
+from whence.broker.memory.transport import MemoryTransport
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
 from whence.flow.registry import Registry

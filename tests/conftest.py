@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from whence.store.embedded.server import EmbeddedServer
-    from whence.store.postgres import PostgresStore
-    from whence.testing.pulsar_broker import TestBroker
+    from tests.support.pulsar_broker import TestBroker
+
+    from whence.store.postgres.server.server import EmbeddedServer
+    from whence.store.postgres.store import PostgresStore
 
 _numbers = itertools.count()
 
@@ -64,8 +65,8 @@ async def _admin(server: EmbeddedServer) -> AsyncIterator[Any]:
 
 async def _prepare(home: Path) -> None:
     """Make the data directory of a home, and the tables in it."""
-    from whence.store.embedded.server import EmbeddedServer
-    from whence.store.postgres import PostgresStore
+    from whence.store.postgres.server.server import EmbeddedServer
+    from whence.store.postgres.store import PostgresStore
 
     async with EmbeddedServer(home) as server, _admin(server) as admin:
         await (await PostgresStore.connect(server.url())).aclose()
@@ -104,7 +105,7 @@ def postgres_server(
     tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]
 ) -> Iterator[EmbeddedServer]:
     """One embedded server for the whole run, with a migrated template database."""
-    from whence.store.embedded.server import EmbeddedServer
+    from whence.store.postgres.server.server import EmbeddedServer
 
     server = EmbeddedServer(new_home(tmp_path_factory.mktemp("home")))
     asyncio.run(server.start())
@@ -126,7 +127,7 @@ async def database_url(postgres_server: EmbeddedServer) -> AsyncIterator[str]:
 @pytest.fixture
 async def postgres_store(database_url: str) -> AsyncIterator[PostgresStore]:
     """A store on a database that only this test uses."""
-    from whence.store.postgres import PostgresStore
+    from whence.store.postgres.store import PostgresStore
 
     async with PostgresStore.open(database_url, pool_size=4) as store:
         yield store
@@ -135,7 +136,7 @@ async def postgres_store(database_url: str) -> AsyncIterator[PostgresStore]:
 @pytest.fixture(scope="session")
 def pulsar_broker() -> Iterator[TestBroker]:
     """Give the Pulsar broker of the test run; skips where there can be none."""
-    from whence.testing.pulsar_broker import running_broker
+    from tests.support.pulsar_broker import running_broker
 
     with running_broker() as broker:
         yield broker

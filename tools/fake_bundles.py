@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from whence.testing.fake_bundles import write_fake_bundles
+from tests.support.fake_bundles import write_fake_bundles
 
 FOLDER = Path(__file__).parent.parent / "tests" / "repositories" / "fake"
 

@@ -22,16 +22,16 @@ import msgspec
 from typer.main import get_command
 
 import whence.schema
+from whence.cli.help_examples import EXAMPLES, GROUPS
 from whence.cli.main import app
-from whence.cli.manual import EXAMPLES, GROUPS
 from whence.flow.registry import BUILT_IN, Registry
 from whence.flow.settings import MEANINGS, VARIABLES, Settings
 from whence.flow.telemetry.metrics import METRICS
 from whence.gateway import events
+from whence.gateway.auth import AccessBody
 from whence.gateway.failures import STATUSES
 from whence.gateway.mcp import REVISIONS, TOOLS
 from whence.gateway.requests import AskBody, SearchBody
-from whence.gateway.rights import AccessBody
 from whence.processors.base import Processor
 from whence.schema.errors import WhenceError
 from whence.schema.message import message_types

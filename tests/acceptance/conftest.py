@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.fork_server import ForkServer
 
 from whence.cli.commands import COMMANDS
-from whence.store.embedded.server import EmbeddedServer
-from whence.testing.fork_server import ForkServer
+from whence.store.postgres.server.server import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[2]
 WHENCE = Path(sys.executable).parent / "whence"
@@ -26,7 +26,7 @@ PRELOAD = (
     "whence.processors.code_rag", "whence.processors.document_rag", "whence.processors.embedding",
     "whence.processors.graph_expander", "whence.processors.ingest", "whence.processors.prompt",
     "whence.processors.recorder", "whence.processors.reranker", "whence.processors.search",
-    "whence.processors.text_fetcher", "whence.provenance.render", "whence.store.postgres",
+    "whence.processors.text_fetcher", "whence.provenance.render", "whence.store.postgres.store",
 )  # fmt: skip
 #: Words that can begin a command line.
 _NAMES = {

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from whence.testing.fake_bundles import fake_head_sha, write_fake_bundles
+from tests.support.fake_bundles import fake_head_sha, write_fake_bundles
 
 FIRST = "d4578e80-0513-581a-8e08-fcc69a9c50b0"
 SECOND = "a4e24b9f-4d29-5249-8c8a-aaaf2b376f0b"

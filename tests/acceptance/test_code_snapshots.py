@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from whence.testing.fake_bundles import write_fake_bundles, write_folder, write_zip
-from whence.testing.small_bundles import small_files, write_small
+from tests.support.fake_bundles import write_fake_bundles, write_folder, write_zip
+from tests.support.small_bundles import small_files, write_small
 
 FIRST = "d4578e80-0513-581a-8e08-fcc69a9c50b0"
 SECOND = "a4e24b9f-4d29-5249-8c8a-aaaf2b376f0b"

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from whence.testing.documents import make_docx, make_pdf
+from tests.support.documents import make_docx, make_pdf
 
 #: Name, content, and a heading that the content is found under.
 KINDS: dict[str, tuple[str | bytes, str]] = {

@@ -15,8 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-
-from whence.testing.pulsar_broker import TestBroker
+from tests.support.pulsar_broker import TestBroker
 
 pytestmark = [
     pytest.mark.pulsar,

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from whence.broker.idempotency import ClaimState, Ledger, MemoryLedger
-from whence.schema.claims import Effects
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
-from whence.store.base import ChunkStore
-from whence.store.ledger import PostgresLedger
-from whence.store.memory import MemoryStore
-from whence.store.postgres import PostgresStore
+from whence.schema.idempotency import Effects
+from whence.store.memory.store import MemoryStore
+from whence.store.postgres.ledger import PostgresLedger
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import ChunkStore
 from whence.testing.clock import ManualClock
 from whence.testing.ledger_suite import LedgerBench, LedgerSuite
 from whence.testing.store_suite import make_document

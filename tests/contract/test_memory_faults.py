@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whence.broker.delivery import Outgoing, Work
 from whence.broker.idempotency import MemoryLedger
 from whence.broker.transport import Mode, NackOutcome, RetryPolicy, Start
-from whence.broker.work import Outgoing, Work
 from whence.broker.worker import Worker
 from whence.schema.errors import ConfigError, Overloaded, Unavailable
 from whence.schema.topics import dead_letter_topic, full_topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whence.store.memory import MemoryStore
+from whence.store.memory.store import MemoryStore
 from whence.testing.hidden_suite import HiddenSuite
 
 

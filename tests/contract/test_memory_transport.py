@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from whence.broker.memory import MemoryBroker, MemoryTransport
+from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Transport
 from whence.testing.transport_suite import Capability, TransportFactory, TransportSuite
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.support.pulsar_broker import PulsarFactory, TestBroker
 
-from whence.testing.pulsar_broker import PulsarFactory, TestBroker
 from whence.testing.transport_factory import (
     TransportFactory,
     acked,

@@ -19,17 +19,17 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 import pytest
+from tests.support.adversarial_access import DIMENSION, AccessCorpus
 
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.search import SearchMode, SearchRequest
-from whence.store.keys import chunk_key
-from whence.store.memory import MemoryStore
-from whence.store.postgres import PostgresStore
-from whence.store.vectors import vector_index
-from whence.testing.adversarial_access import DIMENSION, AccessCorpus
+from whence.store.chunk_ids import chunk_key
+from whence.store.memory.store import MemoryStore
+from whence.store.postgres.dense import vector_index
+from whence.store.postgres.store import PostgresStore
 from whence.testing.stub_context import StubContext
 
 pytestmark = pytest.mark.postgres

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.small_bundles import write_small
 
 from whence import Access, Engine
 from whence.flow.settings import Settings
 from whence.schema.errors import NotFound
 from whence.schema.texts import TextBudget
-from whence.testing.small_bundles import write_small
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.fake_bundles import write_fake_bundles
+from tests.support.small_bundles import edges_between, write_small
 
 from whence.ingest.bundles import reading as module
 from whence.ingest.bundles.bundle import Bundle, open_bundle
 from whence.ingest.bundles.reading import reading
 from whence.schema.code import CodeEdge, CodeNode, ImportReport
 from whence.schema.errors import BadInput, InternalError
-from whence.testing.fake_bundles import write_fake_bundles
-from whence.testing.small_bundles import edges_between, write_small
 
 
 @pytest.fixture(autouse=True)

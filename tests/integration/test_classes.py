@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.adversarial_access import AccessCorpus
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store import classes
-from whence.store.base import EmbeddedDocument
-from whence.store.classes import EPOCH, allowed_classes, intern_classes
-from whence.store.postgres import PostgresStore
-from whence.testing.adversarial_access import AccessCorpus
+from whence.store.postgres import acl_classes as classes
+from whence.store.postgres.acl_classes import EPOCH, allowed_classes, intern_classes
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 
 pytestmark = pytest.mark.postgres
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.fake_bundles import write_fake_bundles, write_zip
+from tests.support.small_bundles import import_into, small_files, write_small
 
 from whence.engine import importing
 from whence.engine.results import SearchReport
@@ -21,15 +23,13 @@ from whence.ingest.bundles.contents import BundleContents
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
-from whence.store.base import EmbeddedDocument
-from whence.store.code import SnapshotRecord
-from whence.store.lexicon import postings
-from whence.store.postgres import PostgresStore
-from whence.store.snapshots import words
-from whence.store.snapshots.documents import node_document
-from whence.store.sql.numbers import reserve, reserve_all
-from whence.testing.fake_bundles import write_fake_bundles, write_zip
-from whence.testing.small_bundles import import_into, small_files, write_small
+from whence.store.postgres.identity_columns import reserve, reserve_all
+from whence.store.postgres.lexical import postings
+from whence.store.postgres.snapshots import term_counts as words
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
+from whence.store.snapshot_documents import node_document
+from whence.store.snapshot_protocols import SnapshotRecord
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres

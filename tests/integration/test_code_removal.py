@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.small_bundles import import_into, write_small
 
-from whence.store.postgres import PostgresStore
-from whence.store.snapshots import removal as code_removal
-from whence.store.snapshots.removal import discard
-from whence.testing.small_bundles import import_into, write_small
+from whence.store.postgres.snapshots import removal as code_removal
+from whence.store.postgres.snapshots.removal import discard
+from whence.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.postgres
 

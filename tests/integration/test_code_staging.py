@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.small_bundles import write_small
 
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import BundleContents
 from whence.schema.errors import InternalError
-from whence.store.lexicon import postings
-from whence.store.lexicon.words import count_words
-from whence.store.postgres import PostgresStore
-from whence.store.snapshots.words import SnapshotWords, WordCounter
-from whence.store.sql.bulk import bulk_settings
-from whence.store.sql.numbers import reserve
-from whence.testing.small_bundles import write_small
+from whence.store.postgres.bulk_settings import bulk_settings
+from whence.store.postgres.identity_columns import reserve
+from whence.store.postgres.lexical import postings
+from whence.store.postgres.snapshots.term_counts import SnapshotWords, WordCounter
+from whence.store.postgres.store import PostgresStore
+from whence.store.term_counts import count_words
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres

@@ -17,9 +17,9 @@ import asyncpg
 import pytest
 
 from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, Unavailable
-from whence.store.embedded.home import LAYOUT
-from whence.store.embedded.locks import FileLock
-from whence.store.embedded.server import EmbeddedServer
+from whence.store.postgres.server.home import LAYOUT
+from whence.store.postgres.server.locks import FileLock
+from whence.store.postgres.server.server import EmbeddedServer
 
 pytestmark = pytest.mark.postgres
 
@@ -28,7 +28,7 @@ AS_ROOT = os.geteuid() == 0
 #: A user in a process of its own: says `up`, leaves when a line comes in.
 USER = """
 import asyncio, sys
-from whence.store.embedded.server import EmbeddedServer
+from whence.store.postgres.server.server import EmbeddedServer
 
 async def main():
     async with EmbeddedServer(sys.argv[1]):
@@ -408,7 +408,7 @@ async def test_an_ordinary_user(reachable: bool) -> None:
     script = (
         "import asyncio, sys\n"
         "from whence.schema.errors import WhenceError\n"
-        "from whence.store.embedded.server import EmbeddedServer\n"
+        "from whence.store.postgres.server.server import EmbeddedServer\n"
         "async def main():\n"
         "    async with EmbeddedServer(sys.argv[1]):\n"
         "        pass\n"

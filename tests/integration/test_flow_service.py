@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import whence.broker.connect
-from whence.broker.memory import MemoryBroker, MemoryTransport
+from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.flow.builtin import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.definition import FlowDefinition

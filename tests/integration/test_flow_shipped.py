@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from whence.broker.memory import MemoryBroker, MemoryTransport
+from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Headers
 from whence.flow.builtin import find_flow
 from whence.flow.client import FlowClient
@@ -23,7 +23,7 @@ from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, 
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, ModelMissing
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
-from whence.store.memory import MemoryStore
+from whence.store.memory.store import MemoryStore
 from whence.testing.stub_models import EchoWriter, FailingReranker, HashEmbedder, OverlapReranker
 
 QUESTION = "Who keeps the key of the archive?"

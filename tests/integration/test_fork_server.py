@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from whence.testing.fork_server import ForkServer
+from tests.support.fork_server import ForkServer
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.odd_searches import QUERIES, TAGS
 
 from whence.processors.search import SearchProcessor
 from whence.schema.access import Access, DocumentTags
@@ -15,10 +16,9 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import SearchMode, SearchRequest, SearchResponse
-from whence.store.base import EmbeddedDocument
-from whence.store.memory import MemoryStore
-from whence.store.postgres import PostgresStore
-from whence.testing.odd_searches import QUERIES, TAGS
+from whence.store.memory.store import MemoryStore
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 from whence.testing.stub_context import StubContext
 
 pytestmark = pytest.mark.postgres

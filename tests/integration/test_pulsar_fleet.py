@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.fleet import POISON, Fleet, FleetSpec
+from tests.support.pulsar_broker import TestBroker, running_broker
 
 from whence.broker.dead_letters import DeadLetters
-from whence.broker.pulsar import PulsarTransport
+from whence.broker.pulsar.transport import PulsarTransport
 from whence.broker.transport import Headers, RetryPolicy
 from whence.flow.builtin import find_flow
 from whence.flow.client import FlowClient
@@ -26,9 +28,7 @@ from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, 
 from whence.schema.embedding import EmbeddingRequest
 from whence.schema.errors import WhenceError
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
-from whence.store.postgres import PostgresStore
-from whence.testing.fleet import POISON, Fleet, FleetSpec
-from whence.testing.pulsar_broker import TestBroker, running_broker
+from whence.store.postgres.store import PostgresStore
 
 pytestmark = [
     pytest.mark.pulsar,

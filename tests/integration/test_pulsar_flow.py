@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.pulsar_broker import TestBroker, cut_connections
 
 from whence.broker.dead_letters import DeadLetters
-from whence.broker.memory import MemoryTransport
-from whence.broker.presence import roll_call
+from whence.broker.delivery import Work
+from whence.broker.liveness import roll_call
+from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers, RetryPolicy, Transport
-from whence.broker.work import Work
 from whence.broker.worker import Worker
 from whence.flow.builtin import find_flow
 from whence.flow.client import FlowClient
@@ -33,8 +34,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
 from whence.schema.message import Message
 from whence.schema.search import SearchRequest
 from whence.schema.topics import dead_letter_topic
-from whence.store.memory import MemoryStore
-from whence.testing.pulsar_broker import TestBroker, cut_connections
+from whence.store.memory.store import MemoryStore
 from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 from whence.testing.transport_factory import QUICK, eventually, fresh_topic
 

@@ -14,7 +14,7 @@ import pytest
 RUN = """
 import sys
 from pathlib import Path
-from whence.testing.pulsar_broker import stopped_after_us
+from tests.support.pulsar_broker import stopped_after_us
 
 with stopped_after_us(Path(sys.argv[1])):
     print("up", flush=True)

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from tests.support.pulsar_broker import TestBroker, cut_connections, running_broker
 
-from whence.broker.pulsar import PulsarOptions, PulsarTransport
+from whence.broker.pulsar.transport import PulsarOptions, PulsarTransport
 from whence.broker.transport import Mode, NackOutcome, Start
 from whence.schema.errors import BadInput, Overloaded, Unavailable
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic, retry_topic
-from whence.testing.pulsar_broker import TestBroker, cut_connections, running_broker
 from whence.testing.transport_factory import (
     QUICK,
     acked,
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.pulsar, pytest.mark.slow]
 
 _FORGETFUL = """
 import asyncio, sys
-from whence.broker.pulsar import PulsarTransport
+from whence.broker.pulsar.transport import PulsarTransport
 
 async def main(url, topic):
     transport = PulsarTransport(url)

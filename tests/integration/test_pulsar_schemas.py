@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.pulsar_broker import TestBroker
 
-from whence.broker.pulsar_schema import avro_record
+from whence.broker.pulsar.schema_registry import avro_record
 from whence.schema import message_types
 from whence.schema.errors import BadInput
 from whence.schema.message import Message
-from whence.testing.pulsar_broker import TestBroker
 from whence.testing.transport_factory import acked, fresh_topic
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.slow]

@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.support.pulsar_broker import TestBroker, running_broker
 
-from whence.broker.pulsar import PulsarOptions, PulsarTransport
+from whence.broker.pulsar.transport import PulsarOptions, PulsarTransport
 from whence.schema.errors import ConfigError, Unavailable
-from whence.testing.pulsar_broker import TestBroker, running_broker
 from whence.testing.transport_factory import acked, fresh_topic
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -13,8 +13,8 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import NotFound, Unavailable, WhenceError
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import EmbeddedDocument
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres

@@ -18,8 +18,8 @@ from whence.engine.stored_chunks import StoredVectors, StoredWords
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import EmbeddedDocument
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 from whence.testing.retriever_suite import (
     CHUNKS,
     RetrieverSuite,

@@ -11,7 +11,7 @@ import pytest
 from whence import Access, Engine
 from whence.schema.access import DocumentTags
 from whence.schema.errors import NotFound
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.store import PostgresStore
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres

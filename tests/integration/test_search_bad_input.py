@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.support.odd_searches import QUERIES, TAGS
 
 from whence import Access, Engine
 from whence.schema.errors import BadInput
-from whence.testing.odd_searches import QUERIES, TAGS
 from whence.testing.stub_models import HashEmbedder
 
 MODES = ("hybrid", "dense", "bm25")

@@ -13,6 +13,7 @@ import asyncpg
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.support.graph_tables import write_graph
 
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema import Access, DocumentTags, ExpandRequest
@@ -22,14 +23,16 @@ from whence.schema.errors import BadInput, NotFound
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import SearchRequest
-from whence.store import classes, guard, search
-from whence.store.base import EmbeddedDocument
-from whence.store.keys import chunk_key
-from whence.store.lexicon import lexical, symbols
-from whence.store.passages import links as passage_links
-from whence.store.postgres import PostgresStore
-from whence.store.vectors import vector_index
-from whence.testing.graph_tables import write_graph
+from whence.store import acl_check as guard
+from whence.store.chunk_ids import chunk_key
+from whence.store.postgres import acl_classes as classes
+from whence.store.postgres import chunk_reader as search
+from whence.store.postgres import symbols
+from whence.store.postgres.dense import vector_index
+from whence.store.postgres.lexical import search as lexical
+from whence.store.postgres.links import reading as passage_links
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 from whence.testing.stub_context import StubContext
 
 pytestmark = pytest.mark.postgres

@@ -10,15 +10,15 @@ import asyncpg
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.support.statements import rows_of
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store import search
-from whence.store.base import EmbeddedDocument
-from whence.store.postgres import PostgresStore
-from whence.store.vectors import vector_index
-from whence.testing.statements import rows_of
+from whence.store.postgres import chunk_reader as search
+from whence.store.postgres.dense import vector_index
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 
 pytestmark = pytest.mark.postgres
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.graph_model import GraphModel
+from tests.support.graph_tables import write_graph
 
 from whence.schema import Access, DocumentTags, ExpandRequest, ExpandResponse
 from whence.schema.code import CodeEdge
 from whence.schema.errors import BadInput, NotFound
-from whence.testing.graph_model import GraphModel
-from whence.testing.graph_tables import write_graph
 
 if TYPE_CHECKING:
-    from whence.store.postgres import PostgresStore
+    from whence.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.postgres
 

@@ -9,7 +9,7 @@ import pytest
 
 from whence.schema.access import Access
 from whence.schema.filters import parse_filters
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.store import PostgresStore
 from whence.testing.filter_suite import FilterSuite
 from whence.testing.store_suite import QUERY
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.store import PostgresStore
 from whence.testing.hidden_suite import HiddenSuite
 
 pytestmark = pytest.mark.postgres

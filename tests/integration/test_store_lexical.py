@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.statements import rows_of
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
-from whence.store import documents
-from whence.store.lexicon import lexical, merging, planning, postings, runs
-from whence.store.memory import MemoryStore
-from whence.store.postgres import PostgresStore
+from whence.store.memory.store import MemoryStore
+from whence.store.postgres import documents
+from whence.store.postgres.lexical import merge_policy as planning
+from whence.store.postgres.lexical import merging, postings
+from whence.store.postgres.lexical import posting_lists as runs
+from whence.store.postgres.lexical import search as lexical
+from whence.store.postgres.store import PostgresStore
 from whence.testing.lexical_suite import LexicalSuite, text_document
-from whence.testing.statements import rows_of
 
 pytestmark = pytest.mark.postgres
 
@@ -172,7 +175,7 @@ async def test_a_home_shared_with_another_analyzer_says_so(
 ) -> None:
     """When indexing does not help, the reader is told and not kept in a loop."""
     await _filled(postgres_store, "c", 1)
-    monkeypatch.setattr("whence.store.lexicon.lexical.ANALYZER_VERSION", "other")
+    monkeypatch.setattr("whence.store.postgres.lexical.search.ANALYZER_VERSION", "other")
 
     with pytest.raises(Unavailable, match="another version"):
         await _ranking(postgres_store)
@@ -379,7 +382,7 @@ async def test_failed_maintenance_is_told_and_tried_again(
         raise OSError("no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr("whence.store.documents.maintain", fail)
+        patch.setattr("whence.store.postgres.documents.maintain", fail)
         with pytest.raises(Unavailable):
             await postgres_store._maintain("c")
         await asyncio.sleep(0)

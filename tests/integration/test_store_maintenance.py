@@ -11,18 +11,20 @@ from typing import Any
 import asyncpg
 import numpy as np
 import pytest
+from tests.support.statements import rows_of
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
 from whence.schema.filters import Condition
-from whence.store.lexicon import merging, planning, postings, runs
-from whence.store.lexicon.analysis import ANALYZER_VERSION
-from whence.store.lexicon.boosts import Boosts
-from whence.store.memory import MemoryStore
-from whence.store.postgres import PostgresStore
+from whence.store.field_boosts import Boosts
+from whence.store.memory.store import MemoryStore
+from whence.store.postgres.lexical import merge_policy as planning
+from whence.store.postgres.lexical import merging, postings
+from whence.store.postgres.lexical import posting_lists as runs
+from whence.store.postgres.store import PostgresStore
 from whence.testing.lexical_suite import text_document
-from whence.testing.statements import rows_of
+from whence.text.analysis import ANALYZER_VERSION
 
 pytestmark = pytest.mark.postgres
 

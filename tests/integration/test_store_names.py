@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 
 from whence.schema.access import Access
-from whence.store.keys import chunk_key
+from whence.store.chunk_ids import chunk_key
 from whence.store.passage_names import LinkStatistics
-from whence.store.passages import graph as passage_graph
-from whence.store.postgres import PostgresStore
+from whence.store.postgres.links import index as passage_graph
+from whence.store.postgres.store import PostgresStore
 from whence.testing.passages_suite import MODEL, PassagesSuite, titled
 
 pytestmark = pytest.mark.postgres

@@ -25,13 +25,13 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
-from whence.store import documents
-from whence.store.classes import allowed_classes
-from whence.store.embedded.server import EmbeddedServer
-from whence.store.memory import MemoryStore
-from whence.store.postgres import PostgresStore
-from whence.store.sql.driver import Connection
-from whence.store.sql.migrate import Migration, migrate, migrations
+from whence.store.memory.store import MemoryStore
+from whence.store.postgres import documents
+from whence.store.postgres.acl_classes import allowed_classes
+from whence.store.postgres.driver import Connection
+from whence.store.postgres.migrate import Migration, migrate, migrations
+from whence.store.postgres.server.server import EmbeddedServer
+from whence.store.postgres.store import PostgresStore
 from whence.testing.store_suite import StoreSuite, ids_of, make_document, unit
 
 pytestmark = pytest.mark.postgres
@@ -212,7 +212,7 @@ async def test_a_first_search_reads_one_state(
         await postgres_store.retag_documents("flip", {"d": DocumentTags(("a", "new"))})
         return classes
 
-    monkeypatch.setattr("whence.store.search.allowed_classes", classes_then_flip)
+    monkeypatch.setattr("whence.store.postgres.chunk_reader.allowed_classes", classes_then_flip)
     hits = await postgres_store.search_dense("flip", QUERY, limit=5, access=Access({"a"}))
 
     assert [hit.document_id for hit in hits] == ["d"]
@@ -389,7 +389,7 @@ async def test_a_cut_connection_is_replaced(database_url: str) -> None:
 
 async def test_a_full_pool_is_overload(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When all connections stay in use, waiting ends with a clear error."""
-    monkeypatch.setattr("whence.store.postgres._ACQUIRE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("whence.store.postgres.store._ACQUIRE_TIMEOUT_S", 0.05)
     async with PostgresStore.open(database_url, pool_size=1) as store, store._connection():
         with pytest.raises(Overloaded, match="1 connections"):
             await store.collections()

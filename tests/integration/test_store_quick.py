@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from whence.schema.errors import BadInput, Overloaded
-from whence.store import postgres
-from whence.store.postgres import PostgresStore
-from whence.store.sql.driver import connect
+from whence.store.postgres import store as postgres
+from whence.store.postgres.driver import connect
+from whence.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.postgres
 

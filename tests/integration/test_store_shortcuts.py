@@ -18,11 +18,15 @@ from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
-from whence.store import guard, held_filters, search, shortcuts
-from whence.store.base import EmbeddedDocument
-from whence.store.lexicon import lexical
-from whence.store.postgres import PostgresStore
-from whence.store.vectors import held_vectors, vector_index
+from whence.store import acl_check as guard
+from whence.store.postgres import cached_search as shortcuts
+from whence.store.postgres import chunk_reader as search
+from whence.store.postgres import filter_cache as held_filters
+from whence.store.postgres.dense import vector_cache as held_vectors
+from whence.store.postgres.dense import vector_index
+from whence.store.postgres.lexical import search as lexical
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 
 pytestmark = pytest.mark.postgres
 
@@ -180,7 +184,7 @@ async def test_a_graph_asked_by_memory_finds_what_is_near(
         asked.append("near")
         return await near(*arguments)
 
-    monkeypatch.setattr("whence.store.shortcuts.recalled_near", noted)
+    monkeypatch.setattr("whence.store.postgres.cached_search.recalled_near", noted)
     (vector,) = _vectors(1, 9)
     access = READERS["all"]
     for _ in range(3):

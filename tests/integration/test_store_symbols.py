@@ -6,9 +6,9 @@ import asyncpg
 import pytest
 
 from whence.schema.access import Access
-from whence.store.classes import access_values
-from whence.store.lexicon import symbols
-from whence.store.postgres import PostgresStore
+from whence.store.postgres import symbols
+from whence.store.postgres.acl_classes import access_values
+from whence.store.postgres.store import PostgresStore
 from whence.testing.symbols_suite import MODEL, SymbolsSuite, defining
 
 pytestmark = pytest.mark.postgres

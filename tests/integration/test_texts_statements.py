@@ -7,14 +7,14 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.support.small_bundles import import_into, write_small
 
 from whence.processors.text_fetcher import TextFetcherProcessor
 from whence.schema.access import Access
 from whence.schema.code_ids import canonical_id
 from whence.schema.texts import PlannedText, TextBudget, TextPlan, TextRequest
-from whence.store.keys import chunk_key
-from whence.store.postgres import PostgresStore
-from whence.testing.small_bundles import import_into, write_small
+from whence.store.chunk_ids import chunk_key
+from whence.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.postgres
 

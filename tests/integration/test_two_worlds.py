@@ -15,6 +15,7 @@ import asyncpg
 import msgspec
 import numpy as np
 import pytest
+from tests.support.small_bundles import write_small
 
 from whence import Access, Engine
 from whence.schema.access import DocumentTags
@@ -23,11 +24,10 @@ from whence.schema.errors import WhenceError
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.texts import TextBudget
-from whence.store import classes
-from whence.store.base import EmbeddedDocument
-from whence.store.keys import chunk_key
-from whence.store.postgres import PostgresStore
-from whence.testing.small_bundles import write_small
+from whence.store.chunk_ids import chunk_key
+from whence.store.postgres import acl_classes as classes
+from whence.store.postgres.store import PostgresStore
+from whence.store.protocols import EmbeddedDocument
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres

@@ -6,7 +6,7 @@ import pytest
 
 from whence.broker import connect as module
 from whence.broker.connect import connect
-from whence.broker.memory import MemoryTransport
+from whence.broker.memory.transport import MemoryTransport
 from whence.schema.errors import ConfigError, Unavailable
 
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from whence.broker.dead_letters import DeadLetters, replay_headers
-from whence.broker.memory import MemoryTransport
+from whence.broker.delivery import Outgoing, Work
+from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers
-from whence.broker.work import Outgoing, Work
 from whence.broker.worker import Worker
 from whence.schema.errors import BadInput, Unavailable
 from whence.schema.topics import dead_letter_topic, full_topic

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whence.broker.delivery import Outgoing, Work
 from whence.broker.eager import DONE, Starter, first_step, rest
-from whence.broker.memory import MemoryTransport
+from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers
-from whence.broker.work import Outgoing, Work
 from whence.broker.worker import Worker
 from whence.schema.topics import full_topic
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from whence.broker.pulsar_producers import Producers
+from whence.broker.pulsar.producers import Producers
 from whence.schema.errors import Unavailable
 from whence.testing.clock import ManualClock
 

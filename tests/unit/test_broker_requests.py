@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.broker import requests
-from whence.broker.memory import MemoryTransport
+from whence.broker.memory.transport import MemoryTransport
 from whence.broker.requests import deadline_of, reply_of
 from whence.broker.transport import Delivery, Headers, Mode
 from whence.schema.errors import DeadlineExceeded, Overloaded, Unavailable

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.broker.suspects import Suspects, Verdict, deaths_of
+from whence.broker.poison_messages import Suspects, Verdict, deaths_of
 from whence.broker.transport import Delivery, Headers
 from whence.testing.clock import ManualClock
 

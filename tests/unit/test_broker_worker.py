@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from whence.broker.delivery import Handler, Outgoing, Work
 from whence.broker.idempotency import Claim, ClaimState, MemoryLedger
-from whence.broker.memory import MemoryBroker, MemoryTransport
+from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Delivery, Headers, Mode, RetryPolicy
-from whence.broker.work import Handler, Outgoing, Work
 from whence.broker.worker import Worker
 from whence.schema.codec import decode_as
 from whence.schema.errors import (

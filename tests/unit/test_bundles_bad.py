@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.fake_bundles import write_folder, write_zip
 
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import BundleContents, validate
 from whence.ingest.bundles.limits import BundleLimits
 from whence.schema.errors import BadInput
-from whence.testing.fake_bundles import write_folder, write_zip
 
 META, CHUNKS, DEPENDENCIES = "repo_meta.json", "code/chunks.json", "code/dependencies.json"
 BODIES, EDGES = "docs/sql_bodies.jsonl", "graph/edges.csv"

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.fake_bundles import BundleForm, bundle_files, write_folder, write_zip
+from tests.support.fake_enterprise import fake_release
+from tests.support.small_bundles import edges_between
 
 from whence.ingest.bundles import contents as contents_module
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import BundleContents, validate
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge, CodeNode, ImportReport, KindCounts
-from whence.testing.fake_bundles import BundleForm, bundle_files, write_folder, write_zip
-from whence.testing.fake_enterprise import fake_release
-from whence.testing.small_bundles import edges_between
 
 FORMS = {
     "first": BundleForm(),

@@ -14,6 +14,8 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.support.fake_bundles import bundle_files, write_folder, write_zip
+from tests.support.fake_enterprise import fake_release
 
 from whence.ingest.bundles.archive import MemberStream
 from whence.ingest.bundles.bundle import open_bundle
@@ -26,8 +28,6 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import CodeId, CodeKind, checked_local_id, kind_of_local, snapshot_id_of
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.relations import RelationFilter, plain_relation, stored_relation
-from whence.testing.fake_bundles import bundle_files, write_folder, write_zip
-from whence.testing.fake_enterprise import fake_release
 
 PLACE = Place("bundle", "member")
 LIMIT = 1_000_000

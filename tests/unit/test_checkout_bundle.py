@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.small_bundles import edges_between
 
+from whence.bundler.bundling import BundleReport, bundle_folder
+from whence.bundler.definitions import Definition, Edge
+from whence.bundler.files import MAX_FILE_BYTES
+from whence.bundler.revision import read_revision
+from whence.bundler.writer import BundleContent, write_bundle
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import BundleContents
-from whence.ingest.checkout.bundling import BundleReport, bundle_folder
-from whence.ingest.checkout.definitions import Definition, Edge
-from whence.ingest.checkout.files import MAX_FILE_BYTES
-from whence.ingest.checkout.revision import read_revision
-from whence.ingest.checkout.writer import BundleContent, write_bundle
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge, CodeNode, ImportReport
 from whence.schema.errors import BadInput
 from whence.schema.relations import RelationFilter
-from whence.testing.small_bundles import edges_between
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 FILES = {

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.ingest.checkout.csharp_edges import read_csharp
-from whence.ingest.checkout.definitions import Findings
-from whence.ingest.checkout.files import SourceText
+from whence.bundler.csharp_edges import read_csharp
+from whence.bundler.definitions import Findings
+from whence.bundler.files import SourceText
 
 LIBRARY = """
 using System.Collections.Generic;

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from whence.ingest.checkout.definitions import Findings
-from whence.ingest.checkout.files import SourceText
-from whence.ingest.checkout.python_edges import read_python
+from whence.bundler.definitions import Findings
+from whence.bundler.files import SourceText
+from whence.bundler.python_edges import read_python
 
 
 def read(files: Mapping[str, str], folder: str = "folder") -> Findings:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.ingest.checkout.definitions import Definition, Edge, Findings, NamedCall, Quoted
-from whence.ingest.checkout.files import SourceText
-from whence.ingest.checkout.sql_in_code import connect_sql
-from whence.ingest.checkout.sql_objects import SqlObjects, read_sql
-from whence.ingest.checkout.sql_references import SqlReference, is_sql, sql_references
+from whence.bundler.definitions import Definition, Edge, Findings, NamedCall, Quoted
+from whence.bundler.files import SourceText
+from whence.bundler.sql_in_code import connect_sql
+from whence.bundler.sql_objects import SqlObjects, read_sql
+from whence.bundler.sql_references import SqlReference, is_sql, sql_references
 
 SHOP = """
 USE Shop;

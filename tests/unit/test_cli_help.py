@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from whence.cli.help_examples import EXAMPLES, GROUPS
 from whence.cli.main import app, run_command
-from whence.cli.manual import EXAMPLES, GROUPS
 
 ROOT: Any = get_command(app)
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.support.graph_model import GraphModel
 
 from whence.processors.code_rag import CodeRagProcessor
 from whence.processors.graph_expander import GraphExpanderProcessor
 from whence.processors.text_fetcher import TextFetcherProcessor
 from whence.provenance.checking import check
+from whence.provenance.graph_walks import read_walk
 from whence.provenance.trace import Trace, read
-from whence.provenance.walks import read_walk
 from whence.schema import (
     Access,
     Answer,
@@ -31,8 +32,7 @@ from whence.schema import (
 )
 from whence.schema.code import CodeEdge, KindCounts, SnapshotInfo
 from whence.schema.errors import BadInput, NotFound, Unavailable
-from whence.store.code import SnapshotRecord
-from whence.testing.graph_model import GraphModel
+from whence.store.snapshot_protocols import SnapshotRecord
 from whence.testing.stub_context import StubContext, serving
 
 NAMES = "abcde"

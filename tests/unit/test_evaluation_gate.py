@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.evaluation.gate.files import Baseline, Policy, Suite, load_policy, load_suite
+from whence.evaluation.gate.gate_result import Gate
 from whence.evaluation.gate.matching import assign, matches
 from whence.evaluation.gate.report import check_comparable, gate_document, record
 from whence.evaluation.gate.running import run_suite
-from whence.evaluation.gate.verdict import Gate
 from whence.evaluation.searcher import Found, Hit
 from whence.schema.errors import BadInput, ConfigError, Unavailable
 

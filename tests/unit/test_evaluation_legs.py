@@ -24,8 +24,8 @@ from whence.evaluation.gate.files import (
     load_policy,
     load_suite,
 )
-from whence.evaluation.gate.legs import compare_legs, measure_legs
 from whence.evaluation.gate.matching import documents_named, matches
+from whence.evaluation.gate.per_retriever import compare_legs, measure_legs
 from whence.evaluation.gate.report import baseline_changes, gate_document, record
 from whence.evaluation.gate.running import run_suite
 from whence.evaluation.searcher import Found, Hit

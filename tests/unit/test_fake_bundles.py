@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.fake_bundles import fake_head_sha, write_fake_bundles
+from tests.support.small_bundles import edges_between
 
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import BundleContents
 from whence.schema.access import Access
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.relations import RelationFilter
-from whence.testing.fake_bundles import fake_head_sha, write_fake_bundles
-from whence.testing.small_bundles import edges_between
 
 RELEASES = ("1.0", "1.1")
 BOTH = pytest.mark.parametrize("release", RELEASES)

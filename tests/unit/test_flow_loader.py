@@ -14,7 +14,7 @@ from whence.broker.transport import RetryPolicy
 from whence.flow.definition import FlowDefinition, check_report
 from whence.flow.loader import MAX_BYTES, load_flow, parse_flow
 from whence.flow.registry import Registry
-from whence.flow.tree import FlowError
+from whence.flow.yaml_nodes import FlowError
 from whence.processors.base import Processor, Service
 from whence.schema.errors import ConfigError
 from whence.schema.message import Message

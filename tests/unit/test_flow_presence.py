@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 import whence.flow.client
-from whence.broker import pulsar_admin
 from whence.broker.clock import ShiftedClock, clock_of
-from whence.broker.memory import MemoryBroker, MemoryTransport
-from whence.broker.presence import roll_call
-from whence.broker.pulsar_options import PulsarOptions
+from whence.broker.liveness import roll_call
+from whence.broker.memory.transport import MemoryBroker, MemoryTransport
+from whence.broker.pulsar import admin as pulsar_admin
+from whence.broker.pulsar.options import PulsarOptions
 from whence.broker.transport import Headers, Transport
 from whence.cli.main import run_command
 from whence.flow.builtin import find_flow, shipped_flows
@@ -34,11 +34,11 @@ from whence.schema.document_rag import Answer, DocumentRagRequest, ExplainEvent,
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import Unavailable, WhenceError
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
+from whence.schema.liveness import PING
 from whence.schema.message import Message
-from whence.schema.presence import PING
 from whence.schema.texts import TextRequest
 from whence.schema.topics import cancel_topic
-from whence.store.memory import MemoryStore
+from whence.store.memory.store import MemoryStore
 from whence.testing.clock import ManualClock
 from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 

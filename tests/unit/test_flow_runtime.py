@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from whence.broker.memory import MemoryTransport
+from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers
 from whence.flow.client import FlowClient
 from whence.flow.definition import FlowDefinition

@@ -10,7 +10,7 @@ import pytest
 from whence.flow.builtin import find_flow, shipped_flows
 from whence.flow.definition import check_report, inbound_port
 from whence.flow.loader import load_flow
-from whence.flow.pruning import without
+from whence.flow.optional_processors import without
 from whence.schema.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from whence.processors.fusion import FUSIONS, Scores, absolute_score, fuse, lexical_score, union
 from whence.schema import Candidate
-from whence.store.lexicon.bm25 import impact, share, weights
+from whence.store.bm25 import impact, share, weights
 
 cosines = st.none() | st.floats(-1, 1)
 shares = st.none() | st.floats(0, 1)

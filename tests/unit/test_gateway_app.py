@@ -12,10 +12,10 @@ import pytest
 
 from whence.engine.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.gateway.app import gateway
+from whence.gateway.auth import Caller, Rights, token_digest
 from whence.gateway.events import asked
 from whence.gateway.failures import STATUSES
 from whence.gateway.openapi import openapi
-from whence.gateway.rights import Caller, Rights, token_digest
 from whence.gateway.service import Service
 from whence.schema import Access, Answer, Term, Triple
 from whence.schema.errors import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from whence.gateway.auth import Caller
 from whence.gateway.mcp import HANDSHAKE_REVISIONS, REVISIONS, TOOLS, Mcp
-from whence.gateway.rights import Caller
 from whence.gateway.server import serve_lines
 from whence.schema import Access
 from whence.schema.errors import NotFound

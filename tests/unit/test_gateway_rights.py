@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.gateway.rights import (
+from whence.gateway.auth import (
     AccessBody,
     Caller,
     Rights,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from whence.models.base import WriteRequest
 from whence.models.extractive import NOTHING_FOUND, ExtractiveWriter
-from whence.models.identifiers import about_another, identifiers_asked
+from whence.text.identifiers import about_another, identifiers_asked
 
 #: Question, and the values it is about as `name value`.
 ASKED = (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from whence.ingest.blocks import Block, ParsedDocument, prose_blocks
 from whence.ingest.chunking import SPECIAL_TOKENS, Chunker
-from whence.ingest.markdown import markdown_blocks
+from whence.ingest.loaders.markdown import markdown_blocks
 from whence.schema.errors import ConfigError
 from whence.schema.ingest import ChunkDraft
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.documents import make_docx, make_pdf
 
-from whence.ingest import code
 from whence.ingest.blocks import Block, ParsedDocument
 from whence.ingest.chunking import SPECIAL_TOKENS, Chunker
 from whence.ingest.documents import KnownSources, count, load
 from whence.ingest.formats import format_of, sniffed, supported_suffixes
+from whence.ingest.loaders import source_code as code
 from whence.ingest.outcomes import LoadedDocument, LoadFailure, Skipped, Unchanged
 from whence.ingest.sources import SourceFile, suffix_of
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
-from whence.testing.documents import make_docx, make_pdf
 
 
 def words(texts: Sequence[str]) -> list[int]:

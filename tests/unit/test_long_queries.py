@@ -17,7 +17,7 @@ from whence.schema.search import (
     SearchResponse,
     counted_part,
 )
-from whence.store.base import CollectionInfo
+from whence.store.protocols import CollectionInfo
 from whence.testing.stub_context import StubContext
 
 VECTOR = np.array([0.6, 0.8], "<f4").tobytes()

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.models.lexical import content_terms, inverse_frequencies, overlap
 from whence.models.quotes import quotes_of
-from whence.models.sentences import split_sentences
 from whence.schema.prompt import Quote
+from whence.text.content_words import content_terms, inverse_frequencies, overlap
+from whence.text.sentences import split_sentences
 
 MARKDOWN = st.lists(
     st.sampled_from(

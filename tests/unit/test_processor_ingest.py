@@ -24,7 +24,6 @@ from whence.schema import (
     IngestRequest,
     IngestResponse,
 )
-from whence.schema.claims import EffectKind, Effects
 from whence.schema.errors import (
     BadInput,
     ConfigError,
@@ -34,7 +33,8 @@ from whence.schema.errors import (
     ModelMissing,
     Unavailable,
 )
-from whence.store.base import CollectionInfo, DocumentState, EmbeddedDocument
+from whence.schema.idempotency import EffectKind, Effects
+from whence.store.protocols import CollectionInfo, DocumentState, EmbeddedDocument
 from whence.testing.stub_context import StubContext
 
 MODEL = EmbeddingModel(name="m", dimension=2)

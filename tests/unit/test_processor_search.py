@@ -11,7 +11,7 @@ import pytest
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema import Access, Candidate, EmbeddingModel, SearchQuery, SearchRequest
 from whence.schema.errors import BadInput, ModelMismatch, NotFound, Unavailable
-from whence.store.base import CollectionInfo
+from whence.store.protocols import CollectionInfo
 from whence.testing.stub_context import StubContext
 
 MODEL = EmbeddingModel(name="m", revision="r1", dimension=2)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.provenance.accounts import CandidateAccount, ModelFacts, Selection, StageFacts
 from whence.provenance.reasons import DROP_REASONS
+from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection, StageFacts
 from whence.provenance.stages import (
     exploration_triples,
     failure_triples,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
+from tests.support.traces import full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check
@@ -15,7 +16,6 @@ from whence.provenance.uris import id_from_iri
 from whence.schema import Access
 from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
 from whence.schema.terms import Triple
-from whence.testing.traces import full_triples, plain_triples
 
 NOW = "2026-02-03T04:05:06Z"
 

@@ -17,6 +17,7 @@ import pytest
 import rdflib
 from hypothesis import given, settings
 from rich.cells import cell_len
+from tests.support.traces import failed_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check
@@ -31,7 +32,6 @@ from whence.provenance.terms import double
 from whence.provenance.trace import read
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
-from whence.testing.traces import failed_triples, full_triples, plain_triples
 
 TRACES = {"full": full_triples(), "plain": plain_triples(), "failed": failed_triples()}
 ALL = pytest.mark.parametrize("name", list(TRACES))
@@ -342,7 +342,7 @@ def test_select_star_has_its_columns_in_the_order_of_the_query(seed: int) -> Non
     pattern = "{ ?whose ?does ?what . ?a ?does ?b } LIMIT 1"
     code = (
         "from whence.provenance.render.rdf import query\n"
-        "from whence.testing.traces import plain_triples\n"
+        "from tests.support.traces import plain_triples\n"
         f"print(*query(plain_triples(), 'SELECT * {pattern}').columns)"
     )
     env = {**os.environ, "PYTHONHASHSEED": str(seed)}

@@ -8,13 +8,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.support.traces import failed_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
 from whence.provenance import uris
-from whence.provenance.accounts import CandidateAccount, Selection, StageFacts
 from whence.provenance.reasons import DROP_REASONS, OUTCOMES, reason
 from whence.provenance.render import text
 from whence.provenance.render.rdf import query
+from whence.provenance.stage_records import CandidateAccount, Selection, StageFacts
 from whence.provenance.stages import (
     exploration_triples,
     failure_triples,
@@ -27,7 +28,6 @@ from whence.provenance.terms import boolean, double, integer, read_scalar, scala
 from whence.provenance.uris import answer_id_of, answer_uris, id_from_iri, iri_from_id
 from whence.schema.errors import BadInput
 from whence.schema.terms import Triple
-from whence.testing.traces import failed_triples, full_triples, plain_triples
 
 Q = "urn:trustgraph:docrag:a1"
 NOW = "2026-01-01T10:00:00Z"

@@ -11,12 +11,14 @@ import hypothesis.strategies as st
 import msgspec
 import pytest
 from hypothesis import given, settings
+from tests.support.traces import failed_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
-from whence.provenance.accounts import CandidateAccount, ModelFacts, Selection, StageFacts
 from whence.provenance.checking import check
 from whence.provenance.reasons import DROP_REASONS
+from whence.provenance.redaction import WITHHELD, chunk_ids, trimmed
 from whence.provenance.render.nquads import nquads
+from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection, StageFacts
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,
@@ -25,14 +27,12 @@ from whence.provenance.stages import (
     synthesis_triples,
 )
 from whence.provenance.trace import Trace, read
-from whence.provenance.trimming import WITHHELD, chunk_ids, trimmed
 from whence.provenance.uris import answer_uris, id_from_iri
 from whence.provenance.why_not import why_not
 from whence.schema.document_rag import Citation
 from whence.schema.errors import BadInput
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple, iri
-from whence.testing.traces import failed_triples, full_triples, plain_triples
 
 ID = "a1"
 URIS = answer_uris(ID)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from whence.provenance.accounts import CandidateAccount, Selection
 from whence.provenance.checking import check
+from whence.provenance.graph_walks import Walk, WalkedEdge, WalkedNode, read_walk, walk_triples
+from whence.provenance.redaction import trimmed
 from whence.provenance.render.json import to_json
 from whence.provenance.render.tree import tree_text
+from whence.provenance.stage_records import CandidateAccount, Selection
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,
@@ -14,8 +16,6 @@ from whence.provenance.stages import (
     synthesis_triples,
 )
 from whence.provenance.trace import Trace, read
-from whence.provenance.trimming import trimmed
-from whence.provenance.walks import Walk, WalkedEdge, WalkedNode, read_walk, walk_triples
 from whence.schema.terms import Triple
 
 CHUNKS = ("urn:chunk:c:a:0", "urn:chunk:c:b:0", "urn:chunk:c:c:0")

@@ -10,7 +10,7 @@ import _pulsar
 import pytest
 from pulsar.asyncio import Consumer, PulsarException, Reader
 
-from whence.broker.pulsar_calls import acknowledge, next_message
+from whence.broker.pulsar.client_calls import acknowledge, next_message
 
 MESSAGE: Any = object()
 Told = Callable[..., None]

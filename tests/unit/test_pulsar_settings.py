@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from pulsar.asyncio import PulsarException
 
-from whence.broker.pulsar import PulsarOptions, PulsarTransport
-from whence.broker.pulsar_admin import _add_up
-from whence.broker.pulsar_errors import is_gone, translate
-from whence.broker.pulsar_options import checked_url
-from whence.broker.pulsar_schema import MessageSchema, avro_record
+from whence.broker.pulsar.admin import _add_up
+from whence.broker.pulsar.errors import is_gone, translate
+from whence.broker.pulsar.options import checked_url
+from whence.broker.pulsar.schema_registry import MessageSchema, avro_record
+from whence.broker.pulsar.transport import PulsarOptions, PulsarTransport
 from whence.schema import EmbeddingRequest, SearchRequest, encode, message_types
 from whence.schema.errors import BadInput, ConfigError, Overloaded, Unavailable, WhenceError
 from whence.testing.samples import sample

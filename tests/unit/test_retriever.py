@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.memory_collection import MemoryCollection
 
 from whence import Access, Retriever
 from whence.engine.protocols import FoundChunk
 from whence.engine.stored_chunks import StoredVectors, StoredWords
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import EmbeddedDocument
-from whence.store.memory import MemoryStore
-from whence.testing.memory_collection import MemoryCollection
+from whence.store.memory.store import MemoryStore
+from whence.store.protocols import EmbeddedDocument
 from whence.testing.retriever_suite import (
     CHUNKS,
     EmbedderSuite,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whence.store.lexicon.analysis import (
+from whence.text.analysis import (
     LANGUAGES,
     document_terms,
     is_one_word,

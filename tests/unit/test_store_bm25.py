@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.schema.search import MOST_QUERY_WORDS
-from whence.store.lexicon.bm25 import (
+from whence.store.bm25 import (
     FLOOR_TERMS,
     K1,
     MOST_COUNTED,
@@ -25,8 +25,8 @@ from whence.store.lexicon.bm25 import (
     weights,
     word_impact,
 )
-from whence.store.lexicon.postings import term_key
-from whence.store.lexicon.words import count_words, read_query
+from whence.store.postgres.lexical.postings import term_key
+from whence.store.term_counts import count_words, read_query
 
 _chunks = st.integers(0, 10**8)
 _tf = st.integers(1, 10**5)

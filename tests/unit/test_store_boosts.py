@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from whence.schema.errors import BadInput
-from whence.store.lexicon.boosts import MOST_BOOST, Boosts, read_boosts
+from whence.store.field_boosts import MOST_BOOST, Boosts, read_boosts
 
 
 def test_what_is_not_given_is_the_default() -> None:

@@ -8,8 +8,8 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.sql import copying
-from whence.store.sql.copying import rows_of_columns
+from whence.store.postgres import binary_copy as copying
+from whence.store.postgres.binary_copy import rows_of_columns
 
 INTEGERS = st.integers(-(2**31), 2**31 - 1)
 ROWS = st.lists(

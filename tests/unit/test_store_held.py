@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.schema.embedding import EmbeddingModel
-from whence.store.base import CollectionInfo
-from whence.store.lexicon.held_postings import HeldPostings, Postings, Term
-from whence.store.standing import Standing, StandingMemory
-from whence.store.vectors import held_vectors
-from whence.store.vectors.held_vectors import Matrices, _best, _Block, _margin
+from whence.store.postgres.collection_version import Standing, StandingMemory
+from whence.store.postgres.dense import vector_cache as held_vectors
+from whence.store.postgres.dense.vector_cache import Matrices, _best, _Block, _margin
+from whence.store.postgres.lexical.posting_cache import HeldPostings, Postings, Term
+from whence.store.protocols import CollectionInfo
 
 
 def _standing(version: int = 1, number: int = 1) -> Standing:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.lexicon.analysis import LANGUAGES
-from whence.store.lexicon.languages import language_of, sample
-from whence.store.lexicon.words import with_languages
+from whence.store.term_counts import with_languages
+from whence.text.analysis import LANGUAGES
+from whence.text.languages import language_of, sample
 
 SENTENCES = {
     "danish": "Medarbejdere har ret til ferie, og det er ikke muligt at gemme den til næste år.",

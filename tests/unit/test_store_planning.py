@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whence.store.lexicon import planning
-from whence.store.lexicon.planning import (
+from whence.store.postgres.lexical import merge_policy as planning
+from whence.store.postgres.lexical.merge_policy import (
     LARGEST_SEGMENT,
     Segment,
     packed,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.lexicon import postings
+from whence.store.postgres.lexical import postings
 
 
 @given(st.lists(st.integers(1, 40), max_size=300), st.integers(1, 40))

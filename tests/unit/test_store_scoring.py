@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.lexicon.scoring import Run, best_places
+from whence.store.postgres.lexical.scoring import Run, best_places
 
 _SEGMENT = 40
 _posting = st.dictionaries(

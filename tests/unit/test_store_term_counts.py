@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whence.store.lexicon.analysis import (
+from whence.text.analysis import (
     _terms,
     document_terms,
     is_weak,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.vectors.vector_index import fewest_visible, neighbourhood
+from whence.store.postgres.dense.vector_index import fewest_visible, neighbourhood
 
 _limits = st.integers(1, 10_000)
 _sizes = st.integers(1, 10_000_000)

@@ -16,7 +16,7 @@ from whence.processors.naming import LEAST_NAMED, lifted
 from whence.processors.search import SearchProcessor
 from whence.schema import SearchRequest
 from whence.schema.errors import Unavailable
-from whence.store.memory import MemoryStore
+from whence.store.memory.store import MemoryStore
 from whence.store.symbol_names import LONGEST_NAME, asked_name, fit_of
 from whence.testing.stub_context import StubContext
 from whence.testing.symbols_suite import MODEL, defining

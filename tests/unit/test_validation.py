@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.evaluation.validation import checks
-from whence.evaluation.validation.picture import latency_svg
+from whence.evaluation.validation.latency_chart import latency_svg
 from whence.evaluation.validation.report import Demands, ValidationReport, pages_of, report_of
 from whence.evaluation.validation.running import Limits, run_validation
 from whence.evaluation.validation.sources import Originals, Page, originals_of

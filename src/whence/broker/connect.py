@@ -13,9 +13,9 @@ __all__ = ("SCHEMES", "connect")
 
 #: Module of the transport for each scheme; each has a coroutine `open_transport(url)`.
 SCHEMES = {
-    "memory": "whence.broker.memory",
-    "pulsar": "whence.broker.pulsar",
-    "pulsar+ssl": "whence.broker.pulsar",
+    "memory": "whence.broker.memory.transport",
+    "pulsar": "whence.broker.pulsar.transport",
+    "pulsar+ssl": "whence.broker.pulsar.transport",
 }
 
 

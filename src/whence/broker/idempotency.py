@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from whence.broker.clock import Clock, SystemClock
-from whence.schema.claims import Claim, ClaimState
 from whence.schema.errors import ConfigError
+from whence.schema.idempotency import Claim, ClaimState
 
 __all__ = ("Claim", "ClaimState", "Ledger", "MemoryLedger")
 

@@ -24,13 +24,14 @@ from types import CoroutineType
 from typing import Any
 
 from whence.broker.clock import Clock, SystemClock
+from whence.broker.delivery import MARGIN_S, Handler, Outgoing, Run, Work, new_digest
 from whence.broker.eager import DONE, Starter, first_step, rest
 from whence.broker.idempotency import Claim, ClaimState, Ledger
 from whence.broker.limits import Limits
+from whence.broker.poison_messages import Suspects, deaths_of
+from whence.broker.poison_messages import Verdict as Trial
 from whence.broker.requests import deadline_of
 from whence.broker.retry import Verdict, check_policy, classify, wait_s
-from whence.broker.suspects import Suspects, deaths_of
-from whence.broker.suspects import Verdict as Trial
 from whence.broker.transport import (
     Delivery,
     Headers,
@@ -41,7 +42,6 @@ from whence.broker.transport import (
     Subscription,
     Transport,
 )
-from whence.broker.work import MARGIN_S, Handler, Outgoing, Run, Work, new_digest
 from whence.schema.codec import encode
 from whence.schema.errors import (
     BadInput,
@@ -54,7 +54,7 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
-from whence.schema.presence import PING, ProcessorReport
+from whence.schema.liveness import PING, ProcessorReport
 from whence.schema.topics import cancel_topic, full_topic, short_topic
 from whence.schema.wire import plain
 

@@ -12,7 +12,7 @@ from whence.cli.session import as_json, run_with_engine
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from whence.store.base import CollectionInfo
+    from whence.store.protocols import CollectionInfo
 
 __all__ = ("collections", "table_of")
 

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from whence.cli.manual import epilog_of, group_of
+from whence.cli.help_examples import epilog_of, group_of
 from whence.cli.options import with_common_options
 
 __all__ = ("COMMANDS", "LazyGroup")
@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, str | _Group] = {
     "status": "status:status",
     "doctor": "doctor:doctor",
     "demo": "demo:demo",
-    "help": "pages:show_page",
+    "help": "help_reference:show_page",
     "snapshots": _Group(
         {
             "activate": "snapshots:activate",

@@ -340,8 +340,8 @@ def baseline(
 
     from whence.evaluation.files import check_folder, write_text
     from whence.evaluation.gate.files import load_policy, load_suite
+    from whence.evaluation.gate.gate_result import judge
     from whence.evaluation.gate.report import record
-    from whence.evaluation.gate.verdict import judge
 
     if os.environ.get("CI", "").casefold() in ("true", "1", "yes"):
         raise BadInput(
@@ -454,7 +454,7 @@ async def _run_suite(
 async def _legs(
     search: EngineSearcher, resources: Resources, suite: Suite, k: int
 ) -> dict[str, LegScores]:
-    from whence.evaluation.gate.legs import measure_legs
+    from whence.evaluation.gate.per_retriever import measure_legs
 
     try:
         reranker = await _reranker(resources)

@@ -42,7 +42,7 @@ def import_bundles(
     ] = None,
 ) -> int:
     """Import bundles of code: all of them can be searched afterwards, or nothing has changed."""
-    from whence.store.snapshots.documents import check_set_name
+    from whence.store.snapshot_documents import check_set_name
 
     if set_name is not None:
         check_set_name(set_name)

@@ -91,7 +91,7 @@ def _boosts(given: list[str] | None) -> dict[str, int] | None:
     """
     if not given:
         return None
-    from whence.store.lexicon.boosts import read_boosts
+    from whence.store.field_boosts import read_boosts
 
     found: dict[str, int] = {}
     for one in given:

@@ -52,7 +52,7 @@ def serve(
     if stdio:
         asyncio.run(_serve_lines(settings, everybody))
         return 0
-    from whence.gateway.rights import Rights, read_tokens
+    from whence.gateway.auth import Rights, read_tokens
     from whence.gateway.server import check_exposure, listen, url_of
 
     known = {} if tokens is None else read_tokens(tokens)
@@ -83,7 +83,7 @@ def serve(
 
 async def _serve_lines(settings: Settings, everybody: Access) -> None:
     from whence.engine.engine import Engine
-    from whence.gateway.rights import Caller
+    from whence.gateway.auth import Caller
     from whence.gateway.server import serve_lines, standard_streams
     from whence.gateway.service import Service
 

@@ -116,7 +116,7 @@ def _check_stored(settings: Settings, what: str) -> None:
         ConfigError: It can be no home, or is one of a newer version.
     """
     from whence.schema.errors import NotFound
-    from whence.store.embedded.home import Home
+    from whence.store.postgres.server.home import Home
 
     if settings.database_url or not settings.broker.startswith("memory:"):
         return

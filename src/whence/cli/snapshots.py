@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from whence.engine import Engine
     from whence.engine.results import SnapshotOverview
     from whence.schema.code import KindCounts
-    from whence.store.code import SnapshotRecord
+    from whence.store.snapshot_protocols import SnapshotRecord
 
 __all__ = ("activate", "deactivate", "make_set", "purge", "remove", "snapshots")
 

@@ -13,7 +13,7 @@ from whence.cli.session import as_json, settings_of, start_logging
 if TYPE_CHECKING:
     from whence.flow.fleet import FleetStatus, TopicStatus
     from whence.flow.settings import Settings
-    from whence.store.base import CollectionInfo, Store, StoreOverview
+    from whence.store.protocols import CollectionInfo, Store, StoreOverview
 
 __all__ = ("status",)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from whence.engine.importing import Progress
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
-    from whence.store.code import CodeStore, SnapshotSet
+    from whence.store.snapshot_protocols import CodeStore, SnapshotSet
 
 __all__ = ("CodeEngine",)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from whence.models.base import Embedder, Reranker, Writer
     from whence.provenance.trace import Trace
     from whence.provenance.why_not import WhyNot
-    from whence.store.base import ChunkStore, CollectionInfo, Store
+    from whence.store.protocols import ChunkStore, CollectionInfo, Store
 
 __all__ = ("ChunkCallback", "Engine", "ExplainCallback")
 
@@ -221,7 +221,7 @@ class Engine(GraphEngine):
         """
         from whence.ingest.chunking import Chunker
         from whence.ingest.documents import count, load
-        from whence.store.lexicon.boosts import read_boosts
+        from whence.store.field_boosts import read_boosts
 
         client, resources = self._opened()
         weights = None if boosts is None else read_boosts(boosts)

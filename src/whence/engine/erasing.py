@@ -11,7 +11,7 @@ import msgspec
 from whence.schema.errors import NotFound
 
 if TYPE_CHECKING:
-    from whence.store.base import DocumentParts, Store
+    from whence.store.protocols import DocumentParts, Store
 
 __all__ = ("Erasure", "Remains", "erase")
 
@@ -118,7 +118,7 @@ def _remains(parts: DocumentParts, traces: int, traces_with_text: int) -> Remain
 
 def _belongs(collection: str, document_id: str) -> Callable[[str, str], bool]:
     """Give the test whether a chunk, or whatever names the document, is part of it."""
-    from whence.store.keys import document_key
+    from whence.store.chunk_ids import document_key
 
     prefix = document_key(collection, document_id)
     return lambda chunk_id, named: named == document_id or chunk_id.startswith(prefix)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from whence.provenance.trace import Trace
     from whence.provenance.why_not import WhyNot
     from whence.schema.document_rag import TraceRecord
-    from whence.store.base import Store, TraceStore
+    from whence.store.protocols import Store, TraceStore
 
 __all__ = ("SeenTrace", "explain", "not_found", "see_trace", "why_not")
 
@@ -54,8 +54,8 @@ async def see_trace(
     Raises:
         NotFound: There is no such trace, or the reader may not see what the answer stands on.
     """
+    from whence.provenance.redaction import chunk_ids
     from whence.provenance.trace import read
-    from whence.provenance.trimming import chunk_ids
 
     record = await _record(store, answer_id, _PATIENCE_S if fresh else 0.0)
     if record is None:
@@ -77,7 +77,7 @@ async def explain(store: Store, answer_id: str, access: Access, *, fresh: bool =
     Raises:
         NotFound: As for `see_trace`.
     """
-    from whence.provenance.trimming import trimmed
+    from whence.provenance.redaction import trimmed
 
     seen = await see_trace(store, answer_id, access, fresh=fresh)
     return trimmed(seen.trace, seen.visible)

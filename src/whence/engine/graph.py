@@ -31,7 +31,7 @@ from whence.schema.texts import (
 )
 
 if TYPE_CHECKING:
-    from whence.store.code import SnapshotRecord, SnapshotSource
+    from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSource
 
 __all__ = ("FetchReport", "FetchedNode", "GraphEngine", "GraphPlace")
 
@@ -295,7 +295,7 @@ class _Fetch:
 
     def _chunk(self, node: str) -> str:
         """Give the chunk of a node; for what no node is called, one that is nowhere."""
-        from whence.store.keys import chunk_key
+        from whence.store.chunk_ids import chunk_key
 
         info = self._record.info
         local = local_id_of(node, info.repo, info.snapshot_id)

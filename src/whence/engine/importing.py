@@ -17,14 +17,20 @@ from whence.ingest.bundles.reading import reading
 from whence.schema.code import ImportReport, KindCounts
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
-from whence.store.snapshots.documents import UNKNOWN_BRANCH, check_set_name, different_content
+from whence.store.snapshot_documents import UNKNOWN_BRANCH, check_set_name, different_content
 
 if TYPE_CHECKING:
     import os
 
     from whence.flow.client import FlowClient
     from whence.models.base import Embedder
-    from whence.store.code import CodeImport, CodeStore, NodeText, SnapshotRecord, StagedSnapshot
+    from whence.store.snapshot_protocols import (
+        CodeImport,
+        CodeStore,
+        NodeText,
+        SnapshotRecord,
+        StagedSnapshot,
+    )
 
 __all__ = ("Importing", "open_bundles")
 

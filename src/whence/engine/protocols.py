@@ -81,7 +81,7 @@ class SparseRetriever(Protocol):
     ) -> MaybeAwaitable[Sequence[FoundChunk]]:
         """Give the visible chunks that share words with the query, best first, at most `limit`.
 
-        `score` is a share on one scale for all queries, 0 to 1, such as `whence.store.lexicon.bm25` computes.
+        `score` is a share on one scale for all queries, 0 to 1, such as `whence.store.bm25` computes.
         """
         ...
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.provenance.trace import Trace
     from whence.schema.access import Access
-    from whence.store.base import Store
+    from whence.store.protocols import Store
 
 __all__ = ("Difference", "ReplayReport", "compare", "replay", "replay_request")
 
@@ -65,7 +65,7 @@ async def replay(
         BadInput: The question had failed.
         WhenceError: It fails now.
     """
-    from whence.provenance.trimming import chunk_ids
+    from whence.provenance.redaction import chunk_ids
 
     seen = await see_trace(store, answer_id, access, fresh=fresh)
     if not chunk_ids(seen.trace) <= seen.visible:

@@ -8,7 +8,7 @@ import msgspec
 
 from whence.schema.code import BundleWarning
 from whence.schema.search import Degradation, GraphUse
-from whence.store.code import SnapshotRecord, SnapshotSet
+from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet
 
 __all__ = (
     "DocumentCounts",

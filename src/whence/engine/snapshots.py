@@ -12,7 +12,7 @@ from whence.engine.results import SearchReport
 from whence.schema.errors import BadInput, NotFound, Unavailable
 
 if TYPE_CHECKING:
-    from whence.store.code import CodeStore, SnapshotRecord, SnapshotSource
+    from whence.store.snapshot_protocols import CodeStore, SnapshotRecord, SnapshotSource
 
 __all__ = ("SnapshotChoice", "read_snapshot", "resolve", "search_snapshot")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from whence.schema.access import Access
     from whence.schema.filters import Filters
     from whence.schema.search import Candidate
-    from whence.store.base import ChunkStore
+    from whence.store.protocols import ChunkStore
 
 __all__ = ("StoredVectors", "StoredWords")
 

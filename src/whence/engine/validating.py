@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from whence.evaluation.validation.target import About, Passage, Retrieved, Section, StoredPage
 from whence.schema.errors import NotFound
-from whence.store.keys import chunk_key
+from whence.store.chunk_ids import chunk_key
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
     from whence.engine.results import RetrievalResult
     from whence.schema.access import Access
     from whence.schema.texts import ChunkText
-    from whence.store.base import ChunkStore
+    from whence.store.protocols import ChunkStore
 
 __all__ = ("EngineTarget",)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 
 from whence.broker.clock import Clock, SystemClock
+from whence.broker.delivery import Handler, Outgoing, Work
 from whence.broker.idempotency import Ledger
 from whence.broker.transport import Headers, Transport
-from whence.broker.work import Handler, Outgoing, Work
 from whence.broker.worker import Worker
 from whence.flow.context import Caller, FlowContext
 from whence.flow.definition import ProcessorDefinition, inbound_type

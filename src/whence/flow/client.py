@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from whence.broker.clock import clock_of
-from whence.broker.presence import roll_call
+from whence.broker.liveness import roll_call
 from whence.broker.transport import Transport
 from whence.flow.context import DEFAULT_TIMEOUT_S, Caller
 from whence.flow.definition import FlowDefinition

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from whence.broker.presence import roll_call
+from whence.broker.liveness import roll_call
 from whence.broker.transport import Census, Transport
 from whence.flow.builtin import find_flow, shipped_flows
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
 from whence.flow.loader import load_flow
 from whence.schema.errors import Unavailable
-from whence.schema.presence import ProcessorReport
+from whence.schema.liveness import ProcessorReport
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic
 
 __all__ = ("FleetStatus", "TopicStatus", "counts_all", "fleet_status", "topics_of")

@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
-from whence.flow.building import build_flow
 from whence.flow.definition import FlowDefinition
+from whence.flow.parser import build_flow
 from whence.flow.registry import Registry
-from whence.flow.tree import Entry, FlowError, Node, Problem, Problems
+from whence.flow.yaml_nodes import Entry, FlowError, Node, Problem, Problems
 from whence.schema.errors import ConfigError
 
 __all__ = ("MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "load_flow", "parse_flow", "read_yaml")

@@ -10,7 +10,7 @@ from whence.schema.errors import InternalError, NotFound
 
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
-    from whence.store.postgres import PostgresStore
+    from whence.store.postgres.store import PostgresStore
 
 __all__ = ("read_only_store",)
 
@@ -27,8 +27,8 @@ async def read_only_store(settings: Settings) -> AsyncIterator[PostgresStore]:
         ConfigError: The address is wrong, or the server refuses us.
         Unavailable: The server cannot be reached.
     """
-    from whence.store.embedded.server import EmbeddedServer
-    from whence.store.postgres import PostgresStore
+    from whence.store.postgres.server.server import EmbeddedServer
+    from whence.store.postgres.store import PostgresStore
 
     if settings.database_url is not None:
         async with _opened(PostgresStore, settings.database_url) as store:

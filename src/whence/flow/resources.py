@@ -109,11 +109,11 @@ class Resources:
     async def _open_store(self) -> Any:
         source: Any = self._settings.database_url
         if source is None:
-            from whence.store.embedded.server import EmbeddedServer
+            from whence.store.postgres.server.server import EmbeddedServer
 
             source = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
         # After the server: it loads this while it waits.
-        from whence.store.postgres import PostgresStore
+        from whence.store.postgres.store import PostgresStore
 
         return await self._stack.enter_async_context(PostgresStore.open(source))
 

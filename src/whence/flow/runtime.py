@@ -22,7 +22,7 @@ from whence.broker.idempotency import Ledger
 from whence.broker.transport import TopicStats, Transport
 from whence.flow.binding import Replica
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
-from whence.flow.pruning import without
+from whence.flow.optional_processors import without
 from whence.flow.resources import Resources
 from whence.flow.supervisor import RestartPolicy, State, Supervisor
 from whence.flow.telemetry.observer import NOBODY, Observer

@@ -26,13 +26,13 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from whence.gateway.door import MAX_BODY, Door
+from whence.gateway.auth import AccessBody, Caller, Rights
 from whence.gateway.events import OnStage, OnText, asked
 from whence.gateway.failures import JsonResponse, tell_error, tell_http_error
+from whence.gateway.host_check import MAX_BODY, Door
 from whence.gateway.mcp import Mcp
 from whence.gateway.openapi import openapi
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, read_body
-from whence.gateway.rights import AccessBody, Caller, Rights
 from whence.gateway.service import FORMATS, MEDIA_TYPES, Service, rendered
 from whence.schema.errors import BadInput, WhenceError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
-from whence.gateway.rights import Unauthorized
+from whence.gateway.auth import Unauthorized
 from whence.schema.errors import (
     BadInput,
     CodecError,

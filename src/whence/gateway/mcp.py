@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
+from whence.gateway.auth import Caller
 from whence.gateway.failures import known
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, read_body
-from whence.gateway.rights import Caller
 from whence.gateway.service import Service, rendered
 from whence.schema.errors import WhenceError
 

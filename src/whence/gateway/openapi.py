@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from whence.gateway.auth import AccessBody
 from whence.gateway.failures import STATUSES
 from whence.gateway.requests import AskBody, SearchBody
-from whence.gateway.rights import AccessBody
 from whence.gateway.service import FORMATS, MEDIA_TYPES
 
 __all__ = ("openapi",)

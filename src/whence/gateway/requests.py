@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from whence.engine.reranking import RERANK_BUDGET_S
-from whence.gateway.rights import AccessBody
+from whence.gateway.auth import AccessBody
 from whence.schema.errors import BadInput
 
 __all__ = ("MAX_TIMEOUT_S", "AskBody", "ExplainBody", "SearchBody", "WhyNotBody", "read_body")

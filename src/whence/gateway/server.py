@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from whence.flow.signals import Signals
-from whence.gateway.door import LOOPBACK
+from whence.gateway.host_check import LOOPBACK
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from whence.gateway.rights import Caller
+    from whence.gateway.auth import Caller
     from whence.gateway.service import Service
 
 __all__ = (

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.documents import answer_document, search_document
+from whence.gateway.auth import Caller
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
-from whence.gateway.rights import Caller
 from whence.schema.errors import Overloaded
 
 if TYPE_CHECKING:

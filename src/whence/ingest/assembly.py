@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from whence.ingest.blocks import Block, ParsedDocument
-from whence.ingest.front_matter import FrontMatter
+from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.ingest.tags import TAG_NAMES, own_tags
 from whence.ingest.values import checked_metadata, one_line, take_source_url

@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from whence.ingest.spans import Span, paragraphs, sentences
 from whence.schema.access import DocumentTags
+from whence.text.spans import Span, paragraphs, sentences
 
 __all__ = ("Block", "BlockKind", "Outline", "ParsedDocument", "outlined", "path_of", "prose_blocks")
 

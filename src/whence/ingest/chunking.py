@@ -13,9 +13,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from whence.ingest.blocks import Block, BlockKind, ParsedDocument
-from whence.ingest.spans import Span, slices
 from whence.schema.errors import ConfigError
 from whence.schema.ingest import ChunkDraft
+from whence.text.spans import Span, slices
 
 __all__ = ("DEFAULT_MAX_TOKENS", "SPECIAL_TOKENS", "Chunker", "TokenCounter")
 

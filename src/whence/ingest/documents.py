@@ -22,7 +22,7 @@ from whence.ingest.formats import (
     sniffed,
     supported_suffixes,
 )
-from whence.ingest.jsonl import Record, count_lines
+from whence.ingest.loaders.jsonl import Record, count_lines
 from whence.ingest.outcomes import LoadedDocument, LoadFailure, Outcome, Skipped, Unchanged
 from whence.ingest.sources import SourceFile, checked_paths, find_files
 from whence.ingest.tags import combined

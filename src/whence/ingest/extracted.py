@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from whence.ingest.assembly import MAX_HEADING, shortened
 from whence.ingest.blocks import Block, Outline, outlined, path_of
-from whence.ingest.spans import Span, sentences
+from whence.text.spans import Span, sentences
 
 __all__ = ("ExtractedText", "one_line")
 

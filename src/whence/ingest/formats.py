@@ -70,21 +70,21 @@ class Format(msgspec.Struct, frozen=True):
         return max(max_bytes, MAX_PACKED_BYTES) if self.packed else max_bytes
 
     def _function(self) -> Any:
-        return getattr(import_module(f"whence.ingest.{self.module}"), self.function)
+        return getattr(import_module(f"whence.ingest.loaders.{self.module}"), self.function)
 
 
 _HTML = Format("HTML", "html", "load_html")
 _PDF = Format("PDF", "pdf", "load_pdf", packed=True)
-_WORD = Format("Word", "word", "load_word", packed=True)
+_WORD = Format("Word", "docx", "load_word", packed=True)
 
 
 def _code(name: str) -> Format:
-    return Format(name, "code", "load_code")
+    return Format(name, "source_code", "load_code")
 
 
 _KINDS: Mapping[Format, str] = {
     Format("Markdown", "markdown", "load_markdown"): ".md .markdown",
-    Format("text", "text", "load_text"): ".txt .text",
+    Format("text", "plain_text", "load_text"): ".txt .text",
     Format("reStructuredText", "rst", "load_rst"): ".rst .rest",
     Format("JSON Lines", "jsonl", "load_jsonl", holds_records=True): ".jsonl",
     Format("SQL", "sql", "load_sql"): ".sql",

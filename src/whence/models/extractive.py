@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.models.base import Embedder, WritePiece, WriteRequest
-from whence.models.identifiers import about_another, identifiers_asked
-from whence.models.lexical import content_terms, inverse_frequencies, overlap
-from whence.models.sentences import Sentence, split_sentences
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.schema.prompt import PromptResult, Quote
+from whence.text.content_words import content_terms, inverse_frequencies, overlap
+from whence.text.identifiers import about_another, identifiers_asked
+from whence.text.sentences import Sentence, split_sentences
 
 if TYPE_CHECKING:
     import numpy as np

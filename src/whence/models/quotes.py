@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from whence.models.lexical import content_terms, inverse_frequencies, overlap
-from whence.models.sentences import split_sentences
 from whence.schema.prompt import Quote
+from whence.text.content_words import content_terms, inverse_frequencies, overlap
+from whence.text.sentences import split_sentences
 
 __all__ = ("quotes_of",)
 

@@ -43,7 +43,7 @@ from whence.schema.search import SearchMode
 from whence.schema.texts import BudgetKind, Prioritize, TextBudget
 
 if TYPE_CHECKING:
-    from whence.store.code import CodeStore, SnapshotRecord
+    from whence.store.snapshot_protocols import CodeStore, SnapshotRecord
 
 __all__ = ("CodeRagParameters", "CodeRagProcessor")
 

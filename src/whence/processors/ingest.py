@@ -17,7 +17,6 @@ from whence.processors.clients import EmbeddingsClient
 from whence.processors.drafts import document_fault, draft_digest
 from whence.processors.services import EMBEDDING, INGEST
 from whence.schema.access import DocumentTags
-from whence.schema.claims import EffectKind, Effects
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
 from whence.schema.errors import (
     BadInput,
@@ -26,6 +25,7 @@ from whence.schema.errors import (
     InternalError,
     ModelMismatch,
 )
+from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import (
     ChunkDraft,
     DocumentDraft,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whence.store.base import ChunkStore, DocumentState
+    from whence.store.protocols import ChunkStore, DocumentState
 
 __all__ = ("IngestParameters", "IngestProcessor")
 
@@ -119,7 +119,7 @@ class IngestProcessor(Processor):
 
     async def _save(self, collection: str, batch: _Batch, message_id: str) -> None:
         """Store what was embedded in one transaction, or one by one when the store refuses one."""
-        from whence.store.base import EmbeddedDocument
+        from whence.store.protocols import EmbeddedDocument
 
         ready = [
             EmbeddedDocument(draft=draft, vectors=batch.vectors[draft.document_id])

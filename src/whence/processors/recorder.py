@@ -12,7 +12,7 @@ from whence.processors.base import Context, NoParameters, Processor
 from whence.schema.document_rag import TraceRecord
 
 if TYPE_CHECKING:
-    from whence.store.base import TraceStore
+    from whence.store.protocols import TraceStore
 
 __all__ = ("RecorderProcessor",)
 

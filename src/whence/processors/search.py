@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whence.store.base import ChunkStore
+    from whence.store.protocols import ChunkStore
 
 __all__ = ("SearchParameters", "SearchProcessor")
 

@@ -21,7 +21,7 @@ from whence.schema.texts import ChunkText, TextPlan, TextRequest, TextResponse
 
 if TYPE_CHECKING:
     from whence.models.base import Embedder
-    from whence.store.base import ChunkStore
+    from whence.store.protocols import ChunkStore
 
 __all__ = ("TextFetcherParameters", "TextFetcherProcessor")
 

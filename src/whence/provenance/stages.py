@@ -18,9 +18,9 @@ from itertools import chain
 from operator import attrgetter
 
 from whence.provenance import namespaces as ns
-from whence.provenance.accounts import CandidateAccount, ModelFacts, Selection, StageFacts
 from whence.provenance.bounds import told
 from whence.provenance.reasons import DROP_REASONS
+from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection, StageFacts
 from whence.provenance.terms import boolean, date_time, double, integer, scalar
 from whence.provenance.uris import answer_uris, iri_from_id
 from whence.schema.document_rag import Citation

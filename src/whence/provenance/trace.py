@@ -15,7 +15,7 @@ from typing import get_args
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.accounts import (
+from whence.provenance.stage_records import (
     CandidateAccount,
     ModelFacts,
     ModelRole,

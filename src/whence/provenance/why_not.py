@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from whence.provenance.accounts import CandidateAccount
 from whence.provenance.reasons import DROP_REASONS, reason
+from whence.provenance.redaction import trimmed
+from whence.provenance.stage_records import CandidateAccount
 from whence.provenance.terms import Scalar
 from whence.provenance.trace import Trace
-from whence.provenance.trimming import trimmed
 
 __all__ = ("WhyNot", "why_not")
 

@@ -22,8 +22,8 @@ from whence.schema.ingest import (
     IngestRequest,
     IngestResponse,
 )
+from whence.schema.liveness import ProcessorReport
 from whence.schema.message import Message, message_types
-from whence.schema.presence import ProcessorReport
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult, Quote
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import (

@@ -17,7 +17,7 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.filters import Filters
-from whence.store.lexicon.analysis import is_weak
+from whence.text.analysis import is_weak
 
 __all__ = (
     "LONGEST_NAME",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from whence.broker.faults import Faults
-from whence.broker.memory import MemoryBroker, MemoryTransport
+from whence.broker.memory.faults import Faults
+from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.testing.clock import ManualClock
 
 __all__ = ("Faults", "ManualClock", "MemoryBroker", "MemoryTransport")

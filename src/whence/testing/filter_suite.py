@@ -16,7 +16,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters, read_options
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import ChunkStore, EmbeddedDocument
+from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.store_suite import MODEL, QUERY
 
 __all__ = ("FilterSuite",)

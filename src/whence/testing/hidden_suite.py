@@ -19,7 +19,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import SearchRequest
-from whence.store.base import EmbeddedDocument
+from whence.store.protocols import EmbeddedDocument
 from whence.testing.passages_suite import NamesStore
 from whence.testing.stub_context import StubContext
 

@@ -20,10 +20,10 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import ChunkStore, EmbeddedDocument
-from whence.store.lexicon.analysis import document_terms, is_one_word, is_weak, query_terms
-from whence.store.lexicon.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
-from whence.store.lexicon.boosts import Boosts
+from whence.store.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
+from whence.store.field_boosts import Boosts
+from whence.store.protocols import ChunkStore, EmbeddedDocument
+from whence.text.analysis import document_terms, is_one_word, is_weak, query_terms
 
 __all__ = ("Corpus", "LexicalSuite", "text_document")
 

@@ -18,10 +18,10 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.base import ChunkStore, EmbeddedDocument
-from whence.store.keys import chunk_key
+from whence.store.chunk_ids import chunk_key
+from whence.store.passage_mentions import MOST_BEARERS, MOST_MENTIONS
 from whence.store.passage_names import LinkStatistics, PassageName, PassageNames, PassageRef
-from whence.store.passages.names import MOST_BEARERS, MOST_MENTIONS
+from whence.store.protocols import ChunkStore, EmbeddedDocument
 
 __all__ = ("NamesStore", "PassagesSuite", "titled")
 

@@ -30,7 +30,7 @@ from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.terms import Term, Triple, iri, literal
-from whence.store.base import DocumentParts, EmbeddedDocument, Store
+from whence.store.protocols import DocumentParts, EmbeddedDocument, Store
 from whence.testing.samples import sample
 
 if TYPE_CHECKING:

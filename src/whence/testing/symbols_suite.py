@@ -22,8 +22,8 @@ from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate, SearchMode, SearchRequest, SearchResponse
-from whence.store.base import ChunkStore, EmbeddedDocument
-from whence.store.keys import chunk_key
+from whence.store.chunk_ids import chunk_key
+from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.store.symbol_names import LONGEST_NAME, NamedChunk, SymbolNames
 from whence.testing.stub_context import StubContext
 

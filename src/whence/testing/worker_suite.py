@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from whence.broker.dead_letters import DeadLetters
+from whence.broker.delivery import Handler, Outgoing, Work
 from whence.broker.idempotency import MemoryLedger
 from whence.broker.transport import Headers, RetryPolicy, Transport
-from whence.broker.work import Handler, Outgoing, Work
 from whence.broker.worker import Worker
 from whence.schema.codec import decode, decode_as, encode
 from whence.schema.errors import BadInput, ErrorReply, Unavailable

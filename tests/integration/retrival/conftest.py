@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from tests.support.fake_bundles import write_fake_bundles
 
 from whence.schema.access import Access
 from whence.schema.texts import TextBudget
-from whence.testing.fake_bundles import write_fake_bundles
 
 if TYPE_CHECKING:
     from whence.engine import Engine
     from whence.engine.graph import FetchReport
     from whence.engine.results import ImportResult, SearchReport
     from whence.schema.graph import ExpandResponse
-    from whence.store.code import SnapshotRecord, SnapshotSet
+    from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet
 
 ROOT = Path(__file__).resolve().parents[3]
 DEFAULT_GLOB = "tests/repositories/fake/Release_FAKE_ENTERPRISE_*.zip"

@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 import pytest
+from tests.support.fake_bundles import fake_head_sha
+from tests.support.fake_enterprise import RELEASES, fake_release
 
 from whence.schema.errors import BadInput
-from whence.testing.fake_bundles import fake_head_sha
-from whence.testing.fake_enterprise import RELEASES, fake_release
 
 CORE_CS = [f"C{number:04}" for number in range(1, 32)]
 CORE_SQL = [

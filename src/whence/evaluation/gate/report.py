@@ -19,8 +19,9 @@ from whence.evaluation.gate.files import (
     Suite,
     suite_digest,
 )
-from whence.evaluation.gate.legs import compare_legs
+from whence.evaluation.gate.gate_result import judge, loose_checks, movers
 from whence.evaluation.gate.matching import documents_named
+from whence.evaluation.gate.per_retriever import compare_legs
 from whence.evaluation.gate.running import (
     QueryReport,
     SuiteRun,
@@ -28,10 +29,9 @@ from whence.evaluation.gate.running import (
     latency_by_intent,
     measure,
 )
-from whence.evaluation.gate.verdict import judge, loose_checks, movers
 from whence.evaluation.statistics import bootstrap_interval
 from whence.schema.errors import BadInput, NotFound
-from whence.store.base import ChunkStore
+from whence.store.protocols import ChunkStore
 
 __all__ = (
     "Change",

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from whence.evaluation.validation.suite import TestQuery
 from whence.evaluation.validation.target import Passage
-from whence.store.lexicon.analysis import document_terms
+from whence.text.analysis import document_terms
 
 __all__ = (
     "found_topics",

@@ -29,7 +29,7 @@ from whence.ingest.bundles.edges import FoundEdges, read_edges
 from whence.ingest.bundles.nodes import FoundNode, read_nodes
 from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts
 from whence.schema.code_ids import checked_local_id, kind_of_local
-from whence.store.code import SnapshotEdges
+from whence.store.snapshot_protocols import SnapshotEdges
 
 __all__ = ("KNOWN_LABELS", "MAX_WARNINGS", "BundleContents", "validate")
 

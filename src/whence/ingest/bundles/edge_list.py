@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whence.schema.code_ids import CodeKind
 from whence.schema.relations import relation_key
-from whence.store.code import SnapshotEdges
+from whence.store.snapshot_protocols import SnapshotEdges
 
 __all__ = ("EdgeList", "canonical_edges")
 

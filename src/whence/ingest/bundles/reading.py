@@ -26,7 +26,7 @@ from whence.ingest.bundles.frames import EDGES, NO_MORE, NODES, REFUSED, REPORT,
 from whence.ingest.bundles.reader_process import batches
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.errors import BadInput, InternalError
-from whence.store.code import SnapshotEdges
+from whence.store.snapshot_protocols import SnapshotEdges
 
 __all__ = ("BundleReader", "reading")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from whence.provenance.accounts import CandidateAccount
 from whence.provenance.reasons import DropCode
+from whence.provenance.stage_records import CandidateAccount
 
 __all__ = ("Leg", "pool_candidates")
 

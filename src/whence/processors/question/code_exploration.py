@@ -12,9 +12,9 @@ from whence.processors.question.citations import Passage
 from whence.processors.question.exploration import find
 from whence.processors.question.grounding import Grounding
 from whence.processors.question.state import Question
-from whence.provenance.accounts import CandidateAccount, Selection
+from whence.provenance.graph_walks import Walk, WalkedEdge, WalkedNode, walk_triples
+from whence.provenance.stage_records import CandidateAccount, Selection
 from whence.provenance.stages import exploration_triples, focus_triples
-from whence.provenance.walks import Walk, WalkedEdge, WalkedNode, walk_triples
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
 from whence.schema.graph import Direction, ExpandRequest, ExpandResponse, GraphNode

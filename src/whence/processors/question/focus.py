@@ -12,7 +12,7 @@ from whence.processors.clients import RerankerClient, Scored
 from whence.processors.question.citations import Passage
 from whence.processors.question.rerank_reply import Reranking, read_reranking
 from whence.processors.question.state import Question, RerankAsker
-from whence.provenance.accounts import CandidateAccount, ModelFacts, Selection
+from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection
 from whence.provenance.stages import focus_triples
 from whence.schema.errors import WhenceError
 

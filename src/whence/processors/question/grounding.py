@@ -12,7 +12,7 @@ from whence.processors.clients import QueryVector
 from whence.processors.question.concepts import read_concepts
 from whence.processors.question.state import Question
 from whence.processors.templates import EXTRACT_CONCEPTS
-from whence.provenance.accounts import ModelFacts
+from whence.provenance.stage_records import ModelFacts
 from whence.provenance.stages import grounding_triples
 from whence.schema.errors import InternalError, WhenceError
 from whence.schema.prompt import PromptResult

@@ -12,7 +12,7 @@ from whence.processors.blending import RERANK_DEPTH
 from whence.processors.clients import ChunkCallback
 from whence.processors.question.deadline import Deadline
 from whence.processors.question.trail import Trail
-from whence.provenance.accounts import CandidateAccount, ModelFacts
+from whence.provenance.stage_records import CandidateAccount, ModelFacts
 from whence.provenance.terms import Scalar
 from whence.schema.prompt import PromptResult
 

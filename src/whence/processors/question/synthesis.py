@@ -11,8 +11,8 @@ from whence.processors.clients import PromptClient
 from whence.processors.question.citations import Passage, map_citations
 from whence.processors.question.exploration import text_digest
 from whence.processors.question.state import Question
-from whence.provenance.accounts import CandidateAccount, ModelFacts
 from whence.provenance.reasons import DropCode
+from whence.provenance.stage_records import CandidateAccount, ModelFacts
 from whence.provenance.stages import synthesis_triples
 from whence.provenance.uris import answer_uris
 from whence.schema.document_rag import Citation

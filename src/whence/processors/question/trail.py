@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from whence.provenance.accounts import ModelFacts, StageFacts
+from whence.provenance.stage_records import ModelFacts, StageFacts
 from whence.provenance.stages import failure_triples
 from whence.provenance.terms import Scalar
 from whence.provenance.uris import answer_uris

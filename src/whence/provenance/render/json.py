@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from whence.provenance.checking import check
+from whence.provenance.graph_walks import read_walk
 from whence.provenance.namespaces import GRAPH_RETRIEVAL
 from whence.provenance.trace import Stage, Trace
-from whence.provenance.walks import read_walk
 from whence.schema.codec import to_builtins
 from whence.schema.terms import Triple
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from rich.tree import Tree
 
-from whence.provenance.accounts import CandidateAccount, StageFacts
 from whence.provenance.checking import check
+from whence.provenance.graph_walks import read_walk
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.render.text import one_line, seconds, shortened
+from whence.provenance.stage_records import CandidateAccount, StageFacts
 from whence.provenance.trace import Stage, Trace
-from whence.provenance.walks import read_walk
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

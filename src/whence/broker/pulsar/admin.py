@@ -1,0 +1,148 @@
+"""How far a group is behind, asked of the broker's admin interface."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from whence.broker.pulsar.options import PulsarOptions
+from whence.broker.transport import TopicStats
+from whence.schema.errors import Unavailable
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ("clock_offset", "find_admin", "group_stats")
+
+_TIMEOUT_S = 10.0
+#: Where brokers have their admin interface unless told otherwise, and how long to look for it.
+_USUAL_PORT = 8080
+_LOOK_S = 1.0
+#: Clocks that differ by less are taken for equal, in seconds.
+_SAME_TIME_S = 2.0
+
+
+async def find_admin(url: str, options: PulsarOptions) -> str:
+    """Give the address of the admin interface at its usual port of the broker's host, empty when none answers.
+
+    Only without TLS: a secured cluster has its admin interface where its operator put it.
+    """
+    import httpx
+
+    parts = urlsplit(url.partition(",")[0])
+    if parts.scheme != "pulsar" or not parts.hostname:
+        return ""
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    guess = f"http://{host}:{_USUAL_PORT}"
+    path = f"admin/v2/namespaces/{options.namespace.partition('/')[0]}"
+    try:
+        # No token goes to a place that was only guessed.
+        async with httpx.AsyncClient(timeout=_LOOK_S, verify=False) as client:  # noqa: S501
+            answer = await client.get(f"{guess}/{path}")
+            return guess if isinstance(answer.json(), list) else ""
+    except (httpx.HTTPError, ValueError):
+        return ""
+
+
+async def group_stats(
+    options: PulsarOptions, topics: list[str], group: str, own: Mapping[tuple[str, str], int]
+) -> TopicStats:
+    """Add up a group's backlog over a topic and its retry topic; one that does not exist has none.
+
+    Acks reach the broker in bunches, so that numbers are up to 100 ms old. For members in other processes
+    what their client has fetched ahead counts as in flight.
+
+    Args:
+        options: Has `admin_url` and, when needed, a token and trusted certificates.
+        topics: Full names as on the cluster.
+        group: Name of the subscription.
+        own: Messages handed out by members of this process, by topic and name of the consumer.
+
+    Raises:
+        Unavailable: The admin interface does not answer, or refuses.
+    """
+    import httpx
+
+    base = options.admin_url.rstrip("/")
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        async with _client(options) as client:
+            for topic in topics:
+                answer = await client.get(
+                    f"{base}/admin/v2/{quote(topic.replace('://', '/', 1))}/stats",
+                    params={"getPreciseBacklog": "true", "getEarliestTimeInBacklog": "true"},
+                )
+                if answer.status_code == httpx.codes.NOT_FOUND:
+                    continue
+                found[topic] = answer.raise_for_status().json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise Unavailable(
+            f"no statistics from {base}: {str(error) or type(error).__name__}",
+            hint="check WHENCE_PULSAR_ADMIN_URL",
+        ) from error
+    return _add_up(found, group, own)
+
+
+async def clock_offset(options: PulsarOptions, now: Callable[[], float]) -> float:
+    """Give the seconds that a clock is behind the broker's, from the `Date` of an answer; 0 when it is right.
+
+    The date has whole seconds, so that less than two seconds cannot be told from none.
+
+    Raises:
+        Unavailable: The admin interface does not answer, or without a date.
+    """
+    import httpx
+
+    base = options.admin_url.rstrip("/")
+    try:
+        async with _client(options) as client:
+            before = now()
+            answer = await client.get(f"{base}/admin/v2/clusters")
+            middle = (before + now()) / 2
+        told = parsedate_to_datetime(answer.headers["Date"]).timestamp() + 0.5
+    except (httpx.HTTPError, KeyError, ValueError) as error:
+        raise Unavailable(
+            f"no time from {base}: {str(error) or type(error).__name__}",
+            hint="check WHENCE_PULSAR_ADMIN_URL",
+        ) from error
+    offset = told - middle
+    return offset if abs(offset) >= _SAME_TIME_S else 0.0
+
+
+def _client(options: PulsarOptions) -> httpx.AsyncClient:
+    """Give a client of the admin interface with the credentials of the broker's."""
+    import httpx
+
+    token = options.bearer()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    trust = options.tls_trust_certs
+    # Reading the usual authorities takes a tenth of a second, which an address without TLS can do without.
+    verify: ssl.SSLContext | bool = options.admin_url.startswith("https:")
+    if verify and trust:
+        verify = ssl.create_default_context(cafile=trust)
+    return httpx.AsyncClient(headers=headers, verify=verify, timeout=_TIMEOUT_S)
+
+
+def _add_up(
+    found: dict[str, dict[str, Any]], group: str, own: Mapping[tuple[str, str], int]
+) -> TopicStats:
+    backlog = in_flight = 0
+    earliest = 0
+    for topic, stats in found.items():
+        subscription = stats.get("subscriptions", {}).get(group, {})
+        unacked = 0
+        for consumer in subscription.get("consumers", ()):
+            told = max(0, consumer.get("unackedMessages", 0))
+            unacked += own.get((topic, consumer.get("consumerName", "")), told)
+        total = subscription.get("msgBacklog", 0)
+        in_flight += unacked
+        backlog += max(0, total - unacked)
+        published = subscription.get("earliestMsgPublishTimeInBacklog", 0)
+        if total and published > 0:
+            earliest = min(earliest, published) if earliest else published
+    age = max(0.0, time.time() - earliest / 1000) if earliest else 0.0
+    return TopicStats(backlog=backlog, in_flight=in_flight, oldest_age_s=age)

@@ -1,0 +1,341 @@
+"""Python sources: the modules of a folder, their classes and functions, and the names they bind."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import NamedTuple, TypeAlias
+
+from whence.bundler.definitions import Definition, Findings, shortened_id
+from whence.bundler.files import SourceText
+
+__all__ = (
+    "Binding",
+    "FunctionNode",
+    "Imported",
+    "PythonClass",
+    "PythonFunction",
+    "PythonModule",
+    "read_module",
+)
+
+FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+#: Statements that hold statements of the same scope.
+_BLOCKS = (ast.If, ast.Try, ast.TryStar, ast.With, ast.For, ast.While)
+
+
+class Imported(NamedTuple):
+    """A name bound by an import."""
+
+    module: str
+    """Absolute name of the module."""
+    name: str
+    """What is taken from it; empty when the module itself is bound."""
+
+
+class PythonFunction:
+    """A function or method; overloads, and the parts of a property, are one."""
+
+    def __init__(
+        self, local_id: str, node: FunctionNode, module: PythonModule, owner: PythonClass | None
+    ) -> None:
+        self.id = local_id
+        self.nodes = [node]
+        self.module = module
+        self.owner = owner
+
+    @property
+    def node(self) -> FunctionNode:
+        """The last definition, which is the one that counts at run time."""
+        return self.nodes[-1]
+
+    @property
+    def getter(self) -> FunctionNode:
+        """The definition that says what it gives: of a property the first, else the last."""
+        return self.nodes[0] if self.is_decorated("setter", "deleter") else self.nodes[-1]
+
+    def is_decorated(self, *names: str) -> bool:
+        """Tell whether one of its definitions has a decorator of one of these names."""
+        return any(
+            _last_name(decorator) in names
+            for node in self.nodes
+            for decorator in node.decorator_list
+        )
+
+
+class PythonClass:
+    """A class, its members by name, and what is assigned to its attributes."""
+
+    def __init__(
+        self, local_id: str, node: ast.ClassDef, module: PythonModule, qualified: str
+    ) -> None:
+        self.id = local_id
+        self.nodes = [node]
+        self.module = module
+        self.qualified = qualified
+        self.members: dict[str, PythonClass | PythonFunction] = {}
+        #: Annotations of attributes in the body of the class.
+        self.annotations: dict[str, ast.expr] = {}
+        #: Values of attributes in the body of the class.
+        self.values: dict[str, list[ast.expr]] = {}
+
+
+#: What a name of a module stands for; None is a variable.
+Binding: TypeAlias = PythonClass | PythonFunction | Imported | None
+
+
+class PythonModule:
+    """A module and its own names."""
+
+    def __init__(self, name: str, source: SourceText, tree: ast.Module) -> None:
+        self.name = name
+        self.id = shortened_id(source.path)
+        self.path = source.path
+        self.tree = tree
+        self.lines = source.text.split("\n")
+        self.is_package = PurePosixPath(source.path).stem == "__init__"
+        self.names: dict[str, list[Binding]] = {}
+        #: Values and annotations of its variables.
+        self.values: dict[str, list[ast.expr]] = {}
+        self.annotations: dict[str, ast.expr] = {}
+        #: Modules of which all public names are taken over.
+        self.stars: list[str] = []
+        #: `__all__` where it is a list of strings.
+        self.exported: tuple[str, ...] | None = None
+        self.functions: list[PythonFunction] = []
+        self.classes: list[PythonClass] = []
+        #: Statements that are part of no definition.
+        self.own: list[ast.stmt] = []
+
+    def absolute(self, node: ast.ImportFrom) -> str:
+        """Give the absolute name of the module that names are imported from."""
+        if not node.level:
+            return node.module or ""
+        parts = self.name.split(".")
+        up = node.level - 1 if self.is_package else node.level
+        base = parts[: len(parts) - up] if up else parts
+        return ".".join((*base, *(node.module or "").split("."))).strip(".")
+
+    def text_of(self, node: ast.stmt) -> str:
+        """Give the lines of a statement, with its decorators."""
+        decorators = getattr(node, "decorator_list", [])
+        first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
+        return "\n".join(self.lines[first - 1 : node.end_lineno])
+
+
+def read_module(source: SourceText, name: str, findings: Findings) -> PythonModule | None:
+    """Parse a module and add its definitions; None when it is no Python of this version.
+
+    Args:
+        source: The file.
+        name: Absolute name of the module.
+        findings: Takes the definitions, or the failure.
+    """
+    try:
+        tree = ast.parse(source.text, source.path)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        findings.failures.append((source.path, f"is no Python that can be parsed: {reason}{line}"))
+        return None
+    module = PythonModule(name, source, tree)
+    _Reader(module, findings).read()
+    return module
+
+
+class _Reader:
+    """Fills a module from its tree."""
+
+    def __init__(self, module: PythonModule, findings: Findings) -> None:
+        self._module = module
+        self._findings = findings
+
+    def read(self) -> None:
+        module = self._module
+        for statement in _statements(module.tree.body):
+            if isinstance(statement, _DEFINITIONS):
+                found = self._definition(statement, None, module.names.get(statement.name, []))
+                if found is not None:
+                    module.names.setdefault(statement.name, []).append(found)
+            else:
+                self._bind(statement)
+        self._own_text()
+
+    def _bind(self, statement: ast.stmt) -> None:
+        module = self._module
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                target = alias.name if alias.asname else name
+                module.names.setdefault(name, []).append(Imported(target, ""))
+        elif isinstance(statement, ast.ImportFrom):
+            base = module.absolute(statement)
+            for alias in statement.names:
+                if alias.name == "*":
+                    module.stars.append(base)
+                else:
+                    bound = Imported(base, alias.name)
+                    module.names.setdefault(alias.asname or alias.name, []).append(bound)
+        else:
+            self._assign(statement)
+
+    def _assign(self, statement: ast.stmt) -> None:
+        module = self._module
+        for name, value, annotation in assigned(statement):
+            module.names.setdefault(name, []).append(None)
+            if value is not None:
+                module.values.setdefault(name, []).append(value)
+            if annotation is not None:
+                module.annotations[name] = annotation
+            if name == "__all__" and isinstance(value, ast.List | ast.Tuple):
+                strings = [e.value for e in value.elts if isinstance(e, ast.Constant)]
+                module.exported = tuple(each for each in strings if isinstance(each, str))
+
+    def _definition(
+        self,
+        node: FunctionNode | ast.ClassDef,
+        owner: PythonClass | None,
+        known: list[Binding],
+    ) -> PythonClass | PythonFunction | None:
+        """Add a definition; None when it belongs to one of the same name that is known."""
+        module = self._module
+        holder = owner.qualified if owner else ""
+        qualified = f"{holder}.{node.name}" if holder else node.name
+        local_id = shortened_id(f"{module.path}:{qualified}")
+        is_class = isinstance(node, ast.ClassDef)
+        self._findings.define(
+            Definition(
+                id=local_id,
+                language="python",
+                symbol_type="Class" if is_class else "Method" if owner else "Function",
+                file=module.path,
+                text=module.text_of(node),
+                project=module.name.partition(".")[0],
+                class_name=qualified if is_class else holder,
+                member="" if is_class else node.name,
+                signature=_signature(node),
+            )
+        )
+        same = next((one for one in known if getattr(one, "id", "") == local_id), None)
+        if isinstance(node, ast.ClassDef):
+            return self._class(node, local_id, qualified, same)
+        if isinstance(same, PythonFunction):
+            same.nodes.append(node)
+            return None
+        function = PythonFunction(local_id, node, module, owner)
+        module.functions.append(function)
+        return function
+
+    def _class(
+        self, node: ast.ClassDef, local_id: str, qualified: str, same: Binding
+    ) -> PythonClass | None:
+        found = same if isinstance(same, PythonClass) else None
+        if found is None:
+            found = PythonClass(local_id, node, self._module, qualified)
+            self._module.classes.append(found)
+        else:
+            found.nodes.append(node)
+        for statement in _statements(node.body):
+            if isinstance(statement, _DEFINITIONS):
+                known = found.members.get(statement.name)
+                member = self._definition(statement, found, [known])
+                if member is not None:
+                    found.members[statement.name] = member
+                continue
+            for name, value, annotation in assigned(statement):
+                if value is not None:
+                    found.values.setdefault(name, []).append(value)
+                if annotation is not None:
+                    found.annotations[name] = annotation
+        return None if same is found else found
+
+    def _own_text(self) -> None:
+        """Make a definition of what stands between the definitions of a module."""
+        module = self._module
+        inside: set[int] = set()
+        for statement in _statements(module.tree.body):
+            if isinstance(statement, _DEFINITIONS):
+                first = min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
+                inside.update(range(first, (statement.end_lineno or first) + 1))
+            else:
+                module.own.append(statement)
+        if not module.own:
+            return
+        kept = [line for number, line in enumerate(module.lines, 1) if number not in inside]
+        self._findings.define(
+            Definition(
+                id=module.id,
+                language="python",
+                symbol_type="Module",
+                file=module.path,
+                text=_without_gaps(kept),
+                project=module.name.partition(".")[0],
+                class_name=module.name,
+            )
+        )
+
+
+def assigned(
+    statement: ast.stmt,
+) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
+    """Yield the plain names a statement assigns to: name, value where it is the whole value, annotation."""
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            if isinstance(target, ast.Name):
+                yield target.id, statement.value, None
+            else:
+                yield from ((name, None, None) for name in _names_in(target))
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        yield statement.target.id, statement.value, statement.annotation
+    elif isinstance(statement, ast.AugAssign | ast.For | ast.AsyncFor):
+        yield from ((name, None, None) for name in _names_in(statement.target))
+    elif isinstance(statement, ast.With | ast.AsyncWith):
+        for item in statement.items:
+            if item.optional_vars is not None:
+                yield from ((name, None, None) for name in _names_in(item.optional_vars))
+
+
+def _names_in(target: ast.expr) -> Iterator[str]:
+    for node in ast.walk(target):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a scope, those inside `if`, `try` and the like after the one around them."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, _BLOCKS):
+            yield from _statements(statement.body)
+            yield from _statements(getattr(statement, "orelse", []))
+            yield from _statements(getattr(statement, "finalbody", []))
+            for handler in getattr(statement, "handlers", []):
+                yield from _statements(handler.body)
+
+
+def _signature(node: FunctionNode | ast.ClassDef) -> str:
+    if isinstance(node, ast.ClassDef):
+        return ""
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    word = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+    return f"{word} {node.name}({ast.unparse(node.args)}){returns}"
+
+
+def _last_name(decorator: ast.expr) -> str:
+    """Give `setter` of `@size.setter` and `property` of `@property`."""
+    if isinstance(decorator, ast.Call):
+        decorator = decorator.func
+    if isinstance(decorator, ast.Attribute):
+        return decorator.attr
+    return decorator.id if isinstance(decorator, ast.Name) else ""
+
+
+def _without_gaps(lines: list[str]) -> str:
+    """Join lines, several empty ones as one, none at the ends."""
+    kept: list[str] = []
+    for line in lines:
+        if line.strip() or (kept and kept[-1]):
+            kept.append(line if line.strip() else "")
+    return "\n".join(kept).rstrip("\n")

@@ -1,0 +1,331 @@
+"""SQL sources: the objects and statements they hold, and which objects each reads, writes and runs."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from whence.bundler.definitions import (
+    CallOutcome,
+    Definition,
+    Edge,
+    Findings,
+    shortened_id,
+)
+from whence.bundler.files import SourceText
+from whence.bundler.sql_references import SqlReference, sql_references
+from whence.ingest.loaders.sql import SqlStatement, ends_batch, sql_statements
+from whence.schema.code_ids import SQL_PREFIX, checked_local_id
+from whence.schema.errors import BadInput
+
+__all__ = ("SqlObjects", "read_sql")
+
+_KINDS = {
+    "table": "Table",
+    "view": "View",
+    "procedure": "Procedure",
+    "proc": "Procedure",
+    "function": "Function",
+    "aggregate": "Function",
+    "trigger": "Trigger",
+    "synonym": "Synonym",
+    "type": "Type",
+    "domain": "Type",
+    "sequence": "Sequence",
+    "package": "Package",
+    "package body": "Package",
+}
+_ROUTINES = frozenset({"Procedure", "Function", "Trigger", "View"})
+#: What a statement of SQL Server is known by: its batches, its first schema, its own words.
+_TSQL = re.compile(
+    r"(?im)^[ \t]*GO[ \t]*;?[ \t]*$|\[?\bdbo\]?\s*\.|\bNVARCHAR\b|\bEXEC\s|\bDECLARE\s+@|\bNOCOUNT\b"
+)
+_BATCH_END = re.compile(r"(?i)\s*(?:^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$\s*)+\Z", re.MULTILINE)
+_COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))+", re.DOTALL)
+_FIRST_WORD = re.compile(r"\w+")
+_NO_NODES = frozenset(
+    {"set", "use", "go", "print", "begin", "commit", "rollback", "end", "start", "drop", "if"}
+    | {"comment", "grant", "revoke", "deny", "declare", "checkpoint", "raiserror", "pragma"}
+)
+#: A further statement, on a line of its own.
+_NEXT = re.compile(
+    r"(?im)^(?:create|alter)\s+(?:or\s+alter\s+)?(?:unique\s+)?(?:(?:non)?clustered\s+)?"
+    r"(?:table|view|index|function|procedure|proc|trigger|type|synonym|sequence|schema)\s"
+)
+_INDEX_ON = re.compile(
+    r"""(?is)\bindex\b.*?\bon\s+(?:only\s+)?
+    (?P<name>(?:\[[^\]]+\]|"[^"]+"|`[^`]+`|[\w$]+)(?:\s*\.\s*(?:\[[^\]]+\]|"[^"]+"|`[^`]+`|[\w$]+))*)""",
+    re.VERBOSE,
+)
+_PART = re.compile(r'\[[^\]]+\]|"[^"]+"|`[^`]+`|[\w$]+')
+# None goes on over the beginning of another, so that cost is linear.
+_TEMPLATES = re.compile(
+    r"\{#(?:(?!\{#).)*?#\}|\{%(?:(?!\{%).)*?%\}|\{\{(?:(?!\{\{).)*?\}\}", re.DOTALL
+)
+_NO_LINE_END = re.compile(r"[^\n]")
+#: Longest name that is made an id; ids of nodes have 1,024 bytes in all.
+_MAX_NAME = 300
+
+
+class _Piece(NamedTuple):
+    """A statement and the node it is of."""
+
+    id: str
+    schema: str
+    file: str
+    text: str
+
+
+class SqlObjects:
+    """The objects of a folder by their names, which are compared without regard to case.
+
+    Args:
+        default_schema: Schema of a name that states none.
+    """
+
+    def __init__(self, default_schema: str) -> None:
+        self.default_schema = default_schema
+        self._by_full_name: dict[tuple[str, str], Definition] = {}
+        self._by_name: dict[str, list[Definition]] = defaultdict(list)
+
+    def add(self, definition: Definition) -> None:
+        """Add an object."""
+        schema, name = definition.class_name.casefold(), definition.member.casefold()
+        if (schema, name) not in self._by_full_name:
+            self._by_full_name[schema, name] = definition
+            self._by_name[name].append(definition)
+
+    def id_of(self, schema: str, name: str) -> str:
+        """Give the id of an object, as it was written first."""
+        known = self._by_full_name.get((schema.casefold(), name.casefold()))
+        return known.id if known else f"{SQL_PREFIX}{schema}.{name}"
+
+    def find(self, name: tuple[str, ...], schema: str = "") -> Definition | CallOutcome:
+        """Give the object that a name means, or why there is none.
+
+        Args:
+            name: Its parts; more than schema and name are of another database or server, and left out.
+            schema: Where the name is written, which is looked in first when it states none.
+        """
+        last = name[-1].casefold()
+        if len(name) > 1:
+            return self._by_full_name.get((name[-2].casefold(), last), "unresolved")
+        for place in (schema, self.default_schema):
+            found = self._by_full_name.get((place.casefold(), last))
+            if found is not None:
+                return found
+        several = self._by_name.get(last, [])
+        if len(several) == 1:
+            return several[0]
+        return "ambiguous" if several else "unresolved"
+
+    def __bool__(self) -> bool:
+        return bool(self._by_full_name)
+
+
+def read_sql(sources: Iterable[SourceText], findings: Findings) -> SqlObjects:
+    """Add the objects and statements of SQL sources, and the edges between them; give the objects.
+
+    Statements on one object, as `CREATE TABLE`, its `ALTER TABLE` and `CREATE INDEX`, are pieces of one node.
+    Cost is linear in the sources.
+    """
+    files = [source for source in sources if source.language == "sql"]
+    tsql = {source.path for source in files if _TSQL.search(source.text)}
+    objects = SqlObjects("dbo" if tsql or not files else "public")
+    pieces: list[_Piece] = []
+    for source in files:
+        pieces += _Reader(source, objects, findings, is_tsql=source.path in tsql).pieces()
+    for piece in pieces:
+        try:
+            references = sql_references(piece.text)
+        except BadInput as error:
+            findings.failures.append((piece.file, f"{piece.id} {error.message}"))
+            continue
+        for reference in references:
+            edge = object_edge(objects, piece.id, reference, piece.file, piece.schema, findings)
+            if edge is not None:
+                findings.connect(edge)
+    return objects
+
+
+def object_edge(
+    objects: SqlObjects,
+    source: str,
+    reference: SqlReference,
+    file: str,
+    schema: str,
+    findings: Findings | None,
+) -> Edge | None:
+    """Give the edge to the object a reference names; None when it names none of the folder.
+
+    Args:
+        objects: The objects of the folder.
+        source: Definition it stands in.
+        reference: The name, and what is done with it.
+        file: File it stands in.
+        schema: Schema of the object it stands in.
+        findings: Counts what became of the name; None counts nothing.
+    """
+    found = objects.find(reference.name, schema)
+    is_routine = isinstance(found, Definition) and found.symbol_type in ("Procedure", "Function")
+    if reference.relation == "calls" and not (
+        isinstance(found, Definition) and found.symbol_type == "Function"
+    ):
+        # A built-in function, a type with a length, a list of columns.
+        return None
+    if findings is not None:
+        findings.references["resolved" if isinstance(found, Definition) else found] += 1
+    if not isinstance(found, Definition):
+        return None
+    relation = "Executes" if is_routine else reference.relation
+    return Edge(source, relation, found.id, file, reference.inferred)
+
+
+class _Reader:
+    """Cuts one file."""
+
+    def __init__(
+        self, source: SourceText, objects: SqlObjects, findings: Findings, *, is_tsql: bool
+    ) -> None:
+        self._source = source
+        #: What is SQL in it, every character at its place.
+        self._text = _without_templates(source.text)
+        self._objects = objects
+        self._findings = findings
+        self._is_tsql = is_tsql
+
+    def pieces(self) -> Iterator[_Piece]:
+        """Add the definitions of the file and yield the statements with the ids of their nodes."""
+        number = 0
+        # Rows put into a table one by one are one node.
+        last = ("", "")
+        for statement, (start, end) in self._whole():
+            text = _BATCH_END.sub("", self._text[start:end]).rstrip()
+            shown = _BATCH_END.sub("", self._source.text[start:end]).rstrip()
+            number += 1
+            named = self._named(statement, text)
+            if named is not None:
+                last = ("", "")
+                yield self._define(*named, shown)._replace(text=text)
+                continue
+            verb, target = _verb_and_target(text)
+            if not verb or verb in _NO_NODES:
+                continue
+            same = verb == "insert" and target == last[1] != ""
+            own = shortened_id(f"{SQL_PREFIX}{self._source.path}#{number}")
+            local_id = last[0] if same else own
+            last = (local_id, target if verb == "insert" else "")
+            yield self._statement(local_id, number, verb, shown)._replace(text=text)
+
+    def _whole(self) -> Iterator[tuple[SqlStatement, tuple[int, int]]]:
+        """Yield the statements; a routine of SQL Server goes on to the end of its batch."""
+        text = self._text
+        routine: SqlStatement | None = None
+        end = 0
+        for statement in self._statements():
+            is_routine = self._is_tsql and _KINDS.get(statement.kind) in _ROUTINES
+            if routine is not None:
+                if not is_routine and not ends_batch(text, routine.span[0], statement.span[0]):
+                    end = statement.span[1]
+                    continue
+                yield routine, (routine.span[0], end)
+                routine = None
+            if is_routine:
+                routine, end = statement, statement.span[1]
+                continue
+            yield statement, statement.span
+        if routine is not None:
+            yield routine, (routine.span[0], end)
+
+    def _statements(self) -> Iterator[SqlStatement]:
+        """Yield the statements, also where SQL Server needs no semicolon between them."""
+        text = self._text
+        for statement in sql_statements(text):
+            start, end = statement.span
+            begins = [start]
+            if self._is_tsql and _KINDS.get(statement.kind) not in _ROUTINES:
+                code = _COMMENTS.match(text, start, end)
+                after = code.end() + 1 if code else start + 1
+                begins += [found.start() for found in _NEXT.finditer(text, after, end)]
+            if len(begins) == 1:
+                yield statement
+                continue
+            for begin, stop in pairwise([*begins, end]):
+                for part in sql_statements(text[begin:stop]):
+                    yield part._replace(span=(begin + part.span[0], begin + part.span[1]))
+
+    def _named(self, statement: SqlStatement, text: str) -> tuple[str, str, str] | None:
+        """Give kind, schema and name of the object a statement is of; None when it is of none."""
+        name = statement.name
+        kind = _KINDS.get(statement.kind, "")
+        if statement.kind == "index":
+            on = _INDEX_ON.search(text)
+            if on is None:
+                return None
+            name, kind = tuple(part.strip('[]"`') for part in _PART.findall(on["name"])), "Table"
+        if not kind or not name:
+            return None
+        schema = name[-2] if len(name) > 1 else self._objects.default_schema
+        local = f"{SQL_PREFIX}{schema}.{name[-1]}"
+        try:
+            checked_local_id(local, "sql")
+        except BadInput:
+            return None
+        if len(local.encode()) > _MAX_NAME or name[-1].startswith(("#", "@")):
+            return None
+        return kind, schema, name[-1]
+
+    def _define(self, kind: str, schema: str, name: str, text: str) -> _Piece:
+        definition = Definition(
+            id=self._objects.id_of(schema, name),
+            language="sql",
+            symbol_type=kind,
+            file=self._source.path,
+            text=text,
+            class_name=schema,
+            member=name,
+        )
+        self._objects.add(definition)
+        self._findings.define(definition)
+        return _Piece(definition.id, schema, self._source.path, text)
+
+    def _statement(self, local_id: str, number: int, verb: str, text: str) -> _Piece:
+        self._findings.define(
+            Definition(
+                id=local_id,
+                language="sql",
+                symbol_type="Statement",
+                file=self._source.path,
+                text=text,
+                member=f"{verb.upper()} {self._source.path}#{number}",
+            )
+        )
+        return _Piece(local_id, self._objects.default_schema, self._source.path, text)
+
+
+def _without_templates(text: str) -> str:
+    """Blank the marks of Jinja, which makes SQL of templates: comments and statements.
+
+    An expression becomes a variable: it stands for a name or value that is only known at run time.
+    """
+
+    def blank(found: re.Match[str]) -> str:
+        mark = _NO_LINE_END.sub(" ", found[0])
+        return f"@_{mark[2:]}" if found[0].startswith("{{") else mark
+
+    return _TEMPLATES.sub(blank, text)
+
+
+def _verb_and_target(text: str) -> tuple[str, str]:
+    """Give the first word of a statement in lower case, and of an `INSERT` the table as it is written."""
+    comments = _COMMENTS.match(text)
+    start = comments.end() if comments else 0
+    first = _FIRST_WORD.match(text, start)
+    if first is None:
+        return "", ""
+    words = text[start : start + 400].split(maxsplit=3)
+    target = words[2].partition("(")[0] if len(words) > 2 else ""
+    return first[0].lower(), target.casefold()

@@ -1,0 +1,80 @@
+"""`whence help`: the help page of any command, and what it says as one JSON document."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from whence.cli.help_examples import EXAMPLES
+from whence.cli.options import state_of
+from whence.cli.output import print_json, say
+from whence.schema.errors import BadInput
+
+__all__ = ("show_page",)
+
+
+def show_page(
+    context: typer.Context,
+    command: Annotated[
+        list[str] | None, typer.Argument(help="A command; all when left out.")
+    ] = None,
+) -> None:
+    """Show the help page of a command."""
+    at = _found(context, command or [])
+    if state_of(context).json:
+        print_json(_document(at))
+    else:
+        say(at.get_help())
+
+
+def _found(context: typer.Context, words: list[str]) -> Any:
+    """Find a command by its words, e.g. `eval`, `gate`; gives a context of its own.
+
+    Raises:
+        BadInput: There is no such command.
+    """
+    at = context.find_root()
+    for word in words:
+        group = at.command
+        found = group.get_command(at, word) if isinstance(group, TyperGroup) else None
+        if found is None:
+            known = group.list_commands(at) if isinstance(group, TyperGroup) else []
+            near = get_close_matches(word, known, n=1)
+            raise BadInput(
+                f"there is no command {word!r}",
+                hint=f"did you mean {near[0]!r}?" if near else "`whence help` lists them",
+            )
+        at = typer.Context(found, info_name=word, parent=at)
+    return at
+
+
+def _document(at: Any) -> dict[str, Any]:
+    """Tell what a help page tells, for programs; `commands` are those under it, `examples` may be none."""
+    command = at.command
+    below = command.list_commands(at) if isinstance(command, TyperGroup) else []
+    return {
+        "command": at.command_path,
+        "help": command.help or "",
+        "usage": " ".join(command.collect_usage_pieces(at)),
+        "parameters": [_parameter(one) for one in command.get_params(at)],
+        "commands": [
+            {"name": name, "help": command.get_command(at, name).get_short_help_str(200)}
+            for name in below
+        ],
+        "examples": list(EXAMPLES.get(at.info_name or "", ())),
+    }
+
+
+def _parameter(one: Any) -> dict[str, Any]:
+    """Tell an argument or option."""
+    return {
+        "kind": one.param_type_name,
+        "names": [*one.opts, *one.secondary_opts],
+        "help": getattr(one, "help", None) or "",
+        "type": one.type.name,
+        "required": one.required,
+        "repeatable": one.multiple or one.nargs == -1,
+    }

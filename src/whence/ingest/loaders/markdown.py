@@ -1,0 +1,132 @@
+"""Markdown to blocks: CommonMark and tables, headings with their sections, front matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from whence.ingest.assembly import MAX_HEADING, file_document, shortened
+from whence.ingest.blocks import Block, Outline, ParsedDocument, outlined, path_of, prose_blocks
+from whence.ingest.decoding import decode_text
+from whence.ingest.loaders.front_matter import read_front_matter
+from whence.ingest.sources import SourceFile
+from whence.text.spans import Span, lines, sentences, spans_between, trimmed
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+__all__ = ("load_markdown", "markdown_blocks")
+
+_LISTS = ("bullet_list_open", "ordered_list_open")
+_BY_LINES = ("table_open", "fence", "code_block", "html_block")
+#: A list item of more characters is cut into sentences when its list does not fit.
+_LONG_ITEM = 600
+
+
+def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
+    """Read one Markdown file.
+
+    The title is that of the front matter, else the first heading of the first level.
+
+    Raises:
+        BadInput: The bytes are no text, or the front matter is not understood.
+    """
+    text, encoding = decode_text(data)
+    front = read_front_matter(text)
+    blocks = markdown_blocks(text, front.end)
+    tops = (block.path[0] for block in blocks if block.kind == "heading" and len(block.path) == 1)
+    return file_document(file, text, front, blocks, title=next(tops, ""), encoding=encoding)
+
+
+def markdown_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
+    r"""Give the blocks of Markdown that begins at offset `start`; line ends must be `\n`.
+
+    What yields no element of its own (definitions of links) counts as prose, so that nothing is lost.
+    Cost is linear in the text.
+    """
+    body = text[start:]
+    offsets = list(accumulate((len(line) + 1 for line in body.split("\n")), initial=start))
+    tokens = _block_parser().parse(body)
+    blocks: list[Block] = []
+    outline: Outline = []
+    done = start
+    for index, token in enumerate(tokens):
+        span = _span_of(token, text, offsets)
+        if span is None or token.level or span[0] < done:
+            continue
+        blocks += prose_blocks(text, done, span[0], path_of(outline))
+        done = span[1]
+        title = _heading_text(tokens[index + 1]) if token.type == "heading_open" else ""
+        if title:
+            level = int(token.tag[1:])
+            outline = outlined(outline, level, title)
+            blocks.append(Block("heading", path_of(outline), (span,)))
+        else:
+            blocks.append(
+                _body_block(tokens, index, text, span, offsets)._replace(path=path_of(outline))
+            )
+    return (*blocks, *prose_blocks(text, done, len(text), path_of(outline)))
+
+
+def _body_block(
+    tokens: Sequence[Token], index: int, text: str, span: Span, offsets: Sequence[int]
+) -> Block:
+    kind = tokens[index].type
+    if kind in _BY_LINES:
+        return Block("whole", (), tuple(lines(text, *span)))
+    if kind in _LISTS:
+        borders = sorted(set(_item_starts(tokens, index, offsets)))
+        parts = (
+            part
+            for item in spans_between(text, *span, borders)
+            for part in (sentences(text, *item) if item[1] - item[0] > _LONG_ITEM else (item,))
+        )
+        return Block("whole", (), tuple(parts))
+    return Block("prose", (), tuple(sentences(text, *span)))
+
+
+def _item_starts(tokens: Sequence[Token], index: int, offsets: Sequence[int]) -> Iterator[int]:
+    """Yield where the items of the list at `index` begin, those of lists inside it included."""
+    for token in tokens[index + 1 :]:
+        if token.level == 0:
+            return
+        if token.type == "list_item_open" and token.map:
+            yield offsets[token.map[0]]
+
+
+def _span_of(token: Token, text: str, offsets: Sequence[int]) -> Span | None:
+    if token.map is None or token.nesting < 0:
+        return None
+    first, after = token.map
+    return trimmed(text, offsets[first], min(offsets[after], len(text)))
+
+
+def _heading_text(inline: Token) -> str:
+    """Give what a heading says, without its marks."""
+    if len(inline.content) > 5 * MAX_HEADING:
+        return shortened(inline.content[: 5 * MAX_HEADING], MAX_HEADING)
+    (parsed,) = _inline_parser().parseInline(inline.content)
+    words = (
+        " " if child.type in ("softbreak", "hardbreak") else child.content
+        for child in parsed.children or ()
+        if child.type != "html_inline"
+    )
+    return shortened("".join(words), MAX_HEADING)
+
+
+@cache
+def _block_parser() -> MarkdownIt:
+    """Give a parser that leaves the inside of paragraphs alone: only headings need theirs."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable("table").disable("inline")
+
+
+@cache
+def _inline_parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark")

@@ -1,0 +1,182 @@
+"""reStructuredText to blocks: sections as docutils reads them, offsets into the source as it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from whence.ingest.assembly import MAX_HEADING, file_document, shortened
+from whence.ingest.blocks import Block, Outline, ParsedDocument, outlined, path_of
+from whence.ingest.decoding import decode_text
+from whence.ingest.loaders.front_matter import read_front_matter
+from whence.ingest.sources import SourceFile
+from whence.schema.errors import BadInput
+from whence.text.spans import Span, lines, paragraphs, sentences, trimmed
+
+__all__ = ("load_rst", "rst_blocks")
+
+_ITEM = re.compile(
+    r"(?:[*+\-•‣\u2043]|(?:\d+|[a-zA-Z#]|[ivxlcdmIVXLCDM]+)[.)]|\([\da-zA-Z#]+\)|:[^:\n]+:)\s"
+)
+_EXPLICIT = re.compile(r"(?:\.\.(?:\s|$)|__\s)")
+_TABLE = re.compile(r"(?:\+[-=+]{2,}|={2,}(?:\s+={2,})+\s*$)")
+_BLANK_LINES = re.compile(r"\n[^\S\n]*\n(?:[^\S\n]*\n)*")
+_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\s*$")
+_SETTINGS = {
+    # A document must not read other files, run code, or stop the run; what it uses that is unknown here
+    # (directives of Sphinx) is no fault.
+    "file_insertion_enabled": False,
+    "raw_enabled": False,
+    "report_level": 5,
+    "halt_level": 5,
+    "warning_stream": False,
+    "line_length_limit": 2**31,
+}
+
+
+class _Title(NamedTuple):
+    """A section's title where it is written."""
+
+    level: int
+    words: str
+    span: Span
+    """With the lines above and below that mark it."""
+
+
+def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
+    """Read one file. The title is that of the front matter, else of the first section.
+
+    Raises:
+        BadInput: The bytes are no text, or the front matter is not understood.
+    """
+    text, encoding = decode_text(data)
+    front = read_front_matter(text)
+    blocks = rst_blocks(text, front.end)
+    title = next((block.path[0] for block in blocks if block.kind == "heading"), "")
+    return file_document(file, text, front, blocks, title=title, encoding=encoding)
+
+
+def rst_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
+    r"""Give the blocks of reStructuredText that begins at offset `start`; line ends must be `\n`.
+
+    docutils tells which titles there are and how deep they stand; everything between them is cut at blank
+    lines. Directives, literal blocks, tables and lists are kept whole.
+
+    Raises:
+        BadInput: It is nested too deeply for docutils.
+    """
+    blocks: list[Block] = []
+    outline: Outline = []
+    done = start
+    for title in _titles(text, start):
+        blocks += _body(text, done, title.span[0], path_of(outline))
+        outline = outlined(outline, title.level, shortened(title.words, MAX_HEADING))
+        blocks.append(Block("heading", path_of(outline), tuple(lines(text, *title.span))))
+        done = title.span[1]
+    return (*blocks, *_body(text, done, len(text), path_of(outline)))
+
+
+def _titles(text: str, start: int) -> Iterator[_Title]:
+    """Find the titles that docutils saw in the source, from the top down."""
+    rows = text[start:].split("\n")
+    offsets = list(accumulate((len(row) + 1 for row in rows), initial=start))
+    row = 0
+    for level, raw, words in _sections(text[start:]):
+        found = next((at for at in range(row, len(rows) - 1) if _is_title(rows, at, raw)), None)
+        if found is None:
+            continue
+        # The line above may be what marks the title before.
+        first = found - 1 if found > row and _is_overline(rows, found) else found
+        span = trimmed(text, offsets[first], min(offsets[found + 2], len(text)))
+        row = found + 2
+        if span:
+            yield _Title(level, words, span)
+
+
+def _is_title(rows: Sequence[str], at: int, raw: str) -> bool:
+    return rows[at].strip() == raw and bool(_ADORNMENT.match(rows[at + 1]))
+
+
+def _is_overline(rows: Sequence[str], at: int) -> bool:
+    return bool(rows[at - 1].strip()) and rows[at - 1].strip() == rows[at + 1].strip()
+
+
+def _sections(source: str) -> list[tuple[int, str, str]]:
+    """Give level, source and words of each section's title."""
+    from docutils import nodes
+    from docutils.frontend import get_default_settings
+    from docutils.parsers.rst import Parser
+    from docutils.utils import new_document
+
+    settings = get_default_settings(Parser)
+    vars(settings).update(_SETTINGS)
+    tree = new_document("document", settings)
+    try:
+        Parser().parse(_titles_only(source), tree)
+    except RecursionError as error:
+        raise BadInput("is nested too deeply") from error
+    found = []
+    for section in tree.findall(nodes.section):
+        title = section.next_node(nodes.title)
+        if title is not None and title.astext().strip():
+            found.append((_depth(section), title.rawsource.strip(), title.astext()))
+    return found
+
+
+def _titles_only(source: str) -> str:
+    """Give what can hold a title: docutils takes a millisecond for each paragraph, and most hold none."""
+    stanzas = _BLANK_LINES.split(source)
+    return "\n\n".join(
+        stanza for stanza in stanzas if any(map(_ADORNMENT.match, stanza.split("\n")))
+    )
+
+
+def _depth(section: Any) -> int:
+    depth = 0
+    while section is not None:
+        depth += section.tagname == "section"
+        section = section.parent
+    return depth
+
+
+def _body(text: str, start: int, end: int, path: tuple[str, ...]) -> Iterator[Block]:
+    """Yield the blocks between two titles.
+
+    What is indented belongs to the directive, list or `::` above it; otherwise it is a quotation.
+    """
+    kind, parts = "", list[Span]()
+    for stanza in paragraphs(text, start, end):
+        found = _kind_of(text, stanza)
+        if found == "indented" and kind:
+            parts += lines(text, *stanza)
+            continue
+        if found != "list" or kind != "list":
+            yield from _whole(parts, path)
+            kind, parts = "", []
+        if found in ("list", "explicit", "table"):
+            kind = found
+            parts += lines(text, *stanza)
+            continue
+        yield Block("prose", path, tuple(sentences(text, *stanza)))
+        kind = "literal" if text.endswith("::", *stanza) else ""
+    yield from _whole(parts, path)
+
+
+def _whole(parts: Sequence[Span], path: tuple[str, ...]) -> Iterator[Block]:
+    if parts:
+        yield Block("whole", path, tuple(parts))
+
+
+def _kind_of(text: str, stanza: Span) -> str:
+    start = stanza[0]
+    line = text[start : start + 200].partition("\n")[0]
+    before = text[start - 1 : start] if start else "\n"
+    if before not in ("\n", ""):
+        return "indented"
+    if _EXPLICIT.match(line):
+        return "explicit"
+    if _ITEM.match(line):
+        return "list"
+    return "table" if _TABLE.match(line) or line.startswith("| ") else "prose"

@@ -1,0 +1,339 @@
+"""Source code to blocks: cut at functions and classes, each below its qualified name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whence.ingest.assembly import file_document
+from whence.ingest.blocks import Block, BlockKind, ParsedDocument
+from whence.ingest.decoding import decode_text
+from whence.ingest.loaders.front_matter import FrontMatter
+from whence.ingest.sources import SourceFile
+from whence.text.spans import Span, trimmed
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser, Tree
+
+__all__ = ("code_blocks", "load_code", "syntax_tree")
+
+
+class _Language(msgspec.Struct, frozen=True):
+    """What a grammar calls the things that have names."""
+
+    module: str
+    definitions: frozenset[str]
+    """Functions, and types whose members have names of their own."""
+    function: str = "language"
+    separator: str = "."
+    comments: frozenset[str] = frozenset({"comment"})
+    """What may stand above a definition and belongs to it."""
+
+
+def _language(module: str, definitions: str, **options: str) -> _Language:
+    comments = frozenset({"comment", *options.pop("above", "").split()})
+    return _Language(module, frozenset(definitions.split()), comments=comments, **options)
+
+
+_ECMA = (
+    "function_declaration generator_function_declaration class_declaration abstract_class_declaration"
+    " method_definition interface_declaration enum_declaration internal_module variable_declarator"
+)
+_LANGUAGES = {
+    ".py": _language("tree_sitter_python", "function_definition class_definition"),
+    ".cs": _language(
+        "tree_sitter_c_sharp",
+        "namespace_declaration class_declaration struct_declaration"
+        " interface_declaration record_declaration enum_declaration method_declaration"
+        " constructor_declaration destructor_declaration operator_declaration delegate_declaration",
+    ),
+    ".js": _language("tree_sitter_javascript", _ECMA),
+    ".ts": _language("tree_sitter_typescript", _ECMA, function="language_typescript"),
+    ".tsx": _language("tree_sitter_typescript", _ECMA, function="language_tsx"),
+    ".go": _language("tree_sitter_go", "function_declaration method_declaration type_spec"),
+    ".java": _language(
+        "tree_sitter_java",
+        "class_declaration interface_declaration enum_declaration record_declaration"
+        " annotation_type_declaration method_declaration constructor_declaration",
+        above="line_comment block_comment",
+    ),
+    ".rs": _language(
+        "tree_sitter_rust",
+        "function_item struct_item enum_item trait_item impl_item mod_item union_item macro_definition",
+        separator="::",
+        above="line_comment block_comment attribute_item",
+    ),
+    ".c": _language(
+        "tree_sitter_c", "function_definition struct_specifier enum_specifier union_specifier"
+    ),
+    ".cpp": _language(
+        "tree_sitter_cpp",
+        "function_definition struct_specifier class_specifier enum_specifier union_specifier"
+        " namespace_definition",
+        separator="::",
+    ),
+}
+_SAME = {
+    **dict.fromkeys((".pyi", ".pyw"), ".py"),
+    **dict.fromkeys((".jsx", ".mjs", ".cjs"), ".js"),
+    **dict.fromkeys((".mts", ".cts"), ".ts"),
+    # A header is C or C++; the grammar of C++ reads both.
+    **dict.fromkeys((".h", ".hh", ".hpp", ".hxx", ".cc", ".cxx"), ".cpp"),
+}
+#: What stands around a definition without a name of its own: a decorator, `export`, a template.
+_AROUND = frozenset(
+    {
+        *(
+            "decorated_definition",
+            "export_statement",
+            "template_declaration",
+            "lexical_declaration",
+        ),
+        *(
+            "variable_declaration",
+            "type_declaration",
+            "type_definition",
+            "declaration",
+            "ambient_declaration",
+        ),
+        *("expression_statement", "linkage_specification", "field_declaration"),
+    }
+)
+#: What gives all that follows it a name in front.
+_PREFIXES = frozenset({"file_scoped_namespace_declaration", "package_declaration"})
+#: Values of a variable that make it a function.
+_FUNCTIONS = frozenset(
+    {"arrow_function", "function", "function_expression", "generator_function", "class"}
+)
+_WITH_BODY = frozenset({"struct_specifier", "enum_specifier", "union_specifier", "class_specifier"})
+_WORD = re.compile(r"\w")
+#: A definition inside this many others is part of the innermost of them.
+_DEEPEST = 40
+
+
+class _Section(msgspec.Struct, frozen=True):
+    """A definition: rows from its first comment to its last line."""
+
+    first: int
+    body: int
+    """Row after that of its name."""
+    end: int
+    """Row after the last."""
+    path: tuple[str, ...]
+    children: tuple[_Section, ...] = ()
+
+
+def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
+    """Read one file of source code. Its title is its path.
+
+    Raises:
+        BadInput: The bytes are no text.
+        ModuleNotFoundError: The grammar of its language is not installed.
+    """
+    text, encoding = decode_text(data)
+    blocks = code_blocks(text, file.suffix)
+    return file_document(
+        file, text, FrontMatter(), blocks, title=file.document_id, encoding=encoding
+    )
+
+
+def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:
+    r"""Give the blocks of source code; line ends must be `\n`.
+
+    A definition, with the comments above it, is a section below its qualified name. What does not parse
+    stays in the section around it. Cost is linear in the text.
+    """
+    suffix = _SAME.get(suffix, suffix)
+    language = _LANGUAGES[suffix]
+    tree = syntax_tree(text, suffix)
+    finder = _Finder(language)
+    sections = tuple(finder.below(tree.root_node, (), 0))
+    return _sections_to_blocks(text, sections)
+
+
+def syntax_tree(text: str, suffix: str) -> Tree:
+    """Parse source code of the language that files with this suffix are in, e.g. `.cs`."""
+    return _parser(_SAME.get(suffix, suffix)).parse(text.encode())
+
+
+@cache
+def _parser(suffix: str) -> Parser:
+    from tree_sitter import Language, Parser
+
+    language = _LANGUAGES[suffix]
+    function: Callable[[], object] = getattr(import_module(language.module), language.function)
+    return Parser(Language(function()))
+
+
+class _Finder:
+    """Finds the definitions in a tree."""
+
+    def __init__(self, language: _Language) -> None:
+        self._language = language
+
+    def below(self, node: Node, path: tuple[str, ...], depth: int) -> Iterator[_Section]:
+        """Yield the definitions below a node, those inside them as their children."""
+        if depth > _DEEPEST:
+            return
+        above: Node | None = None
+        done = -1
+        for child in node.children:
+            if child.type in self._language.comments:
+                # Comments that follow each other without an empty line belong together.
+                if above is None or child.start_point.row > done + 1:
+                    above = child
+                done = _last_row(child)
+                continue
+            if child.type in _PREFIXES and not path:
+                path = (_words(child.child_by_field_name("name") or child.named_children[-1]),)
+            attached = above if above is not None and child.start_point.row <= done + 1 else None
+            first = (attached or child).start_point.row
+            yield from self._sections(child, first, path, depth)
+            above, done = None, -1
+
+    def _sections(
+        self, node: Node, first: int, path: tuple[str, ...], depth: int
+    ) -> Iterator[_Section]:
+        definition = self._definition(node)
+        if definition is None:
+            yield from self.below(node, path, depth + 1)
+            return
+        name = self._name(definition)
+        own = (*path, self._qualified(path, name))
+        children = tuple(self.below(definition, own, depth + 1))
+        named = definition.child_by_field_name("name") or definition
+        body = min(named.start_point.row, _last_row(definition)) + 1
+        end = _last_row(node) + 1
+        yield _Section(first, body, max(end, body), own, children)
+
+    def _definition(self, node: Node) -> Node | None:
+        """Give the definition that a node is or is wrapped around; None when it is none."""
+        for _ in range(4):
+            if node.type in self._language.definitions:
+                return node if self._name(node) else None
+            if node.type not in _AROUND:
+                return None
+            inner = [
+                child
+                for child in node.named_children
+                if child.type in self._language.definitions or child.type in _AROUND
+            ]
+            if len(inner) != 1:
+                return None
+            node = inner[0]
+        return None
+
+    def _name(self, node: Node) -> str:
+        if node.type == "variable_declarator":
+            value = node.child_by_field_name("value")
+            if value is None or value.type not in _FUNCTIONS:
+                return ""
+        if node.type in _WITH_BODY and node.child_by_field_name("body") is None:
+            return ""
+        if node.type == "impl_item":
+            return _words(node.child_by_field_name("type"))
+        name = _words(node.child_by_field_name("name")) or _declared(node)
+        receiver = node.child_by_field_name("receiver")
+        if receiver is not None:
+            name = f"{_receiver(receiver)}{self._language.separator}{name}"
+        return name
+
+    def _qualified(self, path: tuple[str, ...], name: str) -> str:
+        return f"{path[-1]}{self._language.separator}{name}" if path else name
+
+
+def _last_row(node: Node) -> int:
+    """Give the last row a node has characters on; one that ends with a line end does not reach the next."""
+    row, column = node.end_point
+    return max(row - 1, node.start_point.row) if column == 0 else row
+
+
+def _words(node: Node | None) -> str:
+    return "" if node is None or node.text is None else " ".join(node.text.decode().split())
+
+
+def _declared(node: Node) -> str:
+    """Give the name inside the declarators of C: of `char *f(int)` it is `f`."""
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None:
+        inner = declarator.child_by_field_name("declarator")
+        if inner is None:
+            inner = next(
+                (child for child in declarator.named_children if child.type.endswith("declarator")),
+                None,
+            )
+        if inner is None:
+            return _words(declarator)
+        declarator = inner
+    return ""
+
+
+def _receiver(node: Node) -> str:
+    """Give the type of a Go method's receiver: of `(s *Server[T])` it is `Server`."""
+    words = _words(node).strip("()").split()
+    return words[-1].lstrip("*").partition("[")[0] if words else ""
+
+
+def _sections_to_blocks(text: str, sections: tuple[_Section, ...]) -> tuple[Block, ...]:
+    """Give the blocks of sections that lie one after or inside another."""
+    rows = _rows(text)
+    return tuple(_closed(text, _blocks(text, rows, sections, (0, len(rows)), ())))
+
+
+def _closed(text: str, blocks: Iterator[Block]) -> Iterator[Block]:
+    """Leave closing brackets with what they close: alone they would be a chunk that says nothing."""
+    last: Block | None = None
+    for block in blocks:
+        closing = not any(_WORD.search(text, *part) for part in block.parts)
+        if last is not None:
+            yield last
+        last = block._replace(kind="whole", path=last.path) if last and closing else block
+    if last is not None:
+        yield last
+
+
+def _rows(text: str) -> list[Span]:
+    rows: list[Span] = []
+    start = 0
+    for line in text.split("\n"):
+        rows.append((start, start + len(line)))
+        start += len(line) + 1
+    return rows
+
+
+def _blocks(
+    text: str,
+    rows: list[Span],
+    sections: tuple[_Section, ...],
+    window: tuple[int, int],
+    path: tuple[str, ...],
+) -> Iterator[Block]:
+    """Yield the blocks of some rows; of definitions that share a row the outer or first one has it."""
+    row, end = window
+    for section in sections:
+        if section.end > end or section.end <= row:
+            continue
+        if section.first < row:
+            yield from _blocks(text, rows, section.children, (row, section.end), section.path)
+            row = section.end
+            continue
+        yield from _block(text, rows, "whole", (row, section.first), path)
+        kind: BlockKind = "heading" if section.end > section.body else "whole"
+        yield from _block(text, rows, kind, (section.first, section.body), section.path)
+        inside = (section.body, section.end)
+        yield from _blocks(text, rows, section.children, inside, section.path)
+        row = section.end
+    yield from _block(text, rows, "whole", (row, end), path)
+
+
+def _block(
+    text: str, rows: list[Span], kind: BlockKind, window: tuple[int, int], path: tuple[str, ...]
+) -> Iterator[Block]:
+    parts = [span for row in rows[slice(*window)] if (span := trimmed(text, *row))]
+    if parts:
+        yield Block(kind, path, tuple(parts))

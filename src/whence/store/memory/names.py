@@ -1,0 +1,163 @@
+"""The part of the store in memory that knows names, by definition rather than by index."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from whence.schema.access import Access
+from whence.schema.filters import Filters
+from whence.schema.search import MOST_QUERY_WORDS
+from whence.store.chunk_ids import chunk_key
+from whence.store.passage_mentions import MOST_BEARERS, MOST_MENTIONS, NameFinder, named_passages
+from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
+from whence.store.protocols import EmbeddedDocument
+from whence.store.symbol_names import (
+    NamedChunk,
+    best_fits,
+    fit_of,
+    names_what_is_below,
+)
+from whence.store.term_counts import DEFAULT_LANGUAGES
+from whence.store.validation import check_limit, missing_collection
+from whence.text.analysis import document_terms
+
+__all__ = ("MemoryNames",)
+
+
+class _Documents(Protocol):
+    """A collection, as far as names go."""
+
+    @property
+    def documents(self) -> dict[str, EmbeddedDocument]:
+        """Documents by id."""
+        ...
+
+    def kept(self, access: Access, filters: Filters) -> frozenset[str] | None:
+        """Give the keys of the visible chunks that a filter keeps; None without a filter."""
+        ...
+
+
+class _Sides(msgspec.Struct):
+    """The passages on both sides of a name."""
+
+    bearers: list[PassageRef] = []
+    mentions: list[PassageRef] = []
+
+    def are_rare(self) -> bool:
+        """Tell whether the name links anything."""
+        return 0 < len(self.bearers) <= MOST_BEARERS and len(self.mentions) <= MOST_MENTIONS
+
+
+class MemoryNames:
+    """Names and their links; implements `PassageNames` and `SymbolNames`.
+
+    Part of `MemoryStore`, which holds the documents.
+
+    Every call costs time linear in the texts of the collection.
+    """
+
+    _collections: Mapping[str, _Documents]
+
+    async def chunks_named(
+        self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
+    ) -> list[NamedChunk]:
+        """Give the visible chunks that go by a name, those that fit best first, equal ones by id.
+
+        Raises:
+            BadInput: The limit is below 1, or no visible document has a key of the filters.
+        """
+        check_limit(limit)
+        found = self._collections.get(collection)
+        if found is None:
+            return []
+        kept = found.kept(access, filters)
+        named: dict[tuple[str, str], NamedChunk] = {}
+        for document in found.documents.values():
+            draft = document.draft
+            if not access.allows(draft.tags):
+                continue
+            for index, chunk in enumerate(draft.chunks):
+                if not names_what_is_below(chunk.heading, draft.title, draft.document_id):
+                    continue
+                fit = fit_of(name, chunk.heading)
+                key = chunk_key(collection, draft.document_id, index)
+                if fit is not None and (kept is None or key in kept):
+                    one = NamedChunk(key, draft.document_id, fit)
+                    named.setdefault((draft.document_id, chunk.heading), one)
+        return best_fits(named.values(), limit)
+
+    async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
+        """Tell how densely what a reader sees is linked; None when there is no such collection."""
+        found = self._collections.get(collection)
+        if found is None:
+            return None
+        documents = [one for one in found.documents.values() if access.allows(one.draft.tags)]
+        linked = {
+            ref
+            for sides in _graph(collection, documents).values()
+            if sides.are_rare() and sides.mentions
+            for ref in (*sides.bearers, *sides.mentions)
+        }
+        chunks = sum(len(one.draft.chunks) for one in documents)
+        return LinkStatistics(chunks=chunks, linked=len(linked), documents=len(documents))
+
+    async def passage_names(
+        self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
+    ) -> list[PassageName]:
+        """Give the rare names that some visible chunks bear or hold, or that a query holds, by name.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        found = self._collections.get(collection)
+        if found is None:
+            raise missing_collection(collection)
+        visible = [one for one in found.documents.values() if access.allows(one.draft.tags)]
+        graph = _graph(collection, visible)
+        terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MOST_QUERY_WORDS]
+        asked = NameFinder(graph).find(terms)
+        wanted = frozenset(chunk_ids)
+        return [
+            PassageName(
+                name=name,
+                bearers=tuple(sorted(sides.bearers)),
+                mentions=tuple(sorted(sides.mentions)),
+                in_query=name in asked,
+            )
+            for name, sides in sorted(graph.items())
+            if sides.are_rare()
+            and (
+                name in asked
+                or any(ref.chunk_id in wanted for ref in (*sides.bearers, *sides.mentions))
+            )
+        ]
+
+
+def _graph(collection: str, documents: Sequence[EmbeddedDocument]) -> dict[str, _Sides]:
+    """Give both sides of every name that some documents bear."""
+    passages = list(_passages(collection, documents))
+    graph: defaultdict[str, _Sides] = defaultdict(_Sides)
+    for ref, borne, _ in passages:
+        for name in borne:
+            graph[name].bearers.append(ref)
+    finder = NameFinder(graph)
+    for ref, _, terms in passages:
+        for name in finder.find(terms):
+            if all(bearer.document_id != ref.document_id for bearer in graph[name].bearers):
+                graph[name].mentions.append(ref)
+    return dict(graph)
+
+
+def _passages(
+    collection: str, documents: Sequence[EmbeddedDocument]
+) -> Iterator[tuple[PassageRef, tuple[str, ...], tuple[str, ...]]]:
+    """Yield each passage with the names that it bears and the terms of its text."""
+    for document in documents:
+        draft = document.draft
+        for index, passage in enumerate(named_passages(draft, DEFAULT_LANGUAGES[0])):
+            key = chunk_key(collection, draft.document_id, index)
+            yield PassageRef(key, draft.document_id), passage.borne, passage.terms

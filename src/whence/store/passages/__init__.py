@@ -1,1 +1,0 @@
-"""The passage graph in PostgreSQL: names of passages, where texts mention them, and the links between."""

@@ -1,0 +1,1 @@
+"""The store on PostgreSQL with pgvector; `store.PostgresStore` is the way in."""

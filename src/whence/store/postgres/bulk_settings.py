@@ -1,0 +1,24 @@
+"""Settings of a transaction that writes or deletes all rows of a snapshot at once."""
+
+from __future__ import annotations
+
+from whence.store.postgres.driver import Connection
+
+__all__ = ("bulk_settings",)
+
+
+async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, ...]:
+    """Give the settings of a transaction that writes rows of a snapshot, for `driver.writing`.
+
+    Where the role may, the server does not look after foreign keys: the caller writes and deletes whole
+    snapshots, and knows that nothing else refers to them.
+
+    Args:
+        connection: Whose role is asked for what it may.
+        timeout_s: Longest one statement may take, in seconds.
+    """
+    settings = (f"statement_timeout = {int(timeout_s * 1000)}", "synchronous_commit = off")
+    may_skip_checks = await connection.fetchval(
+        "SELECT has_parameter_privilege('session_replication_role', 'SET')"
+    )
+    return (*settings, "session_replication_role = replica") if may_skip_checks else settings

@@ -1,0 +1,101 @@
+"""The part of the PostgreSQL store that knows snapshots of code."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+from whence.store.postgres.snapshots import catalogue as code_snapshots
+from whence.store.postgres.snapshots import importing as code_import
+from whence.store.snapshot_protocols import CodeImport, SnapshotRecord, SnapshotSet, SnapshotSource
+
+__all__ = ("PostgresCode",)
+
+
+class PostgresCode:
+    """Snapshots and sets; implements `CodeStore`. Part of `PostgresStore`, which lends connections."""
+
+    _write_timeout_s: float
+    _clock: Callable[[], datetime]
+
+    def _connection(self) -> AbstractAsyncContextManager[Any]:
+        """Lend a connection."""
+        raise TypeError("PostgresCode is a part of PostgresStore")
+
+    async def snapshots(self) -> list[SnapshotRecord]:
+        """Give all published snapshots, newest first; for the owner's eyes only."""
+        async with self._connection() as connection:
+            return await code_snapshots.list_snapshots(connection)
+
+    async def sets(self) -> list[SnapshotSet]:
+        """Give all sets by name; for the owner's eyes only."""
+        async with self._connection() as connection:
+            return await code_snapshots.list_sets(connection)
+
+    async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
+        """Give the newest active snapshot that has this id, head sha, branch or tag.
+
+        Raises:
+            NotFound: There is none, or no such set that is active.
+        """
+        async with self._connection() as connection:
+            return await code_snapshots.resolve_snapshot(connection, reference, within)
+
+    async def resolve_set(self, name: str, source: SnapshotSource = "primary") -> SnapshotRecord:
+        """Give the first or the second snapshot of a set.
+
+        Raises:
+            NotFound: There is no such set, it or the snapshot is not active, or it has no second one.
+        """
+        async with self._connection() as connection:
+            return await code_snapshots.resolve_set(connection, name, source)
+
+    @asynccontextmanager
+    async def importing(self) -> AsyncIterator[CodeImport]:
+        """Begin an import for the time of a block; what it does not publish is removed."""
+        async with (
+            self._connection() as connection,
+            code_import.importing(
+                connection, self._connection, timeout_s=self._write_timeout_s, clock=self._clock
+            ) as run,
+        ):
+            yield run
+
+    async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
+        """Make a set of published snapshots, in the place of any of that name.
+
+        Raises:
+            NotFound: A reference stands for no active snapshot.
+            BadInput: The name cannot be, or the snapshots are none or not of one repository.
+        """
+        async with self._connection() as connection:
+            return await code_snapshots.make_set(connection, name, references, self._clock())
+
+    async def set_active(self, name: str, active: bool) -> None:
+        """Switch a set, or else a snapshot by its id, on or off.
+
+        Raises:
+            NotFound: There is neither.
+        """
+        async with self._connection() as connection:
+            await code_snapshots.set_active(connection, name, active)
+
+    async def remove_set(self, name: str) -> None:
+        """Forget a set; its snapshots stay.
+
+        Raises:
+            NotFound: There is none.
+        """
+        async with self._connection() as connection:
+            await code_snapshots.remove_set(connection, name)
+
+    async def purge_snapshot(self, snapshot_id: str) -> None:
+        """Delete a snapshot with everything of it, in sets too; a set left empty goes with it.
+
+        Raises:
+            NotFound: There is none.
+        """
+        async with self._connection() as connection:
+            await code_snapshots.purge_snapshot(connection, snapshot_id, self._write_timeout_s)

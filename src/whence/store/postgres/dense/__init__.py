@@ -1,0 +1,1 @@
+"""Vector search in PostgreSQL: exact scans and HNSW graphs."""

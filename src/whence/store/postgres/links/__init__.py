@@ -1,0 +1,1 @@
+"""Links between passages in PostgreSQL: titles, mentions, and who links to whom."""

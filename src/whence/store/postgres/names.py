@@ -1,0 +1,89 @@
+"""The part of the PostgreSQL store that knows names: of passages, and of symbols."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+from whence.schema.access import Access
+from whence.schema.filters import Filters
+from whence.store.passage_names import LinkStatistics, PassageName
+from whence.store.postgres import symbols
+from whence.store.postgres.links import reading as passage_links
+from whence.store.symbol_names import NamedChunk
+from whence.store.validation import check_limit, is_text, missing_collection
+
+__all__ = ("PostgresNames",)
+
+T = TypeVar("T")
+
+
+class PostgresNames:
+    """Names and their links; implements `PassageNames` and `SymbolNames`.
+
+    Part of `PostgresStore`, which lends connections.
+    """
+
+    _link_shares: passage_links.LinkShares
+
+    def _connection(self) -> AbstractAsyncContextManager[Any]:
+        """Lend a connection."""
+        raise TypeError("PostgresNames is a part of PostgresStore")
+
+    def _maintain(self, collection: str) -> asyncio.Task[None]:
+        """Bring a collection up to date in the background."""
+        raise TypeError("PostgresNames is a part of PostgresStore")
+
+    async def _with_words(self, collection: str, read: Callable[[Any], Awaitable[T | None]]) -> T:
+        """Read what may have to be indexed first."""
+        raise TypeError("PostgresNames is a part of PostgresStore")
+
+    async def chunks_named(
+        self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
+    ) -> list[NamedChunk]:
+        """Give the visible chunks that go by a name, those that fit best first, equal ones by id.
+
+        Raises:
+            BadInput: The limit is below 1, or no visible document has a key of the filters.
+        """
+        check_limit(limit)
+        if not is_text(collection) or not is_text(name):
+            return []
+        return await self._with_words(
+            collection,
+            lambda connection: symbols.chunks_named(
+                connection, collection, name, limit=limit, access=access, filters=filters
+            ),
+        )
+
+    async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
+        """Tell how densely what a reader sees is linked; None when links are not known (yet).
+
+        The links of a collection of a former version are found in the background. Cost: one look-up; the first
+        time, and when a tenth of what the reader sees is new, linear in the visible documents.
+        """
+        if not is_text(collection):
+            return None
+        async with self._connection() as connection:
+            found = await self._link_shares.of(connection, collection, access)
+            due = found is None and await passage_links.names_due(connection, collection)
+        if due:
+            self._maintain(collection)
+        return found
+
+    async def passage_names(
+        self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
+    ) -> list[PassageName]:
+        """Give the rare names that some visible chunks bear or hold, or that a query holds, by name.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        if not is_text(collection):
+            raise missing_collection(collection)
+        async with self._connection() as connection:
+            return await passage_links.passage_names(
+                connection, collection, chunk_ids, access, query_text
+            )

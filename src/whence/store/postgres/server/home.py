@@ -1,0 +1,187 @@
+"""The home: the folder that holds the embedded database and all that its life cycle needs.
+
+| Name | What it is |
+|---|---|
+| `version` | the layout of this folder, a whole number |
+| `postgres/` | the data directory, present only when complete |
+| `run/` | the server's socket, when the path is short enough for one |
+| `socket-dir` | where the socket is instead, when it is not |
+| `postgres.log` | what the server said |
+| `start.lock` | held while the server is started or stopped |
+| `users.lock` | held in common by every process that uses the server |
+| `alive.lock` | held by the server's own processes |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, WhenceError
+from whence.store.postgres.server.locks import open_owned
+
+__all__ = ("LAYOUT", "SOCKET_NAME", "Home", "default_home")
+
+#: Layout of the folder; a change that older versions cannot read makes it one more.
+LAYOUT = 1
+
+#: Longest path of a socket: `sun_path` of Linux holds 108 bytes with the closing NUL, of macOS 104.
+_LONGEST_SOCKET_PATH = 103
+#: What PostgreSQL calls its socket.
+SOCKET_NAME = ".s.PGSQL.5432"
+
+
+def default_home() -> Path:
+    """Give the home of whoever names none: the user's data folder."""
+    import platformdirs
+
+    return platformdirs.user_data_path("whence")
+
+
+class Home:
+    """Paths of a home and the few files that are written there without the server."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - links stay as given
+        self.data = self.path / "postgres"
+        self.log = self.path / "postgres.log"
+        self.start_lock = self.path / "start.lock"
+        self.users_lock = self.path / "users.lock"
+        self.alive_lock = self.path / "alive.lock"
+        self._version = self.path / "version"
+        self._socket_note = self.path / "socket-dir"
+
+    def prepare(self) -> None:
+        """Make the folder, readable by its owner alone, or check the one that is there.
+
+        Raises:
+            HomeTooNew: A newer version of Whence wrote it.
+            ConfigError: It cannot be made or written, or is no home.
+            DiskFull: There is no space left.
+        """
+        self._check_path()
+        with self.faults():
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_version()
+            if not os.access(self.path, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, "not writable", str(self.path))
+
+    def is_empty(self) -> bool:
+        """Tell whether no database was ever made here; makes nothing itself.
+
+        Raises:
+            HomeTooNew: A newer version of Whence wrote it.
+            ConfigError: It cannot be read, or is no home.
+        """
+        self._check_path()
+        with self.faults():
+            self._check_version()
+            return not self.data.exists()
+
+    def _check_path(self) -> None:
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"the home {os.fsencode(self.path)!r} has a name that is no UTF-8",
+                hint="choose another folder with --home or WHENCE_HOME",
+            ) from error
+
+    def _check_version(self) -> None:
+        try:
+            text = self._version.read_text(encoding="ascii", errors="replace").strip()
+        except FileNotFoundError:
+            return
+        if not text.isdecimal():
+            raise ConfigError(
+                f"{self._version} holds {text[:40]!r}, which is no version of a home",
+                hint="choose another home with --home",
+            )
+        if int(text) > LAYOUT:
+            raise HomeTooNew(
+                f"{self.path} was written by a newer version of Whence"
+                f" (layout {int(text)}, this one knows {LAYOUT})"
+            )
+
+    def stamp(self) -> None:
+        """Write the version of a new home; the start lock must be held."""
+        with self.faults():
+            if self._version.exists():
+                return
+            fresh = self.path / "version.new"
+            descriptor = open_owned(fresh, os.O_WRONLY | os.O_TRUNC)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(f"{LAYOUT}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._version)
+
+    def socket_dir(self) -> Path:
+        """Give the folder of the socket: in the home, or a short one that the home remembers.
+
+        The start lock must be held when it may have to be made.
+        """
+        inside = self.path / "run"
+        if len(os.fsencode(inside / SOCKET_NAME)) <= _LONGEST_SOCKET_PATH:
+            return inside
+        with self.faults():
+            noted = self._noted_socket_dir()
+            return noted if noted is not None else self._new_socket_dir()
+
+    def _noted_socket_dir(self) -> Path | None:
+        try:
+            noted = Path(self._socket_note.read_text(encoding="utf-8"))
+            info = noted.lstat()
+        except (FileNotFoundError, ValueError):
+            return None
+        # Somebody else could have made a folder of that name since; only ours is safe to talk through.
+        ours = info.st_uid in (os.geteuid(), self.path.stat().st_uid) or os.geteuid() == 0
+        return noted if ours and noted.is_dir() and not noted.is_symlink() else None
+
+    def _new_socket_dir(self) -> Path:
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        parent = runtime if len(runtime) <= 60 and os.access(runtime, os.W_OK) else None
+        made = Path(tempfile.mkdtemp(prefix="whence-", dir=parent))
+        if len(os.fsencode(made / SOCKET_NAME)) > _LONGEST_SOCKET_PATH:
+            made.rmdir()
+            made = Path(tempfile.mkdtemp(prefix="whence-", dir="/tmp"))
+        descriptor = open_owned(self._socket_note, os.O_WRONLY | os.O_TRUNC)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(str(made))
+        return made
+
+    def new_data_dir(self) -> Path:
+        """Give an empty folder for a data directory in the making."""
+        return Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.path))
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed first start left; the start lock must be held and no server alive."""
+        for leftover in self.path.glob("postgres.new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def faults(self) -> Iterator[None]:
+        """Turn faults of the file system into errors that name the home.
+
+        Raises:
+            DiskFull: No space or quota is left.
+            ConfigError: Anything else that the file system refuses.
+        """
+        try:
+            yield
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _error(self, error: OSError) -> WhenceError:
+        reason = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return DiskFull(f"the home {self.path} cannot be written: {reason}")
+        return ConfigError(
+            f"the home {self.path} cannot be used: {reason} ({error.filename or self.path})",
+            hint="choose a folder that you may write with --home or WHENCE_HOME",
+        )

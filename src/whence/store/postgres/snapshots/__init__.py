@@ -1,0 +1,1 @@
+"""Snapshots of code in PostgreSQL: staged, published, walked, removed."""

@@ -1,0 +1,377 @@
+"""Walking the graph of a snapshot in PostgreSQL: one statement a level, rights decided in each of them.
+
+A walk reads one state of the database: a snapshot that is replaced meanwhile is seen as it was, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from whence.schema.code_ids import CodeKind, kind_of_local
+from whence.schema.errors import BadInput
+from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
+from whence.schema.node_names import local_id_of, missing_node
+from whence.schema.relations import RelationFilter, plain_relation, relation_key
+from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.chunk_ids import chunk_key
+from whence.store.postgres.acl_classes import EPOCH, allowed_classes
+from whence.store.postgres.driver import Connection
+from whence.store.snapshot_documents import missing_snapshot
+from whence.store.validation import is_text
+
+__all__ = ("check_expand", "expand")
+
+#: Why an expansion was cut.
+CUT = "max_nodes"
+
+_SNAPSHOT = (
+    f"SELECT s.snapshot_id, s.repo, c.id, c.name, {EPOCH},"  # noqa: S608 - only constants
+    " (SELECT coalesce(array_agg(r.id ORDER BY r.name), '{}') FROM code_relation r) AS relations,"
+    " (SELECT coalesce(array_agg(r.name ORDER BY r.name), '{}') FROM code_relation r) AS relation_names"
+    " FROM code_snapshot s JOIN collection c ON c.id = s.collection_id"
+    " WHERE s.active AND (s.snapshot_id = $1 OR s.head_sha = $1"
+    " OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $1))"
+    " ORDER BY s.published DESC LIMIT 1"
+)
+# A limit in place of plain joins: the planner would read all chunks once it takes some hundred nodes for many.
+_NAMED = (
+    f"SELECT n.local_id, n.node, {OWN_TAGS} FROM code_node n CROSS JOIN LATERAL"  # noqa: S608 - only constants
+    " (SELECT d.id, d.class_id FROM chunk c JOIN document d ON d.id = c.document WHERE c.ord = n.ord LIMIT 1) d"
+    f"{TAGS_JOIN} WHERE n.collection_id = $1"
+)
+_SEEDS = f"{_NAMED} AND n.local_id = ANY($2::text[]) AND n.class_id = ANY($3::int[])"
+_NAMES = f"{_NAMED} AND n.node = ANY($2::int[])"
+
+# Relations of edges between nodes that the reader may see: those of hidden ones are nobody's to know.
+_SEEN = (
+    "SELECT r.name FROM code_relation r WHERE EXISTS (SELECT FROM code_neighbours e"
+    " JOIN code_node a ON a.collection_id = $1 AND a.node = e.node AND a.class_id = ANY($2::int[])"
+    " CROSS JOIN LATERAL unnest(e.others) o(node)"
+    " JOIN code_node b ON b.collection_id = $1 AND b.node = o.node AND b.class_id = ANY($2::int[])"
+    " WHERE e.collection_id = $1 AND NOT e.back AND e.relation = r.id) ORDER BY r.name"
+)
+
+# From the nodes of a level to all that an edge leads to. $1 collection, $2 nodes of the level, $3 relations in
+# their order, $4 classes of the reader.
+_ALONG = (
+    "SELECT e.node AS origin, o.target, e.relation, e.back, {visible}"
+    " FROM code_neighbours e CROSS JOIN LATERAL unnest(e.others) o(target)"
+    " JOIN code_node n ON n.collection_id = $1 AND n.node = o.target"
+    " WHERE e.collection_id = $1 AND e.back = {back} AND e.node = ANY($2::int[])"
+    " AND e.relation = ANY($3::int[]){only}"
+)
+_VISIBLE = {"visible": "true AS visible", "only": " AND n.class_id = ANY($4::int[])"}
+_ANY = {"visible": "n.class_id = ANY($4::int[]) AS visible", "only": ""}
+# Only the first new nodes that there is room for leave the database, and one more to tell that there are more:
+# a node with very many edges costs no more than reading them there. $5 nodes known, $6 room.
+_WITHIN = (
+    "WITH walked AS MATERIALIZED ({walked}), fresh AS MATERIALIZED ("
+    " SELECT w.target FROM walked w WHERE w.target <> ALL($5::int[])"
+    " GROUP BY w.target ORDER BY min(array_position($3::int[], w.relation)), w.target"
+    " LIMIT $6::int + 1)"
+    " SELECT w.* FROM walked w"
+    " WHERE w.target = ANY($5::int[]) OR w.target IN (SELECT f.target FROM fresh f)"
+)
+#: Whether edges are walked back.
+_DIRECTIONS = {"out": ("false",), "in": ("true",), "both": ("false", "true")}
+
+
+class _Edge(NamedTuple):
+    """A stored edge by numbers."""
+
+    from_node: int
+    to_node: int
+    relation: int
+
+
+class _Step(NamedTuple):
+    """One edge walked from a node of a level."""
+
+    origin: int
+    target: int
+    relation: int
+    back: bool
+    """True when the stored edge leads the other way."""
+    visible: bool
+    """Whether the reader may see the target."""
+
+    @property
+    def edge(self) -> _Edge:
+        """Give the stored edge."""
+        ends = (self.target, self.origin) if self.back else (self.origin, self.target)
+        return _Edge(*ends, self.relation)
+
+
+async def expand(
+    connection: Connection, request: ExpandRequest, *, travel: bool = False
+) -> ExpandResponse:
+    """Walk as `GraphStore.expand` says.
+
+    Raises:
+        BadInput: As for `GraphStore.expand`.
+        NotFound: As for `GraphStore.expand`.
+    """
+    check_expand(request)
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        if not is_text(request.snapshot):
+            raise missing_snapshot(request.snapshot)
+        found = await connection.fetchrow(_SNAPSHOT, request.snapshot)
+        if found is None:
+            raise missing_snapshot(request.snapshot)
+        classes = await allowed_classes(connection, request.access, found["epoch"])
+        row = {**found, "classes": classes}
+        seeds = await _seeds(connection, row, request)
+        await _check_relations(connection, row, request.relations)
+        relations = _relations(row, request.relations)
+        walk = _Walk(connection, row, request, relations, travel=travel)
+        await walk.run(list(seeds))
+        rows = await connection.fetch(_NAMES, row["id"], list(walk.places))
+        names = {r["node"]: r["local_id"] for r in cleared(rows, request.access, "expansion")}
+        walk.keep(names)
+        return _response(row, seeds, walk, names)
+
+
+def check_expand(request: ExpandRequest) -> None:
+    """Refuse limits that cannot be.
+
+    Raises:
+        BadInput: A limit is below 1, or there is no seed, or there are more of them than `max_nodes`.
+    """
+    for name, value in (("max_depth", request.max_depth), ("max_nodes", request.max_nodes)):
+        if value < 1:
+            raise BadInput(f"{name} must be at least 1, not {value}")
+    count = len(dict.fromkeys(request.seeds))
+    if not count:
+        raise BadInput("there is no node to start from", hint="give one id or more")
+    if count > request.max_nodes:
+        raise BadInput(
+            f"{count} nodes to start from are more than max_nodes, which is {request.max_nodes}",
+            hint="raise max_nodes, or start from fewer nodes",
+        )
+
+
+async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> dict[int, str]:
+    """Give the seeds by number, in the order asked.
+
+    Raises:
+        BadInput: One is of another snapshot.
+        NotFound: One does not exist or is hidden.
+    """
+    asked = [
+        (node, local_id_of(node, row["repo"], row["snapshot_id"]))
+        for node in dict.fromkeys(request.seeds)
+    ]
+    wanted = [local for _, local in asked if local is not None and is_text(local)]
+    rows = await connection.fetch(_SEEDS, row["id"], wanted, row["classes"])
+    visible = cleared(rows, request.access, "seeds")
+    numbers = {found["local_id"]: found["node"] for found in visible}
+    seeds: dict[int, str] = {}
+    for node, local in asked:
+        if local is None or local not in numbers:
+            raise missing_node(node)
+        seeds[numbers[local]] = local
+    return seeds
+
+
+async def _check_relations(connection: Connection, row: Any, wanted: Sequence[str]) -> None:
+    """Refuse names of relations that stand for nothing: a walk along them would look like one to nowhere.
+
+    Cost: none for relations that bundles are known to have; otherwise linear in the edges at worst.
+
+    Raises:
+        BadInput: One is neither known nor that of an edge that the reader may see.
+    """
+    allowed = RelationFilter(wanted)
+    if not allowed.unknown():
+        return
+    rows = await connection.fetch(_SEEN, row["id"], row["classes"])
+    stored = [found["name"] for found in rows]
+    unknown = set(allowed.unknown(stored))
+    if unknown:
+        shown = next(name for name in wanted if relation_key(name) in unknown)
+        names = ", ".join(dict.fromkeys(map(plain_relation, stored))) or "none"
+        raise BadInput(
+            f"there is no relation {shown!r}", hint=f"relations of this snapshot: {names}"
+        )
+
+
+def _relations(row: Any, wanted: Iterable[str]) -> dict[int, str]:
+    """Give the relations to follow by number, in order of their names."""
+    allowed = RelationFilter(wanted)
+    known = zip(row["relations"], row["relation_names"], strict=True)
+    return {number: name for number, name in known if allowed.allows(name)}
+
+
+class _Walk:
+    """One walk.
+
+    Args:
+        connection: In a transaction that sees one state.
+        row: The snapshot, its collection and the reader's classes.
+        request: Limits and direction.
+        relations: Those to follow, by number, in order.
+        travel: Whether hidden nodes are walked through.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        row: Any,
+        request: ExpandRequest,
+        relations: dict[int, str],
+        *,
+        travel: bool,
+    ) -> None:
+        self._connection = connection
+        self._row = row
+        self._request = request
+        self._travel = travel
+        self.relations = relations
+        self._rank = {relation: rank for rank, relation in enumerate(relations)}
+        self._statement = _statement(request.direction, travel=travel)
+        self._hidden: set[int] = set()
+        #: Depth and parent of each visible node, in the order of the answer.
+        self.places: dict[int, tuple[int, int | None]] = {}
+        self.edges: set[_Edge] = set()
+        self.truncated = False
+
+    async def run(self, seeds: Sequence[int]) -> None:
+        """Walk level by level until nothing is new or the limits are reached."""
+        self.places = dict.fromkeys(sorted(seeds), (0, None))
+        frontier = list(self.places)
+        last = 1 if self._request.seed_only else self._request.max_depth
+        for depth in range(1, last + 1):
+            if not frontier or not self.relations:
+                return
+            steps = await self._steps(frontier)
+            frontier = self._take(steps, depth)
+            self.edges.update(
+                step.edge
+                for step in steps
+                if step.target in self.places and step.origin in self.places
+            )
+
+    def keep(self, named: Container[int]) -> None:
+        """Leave out nodes that are not named, all that was reached through them, and their edges."""
+        kept: dict[int, tuple[int, int | None]] = {}
+        for node, (depth, parent) in self.places.items():
+            if node in named and (parent is None or parent in kept):
+                kept[node] = (depth, parent)
+        if len(kept) < len(self.places):
+            self.places = kept
+            self.edges = {e for e in self.edges if e.from_node in kept and e.to_node in kept}
+
+    async def _steps(self, frontier: Sequence[int]) -> list[_Step]:
+        arguments: list[Any] = [
+            self._row["id"],
+            frontier,
+            list(self.relations),
+            self._row["classes"],
+        ]
+        if not self._travel:
+            arguments += [list(self.places), self._room]
+        rows = await self._connection.fetch(self._statement, *arguments)
+        return [_Step(*row) for row in rows]
+
+    @property
+    def _room(self) -> int:
+        return self._request.max_nodes - len(self.places)
+
+    def _take(self, steps: Sequence[_Step], depth: int) -> list[int]:
+        """Take up the new nodes of a level as far as there is room; gives those to go on from."""
+        reached: dict[int, tuple[int, int]] = {}
+        hidden = set()
+        for step in steps:
+            if step.target in self.places or step.target in self._hidden:
+                continue
+            if not step.visible:
+                hidden.add(step.target)
+                continue
+            # A hidden origin gives no parent and no relation; any visible one goes before it.
+            seen = step.origin in self.places
+            way = (self._rank[step.relation], step.origin) if seen else _NO_WAY
+            reached[step.target] = min(way, reached.get(step.target, way))
+        new = sorted(reached, key=lambda node: (reached[node][0], node))
+        taken = new[: self._room]
+        self.truncated = self.truncated or len(new) > len(taken)
+        for node in taken:
+            way = reached[node]
+            self.places[node] = (depth, None if way == _NO_WAY else way[1])
+        self._hidden |= hidden
+        return taken + sorted(hidden)
+
+
+#: Rank and origin of a node that was reached through hidden nodes alone: after all relations.
+_NO_WAY = (2**31, -1)
+
+
+def _statement(direction: str, *, travel: bool) -> str:
+    along = _ANY if travel else _VISIBLE
+    walked = " UNION ALL ".join(
+        _ALONG.format(back=back, **along) for back in _DIRECTIONS[direction]
+    )
+    return walked if travel else _WITHIN.format(walked=walked)
+
+
+def _response(
+    row: Any, seeds: dict[int, str], walk: _Walk, names: dict[int, str]
+) -> ExpandResponse:
+    name = _Names(row)
+    ids = {node: name.canonical(names[node]) for node in walk.places}
+    nodes = tuple(
+        GraphNode(
+            id=ids[node],
+            local_id=names[node],
+            depth=depth,
+            parent_id=None if parent is None else ids[parent],
+            chunk_id=name.chunk(names[node]),
+        )
+        for node, (depth, parent) in walk.places.items()
+    )
+    stored = walk.relations
+    ordered = sorted(walk.edges, key=lambda e: (e.from_node, e.to_node, stored[e.relation]))
+    edges = tuple(
+        GraphEdge(
+            from_id=ids[edge.from_node],
+            to_id=ids[edge.to_node],
+            relation=plain_relation(stored[edge.relation]),
+            stored_relation=stored[edge.relation],
+        )
+        for edge in ordered
+    )
+    return ExpandResponse(
+        snapshot_id=row["snapshot_id"],
+        seeds=tuple(ids[node] for node in seeds),
+        nodes=nodes,
+        edges=edges,
+        truncated=walk.truncated,
+        reason=CUT if walk.truncated else None,
+        collection=row["name"],
+    )
+
+
+class _Names:
+    """Names of the nodes of one snapshot.
+
+    All share their first part, which is made once: checking and escaping it for each of some hundred nodes
+    would take a quarter of a walk.
+    """
+
+    def __init__(self, row: Any) -> None:
+        self._ids: dict[CodeKind, str] = {}
+        self._chunks: dict[CodeKind, str] = {}
+        kinds: tuple[CodeKind, ...] = ("cs", "sql")
+        for kind in kinds:
+            prefix = f"{row['repo']}::{row['snapshot_id']}::{kind}::"
+            self._ids[kind] = prefix
+            self._chunks[kind] = chunk_key(row["name"], prefix, 0).removesuffix(":0")
+
+    def canonical(self, local: str) -> str:
+        """Give the canonical id."""
+        return self._ids[kind_of_local(local)] + local
+
+    def chunk(self, local: str) -> str:
+        """Give the id of the node's one chunk, as `chunk_key` makes it of the canonical id."""
+        return f"{self._chunks[kind_of_local(local)]}{quote(local, safe='/')}:0"

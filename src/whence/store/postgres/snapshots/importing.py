@@ -1,0 +1,236 @@
+"""Getting snapshots of code into PostgreSQL: staged out of sight, then published in one transaction.
+
+A run writes into an internal collection that nobody can find, batch by batch, each by binary COPY in a
+transaction of its own. While it runs its process holds a lock of the session; a run that is marked running and
+whose lock is free has died, and the next import removes what it left. Readers meet a snapshot only through its
+row in `code_snapshot`, which the last transaction writes: they see the former content or the new one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+
+from whence.schema.code import SnapshotInfo
+from whence.schema.errors import BadInput, InternalError, WhenceError
+from whence.store.postgres.bulk_settings import bulk_settings
+from whence.store.postgres.driver import Connection, errors
+from whence.store.postgres.errors import DRIVER_ERRORS
+from whence.store.postgres.lexical import postings
+from whence.store.postgres.snapshots.catalogue import find_published, hide, write_set
+from whence.store.postgres.snapshots.removal import discard
+from whence.store.postgres.snapshots.staging import StagedRows, to_its_end
+from whence.store.snapshot_documents import internal_name, refs_of
+from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
+
+__all__ = ("PostgresImport", "importing")
+
+logger = logging.getLogger(__name__)
+
+#: First of the two keys of the lock that a run holds, the other is its id: "code" in ASCII.
+_RUN_LOCK = 0x636F6465
+#: Held while publishing, so that two runs do not publish one snapshot at once: "codepub" in ASCII.
+_PUBLISH_LOCK = 0x636F6465707562
+#: No model has 0 dimensions; stands in a row until the first vector comes.
+_NO_MODEL = ("", "", "", 1)
+
+
+@asynccontextmanager
+async def importing(
+    connection: Connection,
+    lend: Callable[[], AbstractAsyncContextManager[Connection]],
+    *,
+    timeout_s: float,
+    clock: Callable[[], datetime],
+) -> AsyncIterator[PostgresImport]:
+    """Run an import for the time of a block, on a connection that nothing else uses meanwhile.
+
+    Args:
+        connection: Lent for the whole block.
+        lend: Lends another one, for work that can be done beside.
+        timeout_s: Longest one statement may take, in seconds.
+        clock: Gives the time with its zone.
+    """
+    run = PostgresImport(connection, lend, timeout_s, clock)
+    await run.sweep()
+    try:
+        yield run
+    except BaseException as error:
+        await run.abandon(error)
+        raise
+    await run.abandon(InternalError("the import ended before it was published"))
+
+
+class PostgresImport:
+    """One import; implements `CodeImport`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        lend: Callable[[], AbstractAsyncContextManager[Connection]],
+        timeout_s: float,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._connection = connection
+        self._lend = lend
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._staged: list[StagedRows] = []
+        self._published = False
+
+    @to_its_end
+    async def sweep(self) -> None:
+        """Remove what runs have left whose process died, and what was published over."""
+        running = await self._connection.fetch(
+            "SELECT id FROM code_import WHERE status = 'running' ORDER BY id"
+        )
+        for row in running:
+            if not await self._connection.fetchval(
+                "SELECT pg_try_advisory_lock($1::int, $2::int)", _RUN_LOCK, row["id"]
+            ):
+                continue
+            await self._fail(row["id"], "the process that ran it has ended")
+            await self._connection.execute(
+                "SELECT pg_advisory_unlock($1::int, $2::int)", _RUN_LOCK, row["id"]
+            )
+        left = await self._connection.fetch(
+            "SELECT c.id FROM collection c WHERE c.internal"
+            " AND NOT EXISTS (SELECT FROM code_snapshot s WHERE s.collection_id = c.id)"
+            " AND NOT EXISTS (SELECT FROM code_import i WHERE i.collection_id = c.id)"
+        )
+        await discard(self._connection, [row["id"] for row in left], self._timeout_s)
+
+    @to_its_end
+    async def stage(
+        self, import_id: str, snapshot: SnapshotInfo, *, tags: Sequence[str] = ()
+    ) -> StagedRows:
+        """Begin to write a snapshot.
+
+        Raises:
+            BadInput: The same snapshot is in this import already, or a name cannot be stored.
+        """
+        if any(one.snapshot.snapshot_id == snapshot.snapshot_id for one in self._staged):
+            raise BadInput(
+                f"{snapshot.repo} at {snapshot.head_sha} is given twice",
+                hint="give each state of a repository once",
+            )
+        refs = refs_of(snapshot, tags)
+        number, collection_id = await self._begin(import_id, snapshot, ",".join(tags))
+        staged = StagedRows(
+            self._connection,
+            number,
+            collection_id,
+            snapshot,
+            refs,
+            await bulk_settings(self._connection, self._timeout_s),
+            self._collections,
+            self._lend,
+        )
+        self._staged.append(staged)
+        return staged
+
+    def _collections(self) -> list[int]:
+        """Give the collections of this import."""
+        return [one.collection_id for one in self._staged]
+
+    async def _begin(self, import_id: str, snapshot: SnapshotInfo, tag: str) -> tuple[int, int]:
+        """Note the run and make its collection; gives both numbers."""
+        connection = self._connection
+        async with connection.transaction():
+            number = await connection.fetchval(
+                "INSERT INTO code_import (import_id, snapshot_id, repo, branch, head_sha, tag,"
+                " status, started_at) VALUES ($1, $2, $3, $4, $5, $6, 'running', $7) RETURNING id",
+                import_id,
+                snapshot.snapshot_id,
+                snapshot.repo,
+                snapshot.branch,
+                snapshot.head_sha,
+                tag,
+                self._clock(),
+            )
+            # Before anybody can see the run: nobody can take it for a dead one.
+            await connection.execute("SELECT pg_advisory_lock($1::int, $2::int)", _RUN_LOCK, number)
+            collection_id = await connection.fetchval(
+                "INSERT INTO collection"
+                " (name, internal, model_name, model_revision, model_precision, dimension)"
+                " VALUES ($1, true, $2, $3, $4, $5) RETURNING id",
+                internal_name(number),
+                *_NO_MODEL,
+            )
+            await connection.execute(
+                "UPDATE code_import SET collection_id = $2 WHERE id = $1", number, collection_id
+            )
+            await postings.open_lexicon(connection, collection_id)
+        return number, collection_id
+
+    @to_its_end
+    async def publish(
+        self, *, set_name: str = "", refs: Sequence[str] = ()
+    ) -> tuple[list[SnapshotRecord], SnapshotSet | None]:
+        """Make everything staged readable, in one transaction; gives the snapshots in the order staged.
+
+        Raises:
+            BadInput: The name of the set cannot be, the snapshots are not of one repository, or one was
+                published with other content meanwhile.
+            InternalError: A snapshot was not closed, or a node has no vector.
+        """
+        connection, now = self._connection, self._clock()
+        ids = [one.snapshot.snapshot_id for one in self._staged]
+        made: SnapshotSet | None = None
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _PUBLISH_LOCK)
+            former = await find_published(connection, ids)
+            gone = [
+                await one.publish(former.get(one.snapshot.snapshot_id), now) for one in self._staged
+            ]
+            if set_name:
+                members = [
+                    SetMember(ref=ref, snapshot_id=snapshot_id)
+                    for ref, snapshot_id in zip(refs, ids, strict=True)
+                ]
+                repos = [one.snapshot.repo for one in self._staged]
+                made = await write_set(connection, set_name, repos, members, now)
+            records = await find_published(connection, ids)
+        self._published = True
+        await self._clear([one for one in gone if one is not None])
+        return [records[one] for one in ids], made
+
+    @to_its_end
+    async def abandon(self, error: BaseException) -> None:
+        """Remove what was staged, unless it was published; errors here are left to the next import."""
+        if self._published or not self._staged:
+            return
+        reason = error.message if isinstance(error, WhenceError) else type(error).__name__
+        try:
+            for one in self._staged:
+                await one.rest()
+            for one in self._staged:
+                await self._fail(one.number, reason)
+        except (*DRIVER_ERRORS, OSError):
+            logger.warning("a failed import is not removed yet", extra={"action": "import"})
+
+    async def _fail(self, number: int, reason: str) -> None:
+        connection = self._connection
+        async with connection.transaction():
+            collection_id = await connection.fetchval(
+                "SELECT collection_id FROM code_import WHERE id = $1", number
+            )
+            await connection.execute(
+                "UPDATE code_import SET status = 'failed', finished_at = $2, error = $3,"
+                " collection_id = NULL WHERE id = $1",
+                number,
+                self._clock(),
+                reason.replace("\0", ""),
+            )
+            await hide(connection, [] if collection_id is None else [collection_id])
+        if collection_id is not None:
+            await discard(connection, [collection_id], self._timeout_s)
+
+    async def _clear(self, collection_ids: Sequence[int]) -> None:
+        """Delete what nobody can reach any more; when that fails, the next import does it."""
+        try:
+            await discard(self._connection, collection_ids, self._timeout_s)
+        except (errors.PostgresError, OSError):
+            logger.warning("a replaced snapshot is not removed yet", extra={"action": "import"})

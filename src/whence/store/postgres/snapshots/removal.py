@@ -1,0 +1,60 @@
+"""Deleting snapshots of code that nobody can reach any more, a table at a time.
+
+The schema would do it by itself, row by row: for each node the server looks for what refers to it in eight
+tables. Here each table is told once. Where the role may not switch those look-ups off, they find nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whence.store.postgres.bulk_settings import bulk_settings
+from whence.store.postgres.driver import Connection, writing
+
+__all__ = ("discard",)
+
+#: What is internal and no snapshot's; held until the end, so that of two that delete the same one waits.
+_GONE = (
+    "SELECT c.id FROM collection c WHERE c.id = ANY($1::int[]) AND c.internal"
+    " AND NOT EXISTS (SELECT FROM code_snapshot s WHERE s.collection_id = c.id)"
+    " ORDER BY c.id FOR UPDATE"
+)
+# Whatever refers to a table, by a foreign key or a trigger, comes before it.
+_BY_CHUNK = (
+    "DELETE FROM {0} t USING chunk c, document d WHERE t.ord = c.ord AND c.document = d.id"
+    " AND d.collection_id = ANY($1::int[])"
+)
+_BY_SEGMENT = (
+    "DELETE FROM {0} t USING segment s WHERE t.segment = s.id AND s.collection_id = ANY($1::int[])"
+)
+_BY_COLLECTION = "DELETE FROM {0} WHERE collection_id = ANY($1::int[])"
+_CHUNKS = (
+    "DELETE FROM chunk c USING document d WHERE c.document = d.id"
+    " AND d.collection_id = ANY($1::int[])"
+)
+_STATEMENTS = (
+    *map(_BY_COLLECTION.format, ("code_neighbours", "code_node", "chunk_vec", "chunk_terms")),
+    *map(_BY_CHUNK.format, ("passage_mention", "passage_bearer")),
+    *map(_BY_COLLECTION.format, ("passage_name", "passage_links", "document_fact", "effect")),
+    *map(_BY_SEGMENT.format, ("posting", "posting_dead")),
+    *map(_BY_COLLECTION.format, ("segment", "term", "lexicon_class", "lexicon")),
+    _CHUNKS,
+    _BY_COLLECTION.format("document"),
+    "UPDATE code_import SET collection_id = NULL WHERE collection_id = ANY($1::int[])",
+    "DELETE FROM collection WHERE id = ANY($1::int[])",
+)
+
+
+async def discard(connection: Connection, collection_ids: Sequence[int], timeout_s: float) -> None:
+    """Delete internal collections that are no snapshot's, with everything in them, in one transaction.
+
+    It does not wait for the disk: what a crash brings back is out of reach, and the next import removes it.
+    Cost: linear in their nodes and edges.
+    """
+    if not collection_ids:
+        return
+    async with writing(connection, *await bulk_settings(connection, timeout_s)):
+        rows = await connection.fetch(_GONE, list(collection_ids))
+        gone = [row["id"] for row in rows]
+        for statement in _STATEMENTS if gone else ():
+            await connection.execute(statement, gone)

@@ -1,0 +1,85 @@
+"""Chunks by what they are called, in PostgreSQL: one look-up in an index of headings, read from their ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whence.schema.access import Access
+from whence.schema.errors import NotFound
+from whence.schema.filters import Filters
+from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.postgres.acl_classes import ALLOWED, access_values, allowed_classes
+from whence.store.postgres.collection_version import standing
+from whence.store.postgres.driver import Connection, snapshot
+from whence.store.postgres.metadata_index import facts_are_kept, matching
+from whence.store.symbol_names import LONGEST_NAME, NamedChunk, fit_of
+
+__all__ = ("chunks_named",)
+
+_CALLED = 'reverse(lower(c.heading COLLATE "C"))'
+#: The condition of the index, word for word.
+_HAS_NAME = (
+    f"octet_length(c.heading) BETWEEN 1 AND {LONGEST_NAME} AND position(' ' IN c.heading) = 0"
+)
+# The range ends behind the last of the joints; what has another character there is left out after it.
+_NAMED = (
+    "SELECT * FROM (SELECT DISTINCT ON (c.document, c.heading)"  # noqa: S608 - only constants
+    f" c.chunk_key, d.document_id, c.heading, {OWN_TAGS}"
+    " FROM collection n JOIN chunk c ON c.collection_id = n.id JOIN document d ON d.id = c.document"
+    f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}"
+    f" WHERE n.name = $4 AND {_HAS_NAME} AND {_CALLED} >= $5::text AND {_CALLED} < $5::text || ';'"
+    f" AND ({_CALLED} = $5::text OR substr({_CALLED}, length($5::text) + 1, 1) IN ('.', ':', '#'))"
+    # As `names_what_is_below` has it.
+    " AND d.title IN (c.heading, d.document_id)"
+    " AND ($6::int[] IS NULL OR c.ord = ANY($6::int[]))"
+    " ORDER BY c.document, c.heading, c.index) w"
+    " ORDER BY w.heading = $7 DESC, right(w.heading, length($7)) = $7 DESC, w.chunk_key LIMIT $8"
+)
+
+
+async def chunks_named(
+    connection: Connection,
+    collection: str,
+    name: str,
+    *,
+    limit: int,
+    access: Access,
+    filters: Filters = (),
+) -> list[NamedChunk] | None:
+    """Give the visible chunks that go by a name, see `SymbolNames`; None when facts are not kept yet.
+
+    One statement; with a filter, a few, in one state of the database.
+
+    Raises:
+        BadInput: No visible document has a key of the filters.
+    """
+    if not filters:
+        return await _named(connection, collection, name, limit, access, None)
+    async with snapshot(connection):
+        try:
+            known = await standing(connection, collection)
+        except NotFound:
+            return []
+        if not await facts_are_kept(connection, known.id):
+            return None
+        classes = await allowed_classes(connection, access, known.epoch)
+        kept = await matching(connection, known.id, classes, access, filters, "ord")
+        return await _named(connection, collection, name, limit, access, kept)
+
+
+async def _named(
+    connection: Connection,
+    collection: str,
+    name: str,
+    limit: int,
+    access: Access,
+    kept: list[int] | None,
+) -> list[NamedChunk]:
+    # Of bytes only letters of ASCII have a case, as in the collation of the index.
+    folded = name.encode().lower().decode()
+    values: tuple[Any, ...] = (*access_values(access), collection, folded[::-1], kept, name, limit)
+    rows = await connection.fetch(_NAMED, *values)
+    return [
+        NamedChunk(row["chunk_key"], row["document_id"], fit_of(name, row["heading"]) or 0)
+        for row in cleared(rows, access, "names")
+    ]

@@ -1,0 +1,205 @@
+"""How a node of code becomes a document of one chunk, the same in both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from whence.schema.code import CodeNode, SnapshotInfo
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import BadInput, ModelMismatch, NotFound
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.store.validation import (
+    NORM_TOLERANCE,
+    check_model,
+    content_digest,
+    is_text,
+    model_words,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = (
+    "UNKNOWN_BRANCH",
+    "NodeText",
+    "check_relation",
+    "check_set_name",
+    "check_vectors",
+    "different_content",
+    "internal_name",
+    "is_internal",
+    "missing_set",
+    "missing_snapshot",
+    "node_document",
+    "node_text",
+    "refs_of",
+)
+
+#: What a bundle's branch is called when it names none; nothing can be found by it.
+UNKNOWN_BRANCH = "(unknown)"
+#: No name that a user may give holds a dot.
+_INTERNAL = "code."
+#: A row of a B-tree holds 2704 bytes; names are for people.
+_LONGEST_NAME = 200
+
+
+def internal_name(number: int) -> str:
+    """Give the name of the collection that an import writes into."""
+    return f"{_INTERNAL}{number}"
+
+
+def is_internal(name: str) -> bool:
+    """Tell whether only an import may write a collection of this name."""
+    return name.startswith(_INTERNAL)
+
+
+class NodeText(msgspec.Struct, frozen=True):
+    """What a node is called, found by and filtered by."""
+
+    title: str
+    metadata: dict[str, Any]
+    searched: str
+    """What is embedded and whose words count: what the node is called and where it stands, so that a node
+    without text can be found as well, and then its text."""
+
+
+def node_text(node: CodeNode) -> NodeText:
+    """Give what a node is stored with beside its text."""
+    title = node.qualified_name or node.name or node.local_id
+    signature = str(node.metadata.get("signature", ""))
+    head = " ".join(filter(None, (node.symbol_type, title, signature, node.path)))
+    metadata = {
+        **node.metadata,
+        "local_id": node.local_id,
+        "kind": node.kind,
+        "path": node.path,
+        "name": node.name,
+        "qualified_name": node.qualified_name,
+        "symbol_type": node.symbol_type,
+    }
+    return NodeText(title, metadata, f"{head}\n{node.text}")
+
+
+def node_document(node: CodeNode) -> DocumentDraft:
+    """Give the document that a node is stored as: its id is the node's, its one chunk the whole text."""
+    text = node_text(node)
+    title, metadata, searched = text.title, text.metadata, text.searched
+    chunk = ChunkDraft(
+        content=node.text,
+        end=len(node.text),
+        heading=title,
+        section_path=title,
+        embed_text=searched,
+    )
+    return DocumentDraft(
+        document_id=node.id,
+        chunks=(chunk,),
+        title=title,
+        source_file=node.file,
+        tags=node.tags,
+        metadata=metadata,
+        digest=content_digest(f"{msgspec.json.encode(metadata).decode()}\0{searched}"),
+    )
+
+
+def refs_of(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...]:
+    """Give the names beside id and head sha that a snapshot is found by, sorted.
+
+    Raises:
+        BadInput: One cannot be a name.
+    """
+    for name in (snapshot.repo, snapshot.branch, snapshot.head_sha, *tags):
+        _check_name(name, "a snapshot")
+    branch = () if snapshot.branch == UNKNOWN_BRANCH else (snapshot.branch,)
+    return tuple(sorted({*branch, *tags}))
+
+
+def check_set_name(name: str) -> None:
+    """Refuse what cannot be the name of a set.
+
+    Raises:
+        BadInput: It is blank, longer than 200 characters, or holds a character that does not show.
+    """
+    _check_name(name, "a set")
+
+
+def _check_name(name: str, what: str) -> None:
+    """Half of a surrogate pair and NUL do not show either."""
+    if not name.isprintable() or name != name.strip() or not 0 < len(name) <= _LONGEST_NAME:
+        raise BadInput(
+            f"{name[:40]!r} is no name for {what}",
+            hint=f"use 1 to {_LONGEST_NAME} characters that show, without space at an end",
+        )
+
+
+def check_relation(name: str) -> None:
+    """Refuse what cannot be the name of a relation.
+
+    Raises:
+        BadInput: As for `check_set_name`.
+    """
+    _check_name(name, "a relation")
+
+
+def check_vectors(
+    vectors: NDArray[np.float32], n: int, model: EmbeddingModel, former: EmbeddingModel | None
+) -> None:
+    """Refuse vectors that a snapshot cannot have.
+
+    Args:
+        vectors: float32, shape (n, model.dimension), rows of length 1.
+        n: How many there must be.
+        model: What made them.
+        former: What made those before; None for the first.
+
+    Raises:
+        ModelMismatch: The models differ.
+        BadInput: The shape or a length is wrong.
+    """
+    if former is None:
+        check_model(model)
+    elif model != former:
+        raise ModelMismatch(
+            f"the vectors of one snapshot come from {model_words(former)} and {model_words(model)}"
+        )
+    if vectors.shape != (n, model.dimension):
+        raise BadInput(f"{n} nodes were given vectors of shape {vectors.shape}")
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    if not (np.abs(norms - 1.0) <= NORM_TOLERANCE).all():
+        raise BadInput("a node was given a vector whose length is not 1")
+
+
+def missing_snapshot(reference: str) -> NotFound:
+    """Give the error for a reference that stands for no snapshot that can be read."""
+    shown = reference if is_text(reference) else repr(reference)
+    return NotFound(
+        f"there is no snapshot {shown!r}",
+        hint="see whence snapshots; a set of them is given with --set",
+    )
+
+
+def missing_set(name: str) -> NotFound:
+    """Give the error for a set that does not exist or is switched off."""
+    return NotFound(f"there is no active set {name!r}", hint="see whence snapshots")
+
+
+def different_content(snapshot: SnapshotInfo, *, comparable: bool = True) -> BadInput:
+    """Give the error for other content under an id that is taken.
+
+    Args:
+        snapshot: What was to be imported.
+        comparable: False when what is there cannot be compared: an earlier version imported it.
+    """
+    other = (
+        "with other content"
+        if comparable
+        else "by an earlier version: its content cannot be compared"
+    )
+    return BadInput(
+        f"{snapshot.repo} at {snapshot.head_sha} is imported already, {other}",
+        hint="use --replace to put this content in its place",
+    )

@@ -1,0 +1,353 @@
+"""What both stores refuse before anything is read or written, and the shape of what they give."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from whence.schema.access import DocumentTags
+from whence.schema.document_rag import TraceRecord
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import BadInput, ModelMismatch, NotFound
+from whence.schema.filters import Fact, document_facts
+from whence.schema.ingest import ChunkDraft, DocumentDraft
+from whence.schema.search import Candidate
+from whence.schema.terms import Term, Triple
+from whence.store.protocols import CollectionInfo, EmbeddedDocument
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = (
+    "NORM_TOLERANCE",
+    "candidate",
+    "check_documents",
+    "check_json",
+    "check_limit",
+    "check_model",
+    "check_name",
+    "check_query",
+    "check_tags",
+    "check_text",
+    "check_trace",
+    "chunk_metadata",
+    "content_digest",
+    "cosine",
+    "draft_facts",
+    "is_text",
+    "json_text",
+    "lexical_candidate",
+    "missing_collection",
+    "model_words",
+)
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
+#: A row of a B-tree holds 2704 bytes; an id shares it with the collection.
+_LONGEST_ID_BYTES = 2000
+#: Vectors come from float32 arithmetic; an encoder of reduced precision stays far inside this.
+NORM_TOLERANCE = 1e-3
+_LARGEST_DIMENSION = 16_000
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that no collection can have.
+
+    Raises:
+        BadInput: It is not 1 to 63 of `a-z 0-9 _ -`, starting with a letter or digit.
+    """
+    if not _NAME.match(name):
+        raise BadInput(
+            f"{name!r} is not a name for a collection",
+            hint="1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit",
+        )
+
+
+def check_model(model: EmbeddingModel) -> None:
+    """Refuse a model whose vectors cannot be stored.
+
+    Raises:
+        BadInput: The dimension is not 1 to 16000, or a name is no text.
+    """
+    if not 1 <= model.dimension <= _LARGEST_DIMENSION:
+        raise BadInput(f"vectors have 1 to {_LARGEST_DIMENSION} dimensions, not {model.dimension}")
+    for text in (model.name, model.revision, model.precision):
+        check_text(text, "the name of a model")
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse text that UTF-8 or PostgreSQL cannot hold.
+
+    Raises:
+        BadInput: It holds NUL or half of a surrogate pair.
+    """
+    if "\0" in text:
+        raise BadInput(f"{what} holds the character NUL, which cannot be stored")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{what} holds half of a surrogate pair at {error.start}") from error
+
+
+def is_text(text: str) -> bool:
+    """Tell whether a text can be stored; what cannot be stored is nowhere to be found."""
+    try:
+        # The codec refuses half of a surrogate pair, and is a thousand times faster than looking here.
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def check_tags(tags: DocumentTags, what: str) -> None:
+    """Refuse tags that cannot be stored.
+
+    Raises:
+        BadInput: One holds half of a surrogate pair.
+    """
+    for tag in (*tags.acl, *tags.labels):
+        check_text(tag, f"a tag of {what}")
+
+
+def check_json(value: Any, what: str) -> None:
+    """Refuse what JSON in the database cannot hold. Cost: linear in the size of the value."""
+    if isinstance(value, str):
+        check_text(value, what)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise BadInput(f"{what} holds {value}, which is not a number of JSON")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise BadInput(f"{what} holds the key {key!r}, which is not a string")
+            check_text(key, what)
+            check_json(item, what)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            check_json(item, what)
+    elif value is not None and not isinstance(value, bool | int):
+        raise BadInput(f"{what} holds {type(value).__name__}, which is not a type of JSON")
+
+
+def _check_draft(draft: DocumentDraft) -> None:
+    if not draft.document_id:
+        raise BadInput("a document needs an id that is not empty")
+    check_text(draft.document_id, "a document's id")
+    name = f"document {draft.document_id[:100]!r}"
+    if len(draft.document_id.encode()) > _LONGEST_ID_BYTES:
+        raise BadInput(f"the id of {name} is longer than {_LONGEST_ID_BYTES} bytes")
+    for text in (
+        draft.digest,
+        draft.source_digest,
+        draft.title,
+        draft.source_file,
+        draft.source_url,
+    ):
+        check_text(text, name)
+    check_json(draft.metadata, f"the metadata of {name}")
+    check_tags(draft.tags, name)
+    for chunk in draft.chunks:
+        if not 0 <= chunk.page < 2**31:
+            raise BadInput(f"{name} has a chunk on page {chunk.page}")
+        for text in (chunk.content, chunk.heading, chunk.section_path, chunk.embed_text):
+            check_text(text, name)
+
+
+def check_documents(collection: CollectionInfo, documents: Sequence[EmbeddedDocument]) -> None:
+    """Refuse documents that cannot be stored. Cost: linear in their size.
+
+    Raises:
+        BadInput: An id is empty, too long or given twice, a text cannot be stored, or the vectors do not
+            fit the chunks or are no unit vectors.
+        ModelMismatch: A vector's length is not the collection's dimension.
+    """
+    seen: set[str] = set()
+    for document in documents:
+        _check_draft(document.draft)
+        document_id = document.draft.document_id
+        if document_id in seen:
+            raise BadInput(f"document {document_id!r} is given twice")
+        seen.add(document_id)
+        _check_vectors(collection, document)
+
+
+def _check_vectors(collection: CollectionInfo, document: EmbeddedDocument) -> None:
+    vectors = document.vectors
+    name = f"document {document.draft.document_id!r}"
+    if vectors.ndim != 2 or vectors.shape[0] != len(document.draft.chunks):
+        raise BadInput(
+            f"{name} has {len(document.draft.chunks)} chunks and vectors of shape {vectors.shape}"
+        )
+    if not len(vectors):
+        return
+    _check_dimension(collection, vectors.shape[1], f"the vectors of {name}")
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    if not (np.abs(norms - 1.0) <= NORM_TOLERANCE).all():
+        raise BadInput(f"{name} has a vector whose length is not 1")
+
+
+def _check_dimension(collection: CollectionInfo, dimension: int, what: str) -> None:
+    if dimension != collection.model.dimension:
+        raise ModelMismatch(
+            f"{what}: {dimension} dimensions; collection {collection.name!r}"
+            f" has {collection.model.dimension} ({model_words(collection.model)})"
+        )
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a limit below 1.
+
+    Raises:
+        BadInput: It is.
+    """
+    if limit < 1:
+        raise BadInput(f"limit must be 1 or more, not {limit}")
+
+
+def check_query(
+    collection: CollectionInfo, vector: NDArray[np.float32], limit: int, threshold: float
+) -> NDArray[np.float32]:
+    """Refuse a question that has no answer; gives the vector as float32, shape (dimension,).
+
+    Raises:
+        BadInput: The limit is below 1, the threshold not 0 to 1, or the vector no unit vector.
+        ModelMismatch: The vector's length is not the collection's dimension.
+    """
+    check_limit(limit)
+    if not 0.0 <= threshold <= 1.0:
+        raise BadInput(f"threshold must be 0 to 1, not {threshold}")
+    if vector.ndim != 1:
+        raise BadInput(f"a query is one vector, not an array of shape {vector.shape}")
+    _check_dimension(collection, vector.shape[0], "the query's vector")
+    # What single precision rounds off is far below the tolerance.
+    norm = math.sqrt(vector.dot(vector))
+    if not abs(norm - 1.0) <= NORM_TOLERANCE:
+        raise BadInput(f"the query's vector has length {norm:g}, not 1")
+    return np.ascontiguousarray(vector, dtype=np.float32)
+
+
+def check_trace(record: TraceRecord) -> None:
+    """Refuse a trace that could not be given back as it is.
+
+    Raises:
+        BadInput: It has no answer id, a text that cannot be stored, or a term that is neither an IRI nor a
+            literal.
+    """
+    if not record.answer_id:
+        raise BadInput("a trace needs an answer id")
+    check_text(record.answer_id, "the answer id")
+    name = f"trace {record.answer_id[:100]!r}"
+    for text in (record.collection, record.question, record.asked_at):
+        check_text(text, name)
+    for tag in (*record.access.acl_tags, *record.access.labels):
+        check_text(tag, name)
+    check_json(record.settings, f"the settings of {name}")
+    check_json(msgspec.to_builtins(record.answer), f"the answer of {name}")
+    for event in record.events:
+        for text in (event.answer_id, event.stage, event.explain_id):
+            check_text(text, name)
+        for triple in event.triples:
+            _check_triple(triple, name)
+
+
+def _check_triple(triple: Triple, name: str) -> None:
+    for term in (triple.s, triple.p, triple.o):
+        if not _is_whole(term):
+            raise BadInput(f"{name} has the term {term!r}, which is neither an IRI nor a literal")
+        check_text(term.iri or term.value, name)
+        check_text(term.datatype, name)
+    if "l" in (triple.s.type, triple.p.type):
+        raise BadInput(f"{name} has a literal where only an IRI can stand: {triple!r}")
+    check_text(triple.g or "", name)
+
+
+def _is_whole(term: Term) -> bool:
+    """Tell whether a term says nothing beside what its kind is made of."""
+    return not (term.value or term.datatype) if term.type == "i" else not term.iri
+
+
+def missing_collection(name: str) -> NotFound:
+    """Give the error for a collection that does not exist."""
+    return NotFound(
+        f"there is no collection {name!r}",
+        hint="index something into it first; `whence collections` lists what there is",
+    )
+
+
+def model_words(model: EmbeddingModel) -> str:
+    """Name a model for people."""
+    parts = (model.name, model.revision[:12], model.precision, f"dimension {model.dimension}")
+    return ", ".join(part for part in parts if part)
+
+
+def content_digest(content: str) -> str:
+    """Give the SHA-256 of a text in UTF-8, hexadecimal."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def cosine(inner: float) -> float:
+    """Give the cosine of an inner product of unit vectors; float32's rounding at both ends is cut off."""
+    return min(1.0, max(-1.0, inner))
+
+
+def candidate(chunk_id: str, document_id: str, inner: float, rank: int) -> Candidate:
+    """Give a candidate of the dense leg."""
+    value = cosine(inner)
+    return Candidate(
+        chunk_id=chunk_id,
+        document_id=document_id,
+        score=max(0.0, value),
+        rank=rank,
+        dense_score=value,
+    )
+
+
+def lexical_candidate(
+    chunk_id: str, document_id: str, share: float, per_share: float, rank: int
+) -> Candidate:
+    """Give a candidate of the lexical leg; `per_share` is the query's `bm25.coverage_per_share`."""
+    return Candidate(
+        chunk_id=chunk_id,
+        document_id=document_id,
+        score=min(1.0, share * per_share),
+        rank=rank,
+        sparse_score=share,
+    )
+
+
+def chunk_metadata(draft: DocumentDraft, chunk: ChunkDraft, index: int) -> dict[str, Any]:
+    """Give the metadata of a chunk: the document's own, and over it where the chunk stands.
+
+    A source that the document does not name may still stand in its metadata.
+    """
+    sources = {"source_file": draft.source_file, "source_url": draft.source_url}
+    for name, value in sources.items():
+        if not value and isinstance(draft.metadata.get(name), str):
+            sources[name] = draft.metadata[name]
+    title = {"title": draft.title} if draft.title else {}
+    page = {"page": chunk.page} if chunk.page else {}
+    return {
+        **draft.metadata,
+        **title,
+        **sources,
+        **page,
+        "section_path": chunk.section_path,
+        "header_path": chunk.section_path,
+        "heading": chunk.heading,
+        "chunk_index": index,
+    }
+
+
+def draft_facts(draft: DocumentDraft) -> list[tuple[str, Fact]]:
+    """Give what filters can ask of a document: the metadata that its chunks show, less what is theirs."""
+    shown = chunk_metadata(draft, ChunkDraft(content=""), 0)
+    return document_facts(draft.document_id, shown)
+
+
+def json_text(value: Any) -> str:
+    """Give JSON text of a value that was checked."""
+    return msgspec.json.encode(value).decode()

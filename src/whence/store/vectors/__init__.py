@@ -1,1 +1,0 @@
-"""Ranking by vectors in PostgreSQL: graphs, how wide they look, and vectors held in memory."""

@@ -1,0 +1,1 @@
+"""Text analysis shared by indexing, search and answering: tokens, stems, sentences, languages."""

@@ -1,0 +1,258 @@
+"""Values by which a question means one thing of several: a release, a code, a numbered part, a day.
+
+Whoever asks for release 4.1 is not answered by a sentence about 4.2, however many words the two share. A
+value belongs to a name: "Harbour 4.1" and "Harbour 4.2" are two values of one name, "Harbour 4.1" and
+"Android 9" have nothing to do with each other, and amounts ("0.8 seconds") are no values of anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from whence.text.content_words import content_terms
+
+__all__ = ("Identifier", "about_another", "identifiers_asked")
+
+
+class Identifier(NamedTuple):
+    """A value of a name."""
+
+    name: str
+    """Lower case: a word, the letters of a code, `version`, `date`, or empty where a number stands alone."""
+    value: str
+    """Lower case, without the v of a version; dates as in ISO 8601, a day or a month."""
+
+
+class _Found(NamedTuple):
+    identifier: Identifier
+    start: int
+    end: int
+    named: bool
+    """Whether it is certain that the word before the number is its name."""
+
+
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_MONTH: Final = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_IN_YEAR: Final = r",?\s+(?P<year>(?:19|20)\d\d)\b"
+_DATES: Final = tuple(
+    re.compile(rf"(?<![\w.-]){pattern}", re.IGNORECASE)
+    for pattern in (
+        r"(?P<year>(?:19|20)\d\d)-(?P<month>[01]\d)-(?P<day>[0-3]\d)\b",
+        r"(?P<year>(?:19|20)\d\d)-(?P<month>[01]\d)(?![\w-])",
+        r"(?P<day>[0-3]?\d)\.(?P<month>[01]?\d)\.(?P<year>(?:19|20)\d\d)\b",
+        rf"{_DAY}\.?\s+(?:of\s+)?{_MONTH}{_IN_YEAR}",
+        rf"{_MONTH}\s+{_DAY}{_IN_YEAR}",
+        rf"{_MONTH}{_IN_YEAR}",
+    )
+)
+#: Letters and a number in one word: `P7`, `ERR-1042`, `CVE-2024-1234`, `v2.9.1`.
+_CODE: Final = re.compile(
+    r"(?<![\w.,-])(?P<name>[a-z]{1,12}(?:[-_/][a-z]{1,12})*)[-_/#]?(?P<value>\d+(?:[._/-]\w*\d\w*)*)\b",
+    re.IGNORECASE,
+)
+#: Three numbers or more with points between are a version, or something as exact, without a name.
+_DOTTED: Final = re.compile(
+    r"(?<![\w.,-])(?P<value>\d+(?:\.\d+)+(?:[-+][a-z][\w.]*)?)(?![\w%]|[.,]\d)"
+)
+#: A word and a number: `Harbour 4.1`, `level 3`. Amounts have units or separators of thousands.
+_NAMED: Final = re.compile(
+    r"(?P<name>[^\W\d_][\w+#-]*)\s+(?:no\.\s*|#)?(?P<value>\d+(?:\.\d+)*)(?![\w%]|[.,]\d|\s*[%\u20ac$\u00b0])"
+)
+_WORD_AFTER: Final = re.compile(r"\s+([^\W\d_][\w-]*)")
+_YEAR: Final = re.compile(r"(?:19|20)\d\d")
+_VERSION_NAMES: Final = frozenset(("v", "ver", "version", "release", "build", "firmware", "patch"))
+#: Nouns that are numbered rather than counted.
+_NUMBERED_TEXT: Final = """appendix article build building case chapter class code edition error figure firmware floor gate grade
+    incident issue item level line model number order page part phase platform port release revision room rule section
+    stage step table ticket tier type version week"""
+_NUMBERED: Final = frozenset(_NUMBERED_TEXT.split())
+#: Questions that ask how one value relates to others, which sentences about those others answer.
+_RELATES: Final = re.compile(
+    r"\b(?:since|after|before|until|till|between|than|newer|older|later|earlier|next|previous|prior|latest|newest"
+    r"|call(?:s|ed|ers?)?|depend\w*|import(?:s|ed)?|inherit\w*|extend\w*|implement\w*|refer\w*"
+    r"|successors?|predecessors?|replac\w+|supersed\w+|upgrad\w+|migrat\w+|compar\w+|differ\w*|versus|vs|instead)\b"
+    r"|\b(?:which|what|whose)\s+(?:\w+\s+)?(?:versions?|releases?|builds?|firmwares?|codes?|levels?|numbers?)\b(?!\s*\d)",
+    re.IGNORECASE,
+)
+#: Questions that a date answers.
+_ASKS_WHEN: Final = re.compile(
+    r"\b(?:when|how long|how many|what day|which day|date)\b", re.IGNORECASE
+)
+#: Before a value, or after it: it begins or ends a range, or is one of a list.
+_RANGE_BEFORE: Final = re.compile(
+    r"\b(?:since|from|until|till|before|after|by|between|than|above|below)\s+(?:the\s+)?\Z"
+    r"|\d(?:\s*[-\u2013,]\s*|\s+(?:to|and|or)\s+)\Z",
+    re.IGNORECASE,
+)
+_RANGE_AFTER: Final = re.compile(
+    r"\s*[-\u2013,]\s*v?\d{1,3}(?!\d)|\s+(?:or|and|to)\s+(?:newer|later|above|older|earlier|up|below|higher|lower|v?\d)",
+    re.IGNORECASE,
+)
+
+
+def identifiers_asked(question: str) -> frozenset[Identifier]:
+    """Give the values that a question is about; none where it asks how they relate to others.
+
+    A number counts when it is certain to be a value of the word before it: when that word is a name or a noun
+    that is numbered, or the number has a point in it and nothing follows that it could count.
+
+    >>> sorted(identifiers_asked("What was repaired in Harbour 4.1?"))
+    [Identifier(name='harbour', value='4.1')]
+    >>> sorted(identifiers_asked("What does ERR-1042 mean in v2.9.1?"))
+    [Identifier(name='err', value='1042'), Identifier(name='version', value='2.9.1')]
+    >>> identifiers_asked("What changed since v2.9.1?"), identifiers_asked("May I take 20 days off?")
+    (frozenset(), frozenset())
+    """
+    if _RELATES.search(question):
+        return frozenset()
+    dated = not _ASKS_WHEN.search(question)
+    return frozenset(
+        found.identifier
+        for found in _identifiers_in(question)
+        if found.named and (dated or found.identifier.name != "date")
+    )
+
+
+def about_another(asked: Iterable[Identifier], scopes: Sequence[str]) -> bool:
+    """Tell whether a text is about another value of a name than the one asked for.
+
+    Args:
+        asked: From `identifiers_asked`.
+        scopes: The text itself, then what it stands under, the nearest first. The first that names a value of
+            the name decides: a sentence about 4.1 in the notes for 4.2 is one about 4.1.
+
+    >>> asked = identifiers_asked("What was repaired in Harbour 4.1?")
+    >>> about_another(asked, ["The alarm sounds again.", "Repaired", "Harbour 4.2 release notes"])
+    True
+    >>> about_another(asked, ["The alarm sounds again.", "Repaired", "Harbour 4.1 release notes"])
+    False
+    """
+    by_name: dict[str, list[Identifier]] = {}
+    for one in asked:
+        by_name.setdefault(one.name, []).append(one)
+    return any(_decides(group, scopes) for group in by_name.values())
+
+
+def _decides(group: Sequence[Identifier], scopes: Sequence[str]) -> bool:
+    """Tell whether the first scope that names a value of the group's name names another one only."""
+    for scope in scopes:
+        found = _identifiers_in(scope)
+        if any(_same(one, other.identifier) for one in group for other in found):
+            return False
+        if any(_rival(group[0], other, scope, scopes) for other in found):
+            return True
+    return False
+
+
+def _same(asked: Identifier, other: Identifier) -> bool:
+    """Tell whether a value is the one asked for, a part of it, or what it is a part of.
+
+    What has a point or a dash in it, or a name of its own, is known by its value alone.
+    """
+    exact = asked.name == other.name or re.search(r"\D", asked.value) is not None
+    if not exact or (asked.name == "date") != (other.name == "date"):
+        return False
+    ours, theirs = re.split(r"[^\w]", asked.value), re.split(r"[^\w]", other.value)
+    shorter = min(len(ours), len(theirs))
+    return ours[:shorter] == theirs[:shorter]
+
+
+def _rival(asked: Identifier, found: _Found, text: str, scopes: Sequence[str]) -> bool:
+    """Tell whether a value is another one of the same name, and not the end of a range.
+
+    A version without a name is one of what the text, or what it stands under, names. "Version 1" and
+    "version 2.9" are hardly of one thing.
+    """
+    name, value = found.identifier
+    if name == "version" and ("." in value) != ("." in asked.value):
+        return False
+    unnamed = name == "version" and "." in value
+    if name != asked.name and not (unnamed and any(_says(asked.name, one) for one in scopes)):
+        return False
+    before, after = text[: found.start], text[found.end :]
+    return not (_RANGE_BEFORE.search(before) or _RANGE_AFTER.match(after))
+
+
+def _says(name: str, text: str) -> bool:
+    return name in re.findall(r"\w+", text.lower())
+
+
+@lru_cache(maxsize=4096)  # Headings and titles come with every sentence below them.
+def _identifiers_in(text: str) -> tuple[_Found, ...]:
+    if not any(character.isdigit() for character in text):
+        return ()
+    found = list(_dates(text))
+    # What is read already is not read again as something else.
+    rest = list(text)
+    for reader in (_codes, _named_numbers, _numbers):
+        for one in found:
+            rest[one.start : one.end] = " " * (one.end - one.start)
+        found += reader("".join(rest))
+    return tuple(found)
+
+
+def _dates(text: str) -> Iterator[_Found]:
+    left = text
+    for pattern in _DATES:
+        for match in pattern.finditer(left):
+            parts = match.groupdict()
+            month = parts["month"][:3].lower()
+            number = int(month) if month.isdigit() else _MONTHS.index(month) + 1
+            day = f"-{int(parts['day']):02}" if parts.get("day") else ""
+            value = f"{parts['year']}-{number:02}{day}"
+            yield _Found(Identifier("date", value), match.start(), match.end(), True)
+        left = pattern.sub(lambda match: " " * len(match[0]), left)
+
+
+def _codes(text: str) -> Iterator[_Found]:
+    for match in _CODE.finditer(text):
+        name, value = match["name"].lower(), match["value"].lower()
+        known = "version" if name in _VERSION_NAMES and "." in value else name
+        yield _Found(Identifier(known, value), match.start(), match.end(), True)
+
+
+def _named_numbers(text: str) -> Iterator[_Found]:
+    for match in _NAMED.finditer(text):
+        name, value = match["name"], match["value"]
+        if not content_terms(name) or _YEAR.fullmatch(value) or name[:3].lower() in _MONTHS:
+            continue
+        lower = name.lower()
+        known = "version" if lower in _VERSION_NAMES and "." in value else lower
+        # The first word of a question has a capital anyway.
+        a_name = name[0].isupper() and ("." in value or text[: match.start()].strip() != "")
+        certain = a_name or lower in _NUMBERED or ("." in value and not _counts(text, match.end()))
+        yield _Found(Identifier(known, value), match.start("name"), match.end(), certain)
+
+
+def _counts(text: str, end: int) -> bool:
+    """Tell whether a number that ends there may count what follows: a word that carries meaning."""
+    word = _WORD_AFTER.match(text, end)
+    return word is not None and bool(content_terms(word[1]))
+
+
+def _numbers(text: str) -> Iterator[_Found]:
+    for match in _DOTTED.finditer(text):
+        value = match["value"].lower()
+        heads = not text[: match.start()].strip(" [(#*")
+        name = "version" if value.count(".") > 1 or heads else ""
+        yield _Found(Identifier(name, value), match.start(), match.end(), bool(name))

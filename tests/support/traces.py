@@ -1,0 +1,159 @@
+"""A trace to test readers and renderers with: every kind of statement occurs in it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection, StageFacts
+from whence.provenance.stages import (
+    exploration_triples,
+    failure_triples,
+    focus_triples,
+    grounding_triples,
+    question_triples,
+    synthesis_triples,
+)
+from whence.provenance.terms import Scalar
+from whence.schema.document_rag import Citation
+from whence.schema.search import Degradation
+from whence.schema.terms import Triple
+
+__all__ = ("failed_triples", "full_triples", "plain_triples")
+
+_NOW = "2026-01-01T10:00:00.000Z"
+_CONCEPTS = ("return policy", "refund", "How long may I keep it & <b>when</b> is it paid back?")
+
+
+def plain_triples(answer_id: str = "plain", *, reranked: bool = True) -> list[Triple]:
+    """Give a trace in the shared vocabulary alone: three chunks, of which the reranker keeps two."""
+    chunks = ["urn:chunk:policy:0", "urn:chunk:policy:1", "urn:chunk:policy:2"]
+    kept = [Selection(chunks[2], 0.95), Selection(chunks[0], 0.42)]
+    return [
+        *question_triples(answer_id, _CONCEPTS[2], _NOW),
+        *grounding_triples(answer_id, _CONCEPTS[:2]),
+        *exploration_triples(answer_id, chunks),
+        *(focus_triples(answer_id, kept) if reranked else ()),
+        *synthesis_triples(answer_id, reranked=reranked),
+    ]
+
+
+def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> list[Triple]:
+    """Give a trace with a full account, a reranker, drops at every stage and two citations.
+
+    Args:
+        answer_id: Id of the answer.
+        found: Candidates, 8 or more. The fourth's text is missing, the last is a duplicate of the first.
+        kept: Chunks that the reranker keeps, 3 or more; the last of them is over the budget.
+    """
+    candidates = [_candidate(rank, found) for rank in range(1, found + 1)]
+    read = [candidate for candidate in candidates if not candidate.reason_code]
+    order = [*reversed(read[: kept + 1]), *read[kept + 1 :]]
+    scored = [
+        replace(
+            candidate,
+            rerank_rank=place,
+            rerank_score=1.0 - 0.03 * place,
+            reason_code="" if place <= kept else "reranked_out",
+        )
+        for place, candidate in enumerate(order, 1)
+    ]
+    selections = [Selection(c.chunk_id, c.rerank_score or 0.0) for c in scored[:kept]]
+    over = replace(scored[kept - 1], reason_code="over_budget", rerank_rank=0, rerank_score=None)
+    cited = [
+        Citation(marker=marker, chunk_id=c.chunk_id, document_id=c.document_id, quote=quote)
+        for marker, c, quote in (
+            (1, scored[0], "Customers may return items within 30 days."),
+            (2, scored[1], 'Refunds take <five> days & "no fee".'),
+        )
+    ]
+    reranker = ModelFacts(role="reranker", name="ms-marco-MiniLM-L-12-v2")
+    late = Degradation(
+        stage="prompt", code="no_language_model", reason="no language model is configured"
+    )
+    settings: dict[str, Scalar] = {
+        "collection": "default",
+        "doc_limit": kept,
+        "mode": "hybrid",
+        "threshold": 0.25,
+    }
+    return [
+        *question_triples(answer_id, _CONCEPTS[2], _NOW, facts=_facts(0.25, settings=settings)),
+        *grounding_triples(
+            answer_id, _CONCEPTS, in_token=212, out_token=18, model="openai:m", facts=_facts(412.0)
+        ),
+        *exploration_triples(
+            answer_id,
+            [candidate.chunk_id for candidate in read],
+            candidates=candidates,
+            facts=_facts(18.5, models=(_EMBEDDING,)),
+        ),
+        *focus_triples(
+            answer_id, selections, candidates=scored, facts=_facts(96.0, models=(reranker,))
+        ),
+        *synthesis_triples(
+            answer_id,
+            reranked=True,
+            saved=True,
+            model="extractive",
+            dropped=[over],
+            citations=cited,
+            found=True,
+            answer_digest="ab" * 32,
+            facts=_facts(1240.0, degraded=(late,)),
+        ),
+    ]
+
+
+def failed_triples(answer_id: str = "failed") -> list[Triple]:
+    """Give the trace of a question that failed while it was searched for."""
+    return [
+        *question_triples(answer_id, _CONCEPTS[2], _NOW),
+        *grounding_triples(answer_id, _CONCEPTS[:1]),
+        *failure_triples(
+            answer_id,
+            derived_from="grounding",
+            stage="exploration",
+            code="unavailable",
+            message="the store did not answer within 30 s",
+            hint="run `whence doctor`",
+            facts=_facts(30_000.0),
+        ),
+    ]
+
+
+_EMBEDDING = ModelFacts(
+    role="embedding", name="all-MiniLM-L6-v2", revision="c9745ed1", precision="w8", dimension=384
+)
+
+
+def _candidate(rank: int, found: int) -> CandidateAccount:
+    code = "text_missing" if rank == 4 else "duplicate" if rank == found else ""
+    document = f"policies/<{'abcd'[rank % 4]}> & more.md"
+    return CandidateAccount(
+        chunk_id=f"{document}#{rank}",
+        rank=rank,
+        document_id=document,
+        score=0.9 - 0.02 * rank,
+        dense_score=0.95 - 0.02 * rank,
+        sparse_score=0.8 - 0.02 * rank,
+        concepts=(_CONCEPTS[rank % 3],),
+        digest=f"{1 if rank == found else rank:064x}",
+        reason_code=code,
+    )
+
+
+def _facts(
+    duration_ms: float,
+    *,
+    models: tuple[ModelFacts, ...] = (),
+    settings: dict[str, Scalar] | None = None,
+    degraded: tuple[Degradation, ...] = (),
+) -> StageFacts:
+    return StageFacts(
+        started_at=_NOW,
+        ended_at="2026-01-01T10:00:01.000Z",
+        duration_ms=duration_ms,
+        models=models,
+        settings=settings or {},
+        degraded=degraded,
+    )
