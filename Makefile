@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 HOME_OF_DEMO := $(CURDIR)/.whence/demo
 
-.PHONY: help setup dev demo test access-proof check format docs bench bench-quality gate integration-retrieval lock clean
+.PHONY: help setup dev demo test proofs check format docs bench bench-quality gate integration-retrieval lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -37,8 +37,9 @@ demo: setup ## Index the example handbook and ask it four questions
 test: dev ## Run all tests, on as many cores as there are, up to four
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(TESTS)
 
-access-proof: dev ## Compare 100,000 searches of random readers with what each document's tags say
-	WHENCE_ACCESS_CHECKS=100000 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal \
+PROOF_SEARCHES ?= 100000
+proofs: dev ## The long proofs: 100,000 random searches compared with each document's tags
+	WHENCE_ACCESS_CHECKS=$(PROOF_SEARCHES) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal \
 		tests/integration/test_access_proof.py
 
 check: dev ## Format, lint, types and import rules
