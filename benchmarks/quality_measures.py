@@ -16,8 +16,8 @@ from benchmarks.kept_scores import KeptScores
 from benchmarks.rerank_shares import SHARES, judged
 from whence.evaluation.beir import BeirDataset, load_beir
 from whence.evaluation.metrics import mean, ndcg, recall, reciprocal_rank
-from whence.processors.blending import RERANK_SHARE, blended_score, text_to_read
 from whence.processors.search import SearchParameters, SearchProcessor
+from whence.retrieval.rerank import RERANK_SHARE, blended_score, text_to_read
 from whence.schema.access import Access
 from whence.schema.search import Candidate, SearchRequest, SearchResponse
 from whence.testing.stub_context import StubContext

@@ -14,7 +14,7 @@ import pytest
 
 from whence import Access, Engine, Retriever
 from whence.engine.loop_thread import LoopThread
-from whence.engine.stored_chunks import StoredVectors, StoredWords
+from whence.engine.store_adapters import StoredVectors, StoredWords
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft

@@ -17,7 +17,7 @@ from typing import Any
 
 from whence.engine.loop_thread import LoopThread
 from whence.engine.retriever import Retriever
-from whence.engine.stored_chunks import StoredVectors, StoredWords
+from whence.engine.store_adapters import StoredVectors, StoredWords
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
 from whence.ingest.outcomes import LoadedDocument

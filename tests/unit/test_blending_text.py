@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whence.processors.blending import text_to_read
+from whence.retrieval.rerank import text_to_read
 
 
 @pytest.mark.parametrize(

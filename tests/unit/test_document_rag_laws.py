@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.processors.question.candidate_pool import Leg, pool_candidates
-from whence.processors.question.citations import Passage, map_citations, markers_of
-from whence.processors.question.concepts import read_concepts
-from whence.processors.question.rerank_reply import read_reranking
+from whence.answering.candidate_pool import Leg, pool_candidates
+from whence.answering.citations import Passage, map_citations, markers_of
+from whence.answering.concepts import read_concepts
+from whence.answering.rerank_reply import read_reranking
 from whence.schema import Quote, RerankerResult
 from whence.testing.stub_clients import ChunkMatch, candidate
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from whence.engine.reranking import RerankPlan, check_budget, rerank
 from whence.engine.results import RetrievalResult, RetrievedChunk
-from whence.processors.blending import blended_score
+from whence.retrieval.rerank import blended_score
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, WhenceError
 from whence.schema.rerank import RerankerResult, RerankRequest, RerankResponse
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.processors.fusion import FUSIONS, Scores, absolute_score, fuse, lexical_score, union
+from whence.retrieval.fusion import FUSIONS, Scores, absolute_score, fuse, lexical_score, union
 from whence.schema import Candidate
 from whence.store.bm25 import impact, share, weights
 

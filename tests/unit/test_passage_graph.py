@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.processors.passage_graph import (
+from whence.retrieval.links import (
     Neighbourhood,
     neighbourhood,
     page_rank,

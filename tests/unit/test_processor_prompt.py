@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.models.base import WritePiece, WriteRequest
-from whence.processors.prompt import PromptParameters, PromptProcessor
-from whence.processors.templates import (
+from whence.answering.prompt_templates import (
     DOCUMENT_PROMPT,
     EXTRACT_CONCEPTS,
     TEMPLATES,
     numbered_documents,
 )
+from whence.models.base import WritePiece, WriteRequest
+from whence.processors.prompt import PromptParameters, PromptProcessor
 from whence.schema import PromptRequest, PromptResponse, PromptResult
 from whence.schema.errors import BadInput, InternalError, Unavailable
 from whence.testing.stub_context import StubContext

@@ -14,7 +14,7 @@ from tests.support.memory_collection import MemoryCollection
 
 from whence import Access, Retriever
 from whence.engine.protocols import FoundChunk
-from whence.engine.stored_chunks import StoredVectors, StoredWords
+from whence.engine.store_adapters import StoredVectors, StoredWords
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.memory.store import MemoryStore

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from whence import Access, Retriever
 from whence.engine.protocols import FoundChunk
-from whence.processors.fusion import FUSIONS, Fusion, Scores, fuse
-from whence.processors.naming import LEAST_NAMED, lifted
 from whence.processors.search import SearchProcessor
+from whence.retrieval.fusion import FUSIONS, Fusion, Scores, fuse
+from whence.retrieval.symbols import LEAST_NAMED, lifted
 from whence.schema import SearchRequest
 from whence.schema.errors import Unavailable
 from whence.store.memory.store import MemoryStore

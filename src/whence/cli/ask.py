@@ -50,8 +50,8 @@ def ask(
     clearance: Clearance = 0,
 ) -> int:
     """Answer a question from the documents or the code you may see, with citations."""
-    from whence.engine.searching import search_mode
-    from whence.processors.question.validation import check_limits, check_patience, check_question
+    from whence.answering.validation import check_limits, check_patience, check_question
+    from whence.retrieval.pipeline import search_mode
     from whence.schema.filters import parse_filters, read_options
 
     # Refused before anything starts.

@@ -53,7 +53,7 @@ def search(
     clearance: Clearance = 0,
 ) -> int:
     """Find the passages that fit best, among those you may see."""
-    from whence.engine.searching import check_query, search_match, search_mode
+    from whence.retrieval.pipeline import check_query, search_match, search_mode
     from whence.schema.filters import parse_filters, read_options
 
     # Refused before anything starts, and before an empty query is let pass.

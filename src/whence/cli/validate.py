@@ -91,12 +91,12 @@ def validate(
     clearance: Clearance = 0,
 ) -> int:
     """Ask a collection questions with known answers, and time it. Changes nothing."""
-    from whence.engine.searching import search_mode
     from whence.evaluation.files import check_folder, write_text
     from whence.evaluation.validation.latency_chart import latency_svg
     from whence.evaluation.validation.report import Demands
     from whence.evaluation.validation.running import Limits
     from whence.evaluation.validation.suite import load_suite
+    from whence.retrieval.pipeline import search_mode
 
     order = _Order(
         suite=None if suite is None else load_suite(suite),

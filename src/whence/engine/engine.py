@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from whence.engine.asking import ChunkCallback, ExplainCallback, collect_answer
+from whence.answering.validation import check_patience
+from whence.engine.answer_stream import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.audit import AuditLog, audited
 from whence.engine.erasing import Erasure, erase
 from whence.engine.explaining import explain, why_not
@@ -25,9 +26,8 @@ from whence.engine.indexing import Indexing, Progress, from_thread
 from whence.engine.replaying import ReplayReport, replay
 from whence.engine.reranking import RERANK_BUDGET_S, RerankPlan, check_budget
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
-from whence.engine.searching import check_text, search, search_match, search_mode
 from whence.engine.snapshots import SnapshotChoice, search_snapshot
-from whence.processors.question.validation import check_patience
+from whence.retrieval.pipeline import check_text, search, search_match, search_mode
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, DocumentRagRequest
 from whence.schema.errors import BadInput, WhenceError

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
-from whence.engine.asking import ChunkCallback, ExplainCallback, collect_answer
+from whence.answering.validation import check_patience
+from whence.engine.answer_stream import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.audit import audited
 from whence.engine.code import CodeEngine
-from whence.engine.searching import check_text, search_mode
 from whence.engine.snapshots import SnapshotChoice, read_snapshot
-from whence.processors.question.validation import check_patience
+from whence.retrieval.pipeline import check_text, search_mode
 from whence.schema.access import Access
 from whence.schema.code_ids import CodeId, kind_of_local
 from whence.schema.code_rag import CodeRagRequest

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whence.engine.results import Reranking, RetrievalResult
-from whence.processors.blending import RERANK_DEPTH, blended_score, text_to_read
-from whence.processors.naming import MOST_UNNAMED
+from whence.retrieval.rerank import RERANK_DEPTH, blended_score, text_to_read
+from whence.retrieval.symbols import MOST_UNNAMED
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.rerank import RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import Degradation

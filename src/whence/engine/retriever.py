@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
 from whence.engine.results import RetrievalResult, RetrievedChunk
-from whence.engine.searching import check_query
-from whence.processors.fusion import Fusion, Scores, fuse
+from whence.retrieval.fusion import Fusion, Scores, fuse
+from whence.retrieval.pipeline import check_query
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.search import Candidate
@@ -43,8 +43,8 @@ class Retriever:
     """Searches chunks that are similar to a query.
 
     With a vector store alone the score of a chunk is its cosine; with a sparse retriever too, both are joined
-    on one scale that means the same for every query, see `whence.processors.fusion`; of what both found, what
-    goes by the very name that the query is comes first, see `whence.processors.naming`. Results are sorted by
+    on one scale that means the same for every query, see `whence.retrieval.fusion`; of what both found, what
+    goes by the very name that the query is comes first, see `whence.retrieval.symbols`. Results are sorted by
     score, ties by chunk id.
 
     Nothing is checked or opened before the first search. `search` may be called from plain code, from any

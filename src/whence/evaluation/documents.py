@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from whence.evaluation.searcher import Hit, Searcher
-from whence.processors.blending import blended_score, text_to_read
+from whence.retrieval.rerank import blended_score, text_to_read
 
 if TYPE_CHECKING:
     from whence.models.base import Reranker

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from whence.answering.prompt_templates import DOCUMENT_PROMPT
 from whence.processors.base import Context
 from whence.processors.streams import closing
-from whence.processors.templates import DOCUMENT_PROMPT
 from whence.schema.access import Access
 from whence.schema.embedding import (
     EmbeddingModel,

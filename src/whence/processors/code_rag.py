@@ -15,6 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from whence.answering.code_evidence import CodeScope, explore_code
+from whence.answering.document_rag import new_answer_id
+from whence.answering.pipeline import RagResult, new_question, through_stages
+from whence.answering.state import Ask, Clients, Question, RagOptions
+from whence.answering.streaming import Asked, QuestionJob
+from whence.answering.trace_recorder import iso_utc, utc_now
+from whence.answering.validation import check_limits, check_question
 from whence.broker.limits import Limits
 from whence.processors.base import Context, StreamingProcessor
 from whence.processors.clients import (
@@ -23,13 +30,6 @@ from whence.processors.clients import (
     PromptClient,
     TextsClient,
 )
-from whence.processors.question.code_exploration import CodeScope, explore_code
-from whence.processors.question.job import Asked, QuestionJob
-from whence.processors.question.rag import new_answer_id
-from whence.processors.question.stages import RagResult, new_question, through_stages
-from whence.processors.question.state import Ask, Clients, Question, RagOptions
-from whence.processors.question.trail import iso_utc, utc_now
-from whence.processors.question.validation import check_limits, check_question
 from whence.processors.services import CODE_RAG, EMBEDDING, EXPAND, PROMPT, SEARCH, TEXTS
 from whence.processors.streams import closing
 from whence.provenance.terms import Scalar

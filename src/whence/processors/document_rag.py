@@ -13,6 +13,16 @@ from typing import Annotated, Any
 
 import msgspec
 
+from whence.answering.document_rag import (
+    DocumentRag,
+    ExplainCallback,
+    RagResult,
+    new_answer_id,
+)
+from whence.answering.state import OVERFETCH_FACTOR, RagOptions
+from whence.answering.streaming import Asked, QuestionJob
+from whence.answering.trace_recorder import iso_utc, utc_now
+from whence.answering.writing import NOTHING_FOUND, NOTHING_READABLE
 from whence.broker.limits import Limits
 from whence.processors.base import Context, StreamingProcessor
 from whence.processors.clients import (
@@ -22,16 +32,6 @@ from whence.processors.clients import (
     RerankerClient,
     TextsClient,
 )
-from whence.processors.question.job import Asked, QuestionJob
-from whence.processors.question.rag import (
-    DocumentRag,
-    ExplainCallback,
-    RagResult,
-    new_answer_id,
-)
-from whence.processors.question.state import OVERFETCH_FACTOR, RagOptions
-from whence.processors.question.synthesis import NOTHING_FOUND, NOTHING_READABLE
-from whence.processors.question.trail import iso_utc, utc_now
 from whence.processors.services import DOCUMENT_RAG, EMBEDDING, PROMPT, RERANK, SEARCH, TEXTS
 from whence.schema.document_rag import DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput

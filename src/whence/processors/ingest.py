@@ -14,7 +14,7 @@ import msgspec
 
 from whence.processors.base import Context, Processor
 from whence.processors.clients import EmbeddingsClient
-from whence.processors.drafts import document_fault, draft_digest
+from whence.processors.document_validation import document_fault, draft_digest
 from whence.processors.services import EMBEDDING, INGEST
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from whence.processors.base import Context, StreamingProcessor
-from whence.processors.services import PROMPT
-from whence.processors.streams import closing
-from whence.processors.templates import (
+from whence.answering.prompt_templates import (
     EXTRACT_CONCEPTS,
     TEMPLATES,
     Template,
     numbered_documents,
 )
+from whence.processors.base import Context, StreamingProcessor
+from whence.processors.services import PROMPT
+from whence.processors.streams import closing
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from whence.processors.base import Context, Processor
-from whence.processors.blending import blended_score
 from whence.processors.services import RERANK
+from whence.retrieval.rerank import blended_score
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import msgspec
 
 from whence.processors.base import Context, Processor
-from whence.processors.fusion import (
+from whence.processors.services import SEARCH
+from whence.retrieval.fusion import (
     FUSIONS,
     Fusion,
     Scores,
@@ -25,8 +26,7 @@ from whence.processors.fusion import (
     score_of,
     union,
 )
-from whence.processors.passage_graph import neighbourhood, used, walk_scores, worth_walking
-from whence.processors.services import SEARCH
+from whence.retrieval.links import neighbourhood, used, walk_scores, worth_walking
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import (

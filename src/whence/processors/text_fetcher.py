@@ -15,7 +15,7 @@ import msgspec
 
 from whence.processors.base import Context, Processor
 from whence.processors.services import TEXTS
-from whence.processors.text_budget import decide, in_order
+from whence.retrieval.text_budget import decide, in_order
 from whence.schema.errors import BadInput, ConfigError, ModelMissing
 from whence.schema.texts import ChunkText, TextPlan, TextRequest, TextResponse
 

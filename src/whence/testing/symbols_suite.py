@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whence.processors.naming import LEAST_NAMED
 from whence.processors.search import SearchProcessor
+from whence.retrieval.symbols import LEAST_NAMED
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from whence.processors.blending import RERANK_DEPTH
+from whence.answering.deadline import Deadline
+from whence.answering.trace_recorder import Trail
 from whence.processors.clients import ChunkCallback
-from whence.processors.question.deadline import Deadline
-from whence.processors.question.trail import Trail
 from whence.provenance.stage_records import CandidateAccount, ModelFacts
 from whence.provenance.terms import Scalar
+from whence.retrieval.rerank import RERANK_DEPTH
 from whence.schema.prompt import PromptResult
 
 __all__ = (

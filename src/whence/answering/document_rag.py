@@ -7,13 +7,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 
-from whence.processors.clients import ChunkCallback
-from whence.processors.question.citations import Passage
-from whence.processors.question.exploration import explore
-from whence.processors.question.focus import focus
-from whence.processors.question.grounding import Grounding
-from whence.processors.question.stages import RagResult, new_question, through_stages
-from whence.processors.question.state import (
+from whence.answering.citations import Passage
+from whence.answering.evidence import explore
+from whence.answering.pipeline import RagResult, new_question, through_stages
+from whence.answering.query_processing import Grounding
+from whence.answering.reranking import focus
+from whence.answering.state import (
     Ask,
     Clients,
     EmbeddingAsker,
@@ -26,8 +25,9 @@ from whence.processors.question.state import (
     SaveAnswerCallback,
     SearchAsker,
 )
-from whence.processors.question.trail import EventListener, iso_utc, utc_now
-from whence.processors.question.validation import check_limits, check_question
+from whence.answering.trace_recorder import EventListener, iso_utc, utc_now
+from whence.answering.validation import check_limits, check_question
+from whence.processors.clients import ChunkCallback
 from whence.provenance.terms import Scalar
 from whence.schema.terms import Triple
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from whence.answering.deadline import as_whence_error
+from whence.answering.pipeline import RagResult
 from whence.broker.limits import Limits
 from whence.processors.base import Context
-from whence.processors.question.deadline import as_whence_error
-from whence.processors.question.stages import RagResult
 from whence.provenance.terms import Scalar
 from whence.provenance.uris import validate_answer_id
 from whence.schema.access import Access

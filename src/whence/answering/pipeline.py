@@ -8,12 +8,12 @@ from datetime import datetime
 
 import msgspec
 
-from whence.processors.question.citations import Passage
-from whence.processors.question.deadline import Deadline, as_whence_error
-from whence.processors.question.grounding import Grounding, ground
-from whence.processors.question.state import Ask, Clients, Question, RagOptions
-from whence.processors.question.synthesis import Written, synthesize
-from whence.processors.question.trail import EventListener, Trail, utc_now
+from whence.answering.citations import Passage
+from whence.answering.deadline import Deadline, as_whence_error
+from whence.answering.query_processing import Grounding, ground
+from whence.answering.state import Ask, Clients, Question, RagOptions
+from whence.answering.trace_recorder import EventListener, Trail, utc_now
+from whence.answering.writing import Written, synthesize
 from whence.provenance.stages import question_triples
 from whence.provenance.terms import Scalar
 from whence.provenance.uris import validate_answer_id

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from whence.processors.blending import text_to_read
+from whence.answering.citations import Passage
+from whence.answering.rerank_reply import Reranking, read_reranking
+from whence.answering.state import Question, RerankAsker
 from whence.processors.clients import RerankerClient, Scored
-from whence.processors.question.citations import Passage
-from whence.processors.question.rerank_reply import Reranking, read_reranking
-from whence.processors.question.state import Question, RerankAsker
 from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection
 from whence.provenance.stages import focus_triples
+from whence.retrieval.rerank import text_to_read
 from whence.schema.errors import WhenceError
 
 __all__ = ("focus",)

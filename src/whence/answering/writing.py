@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from whence.answering.citations import Passage, map_citations
+from whence.answering.evidence import text_digest
+from whence.answering.state import Question
 from whence.processors.clients import PromptClient
-from whence.processors.question.citations import Passage, map_citations
-from whence.processors.question.exploration import text_digest
-from whence.processors.question.state import Question
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateAccount, ModelFacts
 from whence.provenance.stages import synthesis_triples

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from whence.answering.candidate_pool import pool_candidates
+from whence.answering.citations import Passage
+from whence.answering.evidence import find
+from whence.answering.query_processing import Grounding
+from whence.answering.state import Question
 from whence.processors.base import Context
-from whence.processors.question.candidate_pool import pool_candidates
-from whence.processors.question.citations import Passage
-from whence.processors.question.exploration import find
-from whence.processors.question.grounding import Grounding
-from whence.processors.question.state import Question
 from whence.provenance.graph_walks import Walk, WalkedEdge, WalkedNode, walk_triples
 from whence.provenance.stage_records import CandidateAccount, Selection
 from whence.provenance.stages import exploration_triples, focus_triples

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
+from whence.answering.candidate_pool import Leg, pool_candidates
+from whence.answering.citations import Passage
+from whence.answering.deadline import Deadline
+from whence.answering.query_processing import Grounding, embed
+from whence.answering.state import Question
 from whence.processors.clients import DocEmbeddingsClient, Matches, QueryVector
-from whence.processors.question.candidate_pool import Leg, pool_candidates
-from whence.processors.question.citations import Passage
-from whence.processors.question.deadline import Deadline
-from whence.processors.question.grounding import Grounding, embed
-from whence.processors.question.state import Question
 from whence.provenance.reasons import DropCode
 from whence.provenance.stages import exploration_triples
 from whence.provenance.terms import Scalar

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from whence.processors.naming import lifted
+from whence.retrieval.symbols import lifted
 from whence.schema.search import Candidate
 
 __all__ = (

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from whence.answering.concepts import read_concepts
+from whence.answering.prompt_templates import EXTRACT_CONCEPTS
+from whence.answering.state import Question
 from whence.processors.clients import QueryVector
-from whence.processors.question.concepts import read_concepts
-from whence.processors.question.state import Question
-from whence.processors.templates import EXTRACT_CONCEPTS
 from whence.provenance.stage_records import ModelFacts
 from whence.provenance.stages import grounding_triples
 from whence.schema.errors import InternalError, WhenceError
