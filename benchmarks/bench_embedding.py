@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
 from whence.ingest.outcomes import LoadedDocument
-from whence.models.locations import find_model
-from whence.models.minilm import LocalEmbedder, Precision
-from whence.models.runtime import usable_cores
+from whence.models.model_folders import find_model
+from whence.models.local_embedder import LocalEmbedder, Precision
+from whence.models.onnx_sessions import usable_cores
 from whence.models.weights import EMBEDDER_NAME
 
 HANDBOOK = Path(__file__).resolve().parents[1] / "examples" / "handbook"
@@ -88,7 +88,7 @@ for line in sys.stdin:
 OURS_COLD = """
 import asyncio, json, resource, sys, time
 start = time.perf_counter()
-from whence.models.minilm import LocalEmbedder
+from whence.models.local_embedder import LocalEmbedder
 async def main():
     embedder = LocalEmbedder(precision=sys.argv[1])
     await embedder.embed(["first"])

@@ -44,7 +44,7 @@ from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
-from whence.models.base import WritePiece, WriteRequest
+from whence.models.protocols import WritePiece, WriteRequest
 from whence.processors.base import StreamingProcessor
 from whence.processors.document_rag import DocumentRag, RagOptions
 from whence.schema import (

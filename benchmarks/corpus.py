@@ -17,7 +17,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.lexical import postings
-from whence.store.postgres.links.index import open_names
+from whence.store.postgres.links.indexing import open_names
 from whence.store.postgres.metadata_index import open_facts
 from whence.store.postgres.store import PostgresStore
 from whence.store.term_counts import Words

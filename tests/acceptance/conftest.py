@@ -22,7 +22,7 @@ WHENCE = Path(sys.executable).parent / "whence"
 #: What most commands load, but for ONNX Runtime: it starts a thread, and so may not be forked.
 PRELOAD = (
     "numpy", "rich.table", "tokenizers", "whence.engine.engine", "whence.flow.loader",
-    "whence.flow.runtime", "whence.ingest.documents", "whence.models.extractive", "whence.models.minilm",
+    "whence.flow.runtime", "whence.ingest.documents", "whence.models.extractive_writer", "whence.models.local_embedder",
     "whence.processors.code_rag", "whence.processors.document_rag", "whence.processors.embedding",
     "whence.processors.graph_expander", "whence.processors.ingest", "whence.processors.prompt",
     "whence.processors.recorder", "whence.processors.reranker", "whence.processors.search",

@@ -25,7 +25,7 @@ from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
 from whence.store.postgres.identity_columns import reserve, reserve_all
 from whence.store.postgres.lexical import postings
-from whence.store.postgres.snapshots import term_counts as words
+from whence.store.postgres.snapshots import term_index as words
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
 from whence.store.snapshot_documents import node_document

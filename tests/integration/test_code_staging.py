@@ -18,7 +18,7 @@ from whence.schema.errors import InternalError
 from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.identity_columns import reserve
 from whence.store.postgres.lexical import postings
-from whence.store.postgres.snapshots.term_counts import SnapshotWords, WordCounter
+from whence.store.postgres.snapshots.term_index import SnapshotWords, WordCounter
 from whence.store.postgres.store import PostgresStore
 from whence.store.term_counts import count_words
 from whence.testing.stub_models import HashEmbedder

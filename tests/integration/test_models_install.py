@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from whence.models import sources
-from whence.models.install import InstallReport, install_models
-from whence.models.locations import find_model
+from whence.models import weight_sources as sources
+from whence.models.installation import InstallReport, install_models
+from whence.models.model_folders import find_model
 from whence.models.manifest import check_files, file_sha256
 from whence.models.status import MODELS, model_status
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME, W8_SHA256
@@ -263,7 +263,7 @@ def test_status_needs_no_heavy_import(published: Path) -> None:
     code = (
         "import sys\n"
         "from whence.models.status import model_status\n"
-        "from whence.models.choose import make_embedder\n"
+        "from whence.models.factory import make_embedder\n"
         "model_status(); make_embedder('local').model\n"
         "print(sorted({'numpy', 'onnxruntime', 'tokenizers', 'httpx', 'flashrank'} & set(sys.modules)))"
     )

@@ -27,10 +27,10 @@ from whence.store import acl_check as guard
 from whence.store.chunk_ids import chunk_key
 from whence.store.postgres import acl_classes as classes
 from whence.store.postgres import chunk_reader as search
-from whence.store.postgres import symbols
+from whence.store.postgres import symbol_lookup as symbols
 from whence.store.postgres.dense import vector_index
 from whence.store.postgres.lexical import search as lexical
-from whence.store.postgres.links import reading as passage_links
+from whence.store.postgres.links import queries as passage_links
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
 from whence.testing.stub_context import StubContext

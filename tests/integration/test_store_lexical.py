@@ -17,7 +17,7 @@ from whence.store.memory.store import MemoryStore
 from whence.store.postgres import documents
 from whence.store.postgres.lexical import merge_policy as planning
 from whence.store.postgres.lexical import merging, postings
-from whence.store.postgres.lexical import posting_lists as runs
+from whence.store.postgres.lexical import posting_writer as runs
 from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.store import PostgresStore
 from whence.testing.lexical_suite import LexicalSuite, text_document

@@ -21,7 +21,7 @@ from whence.store.field_boosts import Boosts
 from whence.store.memory.store import MemoryStore
 from whence.store.postgres.lexical import merge_policy as planning
 from whence.store.postgres.lexical import merging, postings
-from whence.store.postgres.lexical import posting_lists as runs
+from whence.store.postgres.lexical import posting_writer as runs
 from whence.store.postgres.store import PostgresStore
 from whence.testing.lexical_suite import text_document
 from whence.text.analysis import ANALYZER_VERSION

@@ -11,7 +11,7 @@ import pytest
 from whence.schema.access import Access
 from whence.store.chunk_ids import chunk_key
 from whence.store.passage_names import LinkStatistics
-from whence.store.postgres.links import index as passage_graph
+from whence.store.postgres.links import indexing as passage_graph
 from whence.store.postgres.store import PostgresStore
 from whence.testing.passages_suite import MODEL, PassagesSuite, titled
 

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from whence.schema.access import Access
-from whence.store.postgres import symbols
+from whence.store.postgres import symbol_lookup as symbols
 from whence.store.postgres.acl_classes import access_values
 from whence.store.postgres.store import PostgresStore
 from whence.testing.symbols_suite import MODEL, SymbolsSuite, defining

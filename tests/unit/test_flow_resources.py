@@ -10,7 +10,7 @@ import pytest
 
 from whence.flow.resources import Resources
 from whence.flow.settings import Settings
-from whence.models.base import Embedder, Reranker
+from whence.models.protocols import Embedder, Reranker
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 
 

@@ -15,7 +15,7 @@ from whence.answering.prompt_templates import (
     TEMPLATES,
     numbered_documents,
 )
-from whence.models.base import WritePiece, WriteRequest
+from whence.models.protocols import WritePiece, WriteRequest
 from whence.processors.prompt import PromptParameters, PromptProcessor
 from whence.schema import PromptRequest, PromptResponse, PromptResult
 from whence.schema.errors import BadInput, InternalError, Unavailable

@@ -209,7 +209,7 @@ async def _embedder(settings: Settings) -> str:
 
 async def _writer(settings: Settings) -> str:
     from whence.flow.resources import Resources
-    from whence.models.base import WriteRequest
+    from whence.models.protocols import WriteRequest
 
     request = WriteRequest(
         template_id="document-prompt",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from whence.evaluation.searcher import Found, Hit
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
-    from whence.models.base import Reranker
+    from whence.models.protocols import Reranker
 
 __all__ = ("EngineSearcher", "baseline", "beir", "gate")
 

@@ -28,7 +28,7 @@ def install(
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when all goes well.")] = False,
 ) -> int:
     """Fetch the local models, check their hashes and put them in place; quick when they are there."""
-    from whence.models.install import install_models
+    from whence.models.installation import install_models
 
     with progress("fetching the models") as moved:
         report = install_models(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
     from whence.ingest.documents import KnownSources
-    from whence.models.base import Embedder, Reranker, Writer
+    from whence.models.protocols import Embedder, Reranker, Writer
     from whence.provenance.trace import Trace
     from whence.provenance.why_not import WhyNot
     from whence.store.protocols import ChunkStore, CollectionInfo, Store

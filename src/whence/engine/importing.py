@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import os
 
     from whence.flow.client import FlowClient
-    from whence.models.base import Embedder
+    from whence.models.protocols import Embedder
     from whence.store.snapshot_protocols import (
         CodeImport,
         CodeStore,

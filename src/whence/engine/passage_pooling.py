@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whence.models.base import Embedder
+    from whence.models.protocols import Embedder
 
 __all__ = ("Passages",)
 

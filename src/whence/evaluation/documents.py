@@ -13,7 +13,7 @@ from whence.evaluation.searcher import Hit, Searcher
 from whence.retrieval.rerank import blended_score, text_to_read
 
 if TYPE_CHECKING:
-    from whence.models.base import Reranker
+    from whence.models.protocols import Reranker
 
 __all__ = (
     "DocumentRanker",

@@ -16,7 +16,7 @@ from whence.flow.settings import Settings
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 
 if TYPE_CHECKING:
-    from whence.models.choose import ServiceSettings
+    from whence.models.factory import ServiceSettings
 
 __all__ = ("KINDS", "MissingReranker", "Resources")
 
@@ -130,14 +130,14 @@ class Resources:
         return ledger
 
     async def _open_embedder(self) -> Any:
-        from whence.models.choose import make_embedder
+        from whence.models.factory import make_embedder
 
         embedder = make_embedder(self._settings.embedder, self._services())
         self._stack.push_async_callback(embedder.aclose)
         return embedder
 
     async def _open_reranker(self) -> Any:
-        from whence.models.choose import make_reranker
+        from whence.models.factory import make_reranker
 
         reranker, reason = make_reranker(self._settings.reranker, self._services())
         if reranker is None:
@@ -146,7 +146,7 @@ class Resources:
         return reranker
 
     async def _open_writer(self) -> Any:
-        from whence.models.choose import make_writer
+        from whence.models.factory import make_writer
 
         # Only a writer that quotes compares sentences by their vectors.
         extractive = self._settings.writer == "extractive"
@@ -156,7 +156,7 @@ class Resources:
         return writer
 
     def _services(self) -> ServiceSettings:
-        from whence.models.choose import ServiceSettings
+        from whence.models.factory import ServiceSettings
 
         settings = self._settings
         return ServiceSettings(

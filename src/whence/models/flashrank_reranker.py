@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from whence.models.locations import find_model, model_places
+from whence.models.model_folders import find_model, model_places
 from whence.models.manifest import MANIFEST, check_files
-from whence.models.runtime import Workers, open_session
+from whence.models.onnx_sessions import Workers, open_session
 from whence.models.weights import RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 

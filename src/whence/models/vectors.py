@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from whence.models.http import ApiClient
+from whence.models.api_client import ApiClient
 
 if TYPE_CHECKING:
     import numpy as np

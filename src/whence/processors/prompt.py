@@ -24,7 +24,7 @@ from whence.schema.errors import BadInput, InternalError
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 
 if TYPE_CHECKING:
-    from whence.models.base import Writer, WriteRequest
+    from whence.models.protocols import Writer, WriteRequest
 
 __all__ = ("PromptParameters", "PromptProcessor")
 
@@ -151,7 +151,7 @@ def _filled(
     outdated: frozenset[int],
     sections: tuple[str, ...],
 ) -> WriteRequest:
-    from whence.models.base import WriteRequest
+    from whence.models.protocols import WriteRequest
 
     return WriteRequest(
         template_id=template.template_id,

@@ -18,7 +18,7 @@ from whence.schema.errors import BadInput, InternalError
 from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
 
 if TYPE_CHECKING:
-    from whence.models.base import Reranker
+    from whence.models.protocols import Reranker
 
 __all__ = ("RerankerParameters", "RerankerProcessor")
 

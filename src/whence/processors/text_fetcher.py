@@ -20,7 +20,7 @@ from whence.schema.errors import BadInput, ConfigError, ModelMissing
 from whence.schema.texts import ChunkText, TextPlan, TextRequest, TextResponse
 
 if TYPE_CHECKING:
-    from whence.models.base import Embedder
+    from whence.models.protocols import Embedder
     from whence.store.protocols import ChunkStore
 
 __all__ = ("TextFetcherParameters", "TextFetcherProcessor")

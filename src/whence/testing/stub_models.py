@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
-from whence.models.base import WritePiece, WriteRequest
+from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.embedding import EmbeddingModel, Purpose
 from whence.schema.errors import Unavailable, WhenceError
 from whence.schema.prompt import PromptResult, Quote

@@ -24,7 +24,7 @@ from whence.schema.errors import (
 )
 
 if TYPE_CHECKING:
-    from whence.models.base import Reranker
+    from whence.models.protocols import Reranker
 
 __all__ = ("LegReport", "compare_legs", "measure_legs")
 

@@ -12,7 +12,7 @@ from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMismatch
 
 if TYPE_CHECKING:
-    from whence.models.base import Embedder
+    from whence.models.protocols import Embedder
     from whence.store.qdrant import QdrantChunk, QdrantCollection
 
 __all__ = ("QdrantTarget",)

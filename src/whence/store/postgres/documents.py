@@ -24,7 +24,7 @@ from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.ledger import record_effects
 from whence.store.postgres.lexical import postings
 from whence.store.postgres.lexical.merging import merge_beside
-from whence.store.postgres.links.index import (
+from whence.store.postgres.links.indexing import (
     add_names,
     drop_names,
     named,

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from whence.schema.access import Access
 from whence.schema.filters import Filters
 from whence.store.passage_names import LinkStatistics, PassageName
-from whence.store.postgres import symbols
-from whence.store.postgres.links import reading as passage_links
+from whence.store.postgres import symbol_lookup as symbols
+from whence.store.postgres.links import queries as passage_links
 from whence.store.symbol_names import NamedChunk
 from whence.store.validation import check_limit, is_text, missing_collection
 

@@ -33,13 +33,13 @@ from whence.store.postgres.errors import DRIVER_ERRORS, address, check_url, is_l
 from whence.store.postgres.ledger import PostgresLedger, find_effects
 from whence.store.postgres.lexical import postings
 from whence.store.postgres.lexical import search as lexical
-from whence.store.postgres.links.reading import LinkShares
+from whence.store.postgres.links.queries import LinkShares
 from whence.store.postgres.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.postgres.names import PostgresNames
 from whence.store.postgres.overview import overview
 from whence.store.postgres.quick import QuickPool
 from whence.store.postgres.server.server import EmbeddedServer
-from whence.store.postgres.snapshots import graph as code_graph
+from whence.store.postgres.snapshots import expansion as code_graph
 from whence.store.protocols import (
     CollectionInfo,
     DocumentParts,

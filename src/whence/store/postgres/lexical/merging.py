@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.identity_columns import reserve
 from whence.store.postgres.lexical.merge_policy import Segment, plan_beside
-from whence.store.postgres.lexical.posting_lists import (
+from whence.store.postgres.lexical.posting_writer import (
     BAND_POSTINGS,
     SortedPostings,
     write_postings,

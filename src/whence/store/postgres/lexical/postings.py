@@ -26,7 +26,7 @@ from whence.store.field_boosts import Boosts
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.merge_policy import packed, plan_beside, plan_merges, plan_write
 from whence.store.postgres.lexical.merging import merge_segments, segments_of
-from whence.store.postgres.lexical.posting_lists import (
+from whence.store.postgres.lexical.posting_writer import (
     BAND_POSTINGS,
     SortedPostings,
     write_postings,

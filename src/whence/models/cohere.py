@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from whence.models.http import PATIENCE_S, ApiClient
+from whence.models.api_client import PATIENCE_S, ApiClient
 from whence.models.vectors import KNOWN_DIMENSIONS, estimated_tokens, unit_rows
 from whence.schema.embedding import EmbeddingModel, Purpose
 

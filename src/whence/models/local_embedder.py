@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from whence.models.locations import find_model
+from whence.models.model_folders import find_model
 from whence.models.manifest import check_files
-from whence.models.runtime import Session, Workers, int8_is_exact, open_session
+from whence.models.onnx_sessions import Session, Workers, int8_is_exact, open_session
 from whence.models.token_counts import TokenCounts
 from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION
 from whence.schema.embedding import EmbeddingModel, Purpose

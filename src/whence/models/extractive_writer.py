@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.models.base import Embedder, WritePiece, WriteRequest
+from whence.models.protocols import Embedder, WritePiece, WriteRequest
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.schema.prompt import PromptResult, Quote
 from whence.text.content_words import content_terms, inverse_frequencies, overlap

@@ -14,7 +14,7 @@ from whence.store.postgres.acl_classes import EPOCH, access_values, allowed_clas
 from whence.store.postgres.chunk_reader import WANTED, places_of
 from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.links.index import IS_LINK, names_anchored
+from whence.store.postgres.links.indexing import IS_LINK, names_anchored
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.validation import missing_collection
 from whence.text.analysis import document_terms

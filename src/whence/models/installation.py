@@ -25,9 +25,9 @@ from typing import Any, Final
 
 import msgspec
 
-from whence.models.locations import install_target
+from whence.models.model_folders import install_target
 from whence.models.manifest import file_sha256, shipped_graph, write_manifest
-from whence.models.sources import HUB_URL, Progress, fetch_published
+from whence.models.weight_sources import HUB_URL, Progress, fetch_published
 from whence.models.status import MODELS, is_current
 from whence.models.weights import (
     DIMENSION,

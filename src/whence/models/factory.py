@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from whence.models.base import Embedder, Reranker, Writer
-from whence.models.locations import find_model
+from whence.models.protocols import Embedder, Reranker, Writer
+from whence.models.model_folders import find_model
 from whence.models.weights import RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing
 
 if TYPE_CHECKING:
-    from whence.models.minilm import Precision
+    from whence.models.local_embedder import Precision
 
 __all__ = ("RerankerChoice", "ServiceSettings", "make_embedder", "make_reranker", "make_writer")
 
@@ -71,7 +71,7 @@ def make_embedder(setting: str, settings: ServiceSettings | None = None) -> Embe
     settings = settings or ServiceSettings()
     kind, _, name = setting.partition(":")
     if setting in _PRECISIONS:
-        from whence.models.minilm import LocalEmbedder
+        from whence.models.local_embedder import LocalEmbedder
 
         return LocalEmbedder(
             home=settings.home,
@@ -80,12 +80,12 @@ def make_embedder(setting: str, settings: ServiceSettings | None = None) -> Embe
             threads=settings.threads,
         )
     if kind == "openai" and name:
-        from whence.models.openai_api import OPENAI_URL, OpenAIEmbedder
+        from whence.models.openai import OPENAI_URL, OpenAIEmbedder
 
         url = settings.openai_base_url or OPENAI_URL
         return OpenAIEmbedder(name, key=settings.openai_api_key, base_url=url)
     if kind == "cohere" and name:
-        from whence.models.cohere_api import COHERE_URL, CohereEmbedder
+        from whence.models.cohere import COHERE_URL, CohereEmbedder
 
         url = settings.cohere_base_url or COHERE_URL
         return CohereEmbedder(name, key=settings.cohere_api_key, base_url=url)
@@ -144,11 +144,11 @@ def make_writer(
     settings = settings or ServiceSettings()
     kind, _, name = setting.partition(":")
     if setting == "extractive":
-        from whence.models.extractive import ExtractiveWriter
+        from whence.models.extractive_writer import ExtractiveWriter
 
         return ExtractiveWriter(embedder)
     if kind == "openai" and name:
-        from whence.models.openai_api import OPENAI_URL, OpenAIWriter
+        from whence.models.openai import OPENAI_URL, OpenAIWriter
 
         url = settings.openai_base_url or OPENAI_URL
         return OpenAIWriter(name, key=settings.openai_api_key, base_url=url)
