@@ -35,8 +35,8 @@ from whence.engine.engine import Engine
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
 from whence.ingest.outcomes import LoadedDocument
-from whence.models.protocols import Embedder
 from whence.models.local_embedder import LocalEmbedder
+from whence.models.protocols import Embedder
 from whence.schema.embedding import Purpose
 from whence.testing.stub_models import HashEmbedder
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from whence.broker.transport import RetryPolicy
-from whence.models.protocols import WritePiece, WriteRequest
 from whence.models.cohere import CohereEmbedder
 from whence.models.openai import OpenAIEmbedder, OpenAIWriter
+from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.errors import BadInput, ConfigError, Unavailable
 from whence.schema.prompt import Quote
 

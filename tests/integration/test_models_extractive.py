@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from whence.models.protocols import WriteRequest
 from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
 from whence.models.local_embedder import LocalEmbedder
+from whence.models.protocols import WriteRequest
 from whence.schema.prompt import PromptResult
 
 pytestmark = pytest.mark.models

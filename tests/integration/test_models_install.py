@@ -17,8 +17,8 @@ import pytest
 
 from whence.models import weight_sources as sources
 from whence.models.installation import InstallReport, install_models
-from whence.models.model_folders import find_model
 from whence.models.manifest import check_files, file_sha256
+from whence.models.model_folders import find_model
 from whence.models.status import MODELS, model_status
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME, W8_SHA256
 from whence.schema.errors import BadInput, ModelMissing, Unavailable

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.models.protocols import WriteRequest
 from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
+from whence.models.protocols import WriteRequest
 from whence.text.identifiers import about_another, identifiers_asked
 
 #: Question, and the values it is about as `name value`.

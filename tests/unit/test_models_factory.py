@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.models.protocols import WriteRequest
-from whence.models.factory import ServiceSettings, make_embedder, make_reranker, make_writer
 from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
+from whence.models.factory import ServiceSettings, make_embedder, make_reranker, make_writer
 from whence.models.model_folders import find_model, model_places
+from whence.models.protocols import WriteRequest
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 from whence.schema.prompt import PromptResult, Quote
 from whence.testing.stub_models import (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.model_folders import find_model
+from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.weights import RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing
 

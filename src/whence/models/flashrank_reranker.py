@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from whence.models.model_folders import find_model, model_places
 from whence.models.manifest import MANIFEST, check_files
+from whence.models.model_folders import find_model, model_places
 from whence.models.onnx_sessions import Workers, open_session
 from whence.models.weights import RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable

@@ -25,10 +25,10 @@ from typing import Any, Final
 
 import msgspec
 
-from whence.models.model_folders import install_target
 from whence.models.manifest import file_sha256, shipped_graph, write_manifest
-from whence.models.weight_sources import HUB_URL, Progress, fetch_published
+from whence.models.model_folders import install_target
 from whence.models.status import MODELS, is_current
+from whence.models.weight_sources import HUB_URL, Progress, fetch_published
 from whence.models.weights import (
     DIMENSION,
     EMBEDDER_NAME,

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from whence.models.model_folders import find_model
 from whence.models.manifest import check_files
+from whence.models.model_folders import find_model
 from whence.models.onnx_sessions import Session, Workers, int8_is_exact, open_session
 from whence.models.token_counts import TokenCounts
 from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION

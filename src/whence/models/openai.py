@@ -6,8 +6,8 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from whence.models.protocols import WritePiece, WriteRequest
 from whence.models.api_client import PATIENCE_S, ApiClient
+from whence.models.protocols import WritePiece, WriteRequest
 from whence.models.quotes import quotes_of
 from whence.models.vectors import KNOWN_DIMENSIONS, estimated_tokens, unit_rows
 from whence.schema.embedding import EmbeddingModel, Purpose

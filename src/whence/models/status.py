@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from whence.models.model_folders import find_model
 from whence.models.manifest import check_files, expected_digests
+from whence.models.model_folders import find_model
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
 from whence.schema.errors import ModelMissing
 

@@ -36,8 +36,8 @@ from whence.store.postgres.binary_copy import (
 from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.identity_columns import reserve_all
 from whence.store.postgres.lexical import postings
-from whence.store.postgres.snapshots.node_batches import NodeBatch, NodePreparer
 from whence.store.postgres.snapshots.catalogue import find_published, hide
+from whence.store.postgres.snapshots.node_batches import NodeBatch, NodePreparer
 from whence.store.postgres.snapshots.term_index import SnapshotWords, WordCounter
 from whence.store.snapshot_documents import (
     check_relation,
