@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.support.fake_bundles import write_fake_bundles, write_zip
 from tests.support.small_bundles import import_into, small_files, write_small
 
-from whence.engine import importing
+from whence.engine import code_import
 from whence.engine.results import SearchReport
-from whence.engine.snapshots import SnapshotChoice, read_snapshot, search_snapshot
+from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot, search_snapshot
 from whence.ingest.bundles import reading
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.contents import BundleContents
@@ -607,7 +607,7 @@ async def test_words_are_found_in_whatever_segment(
     path = write_fake_bundles(tmp_path)[0]
     await import_into(postgres_store, [path])
     once = await chunks_by_term(postgres_store)
-    monkeypatch.setattr(importing, "_NODES_AT_ONCE", 48)
+    monkeypatch.setattr(code_import, "_NODES_AT_ONCE", 48)
     monkeypatch.setattr(words, "LARGEST_SEGMENT", 70)
     await import_into(postgres_store, [path])
     often = await chunks_by_term(postgres_store)
@@ -626,7 +626,7 @@ async def test_postings_that_fail_beside_fail_the_import(
     async def fail(*_: object) -> None:
         raise InternalError("no segment today")
 
-    monkeypatch.setattr(importing, "_NODES_AT_ONCE", 48)
+    monkeypatch.setattr(code_import, "_NODES_AT_ONCE", 48)
     monkeypatch.setattr(words, "LARGEST_SEGMENT", 70)
     monkeypatch.setattr(words, "write_segment", fail)
     with pytest.raises(InternalError, match="no segment today"):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tests.support.fake_bundles import write_zip
 
-from whence.engine.importing import Importing, open_bundles
+from whence.engine.code_import import Importing, open_bundles
 from whence.engine.results import ImportResult
 from whence.schema.code import CodeEdge, CodeNode
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from whence.engine.replaying import replay_request
+from whence.engine.replay import replay_request
 from whence.processors.clients import DocEmbeddingsClient
 from whence.processors.document_rag import DocumentRagProcessor
 from whence.schema.access import Access

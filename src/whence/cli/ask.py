@@ -107,7 +107,7 @@ def ask(
             flow=flow or "all-in-one",
         )
     if as_json(context):
-        from whence.engine.documents import answer_document
+        from whence.engine.json_documents import answer_document
 
         print_json(answer_document(answer))
     else:

@@ -69,7 +69,7 @@ COMMANDS: Mapping[str, str | _Group] = {
             "beir": "evaluate:beir",
             "gate": "evaluate:gate",
             "baseline": "evaluate:baseline",
-            "compare": "compare:compare",
+            "compare": "eval_compare:compare",
         },
         help="How good retrieval is, and if it got worse.",
     ),

@@ -29,7 +29,7 @@ def demo(context: typer.Context) -> int:
     folder = _examples()
     questions = json.loads((folder / "demo_questions.json").read_text("utf-8"))["questions"]
     quiet = as_json(context)
-    from whence.engine.documents import answer_document
+    from whence.engine.json_documents import answer_document
 
     async def work(engine: Engine, _settings: object) -> list[dict[str, Any]]:
         with progress("indexing the handbook") as moved:

@@ -10,7 +10,7 @@ from whence.cli.output import console, print_json
 from whence.cli.session import as_json, run_with_engine
 
 if TYPE_CHECKING:
-    from whence.engine.erasing import Erasure
+    from whence.engine.erasure import Erasure
 
 __all__ = ("erase",)
 

@@ -13,7 +13,7 @@ from whence.cli.session import access_of, as_json, run_with_engine
 from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
 
 if TYPE_CHECKING:
-    from whence.engine.graph import FetchReport
+    from whence.engine.node_texts import FetchReport
     from whence.schema.texts import TextBudget
 
 __all__ = ("fetch", "fetch_document")

@@ -13,7 +13,7 @@ from whence.cli.session import access_of, as_json, run_with_engine
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from whence.engine.replaying import Difference, ReplayReport
+    from whence.engine.replay import Difference, ReplayReport
 
 __all__ = ("replay",)
 

@@ -103,7 +103,7 @@ def _snapshot(
     """
     if snapshot is None and set_name is None and snapshot_source is None:
         return {}
-    from whence.engine.snapshots import SnapshotChoice
+    from whence.engine.snapshot_reading import SnapshotChoice
 
     choice = SnapshotChoice(
         snapshot=snapshot or "", set_name=set_name or "", source=snapshot_source or ""
@@ -124,7 +124,7 @@ def _tell(
     threshold: float,
     message: str = "",
 ) -> None:
-    from whence.engine.documents import found_message, search_document
+    from whence.engine.json_documents import found_message, search_document
 
     if as_json(context):
         document = search_document(query, mode, report, latency_ms=latency, message=message)

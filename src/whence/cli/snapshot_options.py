@@ -27,7 +27,7 @@ def chosen_snapshot(
     Raises:
         BadInput: No snapshot is named, or the options do not go together.
     """
-    from whence.engine.snapshots import SnapshotChoice
+    from whence.engine.snapshot_reading import SnapshotChoice
 
     choice = SnapshotChoice(snapshot=snapshot or "", set_name=set_name or "", source=source or "")
     return {

@@ -185,7 +185,7 @@ def _with_target(
 async def _own(stack: AsyncExitStack, settings: Settings, mode: str, access: Access) -> Target:
     """Open Whence's own store, read-only, and a flow that reads it."""
     from whence.engine.engine import Engine
-    from whence.engine.validating import EngineTarget
+    from whence.engine.evaluation_targets import EngineTarget
     from whence.flow.read_only import read_only_store
     from whence.flow.settings import mask_url
 

@@ -12,7 +12,7 @@ from whence.engine.results import ImportResult, SnapshotOverview
 from whence.schema.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
-    from whence.engine.importing import Progress
+    from whence.engine.code_import import Progress
     from whence.flow.client import FlowClient
     from whence.flow.resources import Resources
     from whence.store.snapshot_protocols import CodeStore, SnapshotSet
@@ -67,7 +67,7 @@ class CodeEngine:
             BadInput: A bundle cannot be imported, or other content is published at its commit.
             Unavailable: A service that is needed does not answer.
         """
-        from whence.engine.importing import Importing, open_bundles
+        from whence.engine.code_import import Importing, open_bundles
 
         client, resources = self._opened()
         found = await asyncio.to_thread(

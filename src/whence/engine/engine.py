@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from whence.answering.validation import check_patience
 from whence.engine.answer_stream import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.audit import AuditLog, audited
-from whence.engine.erasing import Erasure, erase
-from whence.engine.explaining import explain, why_not
-from whence.engine.graph import GraphEngine
+from whence.engine.erasure import Erasure, erase
 from whence.engine.indexing import Indexing, Progress, from_thread
-from whence.engine.replaying import ReplayReport, replay
+from whence.engine.node_texts import GraphEngine
+from whence.engine.replay import ReplayReport, replay
 from whence.engine.reranking import RERANK_BUDGET_S, RerankPlan, check_budget
 from whence.engine.results import IndexReport, RetrievalResult, SearchReport
-from whence.engine.snapshots import SnapshotChoice, search_snapshot
+from whence.engine.snapshot_reading import SnapshotChoice, search_snapshot
+from whence.engine.trace_access import explain, why_not
 from whence.retrieval.pipeline import check_text, search, search_match, search_mode
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, DocumentRagRequest

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from whence.engine.documents import answer_document, search_document
+from whence.engine.json_documents import answer_document, search_document
 from whence.gateway.auth import Caller
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
 from whence.schema.errors import Overloaded

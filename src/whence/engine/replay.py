@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whence.engine.explaining import not_found, see_trace
+from whence.engine.trace_access import not_found, see_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import Answer, DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput

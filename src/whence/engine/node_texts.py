@@ -11,7 +11,7 @@ from whence.answering.validation import check_patience
 from whence.engine.answer_stream import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.audit import audited
 from whence.engine.code import CodeEngine
-from whence.engine.snapshots import SnapshotChoice, read_snapshot
+from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot
 from whence.retrieval.pipeline import check_text, search_mode
 from whence.schema.access import Access
 from whence.schema.code_ids import CodeId, kind_of_local
