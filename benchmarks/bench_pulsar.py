@@ -38,7 +38,7 @@ from tests.support.pulsar_broker import running_broker
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.pulsar.transport import PulsarTransport
 from whence.broker.transport import Delivery, Headers, Transport
-from whence.flow.builtin import find_flow
+from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
 from whence.flow.resources import Resources

@@ -37,7 +37,7 @@ import msgspec
 import numpy as np
 
 from whence.broker.memory.transport import MemoryTransport
-from whence.flow.builtin import find_flow
+from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.definition import FlowDefinition
 from whence.flow.loader import load_flow

@@ -24,7 +24,7 @@ from tests.support.fake_bundles import write_fake_bundles
 
 from whence import Access, Engine
 from whence.bundler.bundling import bundle_folder
-from whence.evaluation.metrics import mean
+from whence.evaluation.measures import mean
 from whence.processors import search
 
 PACKAGES = ("httpx", "rich", "starlette")

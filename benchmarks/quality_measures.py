@@ -15,7 +15,7 @@ import msgspec
 from benchmarks.kept_scores import KeptScores
 from benchmarks.rerank_shares import SHARES, judged
 from whence.evaluation.beir import BeirDataset, load_beir
-from whence.evaluation.metrics import mean, ndcg, recall, reciprocal_rank
+from whence.evaluation.measures import mean, ndcg, recall, reciprocal_rank
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.retrieval.rerank import RERANK_SHARE, blended_score, text_to_read
 from whence.schema.access import Access

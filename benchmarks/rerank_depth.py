@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.kept_scores import KeptScores
 from benchmarks.quality import cache_folder, collections
 from whence.evaluation.beir import load_beir
-from whence.evaluation.metrics import mean, ndcg, recall
+from whence.evaluation.measures import mean, ndcg, recall
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.retrieval.rerank import blended_score, text_to_read
 from whence.schema.access import Access

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from whence.flow.builtin import find_flow
+from whence.flow.builtin_flows import find_flow
 from whence.flow.loader import load_flow
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +26,7 @@ MOST_REPLICAS = 8
 
 
 def deployment(name: str) -> dict[str, Any]:
-    """Give the Deployment of a processor."""
+    """Return the Deployment of a processor."""
     labels = {"app.kubernetes.io/name": "whence", "app.kubernetes.io/component": name}
     heavy = name in WITH_MODEL
     container = {
@@ -99,7 +99,7 @@ def deployment(name: str) -> dict[str, Any]:
 
 
 def probe(path: str, *, period: int, failures: int) -> dict[str, Any]:
-    """Give a probe of the metrics port."""
+    """Return a probe of the metrics port."""
     return {
         "httpGet": {"path": path, "port": "metrics"},
         "periodSeconds": period,
@@ -109,7 +109,7 @@ def probe(path: str, *, period: int, failures: int) -> dict[str, Any]:
 
 
 def autoscaler(name: str) -> dict[str, Any]:
-    """Give the autoscaler of a processor: by what waits for it."""
+    """Return the autoscaler of a processor: by what waits for it."""
     metric = {
         "metric": {
             "name": "whence_backlog_messages",
@@ -132,7 +132,7 @@ def autoscaler(name: str) -> dict[str, Any]:
 
 
 def disruption_budget(name: str) -> dict[str, Any]:
-    """Give the budget of a processor: one pod may go at a time."""
+    """Return the budget of a processor: one pod may go at a time."""
     labels = {"app.kubernetes.io/name": "whence", "app.kubernetes.io/component": name}
     return {
         "apiVersion": "policy/v1",
@@ -143,7 +143,7 @@ def disruption_budget(name: str) -> dict[str, Any]:
 
 
 def manifests() -> str:
-    """Give the text of the file."""
+    """Return the text of the file."""
     documents = [
         make(processor.name)
         for processor in load_flow(find_flow(FLOW)).processors

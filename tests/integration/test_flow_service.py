@@ -11,7 +11,7 @@ import pytest
 
 import whence.broker.connect
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
-from whence.flow.builtin import find_flow
+from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.definition import FlowDefinition
 from whence.flow.loader import load_flow

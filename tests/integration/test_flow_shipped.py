@@ -12,7 +12,7 @@ import pytest
 
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Headers
-from whence.flow.builtin import find_flow
+from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
@@ -219,7 +219,9 @@ async def test_a_run_can_be_repeated_exactly() -> None:
     resources_ids = iter(["fixed-1"])
     objects = models()
     resources = Resources(
-        Settings({}), objects, injected={"new_id": lambda: next(resources_ids), "unused": 1}
+        Settings({}),
+        objects,
+        processor_arguments={"new_id": lambda: next(resources_ids), "unused": 1},
     )
     definition = load_flow(find_flow("all-in-one"))
     transport = MemoryTransport()

@@ -19,7 +19,7 @@ from tests.support.pulsar_broker import TestBroker, running_broker
 from whence.broker.dead_letters import DeadLetters
 from whence.broker.pulsar.transport import PulsarTransport
 from whence.broker.transport import Headers, RetryPolicy
-from whence.flow.builtin import find_flow
+from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.loader import load_flow
 from whence.schema.access import Access

@@ -18,14 +18,14 @@ from whence.broker.liveness import roll_call
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers, RetryPolicy, Transport
 from whence.broker.worker import Worker
-from whence.flow.builtin import find_flow
+from whence.flow.builtin_flows import find_flow
 from whence.flow.client import FlowClient
 from whence.flow.definition import FlowDefinition
-from whence.flow.fleet import fleet_status
 from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
+from whence.flow.status import flow_status
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, AnswerPiece, DocumentRagRequest, ExplainEvent
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
@@ -58,12 +58,12 @@ TIMES = ("startedAt", "endedAt", "startedAtTime", "endedAtTime", "generatedAtTim
 
 
 def flow() -> FlowDefinition:
-    """Give the flow of everything."""
+    """Return the flow of everything."""
     return load_flow(find_flow("all-in-one"))
 
 
 def models() -> dict[str, Any]:
-    """Give fresh stub models and a fresh store."""
+    """Return fresh stub models and a fresh store."""
     return {
         "store": MemoryStore(),
         "embedder": HashEmbedder(),
@@ -73,7 +73,7 @@ def models() -> dict[str, Any]:
 
 
 def draft(name: str, *texts: str) -> DocumentDraft:
-    """Give a document; the secret one is for porters."""
+    """Return a document; the secret one is for porters."""
     tags = DocumentTags(acl=("porters",)) if name == "secret.md" else DocumentTags()
     chunks = tuple(ChunkDraft(content=text, start=0, end=len(text)) for text in texts)
     return DocumentDraft(document_id=name, chunks=chunks, source_file=name, tags=tags)
@@ -151,7 +151,7 @@ async def test_status_and_roll_call(pulsar_broker: TestBroker) -> None:
         running(pulsar_broker.connect(namespace), ("embedding",)),
     ):
         await client.call("embedding", EmbeddingRequest(texts=("a",)), EmbeddingResponse)
-        status = await fleet_status(flow(), outside, wait_s=5.0)
+        status = await flow_status(flow(), outside, wait_s=5.0)
         embedding = flow().interface("embedding").request
         await outside.publish(embedding, b"not a message")
         async with asyncio.timeout(30):
@@ -160,7 +160,7 @@ async def test_status_and_roll_call(pulsar_broker: TestBroker) -> None:
     request = EmbeddingRequest(texts=("b",))
     payload = msgspec.json.encode(request)
     await outside.publish(embedding, payload, headers={Headers.TYPE: request.TYPE})
-    after = await fleet_status(flow(), outside)
+    after = await flow_status(flow(), outside)
     nobody = await roll_call(outside, [embedding], wait_s=0.5)
     await outside.aclose()
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from whence.cli.serve import serve
-from whence.flow.builtin import find_flow
+from whence.flow.builtin_flows import find_flow
 from whence.flow.loader import load_flow
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from whence.flow.telemetry.log_lines import log_to_stderr
+from whence.flow.telemetry.logfmt import log_to_stderr
 from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _PRELOAD = (
     "whence.broker.pulsar.transport",
     "whence.flow.service",
     "whence.flow.loader",
-    "whence.flow.builtin",
+    "whence.flow.builtin_flows",
     "whence.store.postgres.store",
     "whence.processors.document_rag",
     "whence.processors.ingest",
@@ -205,7 +205,7 @@ def _set_clock_wrong(seconds: float) -> None:
 async def _run(
     spec: FleetSpec, only: tuple[str, ...], options: Mapping[str, Any], ready: Connection
 ) -> None:
-    from whence.flow.builtin import find_flow
+    from whence.flow.builtin_flows import find_flow
     from whence.flow.loader import load_flow
     from whence.flow.resources import Resources
     from whence.flow.service import serve_flow

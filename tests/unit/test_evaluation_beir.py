@@ -89,7 +89,7 @@ def test_an_id_with_a_space_is_not_exported(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a small collection: three documents, four queries, of which one is judged relevant."""
+    """Return a small collection: three documents, four queries, of which one is judged relevant."""
     (tmp_path / "qrels").mkdir()
     (tmp_path / "corpus.jsonl").write_text(
         '{"_id": "d1", "title": "", "text": "one"}\n{"_id": 2, "text": "two\u2028half"}\n\n'

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.evaluation.gate.files import Baseline, Policy, Suite, load_policy, load_suite
 from whence.evaluation.gate.gate_result import Gate
 from whence.evaluation.gate.matching import assign, matches
 from whence.evaluation.gate.report import check_comparable, gate_document, record
-from whence.evaluation.gate.running import run_suite
-from whence.evaluation.searcher import Found, Hit
+from whence.evaluation.gate.run import run_suite
+from whence.evaluation.gate.schema import Baseline, Policy, Suite, load_policy, load_suite
+from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import BadInput, ConfigError, Unavailable
 
 SUITE: dict[str, Any] = {
@@ -71,14 +71,14 @@ class Scripted:
         self.down = down
         self.calls = 0
 
-    async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         self.calls += 1
         hits = [
             Hit(document_id=path, score=1 - rank / 10, path=path)
             for rank, path in enumerate(self.answers[query])
         ]
         reasons = ("words alone ranked",) if query == self.down else ()
-        return Found(hits=hits[:limit], latency_ms=self.latency_ms, degraded=reasons)
+        return SearchOutcome(hits=hits[:limit], latency_ms=self.latency_ms, degraded=reasons)
 
 
 async def run(search: Any) -> Any:
@@ -116,7 +116,7 @@ async def judged(
 
 
 def changed(**answers: list[str]) -> dict[str, list[str]]:
-    """Give the answers with some replaced, `q0=[...]` for query 0."""
+    """Return the answers with some replaced, `q0=[...]` for query 0."""
     return ANSWERS | {f"query {name[1:]}": found for name, found in answers.items()}
 
 
@@ -199,7 +199,7 @@ async def test_a_service_that_is_down_degrades_its_query() -> None:
     """An error of a service is no end of the run."""
 
     class Down(Scripted):
-        async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
             if query == "query 3":
                 raise Unavailable("the model does not answer")
             return await super().__call__(query, mode=mode, limit=limit)
@@ -214,7 +214,7 @@ async def test_an_order_that_changes_between_runs_fails() -> None:
     """A suite that is not repeatable proves nothing."""
 
     class Wavering(Scripted):
-        async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+        async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
             found = await super().__call__(query, mode=mode, limit=limit)
             hits = found.hits if self.calls <= 5 else [found.hits[0], *found.hits[:0:-1]]
             return msgspec.structs.replace(found, hits=hits)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
-from whence.evaluation import metrics
+from whence.evaluation import measures
 from whence.evaluation.qrels import Qrels, RunRow, read_qrels, write_qrels, write_run
 
 DOCUMENTS = [f"d{number:02}" for number in range(30)]
@@ -33,7 +33,7 @@ def collections(draw: st.DrawFn) -> tuple[Qrels, dict[str, list[tuple[str, float
 
 
 def rows(rankings: dict[str, list[tuple[str, float]]]) -> list[RunRow]:
-    """Give the lines of a run."""
+    """Return the lines of a run."""
     return [
         RunRow(query, document, rank, score, "test")
         for query, ranking in rankings.items()
@@ -67,10 +67,10 @@ def test_measures_are_those_of_the_reference(
         gains = [judged.get(document, 0) for document, _ in ranking]
         relevant = sum(grade > 0 for grade in judged.values())
         ours = {
-            "nDCG@10": metrics.ndcg(gains, judged.values(), 10),
-            "nDCG@3": metrics.ndcg(gains, judged.values(), 3),
-            "R@5": metrics.recall(gains, relevant, 5),
-            "RR@10": metrics.reciprocal_rank(gains, 10),
+            "nDCG@10": measures.ndcg(gains, judged.values(), 10),
+            "nDCG@3": measures.ndcg(gains, judged.values(), 3),
+            "R@5": measures.recall(gains, relevant, 5),
+            "RR@10": measures.reciprocal_rank(gains, 10),
         }
         theirs = {name: reference[query, name] for name in ours}
         assert ours == pytest.approx(theirs, abs=1e-6)

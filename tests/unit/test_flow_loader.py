@@ -126,7 +126,7 @@ def parse(text: str, **options: Any) -> FlowDefinition:
 
 
 def line_of(text: str, part: str, nth: int = 1) -> int:
-    """Give the line of the nth occurrence of `part`."""
+    """Return the line of the nth occurrence of `part`."""
     lines = [number for number, line in enumerate(text.split("\n"), 1) if part in line]
     return lines[nth - 1]
 

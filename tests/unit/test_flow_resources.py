@@ -103,4 +103,4 @@ def test_only_none_switches_off(reranker: str, given: bool, off: bool) -> None:
     objects = {"reranker": object()} if given else {}
     resources = Resources(Settings({"reranker": reranker}), objects)
 
-    assert bool(resources.absent) is off
+    assert bool(resources.disabled) is off

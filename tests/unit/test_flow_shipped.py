@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from whence.flow.builtin import find_flow, shipped_flows
+from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.definition import check_report, inbound_port
 from whence.flow.loader import load_flow
 from whence.flow.optional_processors import without

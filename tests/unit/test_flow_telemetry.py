@@ -17,7 +17,7 @@ from whence.flow.runtime import FlowHealth, ProcessorHealth
 from whence.flow.supervisor import State
 from whence.flow.telemetry.endpoint import Endpoint, read_address
 from whence.flow.telemetry.metrics import METRICS, FlowMetrics
-from whence.flow.telemetry.observer import NOBODY, Observers
+from whence.flow.telemetry.observer import NO_OBSERVER, Observers
 from whence.flow.telemetry.spans import FlowSpans, provider_from_environment
 from whence.flow.tracing import TraceContext
 from whence.schema.errors import ConfigError, Unavailable
@@ -26,7 +26,7 @@ PLACE = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 
 
 def health(**fields: Any) -> FlowHealth:
-    """Give the health of a flow of one processor."""
+    """Return the health of a flow of one processor."""
     processor = ProcessorHealth(
         **{
             "name": "search",
@@ -210,7 +210,7 @@ def test_observers_hand_the_place_on() -> None:
     with both.handling("search", "s.v1", PLACE) as place:
         assert place.trace_id == PLACE.trace_id
         assert place.span_id != PLACE.span_id
-    with NOBODY.handling("search", "s.v1", PLACE) as place:
+    with NO_OBSERVER.handling("search", "s.v1", PLACE) as place:
         assert place == PLACE
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from whence.evaluation.gate.files import (
+from whence.evaluation.gate.schema import (
     INTENTS,
     load_baseline,
     load_policy,
@@ -24,7 +24,7 @@ FILES = ROOT / "examples" / "gate"
 
 @pytest.fixture(scope="module")
 def steps() -> list[dict[str, Any]]:
-    """Give the steps of the workflow's job."""
+    """Return the steps of the workflow's job."""
     path = ROOT / ".github" / "workflows" / "retrieval-eval-gate.yml"
     found: list[dict[str, Any]] = yaml.safe_load(path.read_text())["jobs"]["gate"]["steps"]
     return found

@@ -14,11 +14,11 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from whence.engine.retriever import Retriever
 from whence.evaluation.validation.qdrant import QdrantTarget
-from whence.evaluation.validation.report import Demands, pages_of, report_of
-from whence.evaluation.validation.running import Limits, run_validation
-from whence.evaluation.validation.sources import Originals
-from whence.evaluation.validation.suggest import suggest_suite
+from whence.evaluation.validation.report import Thresholds, build_report, load_documents
+from whence.evaluation.validation.run import Limits, run_validation
+from whence.evaluation.validation.source_texts import SourceTexts
 from whence.evaluation.validation.suite import ValidationSuite
+from whence.evaluation.validation.suite_generation import generate_suite
 from whence.schema.access import Access
 from whence.schema.errors import (
     BadInput,
@@ -114,14 +114,14 @@ async def test_a_collection_is_validated(client: AsyncQdrantClient) -> None:
     before = await client.count(NAME)
     target = QdrantTarget(collection(client), EMBEDDER)
     run = await run_validation(target, suite, Limits(clients=2))
-    report = report_of(
+    report = build_report(
         run,
         suite,
         origin="test",
         about=await target.about(),
-        demands=Demands(threshold=0.4),
-        pages=await pages_of(target, run),
-        originals=Originals(None, {}),
+        demands=Thresholds(threshold=0.4),
+        pages=await load_documents(target, run),
+        originals=SourceTexts(None, {}),
     )
     first = report.results[0].results[0]
 
@@ -141,7 +141,7 @@ async def test_a_collection_is_validated(client: AsyncQdrantClient) -> None:
 async def test_a_starter_suite_comes_from_the_headings(client: AsyncQdrantClient) -> None:
     """Each query asks for a section of another page."""
     target = QdrantTarget(collection(client), EMBEDDER)
-    suite = suggest_suite(await target.sections(40))
+    suite = generate_suite(await target.sections(40))
 
     assert len(suite.queries) == 5
     assert {query.expected_topics[0] for query in suite.queries if query.expected_topics} == {

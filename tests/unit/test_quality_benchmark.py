@@ -72,7 +72,7 @@ async def test_nothing_is_written_before_it_is_kept(tmp_path: Path) -> None:
 
 
 def _rows(*gains: float, noise: float = 0.0, queries: int = 20) -> list[list[float]]:
-    """Give rows in which each share gains so much, give or take the noise of a query."""
+    """Return rows in which each share gains so much, give or take the noise of a query."""
     return [
         [gain + (noise if (query + place) % 2 else -noise) for place, gain in enumerate(gains)]
         for query in range(queries)

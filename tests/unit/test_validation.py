@@ -17,10 +17,14 @@ from hypothesis import strategies as st
 
 from whence.evaluation.validation import checks
 from whence.evaluation.validation.latency_chart import latency_svg
-from whence.evaluation.validation.report import Demands, ValidationReport, pages_of, report_of
-from whence.evaluation.validation.running import Limits, run_validation
-from whence.evaluation.validation.sources import Originals, Page, originals_of
-from whence.evaluation.validation.suggest import suggest_suite
+from whence.evaluation.validation.report import (
+    Thresholds,
+    ValidationReport,
+    build_report,
+    load_documents,
+)
+from whence.evaluation.validation.run import Limits, run_validation
+from whence.evaluation.validation.source_texts import Page, SourceTexts, read_source_texts
 from whence.evaluation.validation.suite import (
     TestQuery,
     ValidationSuite,
@@ -28,7 +32,14 @@ from whence.evaluation.validation.suite import (
     parse_suite,
     shipped_suite,
 )
-from whence.evaluation.validation.target import About, Passage, Retrieved, Section, StoredPage
+from whence.evaluation.validation.suite_generation import generate_suite
+from whence.evaluation.validation.target import (
+    Passage,
+    RetrievedPassages,
+    Section,
+    StoredDocument,
+    TargetInfo,
+)
 from whence.schema.errors import BadInput, ConfigError, ModelMismatch, NotFound, Unavailable
 
 TEXTS = [
@@ -39,7 +50,7 @@ TEXTS = [
 
 
 def passage(number: int = 0, **changes: Any) -> Passage:
-    """Give a sound passage."""
+    """Return a sound passage."""
     sound = Passage(
         id=f"c{number}",
         score=0.9 - number / 10,
@@ -64,24 +75,24 @@ class Scripted:
         self.digest: str = options.get("digest", "")
         self.asked: list[str] = []
 
-    async def about(self) -> About:
-        return About(store="memory", collection="book", model="stub", dimension=3)
+    async def about(self) -> TargetInfo:
+        return TargetInfo(store="memory", collection="book", model="stub", dimension=3)
 
-    async def search(self, query: str, *, limit: int) -> Retrieved:
+    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
         self.asked.append(query)
         if len(self.asked) in self.errors:
             raise self.errors[len(self.asked)]
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
-        return Retrieved(
+        return RetrievedPassages(
             passages=self.passages[:limit],
             embedding_ms=2.0,
             search_ms=3.0,
             degraded=self.degraded,
         )
 
-    async def page(self, one: Passage) -> StoredPage:
-        return StoredPage(text=f"# {one.heading}\n{one.text}", digest=self.digest)
+    async def page(self, one: Passage) -> StoredDocument:
+        return StoredDocument(text=f"# {one.heading}\n{one.text}", digest=self.digest)
 
     async def sections(self, limit: int) -> list[Section]:
         return []
@@ -92,27 +103,27 @@ class Scripted:
 
 SOUND = [passage(0), passage(1), passage(2)]
 QUICK = Limits(clients=0, repeats=0)
-NOTHING = Originals(None, {})
+NOTHING = SourceTexts(None, {})
 
 
 async def report(
     target: Any,
     *queries: dict[str, Any],
     limits: Limits = QUICK,
-    originals: Originals = NOTHING,
+    originals: SourceTexts = NOTHING,
     **demands: Any,
 ) -> ValidationReport:
     """Validate a target with some queries."""
     asked = queries or ({"query_text": "robot kinematics"},)
     suite = msgspec.convert({"queries": list(asked)}, ValidationSuite)
     run = await run_validation(target, suite, limits)
-    return report_of(
+    return build_report(
         run,
         suite,
         origin="test",
         about=await target.about(),
-        demands=Demands(**demands),
-        pages=await pages_of(target, run),
+        demands=Thresholds(**demands),
+        pages=await load_documents(target, run),
         originals=originals,
     )
 
@@ -172,8 +183,8 @@ async def test_a_heading_must_stand_in_its_document() -> None:
     """A heading that the document does not have is a fault; one shortened with an ellipsis is none."""
 
     class Other(Scripted):
-        async def page(self, one: Passage) -> StoredPage:
-            return StoredPage(text=one.text)
+        async def page(self, one: Passage) -> StoredDocument:
+            return StoredDocument(text=one.text)
 
     shortened = [passage(0, heading="Kinematics of a humanoid…")]
     wrong, right = await report(Other(SOUND)), await report(Other(shortened))
@@ -192,7 +203,7 @@ async def test_a_changed_text_is_noticed() -> None:
 
     async def fault(one: Passage, digest: str, documents: dict[str, str] | None) -> str | None:
         target = Scripted([one], digest=digest)
-        done = await report(target, originals=Originals(documents, {}))
+        done = await report(target, originals=SourceTexts(documents, {}))
         return done.results[0].checks["verbatim"]
 
     assert await fault(passage(0), stored, sources) is None
@@ -205,9 +216,9 @@ async def test_pages_behind_addresses_are_compared() -> None:
     """A page may wrap words around a text; one that cannot be read is a fault of its own."""
     address = str(passage(0).source_url)
     around = Page(f"menu home {TEXTS[0]} footer", "")
-    good = await report(Scripted([passage(0)]), originals=Originals(None, {address: around}))
+    good = await report(Scripted([passage(0)]), originals=SourceTexts(None, {address: around}))
     gone = await report(
-        Scripted([passage(0)]), originals=Originals(None, {address: Page("", "it answered 404")})
+        Scripted([passage(0)]), originals=SourceTexts(None, {address: Page("", "it answered 404")})
     )
 
     assert (good.passed, good.sources_compared) == (True, 1)
@@ -217,12 +228,12 @@ async def test_pages_behind_addresses_are_compared() -> None:
 async def test_originals_come_from_what_was_indexed(tmp_path: Path) -> None:
     """Documents are found by their ids; sources that hold none of them are refused."""
     (tmp_path / "chapter-0.md").write_text(f"# Chapter 0\n\n{TEXTS[0]}\n")
-    found = originals_of([passage(0, document_id="chapter-0.md")], [tmp_path], {})
+    found = read_source_texts([passage(0, document_id="chapter-0.md")], [tmp_path], {})
 
     assert found.documents is not None
     assert TEXTS[0] in found.documents["chapter-0.md"]
     with pytest.raises(BadInput, match="none of the documents"):
-        originals_of([passage(0)], [tmp_path], {})
+        read_source_texts([passage(0)], [tmp_path], {})
 
 
 @pytest.mark.parametrize(
@@ -303,7 +314,7 @@ async def test_queries_that_cannot_be_embedded_end_the_validation() -> None:
     """Words alone would measure something else than what was asked for."""
 
     class Wordy(Scripted):
-        async def search(self, query: str, *, limit: int) -> Retrieved:
+        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
             found = await super().search(query, limit=limit)
             return msgspec.structs.replace(found, embedded=False, degraded=("no vectors",))
 
@@ -346,7 +357,7 @@ async def test_a_slow_query_is_given_up_and_marked() -> None:
     """No answer in time: the query is partial and fails; the validation ends in time."""
 
     class Stalling(Scripted):
-        async def search(self, query: str, *, limit: int) -> Retrieved:
+        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
             if query == "stalls":
                 await asyncio.Event().wait()
             return await super().search(query, limit=limit)
@@ -364,7 +375,7 @@ async def test_the_time_limit_marks_what_was_not_asked() -> None:
     now = [0.0]
 
     class Slow(Scripted):
-        async def search(self, query: str, *, limit: int) -> Retrieved:
+        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
             now[0] += 4.0
             return await super().search(query, limit=limit)
 
@@ -397,7 +408,7 @@ async def test_results_that_change_are_a_warning() -> None:
     """The same query must give the same results in the same order."""
 
     class Wavering(Scripted):
-        async def search(self, query: str, *, limit: int) -> Retrieved:
+        async def search(self, query: str, *, limit: int) -> RetrievedPassages:
             self.passages.reverse()
             return await super().search(query, limit=limit)
 
@@ -498,7 +509,7 @@ def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
 def test_a_suggestion_is_a_suite(sections: list[Section]) -> None:
     """Of any collection: at least five queries that can be searched for, or a clear refusal."""
     try:
-        suite = suggest_suite(sections)
+        suite = generate_suite(sections)
     except NotFound:
         return
     again = parse_suite(msgspec.json.encode(suite).decode(), "suggested", yaml=False)

@@ -147,7 +147,7 @@ def _each(
 
     from whence.broker.connect import connect
     from whence.broker.dead_letters import DeadLetters
-    from whence.flow.fleet import counts_all, topics_of
+    from whence.flow.status import has_global_stats, topics_of
     from whence.schema.topics import full_topic
 
     start_logging()
@@ -159,7 +159,7 @@ def _each(
         try:
             letters = DeadLetters(transport)
             # Reading a topic makes it; where the broker counts, those without dead letters are left alone.
-            counted = await counts_all(transport)
+            counted = await has_global_stats(transport)
             here = [name for name in names if not counted or await letters.count(name)]
             results = await asyncio.gather(*(act(letters, name) for name in here))
             return list(zip(here, results, strict=True))

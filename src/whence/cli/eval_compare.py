@@ -11,7 +11,7 @@ from whence.cli.output import console, plain_table, print_json, say
 from whence.cli.session import as_json
 
 if TYPE_CHECKING:
-    from whence.evaluation.gate.comparing import Comparison
+    from whence.evaluation.gate.comparison import Comparison
 
 __all__ = ("compare",)
 
@@ -31,7 +31,7 @@ def compare(
 ) -> int:
     """Put two runs side by side, and tell whether they differ by more than chance."""
     from whence.evaluation.files import check_folder, write_text
-    from whence.evaluation.gate.comparing import compare_runs, differences_svg, load_run
+    from whence.evaluation.gate.comparison import compare_runs, differences_svg, load_run
 
     check_folder(svg)
     comparison = compare_runs(load_run(a), load_run(b), measure)

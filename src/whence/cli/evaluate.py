@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from whence.engine.results import RetrievalResult
     from whence.evaluation.beir import BeirDataset
     from whence.evaluation.benchmark import Run
-    from whence.evaluation.documents import RankDocuments
-    from whence.evaluation.gate.files import Baseline, LegScores, Suite
-    from whence.evaluation.gate.running import SuiteRun
-    from whence.evaluation.searcher import Found, Hit
+    from whence.evaluation.document_ranking import Ranker
+    from whence.evaluation.gate.run import SuiteRun
+    from whence.evaluation.gate.schema import Baseline, RetrieverScores, Suite
+    from whence.evaluation.searcher import Hit, SearchOutcome
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
     from whence.models.protocols import Reranker
@@ -50,13 +50,13 @@ class EngineSearcher:
         self._collection = collection
         self._access = access
 
-    async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         """Find the best passages.
 
         Raises:
             WhenceError: As for `Engine.search`.
         """
-        from whence.evaluation.searcher import Found
+        from whence.evaluation.searcher import SearchOutcome
 
         report = await self._engine.search_report(
             query,
@@ -66,7 +66,7 @@ class EngineSearcher:
             access=self._access,
             collection=self._collection,
         )
-        return Found(
+        return SearchOutcome(
             hits=[_hit(result) for result in report.results],
             latency_ms=report.latency_ms["total"],
             degraded=tuple(fault.reason for fault in report.degraded),
@@ -220,15 +220,19 @@ async def _ranker(
     top_k: int,
     *,
     optional: bool,
-) -> RankDocuments | None:
+) -> Ranker | None:
     """Give what ranks documents in a mode; None for an optional reranker that is not there."""
-    from whence.evaluation.documents import DocumentRanker, OthersRanker, RerankedRanker
+    from whence.evaluation.document_ranking import (
+        DocumentRanker,
+        RerankedRanker,
+        SelfExcludingRanker,
+    )
 
-    rank: RankDocuments
+    rank: Ranker
     search_mode = "hybrid" if mode == "rerank" else mode
     if dataset.themselves:
         rank = DocumentRanker(search, search_mode, top_k + 1)
-        rank = OthersRanker(rank, dataset.themselves, top_k)
+        rank = SelfExcludingRanker(rank, dataset.themselves, top_k)
     else:
         rank = DocumentRanker(search, search_mode, top_k)
     if mode != "rerank":
@@ -249,7 +253,7 @@ async def _reranker(resources: Resources) -> Reranker:
     Raises:
         ModelMissing: It is switched off, or its model is not there.
     """
-    for switch in resources.absent.values():
+    for switch in resources.disabled.values():
         raise ModelMissing(f"there is no reranker: {switch}", hint="choose a reranker")
     reranker: Reranker = await resources.get("reranker")
     await reranker.score("a question", ["a passage"])
@@ -294,8 +298,8 @@ def gate(
 ) -> int:
     """Run a suite and fail when retrieval got worse than the baseline allows."""
     from whence.evaluation.files import check_folder, write_text
-    from whence.evaluation.gate.files import load_baseline, load_policy, load_suite
     from whence.evaluation.gate.report import check_comparable, gate_document
+    from whence.evaluation.gate.schema import load_baseline, load_policy, load_suite
 
     cases, before, limits = load_suite(suite), load_baseline(baseline), load_policy(policy)
     _check_k(k)
@@ -339,9 +343,9 @@ def baseline(
     from importlib.metadata import version
 
     from whence.evaluation.files import check_folder, write_text
-    from whence.evaluation.gate.files import load_policy, load_suite
     from whence.evaluation.gate.gate_result import judge
     from whence.evaluation.gate.report import record
+    from whence.evaluation.gate.schema import load_policy, load_suite
 
     if os.environ.get("CI", "").casefold() in ("true", "1", "yes"):
         raise BadInput(
@@ -384,8 +388,8 @@ def baseline(
 
 def _tell_changes(out: Path, recorded: Baseline) -> None:
     """Print what a new baseline changes of the one in its place."""
-    from whence.evaluation.gate.files import load_baseline
     from whence.evaluation.gate.report import baseline_changes
+    from whence.evaluation.gate.schema import load_baseline
 
     if not out.is_file():
         recall = recorded.metrics.recall_at_k
@@ -418,7 +422,7 @@ class _Done(NamedTuple):
     run: SuiteRun
     digest: str
     document_ids: list[str]
-    legs: dict[str, LegScores]
+    legs: dict[str, RetrieverScores]
 
 
 async def _run_suite(
@@ -433,7 +437,7 @@ async def _run_suite(
 ) -> _Done:
     """Run a suite, then every way of ranking alone when all of it could take part."""
     from whence.evaluation.gate.report import collection_digest
-    from whence.evaluation.gate.running import run_suite
+    from whence.evaluation.gate.run import run_suite
     from whence.flow.resources import Resources
 
     async with Resources(settings) as resources:
@@ -453,8 +457,8 @@ async def _run_suite(
 
 async def _legs(
     search: EngineSearcher, resources: Resources, suite: Suite, k: int
-) -> dict[str, LegScores]:
-    from whence.evaluation.gate.per_retriever import measure_legs
+) -> dict[str, RetrieverScores]:
+    from whence.evaluation.gate.per_retriever import measure_retrievers
 
     try:
         reranker = await _reranker(resources)
@@ -462,7 +466,7 @@ async def _legs(
         note(f"note: the leg rerank is left out: {error.message}")
         reranker = None
     with progress("legs") as moved:
-        return await measure_legs(search, suite, k=k, reranker=reranker, progress=moved)
+        return await measure_retrievers(search, suite, k=k, reranker=reranker, progress=moved)
 
 
 def _tell_gate(document: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ def run(
     """Run a flow until it is asked to stop; several copies share the work."""
     import asyncio
 
-    from whence.flow.builtin import find_flow
+    from whence.flow.builtin_flows import find_flow
     from whence.flow.loader import load_flow
     from whence.flow.service import serve_flow
 

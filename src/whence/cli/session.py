@@ -48,7 +48,7 @@ def start_logging(level: str = "CRITICAL") -> None:
     """
     import logging
 
-    from whence.flow.telemetry.log_lines import log_to_stderr
+    from whence.flow.telemetry.logfmt import log_to_stderr
 
     log_to_stderr(_log_level(level))
     if not os.environ.get("WHENCE_LOG"):

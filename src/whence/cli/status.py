@@ -11,8 +11,8 @@ from whence.cli.output import console, note, plain_table, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
-    from whence.flow.fleet import FleetStatus, TopicStatus
     from whence.flow.settings import Settings
+    from whence.flow.status import FlowStatus, TopicStatus
     from whence.store.protocols import CollectionInfo, Store, StoreOverview
 
 __all__ = ("status",)
@@ -46,7 +46,7 @@ def status(
 
 async def _look(
     settings: Settings, flow: str
-) -> tuple[dict[str, Any], tuple[StoreOverview, list[CollectionInfo]], FleetStatus | None]:
+) -> tuple[dict[str, Any], tuple[StoreOverview, list[CollectionInfo]], FlowStatus | None]:
     """Give everything as one document, and its parts for people."""
     fleet = None if settings.broker.startswith("memory:") else await _fleet(settings, flow)
     overview, collections = await _store(settings)
@@ -66,16 +66,16 @@ async def _look(
     return document, (overview, collections), fleet
 
 
-async def _fleet(settings: Settings, flow: str) -> FleetStatus:
+async def _fleet(settings: Settings, flow: str) -> FlowStatus:
     from whence.broker.connect import connect
-    from whence.flow.builtin import find_flow
-    from whence.flow.fleet import fleet_status
+    from whence.flow.builtin_flows import find_flow
     from whence.flow.loader import load_flow
+    from whence.flow.status import flow_status
 
     definition = load_flow(find_flow(flow))
     transport = await connect(settings.broker)
     try:
-        return await fleet_status(definition, transport)
+        return await flow_status(definition, transport)
     finally:
         await transport.aclose()
 
@@ -128,7 +128,7 @@ def _tell_no_fleet() -> None:
     console().print(table)
 
 
-def _tell_fleet(fleet: FleetStatus) -> None:
+def _tell_fleet(fleet: FlowStatus) -> None:
     out = console()
     out.print()
     out.print(f"flow [bold]{fleet.flow}[/] on {fleet.broker}", soft_wrap=True)
@@ -141,7 +141,7 @@ def _tell_fleet(fleet: FleetStatus) -> None:
         note(f"note: {line}")
 
 
-def _row(one: TopicStatus, fleet: FleetStatus) -> tuple[str, ...]:
+def _row(one: TopicStatus, fleet: FlowStatus) -> tuple[str, ...]:
     mine = [report for report in fleet.processors if report.group == one.group]
     age = "-" if one.oldest_age_s is None else f"{one.oldest_age_s:.1f} s"
     counts = (one.backlog, one.in_flight)

@@ -26,8 +26,8 @@ from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from whence.evaluation.validation.report import QueryResult, ValidationReport
-    from whence.evaluation.validation.running import Limits, ValidationRun
-    from whence.evaluation.validation.sources import Page
+    from whence.evaluation.validation.run import Limits, ValidationRun
+    from whence.evaluation.validation.source_texts import Page
     from whence.evaluation.validation.suite import ValidationSuite
     from whence.evaluation.validation.target import Target
     from whence.flow.settings import Settings
@@ -93,8 +93,8 @@ def validate(
     """Ask a collection questions with known answers, and time it. Changes nothing."""
     from whence.evaluation.files import check_folder, write_text
     from whence.evaluation.validation.latency_chart import latency_svg
-    from whence.evaluation.validation.report import Demands
-    from whence.evaluation.validation.running import Limits
+    from whence.evaluation.validation.report import Thresholds
+    from whence.evaluation.validation.run import Limits
     from whence.evaluation.validation.suite import load_suite
     from whence.retrieval.pipeline import search_mode
 
@@ -108,7 +108,7 @@ def validate(
             clients=_number("--clients", clients, 0, 64),
             repeats=_number("--repeats", repeats, 0, 10_000),
         ),
-        demands=Demands(
+        demands=Thresholds(
             threshold=_number("--threshold", threshold, 0, 1),
             min_pass=_number("--min-pass", min_pass, 0, 1),
             max_p95_ms=_number("--max-p95-ms", max_p95_ms, 0, 1e9),
@@ -217,41 +217,41 @@ async def _other(stack: AsyncExitStack, settings: Settings, store: str) -> Targe
 
 async def _suite(target: Target, order: _Order) -> tuple[ValidationSuite, str]:
     """Give the suite of the call: its file, else the shipped one where it fits, else a generated one."""
-    from whence.evaluation.validation.suggest import suggest_suite
     from whence.evaluation.validation.suite import SHIPPED_DOCUMENTS, shipped_suite
+    from whence.evaluation.validation.suite_generation import generate_suite
 
     await target.about()
     if order.suite is not None:
         return order.suite, order.origin
     if await target.holds(SHIPPED_DOCUMENTS):
         return shipped_suite(), "shipped"
-    return suggest_suite(await target.sections(_SECTIONS), _SUGGESTED), "generated"
+    return generate_suite(await target.sections(_SECTIONS), _SUGGESTED), "generated"
 
 
 async def _validated(
     target: Target, suite: ValidationSuite, origin: str, order: _Order
 ) -> ValidationReport:
-    from whence.evaluation.validation.report import pages_of, report_of
-    from whence.evaluation.validation.running import run_validation
-    from whence.evaluation.validation.sources import originals_of
+    from whence.evaluation.validation.report import build_report, load_documents
+    from whence.evaluation.validation.run import run_validation
+    from whence.evaluation.validation.source_texts import read_source_texts
 
     with progress("validating") as moved:
         run = await run_validation(target, suite, order.limits, progress=moved)
     passages = [passage for asked in run.first for passage in asked.passages]
     pages = await _web_pages(run) if order.check_urls else {}
-    return report_of(
+    return build_report(
         run,
         suite,
         origin=origin,
         about=await target.about(),
         demands=order.demands,
-        pages=await pages_of(target, run),
-        originals=originals_of(passages, order.sources, pages),
+        pages=await load_documents(target, run),
+        originals=read_source_texts(passages, order.sources, pages),
     )
 
 
 async def _web_pages(run: ValidationRun) -> dict[str, Page]:
-    from whence.evaluation.validation.sources import fetch_pages
+    from whence.evaluation.validation.source_texts import fetch_pages
 
     found = (passage.source_url for asked in run.first for passage in asked.passages)
     return await fetch_pages(list(dict.fromkeys(address for address in found if address)))

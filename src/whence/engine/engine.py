@@ -163,7 +163,7 @@ class Engine(GraphEngine):
             stack.push_async_callback(_ended, connecting)
             await asyncio.sleep(0)
         from whence.broker.connect import connect
-        from whence.flow.builtin import find_flow
+        from whence.flow.builtin_flows import find_flow
         from whence.flow.client import FlowClient
         from whence.flow.loader import load_flow
         from whence.flow.runtime import run_flow
@@ -323,7 +323,7 @@ class Engine(GraphEngine):
         """
         check_budget(rerank_budget_s)
         client, resources = self._opened()
-        absent = resources.absent.get("reranker", "")
+        absent = resources.disabled.get("reranker", "")
         plan = RerankPlan(budget_s=rerank_budget_s, absent=absent) if rerank else None
 
         async def read(where: str) -> SearchReport:
@@ -534,7 +534,7 @@ class Engine(GraphEngine):
             settings=self._settings,
             flow=self._flow,
             only=client.names_of_types(_SEARCHING, among=self._only),
-            **{**resources.loopless_models(), **self._objects},
+            **{**resources.loop_independent_models(), **self._objects},
         )
 
     async def _known_sources(

@@ -6,7 +6,13 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from whence.evaluation.validation.target import About, Passage, Retrieved, Section, StoredPage
+from whence.evaluation.validation.target import (
+    Passage,
+    RetrievedPassages,
+    Section,
+    StoredDocument,
+    TargetInfo,
+)
 from whence.schema.errors import NotFound
 from whence.store.chunk_ids import chunk_key
 
@@ -53,7 +59,7 @@ class EngineTarget:
         self._mode = mode
         self._where = where
 
-    async def about(self) -> About:
+    async def about(self) -> TargetInfo:
         """Tell what this is.
 
         Raises:
@@ -66,14 +72,14 @@ class EngineTarget:
                 f"there is no collection {self._collection!r}",
                 hint="index something into it first; `whence collections` lists what there is",
             )
-        return About(
+        return TargetInfo(
             store=self._where,
             collection=self._collection,
             model=info.model.name,
             dimension=info.model.dimension,
         )
 
-    async def search(self, query: str, *, limit: int) -> Retrieved:
+    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
         """Find the best passages, without a threshold.
 
         Raises:
@@ -88,7 +94,7 @@ class EngineTarget:
             collection=self._collection,
         )
         times = report.latency_ms
-        return Retrieved(
+        return RetrievedPassages(
             passages=[_passage(result) for result in report.results],
             embedding_ms=times["embedding"],
             search_ms=times["search"] + times["texts"],
@@ -96,7 +102,7 @@ class EngineTarget:
             embedded=all(fault.stage != "embedding" for fault in report.degraded),
         )
 
-    async def page(self, passage: Passage) -> StoredPage:
+    async def page(self, passage: Passage) -> StoredDocument:
         """Give the texts of the document's chunks up to a passage."""
         last = passage.chunk_index or 0
         ids = [
@@ -105,7 +111,7 @@ class EngineTarget:
         ]
         texts = await self._store.chunk_texts(self._collection, ids, self._access)
         digest = next((text.digest for text in texts if text.chunk_id == passage.id), "")
-        return StoredPage(text="\n".join(text.content for text in texts), digest=digest)
+        return StoredDocument(text="\n".join(text.content for text in texts), digest=digest)
 
     async def sections(self, limit: int) -> list[Section]:
         """Give chunks of different documents, then further ones of the same.

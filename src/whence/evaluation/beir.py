@@ -113,7 +113,7 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
 
 
 def _is_same(query: str, record: dict[str, Any]) -> bool:
-    """Tell whether a query is a document's text, whatever the white space."""
+    """Return whether a query is a document's text, whatever the white space."""
     text: str = record["text"]
     return query.split() == text.split()
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from whence.evaluation import metrics
+from whence.evaluation import measures
 from whence.evaluation.beir import BeirDataset
-from whence.evaluation.documents import DocumentRanking, RankDocuments
+from whence.evaluation.document_ranking import DocumentRanking, Ranker
 from whence.evaluation.qrels import RunRow
 from whence.evaluation.searcher import Hit
 from whence.schema.errors import BadInput
@@ -55,7 +55,7 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 async def run_queries(
-    rank: RankDocuments,
+    rank: Ranker,
     queries: Mapping[str, str],
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> Run:
@@ -80,7 +80,7 @@ async def run_queries(
     return run
 
 
-async def _ranking(rank: RankDocuments, text: str) -> DocumentRanking | None:
+async def _ranking(rank: Ranker, text: str) -> DocumentRanking | None:
     try:
         return await rank(text)
     except BadInput:
@@ -94,23 +94,23 @@ def scores_of(run: Run, dataset: BeirDataset) -> ModeScores:
         judged = dataset.qrels[query]
         gains = [judged.get(hit.document_id, 0) for hit in documents]
         relevant = sum(grade > 0 for grade in judged.values())
-        ndcg.append(metrics.ndcg(gains, judged.values(), 10))
-        recall.append(metrics.recall(gains, relevant, 100))
-        mrr.append(metrics.reciprocal_rank(gains, 10))
+        ndcg.append(measures.ndcg(gains, judged.values(), 10))
+        recall.append(measures.recall(gains, relevant, 100))
+        mrr.append(measures.reciprocal_rank(gains, 10))
     return ModeScores(
-        ndcg_at_10=round(metrics.mean(ndcg), 6),
-        recall_at_100=round(metrics.mean(recall), 6),
-        mrr_at_10=round(metrics.mean(mrr), 6),
+        ndcg_at_10=round(measures.mean(ndcg), 6),
+        recall_at_100=round(measures.mean(recall), 6),
+        mrr_at_10=round(measures.mean(mrr), 6),
         latency_ms=LatencyPercentiles(
-            p50=round(metrics.percentile(run.latencies_ms, 50), 3),
-            p95=round(metrics.percentile(run.latencies_ms, 95), 3),
+            p50=round(measures.percentile(run.latencies_ms, 50), 3),
+            p95=round(measures.percentile(run.latencies_ms, 95), 3),
         ),
         queries_refused=run.refused,
     )
 
 
 def run_rows(runs: Mapping[str, Run]) -> Iterator[RunRow]:
-    """Give the lines of runs for TREC's format, those of mode `bm25` tagged `whence-bm25`."""
+    """Return the lines of runs for TREC's format, those of mode `bm25` tagged `whence-bm25`."""
     for mode, run in runs.items():
         for query, documents in run.rankings.items():
             for rank, hit in enumerate(documents, 1):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ("Found", "Hit", "Searcher")
+__all__ = ("Hit", "SearchOutcome", "Searcher")
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """The text."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class SearchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What one search gave."""
 
     hits: list[Hit]
@@ -42,7 +42,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Searcher(Protocol):
     """Searches one collection with the rights of one reader, without a threshold."""
 
-    async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         """Find the best passages.
 
         Args:

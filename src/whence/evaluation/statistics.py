@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 
 def bootstrap_interval(values: Sequence[float]) -> Interval:
-    """Give the interval of a mean over queries, by percentiles of resampled means.
+    """Return the interval of a mean over queries, by percentiles of resampled means.
 
     Cost: 2000 times the number of values.
 
@@ -56,7 +56,7 @@ def bootstrap_interval(values: Sequence[float]) -> Interval:
 
 
 def paired_p_value(differences: Sequence[float]) -> float:
-    """Give the chance of a mean difference at least as large, either way, if it had no direction.
+    """Return the chance of a mean difference at least as large, either way, if it had no direction.
 
     Every query's difference might as well have the other sign; all signs are tried for few queries, 20,000
     random ones for more.

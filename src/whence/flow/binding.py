@@ -14,7 +14,7 @@ from whence.broker.transport import Headers, Transport
 from whence.broker.worker import Worker
 from whence.flow.context import Caller, FlowContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
-from whence.flow.telemetry.observer import NOBODY, Observer
+from whence.flow.telemetry.observer import NO_OBSERVER, Observer
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Processor, StreamingProcessor
 from whence.processors.streams import closing
@@ -42,7 +42,7 @@ class Binding:
         definition: ProcessorDefinition,
         transport: Transport,
         clock: Clock,
-        observer: Observer = NOBODY,
+        observer: Observer = NO_OBSERVER,
     ) -> None:
         self._observer = observer
         self._processor = processor
@@ -115,7 +115,7 @@ class Binding:
         return decode_as(work.delivery.body, self._type)
 
     def _check(self, reply: Message) -> bool:
-        """Tell whether a reply is the last one.
+        """Return whether a reply is the last one.
 
         Raises:
             InternalError: It is none that the processor's service has.
@@ -151,7 +151,7 @@ class Replica:
         reply_topic: str | None = None,
         ledger: Ledger | None = None,
         clock: Clock | None = None,
-        observer: Observer = NOBODY,
+        observer: Observer = NO_OBSERVER,
     ) -> None:
         self._definition = definition
         self._observer = observer

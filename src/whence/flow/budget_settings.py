@@ -13,7 +13,7 @@ __all__ = ("budget_from_file",)
 
 
 def budget_from_file(path: Path, key: str) -> int:
-    """Give the number under a key of a YAML or JSON file.
+    """Return the number under a key of a YAML or JSON file.
 
     Args:
         path: The file; a mapping.
@@ -47,7 +47,7 @@ def budget_from_file(path: Path, key: str) -> int:
 
 
 def _find(values: dict[Any, Any], key: str) -> Any:
-    """Give what stands under a key as it is, else along its parts."""
+    """Return what stands under a key as it is, else along its parts."""
     if key in values:
         return values[key]
     found: Any = values

@@ -163,7 +163,7 @@ class FlowClient:
                 yield reply
 
     def names_of_types(self, types: Collection[str], *, among: Collection[str] = ()) -> list[str]:
-        """Give the names of the processors of some types, of `among` when that is not empty."""
+        """Return the names of the processors of some types, of `among` when that is not empty."""
         return [
             one.name
             for one in self._definition.processors

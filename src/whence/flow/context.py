@@ -57,7 +57,7 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
     answer."""
 
     def remaining_s(self) -> float | None:
-        """Give the seconds left, never negative; None without a deadline."""
+        """Return the seconds left, never negative; None without a deadline."""
         return None if self.deadline is None else max(0.0, self.deadline - self.clock())
 
     async def call(self, topic: str, message: Message, reply: type[M]) -> M:
@@ -132,7 +132,7 @@ class FlowContext(msgspec.Struct, frozen=True, eq=False):
         return self.caller.remaining_s()
 
     def is_bound(self, port: str) -> bool:
-        """Tell whether a port leads anywhere."""
+        """Return whether a port leads anywhere."""
         return port in self.topics
 
     def call(self, port: str, message: Message, reply: type[M]) -> Coroutine[Any, Any, M]:
@@ -161,7 +161,7 @@ class FlowContext(msgspec.Struct, frozen=True, eq=False):
 
 
 def _too_late(topic: str, timeout_s: float) -> DeadlineExceeded:
-    """Give the error of a request without a reply in time, in words for people."""
+    """Return the error of a request without a reply in time, in words for people."""
     return DeadlineExceeded(f"{short_topic(topic)} gave no reply within {timeout_s:.3g} s")
 
 

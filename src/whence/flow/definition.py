@@ -129,7 +129,7 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """File it was read from."""
 
     def interface(self, name: str) -> InterfaceDefinition:
-        """Give an interface by name.
+        """Return an interface by name.
 
         Raises:
             ConfigError: There is none of that name.
@@ -144,7 +144,7 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def only(self, names: tuple[str, ...]) -> tuple[ProcessorDefinition, ...]:
-        """Give the processors of these names, in the order of the file; all of them when none is given.
+        """Return the processors of these names, in the order of the file; all of them when none is given.
 
         Raises:
             ConfigError: There is no processor of that name.
@@ -162,22 +162,22 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inbound_port(cls: type[Processor]) -> str:
-    """Give the port on which a processor takes its messages: `request` or `input`."""
+    """Return the port on which a processor takes its messages: `request` or `input`."""
     return "request" if cls.serves is not None else "input"
 
 
 def inbound_type(cls: type[Processor]) -> Any:
-    """Give the message type a processor takes; None for one that takes no messages."""
+    """Return the message type a processor takes; None for one that takes no messages."""
     return cls.serves.request if cls.serves is not None else cls.consumes
 
 
 def is_required(cls: type[Processor], port: str) -> bool:
-    """Tell whether a flow must give this port a topic."""
+    """Return whether a flow must give this port a topic."""
     return port not in cls.optional_calls
 
 
 def check_report(definition: FlowDefinition) -> dict[str, Any]:
-    """Give what `whence run --check` prints: processors and interfaces with full topic names."""
+    """Return what `whence run --check` prints: processors and interfaces with full topic names."""
     return {
         "flow": definition.name,
         "processors": [
@@ -202,7 +202,7 @@ def check_report(definition: FlowDefinition) -> dict[str, Any]:
 
 
 def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """Give `; did you mean 'X'?` for the nearest known name, or an empty text when none is near."""
+    """Return `; did you mean 'X'?` for the nearest known name, or an empty text when none is near."""
     from difflib import get_close_matches
 
     matches = get_close_matches(name, known, n=1, cutoff=0.5)

@@ -17,7 +17,7 @@ __all__ = ("without",)
 
 
 def without(definition: FlowDefinition, absent: Mapping[str, str]) -> FlowDefinition:
-    """Give the flow without the processors that need something absent.
+    """Return the flow without the processors that need something absent.
 
     Args:
         definition: The whole flow.

@@ -36,7 +36,7 @@ class Knobs:
         self.broken: set[str] = set()
 
     def resolve(self, node: Node, what: str) -> tuple[bool, Any, ParameterDefinition | None]:
-        """Give whether a node has a value, the value, and the parameter that it came from.
+        """Return whether a node has a value, the value, and the parameter that it came from.
 
         A value is a literal, or one `${name}` alone; several references in one value would be several
         writers of it.
@@ -172,7 +172,7 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def _refusal(definition: ParameterDefinition, value: Any) -> str:
-    """Say why a parameter cannot have a value; empty when it can."""
+    """Return the reason why a parameter cannot have a value, or "" when it can."""
     if not _is(value, _TYPES[definition.kind]):
         return f"must be of type {definition.kind}, not {value!r}"
     if definition.kind == "choice" and value not in definition.choices:

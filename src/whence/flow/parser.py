@@ -271,7 +271,7 @@ class _Builder:
 
 
 def _refusal(value: Any, kind: Any) -> str:
-    """Say why a value is not of a type; empty when it is."""
+    """Return the reason why a value is not of a type, or "" when it is."""
     try:
         msgspec.convert(value, kind)
     except (msgspec.ValidationError, ValueError) as error:

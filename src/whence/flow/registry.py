@@ -54,12 +54,12 @@ class Registry:
         self._plug_ins = plug_ins
 
     def names(self) -> list[str]:
-        """Give all types in order of name; nothing is imported."""
+        """Return all types in order of name; nothing is imported."""
         found = {point.name for point in self._points()}
         return sorted({*self._extra, *BUILT_IN, *found})
 
     def get(self, name: str) -> type[Processor]:
-        """Give the class of a type.
+        """Return the class of a type.
 
         Raises:
             ConfigError: No such type, two distributions offer it, or its distribution is broken.

@@ -30,7 +30,7 @@ class Resources:
     Args:
         settings: Which database and which models.
         objects: Resources that exist already, by kind; they are used as they are and not closed here.
-        injected: Keyword arguments for every processor whose constructor has one of that name, e.g.
+        processor_arguments: Keyword arguments for every processor whose constructor has one of that name, e.g.
             `clock` and `new_id` for runs that can be repeated exactly.
 
     Raises:
@@ -42,9 +42,9 @@ class Resources:
         settings: Settings,
         objects: Mapping[str, Any] | None = None,
         *,
-        injected: Mapping[str, Any] | None = None,
+        processor_arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        self.injected: Mapping[str, Any] = dict(injected or {})
+        self.processor_arguments: Mapping[str, Any] = dict(processor_arguments or {})
         self._settings = settings
         self._given = dict(objects or {})
         for kind in self._given:
@@ -55,13 +55,13 @@ class Resources:
         self._closed = False
 
     @property
-    def absent(self) -> Mapping[str, str]:
+    def disabled(self) -> Mapping[str, str]:
         """Kinds that are switched off, with the setting that did it."""
         off = self._settings.reranker == "none" and "reranker" not in self._given
         return {"reranker": "WHENCE_RERANKER=none"} if off else {}
 
     async def get(self, kind: str) -> Any:
-        """Give a resource, opened when this is the first time.
+        """Return a resource, opened when this is the first time.
 
         A local model that is not installed is given all the same; it fails when it is used.
 
@@ -75,8 +75,8 @@ class Resources:
                 raise Unavailable("the resources of this flow are closed")
             return await self._get(kind)
 
-    def loopless_models(self) -> dict[str, Any]:
-        """Give the models opened here that any event loop can use: those that run in this process."""
+    def loop_independent_models(self) -> dict[str, Any]:
+        """Return the models opened here that any event loop can use: those that run in this process."""
         kinds = ["embedder"] if self._settings.embedder.startswith("local") else []
         opened = {kind: self._opened.get(kind) for kind in (*kinds, "reranker")}
         return {kind: one for kind, one in opened.items() if one is not None}
@@ -118,7 +118,7 @@ class Resources:
         return await self._stack.enter_async_context(PostgresStore.open(source))
 
     async def _open_ledger(self) -> Any:
-        """Give the ledger of processors that work once: durable where messages are."""
+        """Return the ledger of processors that work once: durable where messages are."""
         from whence.broker.idempotency import MemoryLedger
 
         store = await self._get("store")

@@ -25,7 +25,7 @@ from whence.flow.definition import FlowDefinition, ProcessorDefinition
 from whence.flow.optional_processors import without
 from whence.flow.resources import Resources
 from whence.flow.supervisor import RestartPolicy, State, Supervisor
-from whence.flow.telemetry.observer import NOBODY, Observer
+from whence.flow.telemetry.observer import NO_OBSERVER, Observer
 from whence.flow.topic_types import register_types
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError, WhenceError
@@ -136,7 +136,7 @@ class FlowRuntime:
         restart: RestartPolicy | None = None,
         clock: Clock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
-        observer: Observer = NOBODY,
+        observer: Observer = NO_OBSERVER,
     ) -> None:
         self._whole = definition
         self._observer = observer
@@ -228,13 +228,13 @@ class FlowRuntime:
 
     def _choose(self) -> tuple[ProcessorDefinition, ...]:
         self._whole.only(self._only)
-        pruned = without(self._whole, self._resources.absent)
+        pruned = without(self._whole, self._resources.disabled)
         names = {processor.name for processor in pruned.processors}
         only = tuple(name for name in self._only if name in names)
         if not names or (self._only and not only):
             raise ConfigError(
                 f"flow {self._whole.name!r} has nothing to run here:"
-                f" {', '.join(self._resources.absent.values())}",
+                f" {', '.join(self._resources.disabled.values())}",
                 hint="change the setting, or choose other processors",
             )
         return pruned.only(only)
@@ -244,7 +244,7 @@ class FlowRuntime:
         self._running.append(running)
         needs = {name: objects[name] for name in processor.cls.needs}
         accepted = inspect.signature(processor.cls).parameters
-        needs |= {k: v for k, v in self._resources.injected.items() if k in accepted}
+        needs |= {k: v for k, v in self._resources.processor_arguments.items() if k in accepted}
         for number in range(processor.replicas):
             supervisor = Supervisor(
                 f"{processor.name}[{number}]" if processor.replicas > 1 else processor.name,

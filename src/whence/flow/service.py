@@ -12,7 +12,7 @@ from whence.flow.resources import Resources
 from whence.flow.runtime import DRAIN_S, FlowRuntime
 from whence.flow.settings import Settings
 from whence.flow.signals import Signals
-from whence.flow.telemetry.watching import telemetry
+from whence.flow.telemetry.monitor import telemetry
 
 __all__ = ("serve_flow",)
 

@@ -16,7 +16,15 @@ from urllib.parse import urlsplit, urlunsplit
 from whence.flow.definition import nearest
 from whence.schema.errors import ConfigError
 
-__all__ = ("FILE_NAME", "MEANINGS", "VARIABLES", "Origin", "SettingLine", "Settings", "mask_url")
+__all__ = (
+    "FILE_NAME",
+    "MEANINGS",
+    "VARIABLES",
+    "Origin",
+    "ResolvedSetting",
+    "Settings",
+    "mask_url",
+)
 
 FILE_NAME: Final = "whence.toml"
 
@@ -78,7 +86,7 @@ _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 _MASK: Final = "***"
 
 
-class SettingLine(NamedTuple):
+class ResolvedSetting(NamedTuple):
     """One setting as it may be shown."""
 
     name: str
@@ -233,7 +241,7 @@ class Settings:
         return self._origins.get(name, "default")
 
     def replace(self, **options: str) -> Settings:
-        """Give settings in which these came by option.
+        """Return settings in which these came by option.
 
         Raises:
             ConfigError: As for `load`.
@@ -241,12 +249,12 @@ class Settings:
         origins: dict[str, Origin] = {**self._origins, **dict.fromkeys(options, "option")}
         return Settings({**self._values, **options}, origins)
 
-    def describe(self) -> list[SettingLine]:
-        """Give every setting with its origin, secrets masked, in the order of the reference."""
+    def describe(self) -> list[ResolvedSetting]:
+        """Return every setting with its origin, secrets masked, in the order of the reference."""
         shown = {name: _masked(name, value) for name, value in self._values.items()}
         shown["home"] = str(self.home)
         return [
-            SettingLine(name, variable, shown.get(name, ""), self.origin(name))
+            ResolvedSetting(name, variable, shown.get(name, ""), self.origin(name))
             for name, variable in VARIABLES.items()
         ]
 
@@ -256,7 +264,7 @@ class Settings:
 
 
 def mask_url(url: str) -> str:
-    """Give an address without its credentials: user, password and query values are masked."""
+    """Return an address without its credentials: user, password and query values are masked."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -78,7 +78,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which a restart counts."""
 
     def delay_s(self, restarts: int) -> float:
-        """Give the wait before a restart, after `restarts` others within the window."""
+        """Return the wait before a restart, after `restarts` others within the window."""
         return min(self.first_delay_s * self.factor**restarts, self.max_delay_s)
 
 
@@ -242,7 +242,7 @@ class Supervisor:
 
 
 def _cause(name: str, error: BaseException, restarts: int) -> WhenceError:
-    """Give the error that a flow ends with, of the same class as its cause when that is ours."""
+    """Return the error that a flow ends with, of the same class as its cause when that is ours."""
     after = f" after {restarts} restarts" if restarts else ""
     text = str(error) or type(error).__name__
     message = f"processor {name} failed{after}: {text}"

@@ -14,7 +14,7 @@ __all__ = ("register_types", "topic_types")
 
 
 def topic_types(definition: FlowDefinition) -> dict[str, type[Message]]:
-    """Give the message type of each topic by full name; the loader has made sure that there is one."""
+    """Return the message type of each topic by full name; the loader has made sure that there is one."""
     types: dict[str, type[Message]] = {}
     for processor in definition.processors:
         for port, topic in processor.topics.items():

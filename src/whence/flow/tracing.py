@@ -24,7 +24,7 @@ _TRACEPARENT = re.compile(
 _MAX_STATE = 512
 
 HexSource = Callable[[int], str]
-"""Gives the hexadecimal form of that many random bytes."""
+"""Return the hexadecimal form of that many random bytes."""
 
 
 def _token(size: int) -> str:
@@ -51,7 +51,7 @@ class TraceContext(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, headers: Mapping[str, str], token: HexSource = _token) -> TraceContext:
-        """Give the context of a message; a new one when it has none, or a malformed one."""
+        """Return the context of a message; a new one when it has none, or a malformed one."""
         match = _TRACEPARENT.match(headers.get(_PARENT, ""))
         if match is None:
             return cls.new(token)
@@ -59,7 +59,7 @@ class TraceContext(msgspec.Struct, frozen=True):
         return cls(match[1], match[2], match[3], state if len(state) <= _MAX_STATE else "")
 
     def headers_of(self, message_type: str, span_id: str = "") -> dict[str, str]:
-        """Give the headers of a message sent from here: its type, and this place unless a span is given."""
+        """Return the headers of a message sent from here: its type, and this place unless a span is given."""
         place = f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags}"
         headers = {_TYPE: message_type, _PARENT: place}
         if self.state:
@@ -67,11 +67,11 @@ class TraceContext(msgspec.Struct, frozen=True):
         return headers
 
     def child_headers(self, message_type: str, token: HexSource = _token) -> dict[str, str]:
-        """Give the headers of a message that begins the next hop: its type, and a span of its own."""
+        """Return the headers of a message that begins the next hop: its type, and a span of its own."""
         return self.headers_of(message_type, token(8))
 
     def headers(self) -> dict[str, str]:
-        """Give the headers that carry it."""
+        """Return the headers that carry it."""
         carried = {_PARENT: f"00-{self.trace_id}-{self.span_id}-{self.flags}"}
         if self.state:
             carried[_STATE] = self.state

@@ -29,7 +29,7 @@ class Node(msgspec.Struct, frozen=True):
     """Of a mapping: its entries in the order of the file, repeated keys included."""
 
     def plain(self) -> Any:
-        """Give the node as dicts, lists and scalars; of a repeated key the last one counts."""
+        """Return the node as dicts, lists and scalars; of a repeated key the last one counts."""
         if self.kind == "mapping":
             return {entry.key.value: entry.node.plain() for entry in self.entries}
         if self.kind == "list":
@@ -105,7 +105,7 @@ class Problems:
         allowed: tuple[str, ...] | None = None,
         required: tuple[str, ...] = (),
     ) -> dict[str, Entry]:
-        """Give the entries of a mapping by key; wrong ones are noted and left out.
+        """Return the entries of a mapping by key; wrong ones are noted and left out.
 
         Args:
             node: Should be a mapping.
@@ -142,7 +142,7 @@ class Problems:
         return found
 
     def text(self, entry: Entry | None, what: str, default: str = "") -> str:
-        """Give a text; anything else is noted."""
+        """Return a text; anything else is noted."""
         if entry is None:
             return default
         value = entry.node.value

@@ -57,7 +57,7 @@ class RawNode(NamedTuple):
         return posixpath.basename(self.file)
 
     def visible_to(self, access: Access) -> bool:
-        """Tell whether a reader may see it, by the rule as it is written."""
+        """Return whether a reader may see it, by the rule as it is written."""
         return (
             (not self.acl or any(tag in access.acl_tags for tag in self.acl))
             and all(label in access.labels for label in self.labels)
@@ -158,17 +158,17 @@ class Retrieval:
         return self._runner.run(work)
 
     def snapshot(self, source: str = "primary") -> SnapshotRecord:
-        """Give the first or second snapshot of the set."""
+        """Return the first or second snapshot of the set."""
         member = self.set.members[SOURCES.index(source)]
         records = self.run(self.engine.snapshots()).snapshots
         return next(one for one in records if one.info.snapshot_id == member.snapshot_id)
 
     def bundle(self, source: str = "primary") -> RawBundle:
-        """Give the bundle that a snapshot came from."""
+        """Return the bundle that a snapshot came from."""
         return self._bundles[self.snapshot(source).info.snapshot_id]
 
     def everyone(self, source: str = "primary") -> Access:
-        """Give the rights of a reader who may see all of a bundle."""
+        """Return the rights of a reader who may see all of a bundle."""
         nodes = self.bundle(source).nodes.values()
         return Access(
             {tag for node in nodes for tag in node.acl},
@@ -177,7 +177,7 @@ class Retrieval:
         )
 
     def visible(self, access: Access, source: str = "primary") -> set[str]:
-        """Give the local ids that a reader may see, by the bundle and the written rule."""
+        """Return the local ids that a reader may see, by the bundle and the written rule."""
         nodes = self.bundle(source).nodes.values()
         return {node.local_id for node in nodes if node.visible_to(access)}
 
@@ -231,7 +231,7 @@ class Retrieval:
         )
 
     def filters(self, access: Access, source: str) -> dict[str, Any]:
-        """Give what a search was narrowed by: the snapshot and the reader's rights."""
+        """Return what a search was narrowed by: the snapshot and the reader's rights."""
         record = self.snapshot(source)
         filters: dict[str, Any] = {
             "repo": record.info.repo,
@@ -243,7 +243,7 @@ class Retrieval:
         return filters
 
     def security(self, local_ids: Iterable[str], source: str) -> str:
-        """Give the rights that nodes ask for, in the form of the log."""
+        """Return the rights that nodes ask for, in the form of the log."""
         nodes = [self.bundle(source).nodes[local] for local in local_ids]
         return ", ".join(
             f"{node.name} [acl={','.join(node.acl) or '-'} / cls={','.join(node.labels) or '-'}"
@@ -427,7 +427,7 @@ class Retrieval:
 
 
 def local(canonical: str) -> str:
-    """Give the local id within a canonical one."""
+    """Return the local id within a canonical one."""
     return canonical.split("::", 3)[3]
 
 
@@ -443,7 +443,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def bundle_paths() -> list[Path]:
-    """Give the bundles, in order of name; the generated ones are made where there are none at all."""
+    """Return the bundles, in order of name; the generated ones are made where there are none at all."""
     pattern = os.environ.get("INTEGRATION_BUNDLE_GLOB", "")
     if not pattern and not any(ROOT.glob(DEFAULT_GLOB)):
         write_fake_bundles(ROOT / Path(DEFAULT_GLOB).parent)

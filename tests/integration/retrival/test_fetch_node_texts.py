@@ -18,7 +18,7 @@ def taken(report: Any) -> list[str]:
 
 
 def tokens_of(retrieval: Any, *nodes: str) -> dict[str, int]:
-    """Give the tokens of each text."""
+    """Return the tokens of each text."""
     report = retrieval.fetch(list(nodes), tokens=100_000)
     return {one.local_id: one.tokens for one in report.node_texts}
 

@@ -18,7 +18,7 @@ MODES = ("semantic", "bm25", "hybrid")
 
 
 def tagged(retrieval: Any, acl: tuple[str, ...], labels: tuple[str, ...], source: str) -> list[str]:
-    """Give the nodes with exactly these rights; skips where a bundle of somebody else has none."""
+    """Return the nodes with exactly these rights; skips where a bundle of somebody else has none."""
     nodes = retrieval.bundle(source).nodes.values()
     found = [
         node.local_id
@@ -31,7 +31,7 @@ def tagged(retrieval: Any, acl: tuple[str, ...], labels: tuple[str, ...], source
 
 
 def everything_found(retrieval: Any, access: Access, source: str) -> set[str]:
-    """Give all nodes that a search for anything finds."""
+    """Return all nodes that a search for anything finds."""
     report = retrieval.search(QUESTION, "semantic", access, source=source, top_k=1000)
     return {hit.document_id.split("::", 3)[3] for hit in report.results}
 

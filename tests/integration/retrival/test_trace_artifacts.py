@@ -19,7 +19,7 @@ LABELS = ("Question", "Search mode", "Applied filters", "Observed results", "Obs
 
 @pytest.fixture
 def folder(retrieval: Any) -> Path:
-    """Give the folder of the logs, once all cases have left theirs."""
+    """Return the folder of the logs, once all cases have left theirs."""
     missing = sorted(set(ALL) - set(retrieval.log.cases))
     if missing and (len(missing) == len(ALL) or not retrieval.log.whole):
         pytest.skip("not all cases ran in this process: run the folder, without spreading it")

@@ -15,14 +15,14 @@ from typing import Literal
 
 import msgspec
 
-from whence.evaluation.gate.files import Baseline, IntentLatency, LatencyLimits, Metrics, Policy
-from whence.evaluation.gate.running import (
+from whence.evaluation.gate.run import (
     QueryReport,
     SuiteRun,
     intents_of,
     latency_by_intent,
     measure,
 )
+from whence.evaluation.gate.schema import Baseline, IntentLatency, LatencyLimits, Metrics, Policy
 
 __all__ = ("Category", "Check", "Gate", "Mover", "judge", "loose_checks", "movers")
 
@@ -124,7 +124,7 @@ def judge(run: SuiteRun, baseline: Baseline, policy: Policy) -> Gate:
 
 
 def movers(queries: Sequence[QueryReport], baseline: Baseline) -> list[Mover]:
-    """Give the queries whose first hit or found targets changed, in order of their ids."""
+    """Return the queries whose first hit or found targets changed, in order of their ids."""
     before = {query.id: query for query in baseline.per_query}
     found: list[Mover] = []
     for query in queries:
@@ -295,7 +295,7 @@ def _lost_ids(queries: Sequence[QueryReport], baseline: Baseline) -> set[str]:
 
 
 def _with_losses_undone(queries: Sequence[QueryReport], baseline: Baseline) -> list[QueryReport]:
-    """Give the queries, those that lost a target with the quality that the baseline recorded."""
+    """Return the queries, those that lost a target with the quality that the baseline recorded."""
     lost = _lost_ids(queries, baseline)
     before = {query.id: query for query in baseline.per_query}
     return [

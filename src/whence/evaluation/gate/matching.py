@@ -19,7 +19,7 @@ _IN_CODE = re.compile(r"::|[/#.]")
 
 
 def matches(hint: str, hit: Hit) -> bool:
-    """Tell whether a hint names a hit; case does not matter, space around the hint neither.
+    """Return whether a hint names a hit; case does not matter, space around the hint neither.
 
     A path ends with segments parted by `/` or `#`, a qualified name with ones parted by `::`, `.` or `#`,
     and the id of a piece of code with either.
@@ -54,14 +54,14 @@ def documents_named(hints: Iterable[str], document_ids: Iterable[str]) -> dict[s
 
 
 def _suffixes(document_id: str) -> set[str]:
-    """Give an id and all its ends that begin with a whole segment."""
+    """Return an id and all its ends that begin with a whole segment."""
     folded = document_id.casefold()
     marks = _IN_CODE if "::" in document_id else _IN_PATH
     return {folded, *(folded[found.end() :] for found in marks.finditer(folded))}
 
 
 def assign(hints: Sequence[str], hits: Sequence[Hit]) -> dict[int, int]:
-    """Give each hint at most one document, and each document at most one hint, as many as possible.
+    """Return each hint at most one document, and each document at most one hint, as many as possible.
 
     Documents are taken in rank order, so the best ranks are used: bipartite matching by augmenting paths
     (Kuhn, 1955), in which a document once matched stays matched. Cost: hints x hits for the comparison,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whence.evaluation import metrics
-from whence.evaluation.gate.files import LegScores, Suite, SuiteQuery, Tolerance
+from whence.evaluation import measures
 from whence.evaluation.gate.matching import assign
+from whence.evaluation.gate.schema import RetrieverScores, Suite, SuiteQuery, Tolerance
 from whence.evaluation.searcher import Hit, Searcher
 from whence.schema.errors import (
     BadInput,
@@ -26,7 +26,7 @@ from whence.schema.errors import (
 if TYPE_CHECKING:
     from whence.models.protocols import Reranker
 
-__all__ = ("LegReport", "compare_legs", "measure_legs")
+__all__ = ("RetrieverReport", "compare_retrievers", "measure_retrievers")
 
 #: Candidates that the last legs order: as deep as a hybrid search looks into its own two sides.
 _DEPTH = 100
@@ -36,25 +36,25 @@ _MEASURES = ("recall_at_k", "mrr", "ndcg_at_k")
 _DOWN = (Unavailable, ModelMissing, DeadlineExceeded, Overloaded, BadInput)
 
 
-class LegReport(msgspec.Struct, frozen=True, kw_only=True):
+class RetrieverReport(msgspec.Struct, frozen=True, kw_only=True):
     """One way of ranking, now and when the baseline was recorded."""
 
-    current: LegScores | None
+    current: RetrieverScores | None
     """None when it did not run now."""
-    baseline: LegScores | None
+    baseline: RetrieverScores | None
     """None when the baseline has it not."""
     worse: list[str]
     """Measures that fell below the baseline by more than the tolerance; all when it does not run any more."""
 
 
-async def measure_legs(
+async def measure_retrievers(
     search: Searcher,
     suite: Suite,
     *,
     k: int,
     reranker: Reranker | None,
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
-) -> dict[str, LegScores]:
+) -> dict[str, RetrieverScores]:
     """Measure each way of ranking over a suite.
 
     Three searches a query, and one call of the reranker. A leg that cannot run for some query is left out.
@@ -73,7 +73,7 @@ async def measure_legs(
         progress(done, len(suite.queries))
     return {
         leg: msgspec.convert(
-            {name: metrics.mean(row[name] for row in rows) for name in _MEASURES}, LegScores
+            {name: measures.mean(row[name] for row in rows) for name in _MEASURES}, RetrieverScores
         )
         for leg, rows in found.items()
         if len(rows) == len(suite.queries)
@@ -83,7 +83,7 @@ async def measure_legs(
 async def _rankings(
     search: Searcher, text: str, k: int, reranker: Reranker | None
 ) -> dict[str, Sequence[Hit]]:
-    """Give the hits of one query by leg, best first."""
+    """Return the hits of one query by leg, best first."""
     legs: dict[str, Sequence[Hit]] = {}
     for mode in ("bm25", "dense", "hybrid"):
         try:
@@ -117,19 +117,19 @@ def _measured(query: SuiteQuery, hits: Sequence[Hit], k: int) -> Mapping[str, fl
     assigned = assign(hints, hits)
     gains = [float(place in assigned) for place in range(len(hits))]
     return {
-        "recall_at_k": metrics.recall(gains, len(hints), k),
-        "mrr": metrics.reciprocal_rank(gains, k),
-        "ndcg_at_k": metrics.ndcg(gains, [1.0] * len(hints), k),
+        "recall_at_k": measures.recall(gains, len(hints), k),
+        "mrr": measures.reciprocal_rank(gains, k),
+        "ndcg_at_k": measures.ndcg(gains, [1.0] * len(hints), k),
     }
 
 
-def compare_legs(
-    now: Mapping[str, LegScores], before: Mapping[str, LegScores], tolerance: Tolerance
-) -> dict[str, LegReport]:
+def compare_retrievers(
+    now: Mapping[str, RetrieverScores], before: Mapping[str, RetrieverScores], tolerance: Tolerance
+) -> dict[str, RetrieverReport]:
     """Put the legs of a run beside those of a baseline; without either there is nothing to compare."""
     names = [*now, *(name for name in before if name not in now)] if now else []
     return {
-        name: LegReport(
+        name: RetrieverReport(
             current=now.get(name),
             baseline=before.get(name),
             worse=_worse(now.get(name), before.get(name), tolerance),
@@ -138,7 +138,9 @@ def compare_legs(
     }
 
 
-def _worse(now: LegScores | None, before: LegScores | None, tolerance: Any) -> list[str]:
+def _worse(
+    now: RetrieverScores | None, before: RetrieverScores | None, tolerance: Any
+) -> list[str]:
     if before is None:
         return []
     if now is None:

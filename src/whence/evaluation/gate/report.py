@@ -9,25 +9,25 @@ from typing import Any
 
 import msgspec
 
-from whence.evaluation.gate.files import (
-    BASELINE_VERSION,
-    Baseline,
-    BaselineQuery,
-    LegScores,
-    Metrics,
-    Policy,
-    Suite,
-    suite_digest,
-)
 from whence.evaluation.gate.gate_result import judge, loose_checks, movers
 from whence.evaluation.gate.matching import documents_named
-from whence.evaluation.gate.per_retriever import compare_legs
-from whence.evaluation.gate.running import (
+from whence.evaluation.gate.per_retriever import compare_retrievers
+from whence.evaluation.gate.run import (
     QueryReport,
     SuiteRun,
     intents_of,
     latency_by_intent,
     measure,
+)
+from whence.evaluation.gate.schema import (
+    BASELINE_VERSION,
+    Baseline,
+    BaselineQuery,
+    Metrics,
+    Policy,
+    RetrieverScores,
+    Suite,
+    suite_digest,
 )
 from whence.evaluation.statistics import bootstrap_interval
 from whence.schema.errors import BadInput, NotFound
@@ -72,7 +72,7 @@ def check_comparable(baseline: Baseline, suite: Suite, k: int) -> None:
 
 
 async def collection_digest(store: ChunkStore, collection: str) -> str:
-    """Give a digest of the ids and contents of all documents of a collection.
+    """Return a digest of the ids and contents of all documents of a collection.
 
     Cost: linear in the documents; their texts are not read.
 
@@ -102,9 +102,9 @@ def record(
     collection: str,
     digest: str,
     version: str,
-    legs: Mapping[str, LegScores] = MappingProxyType({}),
+    legs: Mapping[str, RetrieverScores] = MappingProxyType({}),
 ) -> Baseline:
-    """Give the baseline that a run makes."""
+    """Return the baseline that a run makes."""
     return Baseline(
         version=BASELINE_VERSION,
         suite_version=suite.version,
@@ -174,9 +174,9 @@ def gate_document(
     digest: str,
     dry_run: bool,
     document_ids: Sequence[str] = (),
-    legs: Mapping[str, LegScores] = MappingProxyType({}),
+    legs: Mapping[str, RetrieverScores] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Give the whole report with its verdict.
+    """Return the whole report with its verdict.
 
     Args:
         run: What the suite gave.
@@ -218,7 +218,7 @@ def gate_document(
         "ambiguous_hints": [
             {"hint": hint, "documents": count} for hint, count in named.items() if count > 1
         ],
-        "legs": compare_legs(legs, baseline.legs, policy.tolerance),
+        "legs": compare_retrievers(legs, baseline.legs, policy.tolerance),
         "loose_checks": loose_checks(gate),
         "movers": movers(run.queries, baseline),
         "per_query": run.queries,
@@ -227,13 +227,13 @@ def gate_document(
 
 
 def _hints(suite: Suite) -> list[str]:
-    """Give all hints of a suite, each once, in order."""
+    """Return all hints of a suite, each once, in order."""
     targets = (target for query in suite.queries for target in query.expected_targets)
     return list(dict.fromkeys(target.hint for target in targets))
 
 
 def _interval(values: Sequence[float]) -> dict[str, float]:
-    """Give the 95 % interval of a mean over the queries."""
+    """Return the 95 % interval of a mean over the queries."""
     return bootstrap_interval(values)._asdict()
 
 

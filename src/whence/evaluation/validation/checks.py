@@ -60,7 +60,7 @@ def threshold_fault(query: TestQuery, passages: Sequence[Passage], threshold: fl
 
 
 def found_topics(topics: Sequence[str], passages: Sequence[Passage]) -> list[str]:
-    """Give the topics that occur in the results, in text, heading or section path.
+    """Return the topics that occur in the results, in text, heading or section path.
 
     A topic occurs as its words one after the other, whole and in any case, or when one result has all of them
     in any form and order (`batteries` has the topic `battery`). A part of a word is no occurrence.
@@ -178,7 +178,7 @@ def overlap_fault(passages: Sequence[Passage]) -> str | None:
 
 
 def overlap(one: str, other: str) -> float:
-    """Give the share of the shorter text's runs of five words that the other has, 0 to 1.
+    """Return the share of the shorter text's runs of five words that the other has, 0 to 1.
 
     >>> overlap("a b c d e f", "x b c d e f y")
     0.5

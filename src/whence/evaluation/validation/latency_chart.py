@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from whence.evaluation import metrics
+from whence.evaluation import measures
 
 __all__ = ("latency_svg",)
 
@@ -54,7 +54,7 @@ def _histogram(name: str, times: Sequence[float], top: float, y: float, colour: 
     highest = max(counts)
     room = _WIDTH - 2 * _LEFT
     base = y + _HEIGHT
-    mean = metrics.mean(times)
+    mean = measures.mean(times)
     count_and_mean = f"{len(times)} queries, mean {mean:.1f} ms"
     drawn = [
         f'<text x="{_LEFT}" y="{y - 8}">{escape(name)} <tspan class="m">{count_and_mean}</tspan></text>'
@@ -87,7 +87,7 @@ def _percentiles(
 ) -> list[str]:
     drawn = []
     for number, percent in enumerate((50, 95, 99)):
-        value = metrics.percentile(times, percent)
+        value = measures.percentile(times, percent)
         x = _LEFT + room * value / top
         drawn.append(f'<line class="p" x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{base}"/>')
         # Labels on lines of their own: in a narrow distribution the percentiles lie side by side.
@@ -100,7 +100,7 @@ def _percentiles(
 
 
 def _nice(value: float) -> float:
-    """Give the next round number that divides well by four."""
+    """Return the next round number that divides well by four."""
     unit = 10.0 ** math.floor(math.log10(value))
     # Rounding in powers of ten may leave the value an ulp above ten units.
     return next((step * unit for step in (1, 2, 4, 8, 10) if step * unit >= value), value)

@@ -7,7 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from whence.evaluation.validation.target import About, Passage, Retrieved, Section, StoredPage
+from whence.evaluation.validation.target import (
+    Passage,
+    RetrievedPassages,
+    Section,
+    StoredDocument,
+    TargetInfo,
+)
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMismatch
 
@@ -43,7 +49,7 @@ class QdrantTarget:
         self._clock = clock
         self._pages: dict[str, str] = {}
 
-    async def about(self) -> About:
+    async def about(self) -> TargetInfo:
         """Tell what this is.
 
         Raises:
@@ -59,14 +65,14 @@ class QdrantTarget:
                 f" {self._collection.name!r} have {dimension}",
                 hint="set WHENCE_EMBEDDER to the model that the collection was made with",
             )
-        return About(
+        return TargetInfo(
             store=f"qdrant ({self._collection.shown})",
             collection=self._collection.name,
             model=model.name,
             dimension=dimension,
         )
 
-    async def search(self, query: str, *, limit: int) -> Retrieved:
+    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
         """Find the best passages, without a threshold.
 
         Raises:
@@ -79,25 +85,25 @@ class QdrantTarget:
         vectors = await self._embedder.embed([query], "query")
         embedded = self._clock()
         found = await self._collection.search(vectors[0], limit=limit, access=Access.public())
-        return Retrieved(
+        return RetrievedPassages(
             passages=[_passage(chunk) for chunk in found],
             embedding_ms=(embedded - started) * 1e3,
             search_ms=(self._clock() - embedded) * 1e3,
         )
 
-    async def page(self, passage: Passage) -> StoredPage:
-        """Give the texts of all chunks with the same address, read once for each."""
+    async def page(self, passage: Passage) -> StoredDocument:
+        """Return the texts of all chunks with the same address, read once for each."""
         address = passage.source_url
         if not address:
-            return StoredPage(text=passage.text)
+            return StoredDocument(text=passage.text)
         if address not in self._pages:
             chunks = await self._collection.chunks(_PAGE, source_url=address)
             chunks.sort(key=lambda chunk: _integer(chunk, "chunk_index") or 0)
             self._pages[address] = "\n".join(_told(chunk) for chunk in chunks)
-        return StoredPage(text=self._pages[address])
+        return StoredDocument(text=self._pages[address])
 
     async def sections(self, limit: int) -> list[Section]:
-        """Give chunks of different pages, then further ones of the same, out of the first thousand."""
+        """Return chunks of different pages, then further ones of the same, out of the first thousand."""
         chunks = await self._collection.chunks(_SAMPLE)
         chunks.sort(key=lambda chunk: hashlib.sha256(chunk.id.encode()).digest())
         seen: dict[str, int] = {}
@@ -109,7 +115,7 @@ class QdrantTarget:
         return [_section(chunk) for _, _, chunk in ranked[:limit]]
 
     async def holds(self, document_ids: Sequence[str]) -> bool:
-        """Give False: what is in Qdrant was not put there by us."""
+        """Return False: what is in Qdrant was not put there by us."""
         return False
 
 
@@ -124,7 +130,7 @@ def _integer(chunk: QdrantChunk, key: str) -> int | None:
 
 
 def _told(chunk: QdrantChunk) -> str:
-    """Give the text of a chunk, and the title of its page, which pipelines often keep beside it."""
+    """Return the text of a chunk, and the title of its page, which pipelines often keep beside it."""
     title = _text(chunk, "title") or _text(chunk, "page_title") or ""
     return f"{title}\n{chunk.content}"
 

@@ -7,23 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from whence.evaluation import metrics
+from whence.evaluation import measures
 from whence.evaluation.validation import checks
-from whence.evaluation.validation.running import Asked, ValidationRun
-from whence.evaluation.validation.sources import Originals
+from whence.evaluation.validation.run import QueryOutcome, ValidationRun
+from whence.evaluation.validation.source_texts import SourceTexts
 from whence.evaluation.validation.suite import ValidationSuite, suite_digest
-from whence.evaluation.validation.target import About, Passage, StoredPage, Target
+from whence.evaluation.validation.target import Passage, StoredDocument, Target, TargetInfo
 
 __all__ = (
-    "Demands",
     "Latencies",
     "LoadReport",
     "QueryResult",
     "ResultRow",
     "SequenceReport",
+    "Thresholds",
     "ValidationReport",
-    "pages_of",
-    "report_of",
+    "build_report",
+    "load_documents",
 )
 
 #: The mean that interactive use allows, in milliseconds; more is a warning.
@@ -34,7 +34,7 @@ _SLOWER = 1.5
 _SLOWER_MS = 20.0
 
 
-class Demands(msgspec.Struct, frozen=True, kw_only=True):
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """What a collection must reach."""
 
     threshold: float = 0.5
@@ -133,23 +133,23 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     partial: bool
     """True when the time limit cut something off, or a search was not whole."""
     seconds: float
-    about: About
+    about: TargetInfo
     suite: dict[str, str]
     """`origin`: `shipped`, `generated` or the file; `digest`."""
-    demands: Demands
+    demands: Thresholds
     sources_compared: int
     """Results whose text was compared with its original."""
     warnings: list[str]
     results: list[QueryResult]
 
 
-async def pages_of(target: Target, run: ValidationRun) -> dict[str, StoredPage]:
+async def load_documents(target: Target, run: ValidationRun) -> dict[str, StoredDocument]:
     """Give, for each result, what the store holds of its document. Cost: one read per result.
 
     Raises:
         WhenceError: The store does not answer.
     """
-    pages: dict[str, StoredPage] = {}
+    pages: dict[str, StoredDocument] = {}
     for asked in run.first:
         for passage in asked.passages:
             if passage.id not in pages:
@@ -157,15 +157,15 @@ async def pages_of(target: Target, run: ValidationRun) -> dict[str, StoredPage]:
     return pages
 
 
-def report_of(
+def build_report(
     run: ValidationRun,
     suite: ValidationSuite,
     *,
     origin: str,
-    about: About,
-    demands: Demands,
-    pages: Mapping[str, StoredPage],
-    originals: Originals,
+    about: TargetInfo,
+    demands: Thresholds,
+    pages: Mapping[str, StoredDocument],
+    originals: SourceTexts,
 ) -> ValidationReport:
     """Judge a run.
 
@@ -182,16 +182,16 @@ def report_of(
     times = [result.latency_ms for result in results]
     passed = sum(result.passed for result in results)
     sequence, load = _sequence(run), _load(run)
-    p95 = metrics.percentile(times, 95)
+    p95 = measures.percentile(times, 95)
     return ValidationReport(
         passed=passed >= demands.min_pass * len(results) and p95 < demands.max_p95_ms,
         total_queries=len(results),
         passed_queries=passed,
         failed_queries=len(results) - passed,
-        avg_latency_ms=round(metrics.mean(times), 3),
-        p50_latency_ms=metrics.percentile(times, 50),
+        avg_latency_ms=round(measures.mean(times), 3),
+        p50_latency_ms=measures.percentile(times, 50),
         p95_latency_ms=p95,
-        p99_latency_ms=metrics.percentile(times, 99),
+        p99_latency_ms=measures.percentile(times, 99),
         latency={
             "total": _latencies(times),
             "embedding": _latencies([asked.embedding_ms for asked in run.first if _whole(asked)]),
@@ -214,20 +214,23 @@ def report_of(
     )
 
 
-def _whole(asked: Asked) -> bool:
+def _whole(asked: QueryOutcome) -> bool:
     return not asked.error and bool(asked.query.query_text.strip())
 
 
 def _judged(
-    asked: Asked, demands: Demands, pages: Mapping[str, StoredPage], originals: Originals
+    asked: QueryOutcome,
+    demands: Thresholds,
+    pages: Mapping[str, StoredDocument],
+    originals: SourceTexts,
 ) -> QueryResult:
     query, passages = asked.query, asked.passages
     topics = query.expected_topics or []
     found = set(checks.found_topics(topics, passages))
     missing = [topic for topic in topics if topic not in found]
 
-    def _page(passage: Passage) -> StoredPage:
-        return pages.get(passage.id, StoredPage())
+    def _page(passage: Passage) -> StoredDocument:
+        return pages.get(passage.id, StoredDocument())
 
     faults: dict[str, str | None] = {
         "answered": asked.error or None,
@@ -266,8 +269,8 @@ def _each(passages: Sequence[Passage], check: Callable[[Passage], str | None]) -
     return next((fault for fault in map(check, passages) if fault), None)
 
 
-def _original(passage: Passage, originals: Originals) -> str | None:
-    """Give the text that a passage should be part of; None when there is nothing to compare with."""
+def _original(passage: Passage, originals: SourceTexts) -> str | None:
+    """Return the text that a passage should be part of; None when there is nothing to compare with."""
     if originals.documents is not None:
         by_id = originals.documents.get(passage.document_id)
         return by_id or originals.documents.get(passage.source_url or "")
@@ -275,7 +278,7 @@ def _original(passage: Passage, originals: Originals) -> str | None:
     return page.text if page and not page.fault else None
 
 
-def _verbatim(passage: Passage, digest: str, originals: Originals) -> str | None:
+def _verbatim(passage: Passage, digest: str, originals: SourceTexts) -> str | None:
     if originals.documents is not None and _original(passage, originals) is None:
         return f"{passage.id}: its document {passage.document_id!r} is not in the sources"
     excerpt = originals.documents is None
@@ -283,7 +286,7 @@ def _verbatim(passage: Passage, digest: str, originals: Originals) -> str | None
     return checks.verbatim_fault(passage, digest, original, excerpt=excerpt)
 
 
-def _unreachable(passage: Passage, originals: Originals) -> str | None:
+def _unreachable(passage: Passage, originals: SourceTexts) -> str | None:
     page = originals.pages.get(passage.source_url or "")
     return f"{passage.source_url}: {page.fault}" if page and page.fault else None
 
@@ -304,10 +307,10 @@ def _row(passage: Passage, threshold: float) -> ResultRow:
 def _latencies(times: Sequence[float]) -> Latencies:
     return Latencies(
         samples=len(times),
-        avg_ms=round(metrics.mean(times), 3),
-        p50_ms=metrics.percentile(times, 50),
-        p95_ms=metrics.percentile(times, 95),
-        p99_ms=metrics.percentile(times, 99),
+        avg_ms=round(measures.mean(times), 3),
+        p50_ms=measures.percentile(times, 50),
+        p95_ms=measures.percentile(times, 95),
+        p99_ms=measures.percentile(times, 99),
         max_ms=max(times, default=0.0),
     )
 
@@ -340,8 +343,8 @@ def _load(run: ValidationRun) -> LoadReport | None:
     )
 
 
-def _consistent(first: Sequence[Asked], again: Sequence[Asked]) -> bool:
-    """Tell whether whole searches gave the same results in the same order."""
+def _consistent(first: Sequence[QueryOutcome], again: Sequence[QueryOutcome]) -> bool:
+    """Return whether whole searches gave the same results in the same order."""
     known = {asked.query.query_text: _ids(asked) for asked in first if not asked.partial}
     return all(
         known.get(asked.query.query_text, _ids(asked)) == _ids(asked)
@@ -350,7 +353,7 @@ def _consistent(first: Sequence[Asked], again: Sequence[Asked]) -> bool:
     )
 
 
-def _ids(asked: Asked) -> list[str]:
+def _ids(asked: QueryOutcome) -> list[str]:
     return [passage.id for passage in asked.passages]
 
 
@@ -362,7 +365,7 @@ def _warnings(
 ) -> list[str]:
     facts = (
         (run.cut, "the time limit cut the validation off; what was not asked is marked so"),
-        (metrics.mean(times) >= _MOST_MEAN_MS, "the mean latency is not below 2 s"),
+        (measures.mean(times) >= _MOST_MEAN_MS, "the mean latency is not below 2 s"),
         (sequence is not None and sequence.slower, "searches got slower in a sequence"),
         (sequence is not None and sequence.errors > 0, "searches failed in a sequence"),
         (sequence is not None and not sequence.consistent, "a query's results changed"),

@@ -115,11 +115,11 @@ def _check_pattern(where: str, pattern: str | None) -> None:
 
 
 def shipped_suite() -> ValidationSuite:
-    """Give the suite for the example handbook."""
+    """Return the suite for the example handbook."""
     file = resources.files("whence.evaluation.validation") / "suites" / "handbook.yaml"
     return parse_suite(file.read_text("utf-8"), "handbook.yaml", yaml=True)
 
 
 def suite_digest(suite: ValidationSuite) -> str:
-    """Give a digest of what a suite says; spaces and the order of keys do not matter."""
+    """Return a digest of what a suite says; spaces and the order of keys do not matter."""
     return hashlib.sha256(msgspec.json.encode(suite)).hexdigest()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ("About", "Passage", "Retrieved", "Section", "StoredPage", "Target")
+__all__ = ("Passage", "RetrievedPassages", "Section", "StoredDocument", "Target", "TargetInfo")
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """Title of the document, when it is known."""
 
 
-class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
+class RetrievedPassages(msgspec.Struct, frozen=True, kw_only=True):
     """What one search gave."""
 
     passages: list[Passage]
@@ -46,7 +46,7 @@ class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     """False when words alone ranked although vectors were asked for."""
 
 
-class StoredPage(msgspec.Struct, frozen=True, kw_only=True):
+class StoredDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What a store holds of a passage's document."""
 
     text: str = ""
@@ -64,7 +64,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     source_url: str
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class TargetInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What is validated."""
 
     store: str
@@ -79,7 +79,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 class Target(Protocol):
     """One collection, seen with the rights of one reader."""
 
-    async def about(self) -> About:
+    async def about(self) -> TargetInfo:
         """Tell what this is.
 
         Raises:
@@ -89,7 +89,7 @@ class Target(Protocol):
         """
         ...
 
-    async def search(self, query: str, *, limit: int) -> Retrieved:
+    async def search(self, query: str, *, limit: int) -> RetrievedPassages:
         """Find the best passages, without a threshold.
 
         Raises:
@@ -98,14 +98,14 @@ class Target(Protocol):
         """
         ...
 
-    async def page(self, passage: Passage) -> StoredPage:
-        """Give what the store holds of the passage's document."""
+    async def page(self, passage: Passage) -> StoredDocument:
+        """Return what the store holds of the passage's document."""
         ...
 
     async def sections(self, limit: int) -> Sequence[Section]:
-        """Give chunks from all over the collection, at most `limit`, always the same ones."""
+        """Return chunks from all over the collection, at most `limit`, always the same ones."""
         ...
 
     async def holds(self, document_ids: Sequence[str]) -> bool:
-        """Tell whether the collection holds all of these documents, visible to the reader or not."""
+        """Return whether the collection holds all of these documents, visible to the reader or not."""
         ...

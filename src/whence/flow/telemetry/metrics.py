@@ -107,7 +107,7 @@ class FlowMetrics(Collector):
             self._seconds.labels(self._flow, processor, outcome).observe(spent)
 
     def collect(self) -> Iterator[Metric]:
-        """Give what was told last; called by whoever scrapes."""
+        """Return what was told last; called by whoever scrapes."""
         yield InfoMetricFamily(
             _BUILD.removesuffix("_info"), METRICS[_BUILD], {"version": version("whence")}
         )

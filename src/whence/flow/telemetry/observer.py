@@ -8,7 +8,7 @@ from typing import Protocol
 
 from whence.flow.tracing import TraceContext
 
-__all__ = ("NOBODY", "Observer", "Observers")
+__all__ = ("NO_OBSERVER", "Observer", "Observers")
 
 
 class Observer(Protocol):
@@ -60,4 +60,4 @@ class _Nobody:
 
 
 #: Watches nothing.
-NOBODY: Observer = _Nobody()
+NO_OBSERVER: Observer = _Nobody()

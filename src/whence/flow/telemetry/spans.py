@@ -84,7 +84,7 @@ class FlowSpans:
 def provider_from_environment(
     environment: Mapping[str, str] = os.environ,
 ) -> TracerProvider | None:
-    """Give a provider that exports as OpenTelemetry's variables say; None when they say nothing.
+    """Return a provider that exports as OpenTelemetry's variables say; None when they say nothing.
 
     Raises:
         ConfigError: An endpoint is set and OpenTelemetry is not installed.

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.flow.telemetry.log_lines import LogLines
+from whence.flow.telemetry.logfmt import LogfmtFormatter
 
-LINES = LogLines()
+LINES = LogfmtFormatter()
 _FACT = re.compile(r' (\w+)=("(?:[^"\\]|\\.)*"|[^ ]*)')
 
 

@@ -9,14 +9,14 @@ import msgspec
 
 from whence.broker.liveness import roll_call
 from whence.broker.transport import Census, Transport
-from whence.flow.builtin import find_flow, shipped_flows
+from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
 from whence.flow.loader import load_flow
 from whence.schema.errors import Unavailable
 from whence.schema.liveness import ProcessorReport
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic
 
-__all__ = ("FleetStatus", "TopicStatus", "counts_all", "fleet_status", "topics_of")
+__all__ = ("FlowStatus", "TopicStatus", "flow_status", "has_global_stats", "topics_of")
 
 
 class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Live workers, over all processes."""
 
 
-class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
+class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A flow, seen from its broker."""
 
     flow: str
@@ -52,14 +52,14 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be told, and what to do about it."""
 
 
-async def counts_all(transport: Transport) -> bool:
-    """Tell whether the broker's statistics cover all processes."""
+async def has_global_stats(transport: Transport) -> bool:
+    """Return whether the broker's statistics cover all processes."""
     return await transport.can_count() if isinstance(transport, Census) else True
 
 
-async def fleet_status(
+async def flow_status(
     definition: FlowDefinition, transport: Transport, *, wait_s: float = 2.0
-) -> FleetStatus:
+) -> FlowStatus:
     """Look at a flow from outside. Cost: two questions to the broker for each processor.
 
     Args:
@@ -71,7 +71,7 @@ async def fleet_status(
         Unavailable: The broker cannot be reached.
     """
     inbound = [processor.inbound for processor in definition.processors]
-    counted = await counts_all(transport)
+    counted = await has_global_stats(transport)
     reports, topics = await asyncio.gather(
         roll_call(transport, inbound, wait_s=wait_s),
         asyncio.gather(
@@ -84,7 +84,7 @@ async def fleet_status(
         if untold
         else ()
     )
-    return FleetStatus(
+    return FlowStatus(
         flow=definition.name,
         broker=transport.url,
         topics=tuple(_with_workers(one, reports) for one in topics),
@@ -122,7 +122,7 @@ def _with_workers(status: TopicStatus, reports: list[ProcessorReport]) -> TopicS
 
 
 def topics_of(flows: Iterable[str] = ()) -> list[str]:
-    """Give the topics that processors of some flows take messages from, sorted; of all shipped when none.
+    """Return the topics that processors of some flows take messages from, sorted; of all shipped when none.
 
     Args:
         flows: Files, or names of shipped flows.

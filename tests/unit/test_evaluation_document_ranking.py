@@ -8,14 +8,14 @@ import pytest
 
 from whence.evaluation.beir import BeirDataset, LeftOut
 from whence.evaluation.benchmark import run_queries, run_rows, scores_of
-from whence.evaluation.documents import DocumentRanker, OthersRanker, RerankedRanker
-from whence.evaluation.searcher import Found, Hit
+from whence.evaluation.document_ranking import DocumentRanker, RerankedRanker, SelfExcludingRanker
+from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import BadInput
 from whence.testing.stub_models import OverlapReranker
 
 
 class Listed:
-    """Gives the first of a fixed list, and notes how many it was asked for."""
+    """Return the first of a fixed list, and notes how many it was asked for."""
 
     def __init__(self, *documents: str) -> None:
         self.hits = [
@@ -24,11 +24,11 @@ class Listed:
         ]
         self.limits: list[int] = []
 
-    async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         if len(query) < 3:
             raise BadInput("too short")
         self.limits.append(limit)
-        return Found(hits=self.hits[:limit], latency_ms=2.0)
+        return SearchOutcome(hits=self.hits[:limit], latency_ms=2.0)
 
 
 async def test_a_document_stands_where_its_best_passage_does() -> None:
@@ -51,7 +51,7 @@ async def test_many_passages_of_one_document_do_not_shorten_the_ranking() -> Non
 
 async def test_what_the_query_is_takes_no_place() -> None:
     """It is left out for that query alone, and another document moves up to the full depth."""
-    rank = OthersRanker(DocumentRanker(Listed("a", "b", "c"), "dense", 3), {"query": "a"}, 2)
+    rank = SelfExcludingRanker(DocumentRanker(Listed("a", "b", "c"), "dense", 3), {"query": "a"}, 2)
 
     assert [hit.document_id for hit in (await rank("query")).documents] == ["b", "c"]
     assert [hit.document_id for hit in (await rank("other")).documents] == ["a", "b"]
@@ -70,7 +70,7 @@ async def test_reranking_orders_the_head_and_leaves_the_tail() -> None:
 
 @pytest.fixture
 def dataset() -> BeirDataset:
-    """Give two queries, the second too short to be searched for."""
+    """Return two queries, the second too short to be searched for."""
     return BeirDataset(
         name="tiny",
         corpus=Path("corpus.jsonl"),

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from whence.evaluation import metrics
+from whence.evaluation import measures
 from whence.evaluation.files import read_text
 from whence.evaluation.statistics import Interval, bootstrap_interval, paired_p_value
 from whence.ingest.strict_json import parse_json
@@ -188,9 +188,9 @@ def _compared(a: list[float], b: list[float]) -> MeasureComparison:
     worse = sum(delta < -_EPSILON for delta in deltas)
     p_value = paired_p_value(deltas)
     return MeasureComparison(
-        a=metrics.mean(a),
-        b=metrics.mean(b),
-        delta=metrics.mean(deltas),
+        a=measures.mean(a),
+        b=measures.mean(b),
+        delta=measures.mean(deltas),
         interval=bootstrap_interval(deltas),
         p_value=p_value,
         significant=p_value < 0.05,
@@ -264,5 +264,5 @@ def _bar(one: QueryDifference, middle: float, y: float) -> list[str]:
 
 
 def _end_of(text: str, length: int) -> str:
-    """Give a text, its beginning cut: names differ at their ends."""
+    """Return a text, its beginning cut: names differ at their ends."""
     return text if len(text) <= length else f"…{text[1 - length :]}"

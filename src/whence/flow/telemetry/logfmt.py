@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-__all__ = ("LogLines", "log_to_stderr")
+__all__ = ("LogfmtFormatter", "log_to_stderr")
 
 #: What every record has; the rest are facts of who logged it.
 _OF_EVERY_RECORD = frozenset(
@@ -23,18 +23,18 @@ def log_to_stderr(level: str) -> None:
         ValueError: There is no such level.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogLines())
+    handler.setFormatter(LogfmtFormatter())
     logging.basicConfig(level=level, handlers=[handler])
 
 
-class LogLines(logging.Formatter):
+class LogfmtFormatter(logging.Formatter):
     """Formats a record with its `extra` behind the message, as `name=value` (logfmt)."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
-        """Give the line; a traceback is put behind it by `format`."""
+        """Return the line; a traceback is put behind it by `format`."""
         facts = [
             f"{name}={_value(value)}"
             for name, value in record.__dict__.items()
@@ -44,7 +44,7 @@ class LogLines(logging.Formatter):
 
 
 def _value(value: object) -> str:
-    """Give a value that ends where its reader thinks: quoted as JSON does where it could be misread."""
+    """Return a value that ends where its reader thinks: quoted as JSON does where it could be misread."""
     text = str(value)
     if text and text.isprintable() and not _BREAKS & set(text):
         return text

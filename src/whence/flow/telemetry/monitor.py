@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from whence.flow.telemetry.observer import NOBODY, Observer, Observers
+from whence.flow.telemetry.observer import NO_OBSERVER, Observer, Observers
 from whence.flow.telemetry.spans import FlowSpans, provider_from_environment
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from whence.flow.telemetry.endpoint import Endpoint
     from whence.flow.telemetry.metrics import FlowMetrics
 
-__all__ = ("Watching", "telemetry")
+__all__ = ("FlowMonitor", "telemetry")
 
 #: Seconds between two looks at a flow's health. Prometheus scrapes every 15 to 60 s.
 _EVERY_S = 5.0
 
 
-class Watching:
+class FlowMonitor:
     """The observers of one flow.
 
     Args:
@@ -70,7 +70,7 @@ async def _look(
 
 
 @contextmanager
-def telemetry(flow: str, metrics_address: str = "") -> Iterator[Watching]:
+def telemetry(flow: str, metrics_address: str = "") -> Iterator[FlowMonitor]:
     """Open what the settings ask for, for the time of a `with`.
 
     Args:
@@ -88,7 +88,7 @@ def telemetry(flow: str, metrics_address: str = "") -> Iterator[Watching]:
             stack.callback(provider.shutdown)
             observers.append(FlowSpans(flow, provider))
         if not metrics_address:
-            yield Watching(Observers(observers) if observers else NOBODY)
+            yield FlowMonitor(Observers(observers) if observers else NO_OBSERVER)
             return
         from whence.flow.telemetry.endpoint import Endpoint, read_address
         from whence.flow.telemetry.metrics import FlowMetrics
@@ -96,4 +96,4 @@ def telemetry(flow: str, metrics_address: str = "") -> Iterator[Watching]:
         metrics = FlowMetrics(flow)
         observers.append(metrics)
         endpoint = stack.enter_context(Endpoint(metrics, *read_address(metrics_address)))
-        yield Watching(Observers(observers), metrics, endpoint)
+        yield FlowMonitor(Observers(observers), metrics, endpoint)

@@ -21,13 +21,13 @@ from whence.broker.pulsar import admin as pulsar_admin
 from whence.broker.pulsar.options import PulsarOptions
 from whence.broker.transport import Headers, Transport
 from whence.cli.main import run_command
-from whence.flow.builtin import find_flow, shipped_flows
+from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.client import FlowClient
-from whence.flow.fleet import fleet_status, topics_of
 from whence.flow.loader import load_flow
 from whence.flow.resources import Resources
 from whence.flow.runtime import run_flow
 from whence.flow.settings import Settings
+from whence.flow.status import flow_status, topics_of
 from whence.flow.topic_types import register_types, topic_types
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, DocumentRagRequest, ExplainEvent, TraceRecord
@@ -105,7 +105,7 @@ async def test_status_of_a_flow() -> None:
         waiting = await transport.subscribe(EMBEDDING, "embedding")
         await waiting.aclose()
         await transport.publish(EMBEDDING, b"{}")
-        status = await fleet_status(FLOW, transport, wait_s=0.2)
+        status = await flow_status(FLOW, transport, wait_s=0.2)
     by_group = {one.group: one for one in status.topics}
 
     assert list(by_group) == [processor.name for processor in FLOW.processors]

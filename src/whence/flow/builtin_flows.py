@@ -13,18 +13,18 @@ _HERE = Path(__file__).parent
 
 
 def shipped_folder() -> Path:
-    """Give the folder of the shipped flows: in the wheel beside this module, else the repository's."""
+    """Return the folder of the shipped flows: in the wheel beside this module, else the repository's."""
     packaged = _HERE / "shipped"
     return packaged if packaged.is_dir() else _HERE.parents[2] / "flows"
 
 
 def shipped_flows() -> tuple[str, ...]:
-    """Give the names of the shipped flows in order."""
+    """Return the names of the shipped flows in order."""
     return tuple(sorted(file.stem for file in shipped_folder().glob("*.yaml")))
 
 
 def find_flow(name: str | Path) -> Path:
-    """Give the file of a flow.
+    """Return the file of a flow.
 
     Args:
         name: A path, or the name of a shipped flow. What has a suffix or a folder in it is a path.

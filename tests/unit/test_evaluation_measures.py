@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.evaluation import metrics
-from whence.evaluation.metrics import (
+from whence.evaluation import measures
+from whence.evaluation.measures import (
     clustering_ratio,
     mean,
     ndcg,
@@ -25,7 +25,7 @@ cutoffs = st.integers(1, 40)
 
 def test_the_examples_in_the_docstrings_hold() -> None:
     """What the documentation shows is what comes out."""
-    result = doctest.testmod(metrics)
+    result = doctest.testmod(measures)
 
     assert (result.failed, result.attempted > 4) == (0, True)
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = (
     "DocumentRanker",
     "DocumentRanking",
-    "OthersRanker",
-    "RankDocuments",
+    "Ranker",
     "RerankedRanker",
+    "SelfExcludingRanker",
     "best_passages",
 )
 
@@ -34,11 +34,11 @@ class DocumentRanking(NamedTuple):
     """Milliseconds that the ranking took."""
 
 
-class RankDocuments(Protocol):
+class Ranker(Protocol):
     """Ranks documents for a query."""
 
     async def __call__(self, query: str) -> DocumentRanking:
-        """Give the best documents.
+        """Return the best documents.
 
         Raises:
             WhenceError: The query cannot be searched for, or something needed does not answer.
@@ -47,7 +47,7 @@ class RankDocuments(Protocol):
 
 
 def best_passages(hits: Sequence[Hit], limit: int) -> list[Hit]:
-    """Give the first hit of each document, at most `limit` of them."""
+    """Return the first hit of each document, at most `limit` of them."""
     best: dict[str, Hit] = {}
     for hit in hits:
         best.setdefault(hit.document_id, hit)
@@ -73,7 +73,7 @@ class DocumentRanker:
         self._passages = depth
 
     async def __call__(self, query: str) -> DocumentRanking:
-        """Give the best documents of a query."""
+        """Return the best documents of a query."""
         while True:
             found = await self._search(query, mode=self._mode, limit=self._passages)
             documents = best_passages(found.hits, self._depth)
@@ -82,7 +82,7 @@ class DocumentRanker:
             self._passages *= 2
 
 
-class OthersRanker:
+class SelfExcludingRanker:
     """Leaves out the document that the query itself is.
 
     Args:
@@ -91,13 +91,13 @@ class OthersRanker:
         depth: Most documents, 1 or more.
     """
 
-    def __init__(self, ranker: RankDocuments, themselves: Mapping[str, str], depth: int) -> None:
+    def __init__(self, ranker: Ranker, themselves: Mapping[str, str], depth: int) -> None:
         self._ranker = ranker
         self._themselves = themselves
         self._depth = depth
 
     async def __call__(self, query: str) -> DocumentRanking:
-        """Give the best documents of a query."""
+        """Return the best documents of a query."""
         ranking = await self._ranker(query)
         itself = self._themselves.get(query)
         others = [hit for hit in ranking.documents if hit.document_id != itself]
@@ -116,7 +116,7 @@ class RerankedRanker:
 
     def __init__(
         self,
-        ranker: RankDocuments,
+        ranker: Ranker,
         reranker: Reranker,
         candidates: int = 20,
         *,
@@ -128,7 +128,7 @@ class RerankedRanker:
         self._clock = clock
 
     async def __call__(self, query: str) -> DocumentRanking:
-        """Give the best documents of a query.
+        """Return the best documents of a query.
 
         Scores of what was reranked are raised by 1, above all scores of what was not.
         """

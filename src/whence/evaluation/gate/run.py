@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from whence.evaluation import metrics
-from whence.evaluation.gate.files import (
+from whence.evaluation import measures
+from whence.evaluation.gate.matching import assign, matches
+from whence.evaluation.gate.schema import (
     INTENTS,
     Intent,
     IntentLatency,
@@ -16,8 +17,7 @@ from whence.evaluation.gate.files import (
     Suite,
     SuiteQuery,
 )
-from whence.evaluation.gate.matching import assign, matches
-from whence.evaluation.searcher import Found, Hit, Searcher
+from whence.evaluation.searcher import Hit, Searcher, SearchOutcome
 from whence.schema.errors import DeadlineExceeded, ModelMissing, Overloaded, Unavailable
 
 __all__ = (
@@ -79,7 +79,7 @@ class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
 class _Try(msgspec.Struct, frozen=True, kw_only=True):
     """One search and how it ended."""
 
-    found: Found
+    found: SearchOutcome
     exhausted: bool = False
 
 
@@ -129,7 +129,7 @@ async def _try(
         return _Try(found=await search(query.query, mode=mode, limit=k))
     except (Unavailable, ModelMissing, DeadlineExceeded, Overloaded) as error:
         took_ms = (clock() - started) * 1e3
-        found = Found(hits=[], latency_ms=took_ms, degraded=(error.message,))
+        found = SearchOutcome(hits=[], latency_ms=took_ms, degraded=(error.message,))
         return _Try(found=found, exhausted=isinstance(error, DeadlineExceeded))
 
 
@@ -144,12 +144,12 @@ def _report(query: SuiteQuery, first: _Try, second: _Try, k: int) -> QueryReport
         id=query.id,
         intent=query.intent,
         latency_ms=round(min(first.found.latency_ms, second.found.latency_ms), 3),
-        reciprocal_rank=metrics.reciprocal_rank(gains, k),
-        recall_at_k=metrics.recall(gains, len(hints), k),
-        ndcg_at_k=metrics.ndcg(gains, [1.0] * len(hints), k),
+        reciprocal_rank=measures.reciprocal_rank(gains, k),
+        recall_at_k=measures.recall(gains, len(hints), k),
+        ndcg_at_k=measures.ndcg(gains, [1.0] * len(hints), k),
         hit_rank=min(assigned) + 1 if assigned else None,
         zero_results=not hits,
-        cluster_ratio=metrics.clustering_ratio([hit.path or hit.document_id for hit in hits]),
+        cluster_ratio=measures.clustering_ratio([hit.path or hit.document_id for hit in hits]),
         semantic_degraded=bool(degraded),
         semantic_budget_exhausted=first.exhausted or second.exhausted,
         negative_hits=_unwanted(query, hits, lambda _target: k),
@@ -180,41 +180,41 @@ def _order(hits: Sequence[Hit]) -> list[tuple[str, str]]:
 
 
 def measure(queries: Sequence[QueryReport]) -> Metrics:
-    """Give the means over queries; clustering over those with two results or more."""
+    """Return the means over queries; clustering over those with two results or more."""
     latencies = [query.latency_ms for query in queries]
     return Metrics(
-        recall_at_k=metrics.mean(query.recall_at_k for query in queries),
-        mrr=metrics.mean(query.reciprocal_rank for query in queries),
-        ndcg_at_k=metrics.mean(query.ndcg_at_k for query in queries),
-        zero_result_rate=metrics.mean(query.zero_results for query in queries),
-        clustering_ratio=metrics.mean(
+        recall_at_k=measures.mean(query.recall_at_k for query in queries),
+        mrr=measures.mean(query.reciprocal_rank for query in queries),
+        ndcg_at_k=measures.mean(query.ndcg_at_k for query in queries),
+        zero_result_rate=measures.mean(query.zero_results for query in queries),
+        clustering_ratio=measures.mean(
             query.cluster_ratio for query in queries if query.cluster_ratio is not None
         ),
-        degraded_query_rate=metrics.mean(query.semantic_degraded for query in queries),
-        semantic_budget_exhaustion_rate=metrics.mean(
+        degraded_query_rate=measures.mean(query.semantic_degraded for query in queries),
+        semantic_budget_exhaustion_rate=measures.mean(
             query.semantic_budget_exhausted for query in queries
         ),
-        negative_hit_rate=metrics.mean(query.negative_violations > 0 for query in queries),
-        latency_p50_ms=metrics.percentile(latencies, 50),
-        latency_p95_ms=metrics.percentile(latencies, 95),
-        latency_mean_ms=round(metrics.mean(latencies), 3),
+        negative_hit_rate=measures.mean(query.negative_violations > 0 for query in queries),
+        latency_p50_ms=measures.percentile(latencies, 50),
+        latency_p95_ms=measures.percentile(latencies, 95),
+        latency_mean_ms=round(measures.mean(latencies), 3),
     )
 
 
 def intents_of(queries: Sequence[QueryReport]) -> list[Intent]:
-    """Give the intents that occur, in their fixed order."""
+    """Return the intents that occur, in their fixed order."""
     return [intent for intent in INTENTS if any(query.intent == intent for query in queries)]
 
 
 def latency_by_intent(queries: Sequence[QueryReport]) -> dict[Intent, IntentLatency]:
-    """Give the latency of each intent that occurs."""
+    """Return the latency of each intent that occurs."""
     found: dict[Intent, IntentLatency] = {}
     for intent in intents_of(queries):
         latencies = [query.latency_ms for query in queries if query.intent == intent]
         found[intent] = IntentLatency(
             sample_count=len(latencies),
-            p50_ms=metrics.percentile(latencies, 50),
-            p95_ms=metrics.percentile(latencies, 95),
-            mean_ms=round(metrics.mean(latencies), 3),
+            p50_ms=measures.percentile(latencies, 50),
+            p95_ms=measures.percentile(latencies, 95),
+            mean_ms=round(measures.mean(latencies), 3),
         )
     return found

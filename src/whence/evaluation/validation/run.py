@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from whence.evaluation.validation.suite import TestQuery, ValidationSuite
-from whence.evaluation.validation.target import Passage, Retrieved, Target
+from whence.evaluation.validation.target import Passage, RetrievedPassages, Target
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -24,7 +24,7 @@ from whence.schema.errors import (
     WhenceError,
 )
 
-__all__ = ("Asked", "Limits", "ValidationRun", "run_validation")
+__all__ = ("Limits", "QueryOutcome", "ValidationRun", "run_validation")
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Queries in the sequence, 10 or more; 0 leaves it out."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class QueryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One query, asked once."""
 
     query: TestQuery
@@ -69,11 +69,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 class ValidationRun(msgspec.Struct, frozen=True, kw_only=True):
     """All that was asked."""
 
-    first: list[Asked]
+    first: list[QueryOutcome]
     """Every query of the suite once, in its order."""
-    sequence: list[Asked]
+    sequence: list[QueryOutcome]
     """The same queries over and over, one after the other."""
-    load: list[Asked]
+    load: list[QueryOutcome]
     """The same queries by several readers at once."""
     clients: int
     """How many readers those were."""
@@ -157,15 +157,15 @@ class _Runner:
                     hint="check the embedding service, or validate words alone with --mode bm25",
                 )
 
-    async def _sequence(self, count: int) -> list[Asked]:
+    async def _sequence(self, count: int) -> list[QueryOutcome]:
         cycled = [self._queries[number % len(self._queries)] for number in range(count)]
         found = [await self._ask(query) for query in cycled if not self._is_over()]
         self._cut |= len(found) < count
         return found
 
-    async def _load(self) -> list[Asked]:
+    async def _load(self) -> list[QueryOutcome]:
         """Let each reader ask all queries, each beginning with another one."""
-        found: list[Asked] = []
+        found: list[QueryOutcome] = []
 
         async def reader(number: int) -> None:
             start = number % len(self._queries)
@@ -186,17 +186,17 @@ class _Runner:
     def _is_over(self) -> bool:
         return self._left_s() <= 0
 
-    async def _ask(self, query: TestQuery) -> Asked:
+    async def _ask(self, query: TestQuery) -> QueryOutcome:
         self._done += 1
         total = len(self._queries) * (1 + self._limits.clients) + self._limits.repeats
         self._progress(self._done, total)
         if not query.query_text.strip():
             error = "the query is empty: give a word or a question" if query.min_results else ""
-            return Asked(query=query, error=error)
+            return QueryOutcome(query=query, error=error)
         if self._is_over():
             self._cut = True
             words = f"not asked: the time limit of {self._limits.time_limit_s:g} s was reached"
-            return Asked(query=query, error=words, partial=True)
+            return QueryOutcome(query=query, error=words, partial=True)
         started = self._clock()
         try:
             async with asyncio.timeout(min(self._limits.timeout_s, self._left_s())):
@@ -208,8 +208,8 @@ class _Runner:
     def _limit_of(self, query: TestQuery) -> int:
         return max(self._limits.top_k, query.min_results, _LEAST_TOP)
 
-    def _answered(self, query: TestQuery, found: Retrieved, started: float) -> Asked:
-        return Asked(
+    def _answered(self, query: TestQuery, found: RetrievedPassages, started: float) -> QueryOutcome:
+        return QueryOutcome(
             query=query,
             passages=found.passages,
             latency_ms=self._since_ms(started),
@@ -219,7 +219,9 @@ class _Runner:
             notes=found.degraded,
         )
 
-    def _failed(self, query: TestQuery, error: WhenceError | TimeoutError, started: float) -> Asked:
+    def _failed(
+        self, query: TestQuery, error: WhenceError | TimeoutError, started: float
+    ) -> QueryOutcome:
         if isinstance(error, NotFound | ModelMismatch):
             raise error
         timed_out = isinstance(error, TimeoutError | DeadlineExceeded)
@@ -234,7 +236,7 @@ class _Runner:
                 "characters": len(query.query_text),
             },
         )
-        return Asked(
+        return QueryOutcome(
             query=query, error=words, latency_ms=self._since_ms(started), partial=timed_out
         )
 

@@ -17,7 +17,7 @@ __all__ = ("clustering_ratio", "mean", "ndcg", "percentile", "recall", "reciproc
 
 
 def recall(gains: Sequence[float], relevant: int, k: int) -> float:
-    """Give the share of the relevant that is within the first k, 0 to 1.
+    """Return the share of the relevant that is within the first k, 0 to 1.
 
     Args:
         gains: Gain of each result, best first.
@@ -31,7 +31,7 @@ def recall(gains: Sequence[float], relevant: int, k: int) -> float:
 
 
 def reciprocal_rank(gains: Sequence[float], k: int) -> float:
-    """Give 1 / rank of the first relevant result within the first k, else 0.
+    """Return 1 / rank of the first relevant result within the first k, else 0.
 
     >>> reciprocal_rank([0, 0, 1], k=10)
     0.3333333333333333
@@ -43,7 +43,7 @@ def reciprocal_rank(gains: Sequence[float], k: int) -> float:
 
 
 def ndcg(gains: Sequence[float], judged: Iterable[float], k: int) -> float:
-    """Give the discounted gain of the first k over that of the best order of all judged, 0 to 1.
+    """Return the discounted gain of the first k over that of the best order of all judged, 0 to 1.
 
     The ideal does not depend on how much was returned: a short answer is not a perfect one.
 
@@ -65,7 +65,7 @@ def _discounted(gains: Sequence[float]) -> float:
 
 
 def clustering_ratio(places: Sequence[str]) -> float | None:
-    """Give the share of the most frequent place among the results; None for fewer than two.
+    """Return the share of the most frequent place among the results; None for fewer than two.
 
     One result is always all from one place, so it says nothing about diversity.
 
@@ -81,7 +81,7 @@ def clustering_ratio(places: Sequence[str]) -> float | None:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Give a percentile by the nearest rank: the value at place ceil(percent/100 * n), from 1; 0 of none.
+    """Return a percentile by the nearest rank: the value at place ceil(percent/100 * n), from 1; 0 of none.
 
     Args:
         values: In any order.
@@ -98,7 +98,7 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Give the plain mean; 0 of none. The order of the values does not change a bit of it.
+    """Return the plain mean; 0 of none. The order of the values does not change a bit of it.
 
     >>> mean([1.0, 2.0])
     1.5

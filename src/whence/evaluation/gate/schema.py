@@ -21,11 +21,11 @@ __all__ = (
     "IntentLatency",
     "LatencyLimits",
     "LatencyPolicy",
-    "LegScores",
     "Metrics",
     "NegativeTarget",
     "Policy",
     "Quality",
+    "RetrieverScores",
     "Suite",
     "SuiteQuery",
     "Target",
@@ -117,7 +117,7 @@ class IntentLatency(_Strict, frozen=True, kw_only=True):
     mean_ms: Milliseconds
 
 
-class LegScores(_Strict, frozen=True, kw_only=True):
+class RetrieverScores(_Strict, frozen=True, kw_only=True):
     """Means of one way of ranking over the queries of a suite."""
 
     recall_at_k: Share
@@ -155,7 +155,7 @@ class Baseline(_Strict, frozen=True, kw_only=True):
     latency_by_intent: dict[Intent, IntentLatency] = {}
     per_query: list[BaselineQuery] = []
     """With it the gate can tell a lost target from one that moved down."""
-    legs: dict[str, LegScores] = {}
+    legs: dict[str, RetrieverScores] = {}
     """Each way of ranking alone, to tell which one got worse."""
 
 
@@ -258,7 +258,7 @@ def load_policy(path: Path) -> Policy:
 
 
 def suite_digest(suite: Suite) -> str:
-    """Give a digest of what a suite says; spaces and the order of its keys and queries do not matter."""
+    """Return a digest of what a suite says; spaces and the order of its keys and queries do not matter."""
     return hashlib.sha256(msgspec.json.encode(suite)).hexdigest()
 
 

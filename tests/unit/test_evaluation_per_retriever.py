@@ -12,23 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.evaluation import metrics
-from whence.evaluation.gate.comparing import compare_runs, differences_svg, load_run
-from whence.evaluation.gate.files import (
+from whence.evaluation import measures
+from whence.evaluation.gate.comparison import compare_runs, differences_svg, load_run
+from whence.evaluation.gate.matching import documents_named, matches
+from whence.evaluation.gate.per_retriever import compare_retrievers, measure_retrievers
+from whence.evaluation.gate.report import baseline_changes, gate_document, record
+from whence.evaluation.gate.run import run_suite
+from whence.evaluation.gate.schema import (
     Baseline,
-    LegScores,
     Policy,
+    RetrieverScores,
     Suite,
     Tolerance,
     load_baseline,
     load_policy,
     load_suite,
 )
-from whence.evaluation.gate.matching import documents_named, matches
-from whence.evaluation.gate.per_retriever import compare_legs, measure_legs
-from whence.evaluation.gate.report import baseline_changes, gate_document, record
-from whence.evaluation.gate.running import run_suite
-from whence.evaluation.searcher import Found, Hit
+from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.evaluation.statistics import bootstrap_interval, paired_p_value
 from whence.schema.errors import BadInput, ConfigError, ModelMissing, Unavailable
 
@@ -80,7 +80,7 @@ POLICY = msgspec.convert(
 
 
 def hits(*names: str, graph: dict[str, float] | None = None) -> list[Hit]:
-    """Give hits with falling scores."""
+    """Return hits with falling scores."""
     return [
         Hit(
             document_id=name,
@@ -99,10 +99,10 @@ class Modes:
     def __init__(self, **modes: list[Hit]) -> None:
         self.modes = modes
 
-    async def __call__(self, query: str, *, mode: str, limit: int) -> Found:
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         if mode not in self.modes:
             raise Unavailable(f"{mode} is down")
-        return Found(hits=self.modes[mode][:limit], latency_ms=1.0)
+        return SearchOutcome(hits=self.modes[mode][:limit], latency_ms=1.0)
 
 
 class Backwards:
@@ -126,7 +126,7 @@ ALL = {
 
 async def test_every_leg_is_measured_alone() -> None:
     """Fusion without what links added, with it, and reranked; each ranks its own way."""
-    legs = await measure_legs(Modes(**ALL), SUITE, k=3, reranker=Backwards())
+    legs = await measure_retrievers(Modes(**ALL), SUITE, k=3, reranker=Backwards())
 
     assert list(legs) == ["bm25", "dense", "hybrid", "expansion", "rerank"]
     assert legs["dense"].recall_at_k == 0.0
@@ -144,7 +144,7 @@ async def test_a_leg_that_is_down_is_left_out() -> None:
         async def score(self, query: str, documents: Any) -> list[float]:
             raise ModelMissing("no weights")
 
-    legs = await measure_legs(
+    legs = await measure_retrievers(
         Modes(bm25=ALL["bm25"], hybrid=ALL["hybrid"]), SUITE, k=3, reranker=Broken()
     )
 
@@ -154,14 +154,15 @@ async def test_a_leg_that_is_down_is_left_out() -> None:
 def test_the_report_says_which_leg_got_worse() -> None:
     """Beyond the tolerance, in the measure that fell; a leg that is gone is worse in all of them."""
     before = {
-        name: LegScores(recall_at_k=1.0, mrr=0.8, ndcg_at_k=0.8) for name in ("bm25", "dense", "x")
+        name: RetrieverScores(recall_at_k=1.0, mrr=0.8, ndcg_at_k=0.8)
+        for name in ("bm25", "dense", "x")
     }
     now = {
-        "bm25": LegScores(recall_at_k=1.0, mrr=0.795, ndcg_at_k=0.8),
-        "dense": LegScores(recall_at_k=1.0, mrr=0.7, ndcg_at_k=0.85),
-        "new": LegScores(recall_at_k=0.0, mrr=0.0, ndcg_at_k=0.0),
+        "bm25": RetrieverScores(recall_at_k=1.0, mrr=0.795, ndcg_at_k=0.8),
+        "dense": RetrieverScores(recall_at_k=1.0, mrr=0.7, ndcg_at_k=0.85),
+        "new": RetrieverScores(recall_at_k=0.0, mrr=0.0, ndcg_at_k=0.0),
     }
-    found = compare_legs(now, before, POLICY.tolerance)
+    found = compare_retrievers(now, before, POLICY.tolerance)
 
     assert {name: leg.worse for name, leg in found.items()} == {
         "bm25": [],
@@ -169,7 +170,7 @@ def test_the_report_says_which_leg_got_worse() -> None:
         "new": [],
         "x": ["recall_at_k", "mrr", "ndcg_at_k"],
     }
-    assert compare_legs({}, before, POLICY.tolerance) == {}
+    assert compare_retrievers({}, before, POLICY.tolerance) == {}
 
 
 async def gated(before: list[Hit], now: list[Hit], **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -384,7 +385,7 @@ def test_chance_by_hand() -> None:
     assert paired_p_value([1.0] * 14) == 2 / 2**14
     assert paired_p_value([1.0] * 20) < 0.001
     assert paired_p_value([1.0, -1.0] * 20) > 0.9
-    assert metrics.mean([1.0, -1.0]) == 0.0
+    assert measures.mean([1.0, -1.0]) == 0.0
 
 
 SUITE_TEXT = msgspec.json.encode(SUITE).decode()

@@ -9,7 +9,7 @@ from whence.evaluation.validation.suite import TestQuery, ValidationSuite
 from whence.evaluation.validation.target import Section
 from whence.schema.errors import NotFound
 
-__all__ = ("LEAST_QUERIES", "suggest_suite")
+__all__ = ("LEAST_QUERIES", "generate_suite")
 
 #: A suite of its own asks at least this many queries.
 LEAST_QUERIES = 5
@@ -17,8 +17,8 @@ _WINDOW = 12
 _WORD = re.compile(r"\w+")
 
 
-def suggest_suite(sections: Sequence[Section], count: int = 10) -> ValidationSuite:
-    """Give a suite of at least `LEAST_QUERIES` and at most `count` queries.
+def generate_suite(sections: Sequence[Section], count: int = 10) -> ValidationSuite:
+    """Return a suite of at least `LEAST_QUERIES` and at most `count` queries.
 
     A query is the way to a section and the words that it begins with, twelve in all: headings alone, such as
     `Introduction`, stand in many places. Where there are too few sections, further words of their texts are

@@ -17,7 +17,7 @@ from whence.schema.errors import BadInput
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ("Originals", "Page", "fetch_pages", "originals_of", "read_documents")
+__all__ = ("Page", "SourceTexts", "fetch_pages", "read_documents", "read_source_texts")
 
 _PAGE_TIMEOUT_S = 10.0
 _LARGEST_PAGE = 8 * 2**20
@@ -33,7 +33,7 @@ class Page(NamedTuple):
     """Why it could not be read; empty when it could."""
 
 
-class Originals(NamedTuple):
+class SourceTexts(NamedTuple):
     """Sources of some passages."""
 
     documents: dict[str, str] | None
@@ -131,16 +131,16 @@ def _words_of_html(text: str) -> str:
     return " ".join(parser.parts)
 
 
-def originals_of(
+def read_source_texts(
     passages: Sequence[Passage], paths: Sequence[Path], pages: dict[str, Page]
-) -> Originals:
+) -> SourceTexts:
     """Collect the originals of passages.
 
     Raises:
         BadInput: The paths hold none of the documents, or cannot be read.
     """
     if not paths:
-        return Originals(None, pages)
+        return SourceTexts(None, pages)
     wanted = {name for one in passages for name in (one.document_id, one.source_url) if name}
     texts = read_documents(paths, wanted)
     if wanted and not texts:
@@ -148,4 +148,4 @@ def originals_of(
             "the sources hold none of the documents that were found",
             hint="give the same files and folders that were indexed",
         )
-    return Originals(texts, pages)
+    return SourceTexts(texts, pages)
