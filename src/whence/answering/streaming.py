@@ -12,7 +12,6 @@ import msgspec
 
 from whence.answering.deadline import as_whence_error
 from whence.answering.pipeline import RagResult
-from whence.broker.limits import Limits
 from whence.processors.base import Context
 from whence.provenance.terms import Scalar
 from whence.provenance.uris import validate_answer_id
@@ -55,7 +54,6 @@ class QuestionJob:
         run: Works on the question; gives its events to `event` and pieces of text to `piece`.
         explain_timeout_s: Seconds for publishing one explain event.
         trace_timeout_s: Seconds for publishing the trace.
-        limits: Watch these times, for all questions together.
 
     Raises:
         BadInput: The id of the answer is not fit for an IRI.
@@ -69,13 +67,11 @@ class QuestionJob:
         *,
         explain_timeout_s: float,
         trace_timeout_s: float,
-        limits: Limits | None = None,
     ) -> None:
         validate_answer_id(asked.answer_id)
         self.asked = asked
         self._context = context
         self._run = run
-        self._limits = limits or Limits()
         self._explain_timeout_s = explain_timeout_s
         self._trace_timeout_s = trace_timeout_s
         self._outbox: deque[Message] = deque()
@@ -175,8 +171,8 @@ class QuestionJob:
         if remaining_s is not None:
             timeout_s = min(timeout_s, remaining_s / 2)
         try:
-            emitting = self._context.emit(port, message, key=self.asked.answer_id)
-            await self._limits.keep(emitting, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._context.emit(port, message, key=self.asked.answer_id)
         except Exception as error:  # noqa: BLE001 - whatever it is, the answer goes out
             known = as_whence_error(error, f"publishing to {port}")
             code = "trace_not_stored" if port == "trace" else "explain_not_published"

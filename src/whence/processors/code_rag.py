@@ -22,7 +22,6 @@ from whence.answering.state import Ask, Clients, Question, RagOptions
 from whence.answering.streaming import Asked, QuestionJob
 from whence.answering.trace_recorder import iso_utc, utc_now
 from whence.answering.validation import check_limits, check_question
-from whence.broker.limits import Limits
 from whence.processors.base import Context, StreamingProcessor
 from whence.processors.clients import (
     DocEmbeddingsClient,
@@ -109,14 +108,9 @@ class CodeRagProcessor(StreamingProcessor):
     ) -> None:
         super().__init__(parameters)
         self._store = store
-        self._limits = Limits()
         self._new_id = new_id
         self._clock = clock
         self._monotonic = monotonic
-
-    async def aclose(self) -> None:
-        """Put the timer away."""
-        self._limits.close()
 
     async def handle_stream(
         self, message: CodeRagRequest, context: Context
@@ -157,7 +151,6 @@ class CodeRagProcessor(StreamingProcessor):
             run,
             explain_timeout_s=self.parameters.explain_timeout_s,
             trace_timeout_s=self.parameters.trace_timeout_s,
-            limits=self._limits,
         )
         async with closing(job.replies()) as replies:
             async for reply in replies:

@@ -23,7 +23,6 @@ from whence.answering.state import OVERFETCH_FACTOR, RagOptions
 from whence.answering.streaming import Asked, QuestionJob
 from whence.answering.trace_recorder import iso_utc, utc_now
 from whence.answering.writing import NOTHING_FOUND, NOTHING_READABLE
-from whence.broker.limits import Limits
 from whence.processors.base import Context, StreamingProcessor
 from whence.processors.clients import (
     DocEmbeddingsClient,
@@ -107,14 +106,9 @@ class DocumentRagProcessor(StreamingProcessor):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(parameters)
-        self._limits = Limits()
         self._new_id = new_id
         self._clock = clock
         self._monotonic = monotonic
-
-    async def aclose(self) -> None:
-        """Put the timer away."""
-        self._limits.close()
 
     def handle_stream(
         self, message: DocumentRagRequest, context: Context
@@ -158,7 +152,6 @@ class DocumentRagProcessor(StreamingProcessor):
             run,
             explain_timeout_s=self.parameters.explain_timeout_s,
             trace_timeout_s=self.parameters.trace_timeout_s,
-            limits=self._limits,
         )
         return job.replies()
 
