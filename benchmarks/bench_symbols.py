@@ -103,7 +103,7 @@ async def measure(packages: Iterable[str]) -> AsyncIterator[dict[str, Any]]:
                 snapshot = imported.imports[0].snapshot_id
                 for kind, names in names_of(path).items():
                     for mode in MODES:
-                        with patch.object(search, "asked_name", return_value=None):
+                        with patch.object(search, "parse_symbol_query", return_value=None):
                             before = await ranks(engine, snapshot, kind, names, mode)
                         after = await ranks(engine, snapshot, kind, names, mode)
                         yield {

@@ -17,7 +17,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.lexical import postings
-from whence.store.postgres.links.indexing import open_names
+from whence.store.postgres.links.indexing import ensure_links_indexed
 from whence.store.postgres.metadata_index import open_facts
 from whence.store.postgres.store import PostgresStore
 from whence.store.term_counts import Words
@@ -118,13 +118,13 @@ async def fill(
         async with connection.transaction():
             # Here, where there is nothing yet: else the first write finds them in all that is there.
             await open_facts(connection, number)
-            await open_names(connection, number)
+            await ensure_links_indexed(connection, number)
         size = _BATCH if merged else _UNMERGED
         for at in range(0, len(texts), size):
             part = slice(at, at + size)
             classes = [class_of[tag] for tag in tags[part]]
             async with connection.transaction():
-                await postings.open_lexicon(connection, number)
+                await postings.ensure_indexed(connection, number)
                 ords = await _rows(connection, number, name, at, texts[part], classes)
                 await connection.copy_records_to_table(
                     "chunk_vec",
@@ -132,7 +132,7 @@ async def fill(
                     records=zip(ords, [number] * len(ords), classes, vectors[part], strict=True),
                 )
                 words = [Words(dict(Counter(text)), len(text)) for text in texts[part]]
-                await postings.add_words(connection, number, ords, words)
+                await postings.add_chunk_terms(connection, number, ords, words)
                 if not merged:
                     await postings.settle(connection, number)
         if merged:

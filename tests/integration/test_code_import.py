@@ -592,7 +592,7 @@ async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, lis
         first = await connection.fetchval("SELECT min(ord) FROM chunk")
         found = {
             row["term"]: [
-                one - first for one in await postings.chunks_with(connection, number, [row["id"]])
+                one - first for one in await postings.chunks_with_terms(connection, number, [row["id"]])
             ]
             for row in await connection.fetch("SELECT id, term FROM term ORDER BY term")
         }
@@ -608,7 +608,7 @@ async def test_words_are_found_in_whatever_segment(
     await import_into(postgres_store, [path])
     once = await chunks_by_term(postgres_store)
     monkeypatch.setattr(code_import, "_NODES_AT_ONCE", 48)
-    monkeypatch.setattr(words, "LARGEST_SEGMENT", 70)
+    monkeypatch.setattr(words, "MAX_SEGMENT_CHUNKS", 70)
     await import_into(postgres_store, [path])
     often = await chunks_by_term(postgres_store)
 
@@ -627,7 +627,7 @@ async def test_postings_that_fail_beside_fail_the_import(
         raise InternalError("no segment today")
 
     monkeypatch.setattr(code_import, "_NODES_AT_ONCE", 48)
-    monkeypatch.setattr(words, "LARGEST_SEGMENT", 70)
+    monkeypatch.setattr(words, "MAX_SEGMENT_CHUNKS", 70)
     monkeypatch.setattr(words, "write_segment", fail)
     with pytest.raises(InternalError, match="no segment today"):
         await import_into(postgres_store, [write_fake_bundles(tmp_path)[0]])

@@ -18,9 +18,9 @@ from whence.schema.errors import InternalError
 from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.identity_columns import reserve
 from whence.store.postgres.lexical import postings
-from whence.store.postgres.snapshots.term_index import SnapshotWords, WordCounter
+from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, WordCounter
 from whence.store.postgres.store import PostgresStore
-from whence.store.term_counts import count_words
+from whence.store.term_counts import count_terms
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres
@@ -59,8 +59,8 @@ async def words_written(
             "INSERT INTO collection (name, model_name, model_revision, model_precision, dimension)"
             " VALUES ('code.words', '', '', '', 1) RETURNING id"
         )
-        await postings.open_lexicon(connection, collection)
-        words = SnapshotWords(connection, collection)
+        await postings.ensure_indexed(connection, collection)
+        words = SnapshotTermWriter(connection, collection)
         counter = WordCounter("english", most_kept)
         ord_ = 1_000_000
         for texts in batches:
@@ -103,7 +103,7 @@ async def test_words_are_those_of_any_document(
     postgres_store: PostgresStore, batches: list[list[str]], most_kept: int
 ) -> None:
     """Terms, their counts and lengths are those that documents get, however few terms are kept in memory."""
-    expected = [count_words(text, "english") for texts in batches for text in texts]
+    expected = [count_terms(text, "english") for texts in batches for text in texts]
     counts = [{postings.term_key(t): n for t, n in one.counts.items()} for one in expected]
     df = Counter(term for one in counts for term in one)
     total = sum(one.length for one in expected)

@@ -208,18 +208,18 @@ async def _seen(store: PostgresStore) -> set[str]:
 
 
 async def _links(store: PostgresStore) -> set[str]:
-    names = await store.passage_names(NAME, IDS, READER, query_text="ledger quokkaname01")
-    return {ref.document_id for name in names for ref in (*name.bearers, *name.mentions)}
+    names = await store.linked_titles(NAME, IDS, READER, query_text="ledger quokkaname01")
+    return {ref.document_id for name in names for ref in (*name.titled_passages, *name.mentions)}
 
 
 async def _named(store: PostgresStore) -> set[str]:
-    found = await store.chunks_named(SOURCES, "quarter", limit=SIZE, access=READER)
+    found = await store.find_symbols(SOURCES, "quarter", limit=SIZE, access=READER)
     return {one.document_id for one in found}
 
 
 async def _named_filtered(store: PostgresStore) -> set[str]:
     filters = parse_filters({"color": "red"})
-    found = await store.chunks_named(SOURCES, "Quarter", limit=SIZE, access=READER, filters=filters)
+    found = await store.find_symbols(SOURCES, "Quarter", limit=SIZE, access=READER, filters=filters)
     return {one.document_id for one in found}
 
 

@@ -48,8 +48,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {
         "_ROW_RUNS": 2,
         "_ROW_POSTINGS": 3,
-        "LARGEST_SEGMENT": 6,
-        "BAND_POSTINGS": 4,
+        "MAX_SEGMENT_CHUNKS": 6,
+        "BATCH_POSTINGS": 4,
         "_MOST_WRITTEN": 3,
         "_MOST_SEGMENTS": 2,
         "_MERGED_IN_PLACE": 4,
@@ -303,7 +303,7 @@ async def test_a_merge_holds_one_band(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A merge of four times as many chunks holds no more postings at once: those of a band, and a row."""
-    monkeypatch.setattr(merging, "BAND_POSTINGS", 256)
+    monkeypatch.setattr(merging, "BATCH_POSTINGS", 256)
     monkeypatch.setattr(runs, "_ROW_POSTINGS", 32)
     merged: list[int] = []
     band = merging._sorted
@@ -361,7 +361,7 @@ async def test_closing_ends_maintenance(database_url: str, monkeypatch: pytest.M
         started.set()
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(postings, "open_lexicon", sleep_on)
+    monkeypatch.setattr(postings, "ensure_indexed", sleep_on)
     task = store._maintain("c")
     await started.wait()
     await store.aclose()

@@ -17,7 +17,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
 from whence.schema.filters import Condition
-from whence.store.field_boosts import Boosts
+from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.store import MemoryStore
 from whence.store.postgres.lexical import merge_policy as planning
 from whence.store.postgres.lexical import merging, postings
@@ -40,10 +40,10 @@ Act = Callable[[Any], Awaitable[object]]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which a dozen chunks are due to be merged, in bands of some postings."""
-    monkeypatch.setattr(planning, "LARGEST_SEGMENT", 40)
+    monkeypatch.setattr(planning, "MAX_SEGMENT_CHUNKS", 40)
     monkeypatch.setattr(planning, "_MOST_SEGMENTS", 3)
     monkeypatch.setattr(planning, "_MERGED_IN_PLACE", 4)
-    monkeypatch.setattr(merging, "BAND_POSTINGS", 8)
+    monkeypatch.setattr(merging, "BATCH_POSTINGS", 8)
     monkeypatch.setattr(runs, "_ROW_POSTINGS", 4)
     monkeypatch.setattr(postings, "_REBUILD_BATCH", 3)
     monkeypatch.setattr(postings, "_MOST_WRITTEN", 4)
@@ -248,7 +248,7 @@ async def _erase(store: PostgresStore) -> None:
 
 
 async def _boost(store: PostgresStore) -> None:
-    await store.boost_fields("c", Boosts(path=2))
+    await store.boost_fields("c", FieldBoosts(path=2))
 
 
 @pytest.mark.parametrize("act", [_erase, _boost])
@@ -271,7 +271,7 @@ async def test_a_merge_whose_sources_are_gone_is_given_up(
 
     assert await _rankings(postgres_store) == expected
     await _check_index(database_url)
-    assert planning.plan_beside(await _planned(database_url)) == []
+    assert planning.plan_background_merges(await _planned(database_url)) == []
 
 
 async def _planned(url: str) -> list[planning.Segment]:
@@ -419,7 +419,7 @@ async def test_whatever_happens_between_the_index_is_right(
         await write(12)
         with monkeypatch.context() as patch:
             pause = Pause(patch, midway=bool(rng.integers(2)))
-            if planning.plan_beside(await _planned(database_url)):
+            if planning.plan_background_merges(await _planned(database_url)):
                 async with _merging(postgres_store, pause):
                     await write(6)
             merges += pause.begun
@@ -443,7 +443,7 @@ class Count:
         self.chunks = 0
         self.reached = asyncio.Event()
         self._stop_after = stop_after
-        self._index = postings.index_some
+        self._index = postings.reindex_batch
         counted = postings._counted
 
         def count(rows: Any, *options: Any) -> Any:
@@ -451,7 +451,7 @@ class Count:
             return counted(rows, *options)
 
         monkeypatch.setattr(postings, "_counted", count)
-        monkeypatch.setattr(postings, "index_some", self._stopped)
+        monkeypatch.setattr(postings, "reindex_batch", self._stopped)
 
     async def _stopped(self, connection: Any, collection_id: int) -> bool:
         done = await self._index(connection, collection_id)

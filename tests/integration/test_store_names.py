@@ -10,7 +10,7 @@ import pytest
 
 from whence.schema.access import Access
 from whence.store.chunk_ids import chunk_key
-from whence.store.passage_names import LinkStatistics
+from whence.store.linked_titles import LinkStatistics
 from whence.store.postgres.links import indexing as passage_graph
 from whence.store.postgres.store import PostgresStore
 from whence.testing.passages_suite import MODEL, PassagesSuite, titled
@@ -42,7 +42,7 @@ async def test_links_of_a_former_version_are_found_in_the_background(
     await postgres_store.ensure_collection("c", MODEL)
     await postgres_store.replace_documents("c", documents)
     keys = [chunk_key("c", f"d{n}", index) for n in range(5) for index in range(2)]
-    expected = await postgres_store.passage_names("c", keys, PUBLIC)
+    expected = await postgres_store.linked_titles("c", keys, PUBLIC)
     connection = await asyncpg.connect(database_url)
     await connection.execute("DELETE FROM whence.passage_name; DELETE FROM whence.passage_links")
     await connection.close()
@@ -51,7 +51,7 @@ async def test_links_of_a_former_version_are_found_in_the_background(
     await asyncio.gather(*postgres_store._maintenance.values())
 
     assert (before, len(expected)) == (None, 10)
-    assert await postgres_store.passage_names("c", keys, PUBLIC) == expected
+    assert await postgres_store.linked_titles("c", keys, PUBLIC) == expected
     assert await postgres_store.link_statistics("c", PUBLIC) == LinkStatistics(
         chunks=10, linked=5, documents=5
     )
@@ -62,14 +62,14 @@ async def test_titles_that_share_a_word_are_not_all_looked_at(
 ) -> None:
     """A text with the word that all titles share brings up few of them, however many there are."""
     fetched: list[int] = []
-    names_anchored = passage_graph.names_anchored
+    titles_by_anchor = passage_graph.titles_by_anchor
 
     async def spy(*arguments: Any) -> dict[str, int]:
-        found = await names_anchored(*arguments)
+        found = await titles_by_anchor(*arguments)
         fetched.append(len(found))
         return found
 
-    monkeypatch.setattr(passage_graph, "names_anchored", spy)
+    monkeypatch.setattr(passage_graph, "titles_by_anchor", spy)
     await postgres_store.ensure_collection("c", MODEL)
     for start in range(100, 400, 20):
         documents = [
@@ -77,7 +77,7 @@ async def test_titles_that_share_a_word_are_not_all_looked_at(
             for n in range(start, start + 20)
         ]
         await postgres_store.replace_documents("c", documents)
-    names = await postgres_store.passage_names("c", [chunk_key("c", "d250", 0)], PUBLIC)
+    names = await postgres_store.linked_titles("c", [chunk_key("c", "d250", 0)], PUBLIC)
 
     assert max(fetched) <= 21
     assert {one.name for one in names} == {"protocol 249", "protocol 250"}

@@ -166,7 +166,7 @@ async def test_a_write_plans_its_look_ups_once(
     async def note(connection: Connection, *_: object) -> None:
         kept.append(await connection.fetchval("SHOW plan_cache_mode"))
 
-    monkeypatch.setattr(documents, "drop_names", note)
+    monkeypatch.setattr(documents, "delete_unused_titles", note)
     await postgres_store.ensure_collection("c", MODEL)
     await postgres_store.replace_documents("c", [make_document("d", [QUERY])])
     await postgres_store.remove_documents("c", ["d"])

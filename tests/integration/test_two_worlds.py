@@ -129,10 +129,10 @@ async def _visible(store: PostgresStore, name: str) -> Any:
 
 
 async def _names(store: PostgresStore, name: str) -> Any:
-    names = await store.passage_names(
+    names = await store.linked_titles(
         name, _ids(name), READER, query_text="ledger bearer01 bearer03"
     )
-    sides = [(one.name, one.in_query, one.bearers, one.mentions) for one in names]
+    sides = [(one.name, one.in_query, one.titled_passages, one.mentions) for one in names]
     return [
         (name, asked, *({ref.document_id for ref in side} for side in both))
         for name, asked, *both in sides

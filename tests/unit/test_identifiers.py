@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
 from whence.models.protocols import WriteRequest
-from whence.text.identifiers import about_another, identifiers_asked
+from whence.text.identifiers import names_other_identifier, question_identifiers
 
 #: Question, and the values it is about as `name value`.
 ASKED = (
@@ -70,7 +70,7 @@ SCOPES = (
 @pytest.mark.parametrize(("question", "values"), ASKED)
 def test_values_asked_for(question: str, values: set[str]) -> None:
     """Values of names are asked for, amounts are not, and questions about relations are about none."""
-    assert {f"{one.name} {one.value}" for one in identifiers_asked(question)} == values
+    assert {f"{one.name} {one.value}" for one in question_identifiers(question)} == values
 
 
 @pytest.mark.parametrize(("question", "scopes", "another"), SCOPES)
@@ -78,20 +78,20 @@ def test_the_nearest_scope_with_a_value_decides(
     question: str, scopes: tuple[str, ...], another: bool
 ) -> None:
     """A sentence about another value is told from one about the value asked for, or about none."""
-    assert about_another(identifiers_asked(question), scopes) is another
+    assert names_other_identifier(question_identifiers(question), scopes) is another
 
 
 @given(st.text(max_size=80), st.lists(st.text(max_size=80), max_size=3))
 def test_any_text_is_read(question: str, scopes: list[str]) -> None:
     """No text is an error, and where nothing is asked for nothing is about another."""
-    asked = identifiers_asked(question)
-    assert about_another(asked, scopes) in ((True, False) if asked else (False,))
+    asked = question_identifiers(question)
+    assert names_other_identifier(asked, scopes) in ((True, False) if asked else (False,))
 
 
 @given(st.text(alphabet="abcXY 0123456789.-v", max_size=60))
 def test_a_text_is_never_about_another_than_its_own(text: str) -> None:
     """What names the value asked for stays, whatever else it names."""
-    assert not about_another(identifiers_asked(text), [text])
+    assert not names_other_identifier(question_identifiers(text), [text])
 
 
 async def test_neighbours_of_a_release_are_not_quoted() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from whence.models.quotes import quotes_of
 from whence.schema.prompt import Quote
-from whence.text.content_words import content_terms, inverse_frequencies, overlap
+from whence.text.content_words import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
 
 MARKDOWN = st.lists(
@@ -105,7 +105,7 @@ def test_terms_are_never_empty(text: str) -> None:
 @given(st.sets(st.sampled_from("abcdef")), st.sets(st.sampled_from("abcdef")))
 def test_overlap_is_a_share(wanted: set[str], found: set[str]) -> None:
     """The overlap lies in 0 to 1, and is 1 exactly when all that is wanted is there."""
-    weights = inverse_frequencies([wanted, found])
+    weights = inverse_document_frequencies([wanted, found])
     share = overlap(wanted, found, weights, 1.0)
 
     assert 0.0 <= share <= 1.0

@@ -17,7 +17,7 @@ from whence.retrieval.links import (
     walk_scores,
     worth_walking,
 )
-from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
+from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 
 _SIZE = 12
 _weights = st.lists(
@@ -126,11 +126,11 @@ async def test_the_neighbourhood_has_two_links_around_the_best() -> None:
     """The second look is from what the first one found; names of both are joined once."""
     asked: list[tuple[list[str], str]] = []
     answers = [
-        [name("a", bearers=[1], mentions=[0]), name("q", bearers=[9], in_query=True)],
-        [name("a", bearers=[1], mentions=[0]), name("b", bearers=[2], mentions=[1])],
+        [name("a", titled_passages=[1], mentions=[0]), name("q", titled_passages=[9], in_query=True)],
+        [name("a", titled_passages=[1], mentions=[0]), name("b", titled_passages=[2], mentions=[1])],
     ]
 
-    async def find(chunk_ids: Sequence[str], text: str) -> list[PassageName]:
+    async def find(chunk_ids: Sequence[str], text: str) -> list[LinkTitle]:
         asked.append((list(chunk_ids), text))
         return answers[len(asked) - 1]
 
@@ -152,12 +152,12 @@ def test_a_narrowed_neighbourhood_has_no_link_to_what_is_outside() -> None:
 
 
 def name(
-    text: str, bearers: Sequence[int], mentions: Sequence[int] = (), *, in_query: bool = False
-) -> PassageName:
+    text: str, titled_passages: Sequence[int], mentions: Sequence[int] = (), *, in_query: bool = False
+) -> LinkTitle:
     """Give a name with passages by number."""
-    return PassageName(
+    return LinkTitle(
         name=text,
-        bearers=tuple(PassageRef(f"c{n}", f"d{n}") for n in bearers),
+        titled_passages=tuple(PassageRef(f"c{n}", f"d{n}") for n in titled_passages),
         mentions=tuple(PassageRef(f"c{n}", f"d{n}") for n in mentions),
         in_query=in_query,
     )

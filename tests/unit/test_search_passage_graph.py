@@ -13,7 +13,7 @@ from whence.schema.access import DocumentTags
 from whence.schema.errors import Unavailable
 from whence.schema.search import SearchResponse
 from whence.store.memory.store import MemoryStore
-from whence.store.passage_names import PassageName
+from whence.store.linked_titles import LinkTitle
 from whence.store.protocols import EmbeddedDocument
 from whence.testing.passages_suite import EVERYTHING, MODEL, PUBLIC, SECRET, titled
 from whence.testing.stub_context import StubContext
@@ -137,7 +137,7 @@ async def test_a_graph_that_cannot_be_read_degrades() -> None:
     """The ranking of the legs stands, and the reply says so."""
 
     class Broken(MemoryStore):
-        async def passage_names(self, *_: object, **__: object) -> list[PassageName]:
+        async def linked_titles(self, *_: object, **__: object) -> list[LinkTitle]:
             raise Unavailable("the store is down")
 
     without = await searched(corpus(), passage_graph="off")

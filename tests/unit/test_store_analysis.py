@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from whence.text.analysis import (
     LANGUAGES,
     document_terms,
-    is_one_word,
-    is_weak,
+    is_single_word,
+    is_stop_term,
     query_terms,
 )
 
@@ -72,7 +72,7 @@ def test_weak_terms_leave_a_query_only_when_something_stays(
 )
 def test_an_identifier_is_one_word(query: str, is_one: bool) -> None:
     """It is, with all its parts, and beside stop words."""
-    assert is_one_word(query) == is_one
+    assert is_single_word(query) == is_one
 
 
 def test_a_query_is_stemmed_in_every_language_of_the_collection() -> None:
@@ -97,6 +97,6 @@ def test_any_text_can_be_analyzed_and_found(text: str, language: str) -> None:
 @given(st.text(max_size=50))
 def test_no_strong_term_is_lost(text: str) -> None:
     """A query keeps every strong term with its repeats."""
-    strong = [term for term in document_terms(text) if not is_weak(term)]
+    strong = [term for term in document_terms(text) if not is_stop_term(term)]
 
     assert query_terms(text) == (strong or document_terms(text))

@@ -13,7 +13,7 @@ from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.bm25 import (
     FLOOR_TERMS,
     K1,
-    MOST_COUNTED,
+    MAX_COUNT,
     B,
     bound,
     coverage_per_share,
@@ -23,10 +23,10 @@ from whence.store.bm25 import (
     mean_length,
     share,
     weights,
-    word_impact,
+    clipped_impact,
 )
 from whence.store.postgres.lexical.postings import term_key
-from whence.store.term_counts import count_words, read_query
+from whence.store.term_counts import count_terms, parse_lexical_query
 
 _chunks = st.integers(0, 10**8)
 _tf = st.integers(1, 10**5)
@@ -76,11 +76,11 @@ def test_impact_grows_with_tf_and_falls_with_length(tf: int, length: int, mean: 
 @given(st.lists(st.tuples(_tf, _length), max_size=30), _mean)
 def test_arrays_and_numbers_give_the_same_bits(pairs: list[tuple[int, int]], mean: float) -> None:
     """Postings weighed together equal those of single chunks, where counts end as well."""
-    table = np.minimum(np.array(pairs, dtype=np.int64).reshape(-1, 2), MOST_COUNTED)
+    table = np.minimum(np.array(pairs, dtype=np.int64).reshape(-1, 2), MAX_COUNT)
     counts = table.astype(np.uint16)
 
     assert impacts(counts[:, 0], counts[:, 1], mean).tolist() == [
-        word_impact(tf, length, mean) for tf, length in pairs
+        clipped_impact(tf, length, mean) for tf, length in pairs
     ]
 
 
@@ -140,7 +140,7 @@ def test_a_mean_length_is_one_at_least() -> None:
 
 def test_weak_words_count_but_have_no_length() -> None:
     """Stop words are found, and make no chunk longer."""
-    words = count_words("the red and the blue", "english")
+    words = count_terms("the red and the blue", "english")
 
     assert words.counts == {"the": 2, "red": 1, "and": 1, "blue": 1}
     assert words.length == 2
@@ -149,7 +149,7 @@ def test_weak_words_count_but_have_no_length() -> None:
 def test_a_query_is_cut_after_enough_distinct_words() -> None:
     """The first 1024 distinct words count with all their repeats, later ones not at all."""
     text = " ".join(f"word{n}" for n in range(5000)) + " word0 word4999"
-    counts = read_query(text, ("english",)).counts({}, ())
+    counts = parse_lexical_query(text, ("english",)).counts({}, ())
 
     assert len(counts) == MOST_QUERY_WORDS
     assert counts["word0"] == 2

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.term_counts import with_languages
+from whence.store.term_counts import merge_languages
 from whence.text.analysis import LANGUAGES
-from whence.text.languages import language_of, sample
+from whence.text.languages import detect_language, sample
 
 SENTENCES = {
     "danish": "Medarbejdere har ret til ferie, og det er ikke muligt at gemme den til næste år.",
@@ -29,8 +29,8 @@ SENTENCES = {
 @pytest.mark.parametrize("language", SENTENCES)
 def test_a_sentence_is_enough(language: str) -> None:
     """One sentence with its small words tells the language, for all of a text."""
-    assert language_of(SENTENCES[language]) == language
-    assert language_of(SENTENCES[language] * 100) == language
+    assert detect_language(SENTENCES[language]) == language
+    assert detect_language(SENTENCES[language] * 100) == language
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_a_sentence_is_enough(language: str) -> None:
 )
 def test_what_is_not_told_clearly_is_english(text: str) -> None:
     """Names, code, single words and other scripts put no language into a collection."""
-    assert language_of(text) == "english"
+    assert detect_language(text) == "english"
 
 
 @given(st.text(max_size=300))
 def test_any_text_has_a_language_that_can_be_stemmed(text: str) -> None:
     """Whatever the text, the stemmer knows the language."""
-    assert language_of(text) in LANGUAGES
+    assert detect_language(text) in LANGUAGES
 
 
 def test_only_the_beginning_is_looked_at() -> None:
@@ -68,7 +68,7 @@ def test_only_the_beginning_is_looked_at() -> None:
 
 def test_languages_are_kept_in_order() -> None:
     """The default language stays the first, new ones come once and sorted."""
-    assert with_languages(("english",), {"german", "english", "dutch"}) == (
+    assert merge_languages(("english",), {"german", "english", "dutch"}) == (
         "english",
         "dutch",
         "german",

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from whence.store.postgres.lexical import merge_policy as planning
 from whence.store.postgres.lexical.merge_policy import (
-    LARGEST_SEGMENT,
+    MAX_SEGMENT_CHUNKS,
     Segment,
     packed,
-    plan_beside,
-    plan_merges,
-    plan_write,
+    plan_background_merges,
+    plan_all_merges,
+    plan_inline_merges,
 )
 
 Plan = Callable[[Sequence[Segment]], list[Segment]]
@@ -46,21 +46,21 @@ def _small(segments: Sequence[Segment]) -> int:
     """Count the segments of less than half the size that fit into one with the next."""
     behind = [*(one.live for one in segments[1:]), 0]
     return sum(
-        one.live * 2 < LARGEST_SEGMENT and one.live + live <= LARGEST_SEGMENT
+        one.live * 2 < MAX_SEGMENT_CHUNKS and one.live + live <= MAX_SEGMENT_CHUNKS
         for one, live in zip(segments, behind, strict=False)
     )
 
 
 _sizes = st.lists(
     st.tuples(
-        st.one_of(st.integers(1, 50), st.integers(1, LARGEST_SEGMENT)),
-        st.one_of(st.just(0), st.integers(0, LARGEST_SEGMENT)),
+        st.one_of(st.integers(1, 50), st.integers(1, MAX_SEGMENT_CHUNKS)),
+        st.one_of(st.just(0), st.integers(0, MAX_SEGMENT_CHUNKS)),
     ),
     max_size=40,
 )
 
 
-@pytest.mark.parametrize("plan", [plan_merges, plan_write, plan_beside, packed])
+@pytest.mark.parametrize("plan", [plan_all_merges, plan_inline_merges, plan_background_merges, packed])
 @given(sizes=_sizes)
 def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, int]]) -> None:
     """Ranges do not overlap, cover whole segments, fit into one, and leave fewer segments or fewer dead."""
@@ -72,7 +72,7 @@ def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, in
     assert {r.first for r in ranges} <= {s.first for s in segments}
     assert {r.last for r in ranges} <= {s.last for s in segments}
     assert sum(r.live for r in ranges) == sum(s.live for s in covered)
-    assert all(r.live <= LARGEST_SEGMENT for r in ranges)
+    assert all(r.live <= MAX_SEGMENT_CHUNKS for r in ranges)
     for one in ranges:
         within = _covered(segments, [one])
         assert len(within) > 1 or within[0].dead > 0
@@ -83,20 +83,20 @@ def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, in
 def test_merging_leaves_few_small_segments(sizes: list[tuple[int, int]]) -> None:
     """After all that is planned no half-dead segment is left, few small ones, and nothing is due."""
     segments = _laid_out(sizes)
-    segments = _after(segments, plan_merges(segments))
+    segments = _after(segments, plan_all_merges(segments))
 
     assert all(one.dead * 2 < one.chunks for one in segments)
     assert _small(segments) <= planning._MOST_SEGMENTS
-    assert plan_merges(segments) == []
+    assert plan_all_merges(segments) == []
 
 
 @given(_sizes)
 def test_writes_and_the_background_keep_apart(sizes: list[tuple[int, int]]) -> None:
     """What a write merges is small, and behind all that is merged beside it, now and after more chunks."""
     segments = _laid_out(sizes)
-    beside = plan_beside(segments)
+    beside = plan_background_merges(segments)
     for _ in range(20):
-        own = plan_write(segments)
+        own = plan_inline_merges(segments)
         assert sum(one.live for one in own) <= planning._MERGED_IN_PLACE
         assert not beside or not own or beside[-1].last < own[0].first
         segments = _after(segments, own)
@@ -109,7 +109,7 @@ def test_between_them_everything_is_done(sizes: list[tuple[int, int]]) -> None:
     """Merging in turn comes to an end, with no half-dead segment and few small ones for each of the two."""
     segments = _laid_out(sizes)
     turns = 0
-    while ranges := plan_write(segments) or plan_beside(segments):
+    while ranges := plan_inline_merges(segments) or plan_background_merges(segments):
         segments = _after(segments, ranges)
         turns += 1
         assert turns <= 2 * len(sizes)
@@ -127,7 +127,7 @@ def test_appends_keep_segments_few_and_rewrites_rare(batches: list[int]) -> None
         segments.append(Segment(end, end + batch - 1, batch))
         end += batch
         written += batch
-        for plan in (plan_write, plan_beside):
+        for plan in (plan_inline_merges, plan_background_merges):
             while ranges := plan(segments):
                 segments = _after(segments, ranges)
                 written += sum(one.live for one in ranges)
@@ -138,7 +138,7 @@ def test_appends_keep_segments_few_and_rewrites_rare(batches: list[int]) -> None
 
 def test_a_settled_collection_is_left_alone() -> None:
     """Nothing is written again without a reason."""
-    for plan in (plan_merges, plan_write, plan_beside):
+    for plan in (plan_all_merges, plan_inline_merges, plan_background_merges):
         assert plan([]) == []
         assert plan(_laid_out([(1000, 0)] * 8)) == []
         assert plan(_laid_out([(65_536, 30_000)] * 50)) == []

@@ -13,12 +13,12 @@ from whence.store.postgres.lexical import postings
 def test_bands_hold_each_posting_once_and_each_term_whole(terms: list[int], size: int) -> None:
     """Postings come in the order of terms, those of a term in their own, whatever the size of bands is."""
     array = np.array(terms, dtype=np.int32)
-    before = postings.BAND_POSTINGS
-    postings.BAND_POSTINGS = size
+    before = postings.BATCH_POSTINGS
+    postings.BATCH_POSTINGS = size
     try:
         bands = [band.tolist() for band in postings._bands(array)]
     finally:
-        postings.BAND_POSTINGS = before
+        postings.BATCH_POSTINGS = before
     of_bands = [{terms[number] for number in band} for band in bands]
 
     numbers = [number for band in bands for number in band]
@@ -29,7 +29,7 @@ def test_bands_hold_each_posting_once_and_each_term_whole(terms: list[int], size
 def test_chunks_are_ordered_by_class_with_their_words() -> None:
     """Classes ascend, slots ascend in a class, and every chunk keeps its terms and counts."""
     ints = lambda *numbers: np.array(numbers, dtype=np.int32)  # noqa: E731 - shorter than five arrays
-    chunks = postings.ChunkWords(
+    chunks = postings.TermVectors(
         slots=ints(0, 1, 2, 3),
         classes=ints(7, 2, 7, 2),
         lengths=ints(10, 11, 12, 13),

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.postgres.lexical.scoring import Run, best_places
+from whence.store.postgres.lexical.scoring import Run, top_scores
 
 _SEGMENT = 40
 _posting = st.dictionaries(
@@ -48,6 +48,6 @@ def test_the_best_places_are_those_of_plain_sums(
     expected = sorted((-score, place) for place, score in sums.items())
     least = expected[min(n, len(expected)) - 1][0] if expected else 0.0
     expected = [one for one in expected if one[0] <= least]
-    places, scores = best_places(runs, size, n, mask) if runs else (np.empty(0), np.empty(0))
+    places, scores = top_scores(runs, size, n, mask) if runs else (np.empty(0), np.empty(0))
 
     assert list(zip((-scores).tolist(), places.tolist(), strict=True)) == expected

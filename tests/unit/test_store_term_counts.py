@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from whence.text.analysis import (
     _terms,
     document_terms,
-    is_weak,
-    strong_length,
+    is_stop_term,
+    field_length,
     term_counts,
 )
 
@@ -45,5 +45,5 @@ def test_counts_are_those_of_the_list(text: str) -> None:
 @given(ascii_texts)
 def test_length_leaves_weak_terms_out(text: str) -> None:
     """The length counts each occurrence of a term that is not weak."""
-    expected = sum(not is_weak(term) for term in document_terms(text))
-    assert strong_length(term_counts(text)) == expected
+    expected = sum(not is_stop_term(term) for term in document_terms(text))
+    assert field_length(term_counts(text)) == expected

@@ -17,7 +17,7 @@ from whence.retrieval.symbols import LEAST_NAMED, lifted
 from whence.schema import SearchRequest
 from whence.schema.errors import Unavailable
 from whence.store.memory.store import MemoryStore
-from whence.store.symbol_names import LONGEST_NAME, asked_name, fit_of
+from whence.store.symbol_names import LONGEST_NAME, parse_symbol_query, symbol_fit
 from whence.testing.stub_context import StubContext
 from whence.testing.symbols_suite import MODEL, defining
 
@@ -55,14 +55,14 @@ VECTOR = np.array([1, 0], "<f4").tobytes()
 )
 def test_a_query_that_is_a_name_is_told_from_others(query: str, name: str | None) -> None:
     """One word beside stop words, without what stands around it in text; no phrase and no path."""
-    assert asked_name(query) == name
+    assert parse_symbol_query(query) == name
 
 
 @given(st.text(max_size=30))
 def test_any_text_may_be_asked(text: str) -> None:
     """Whatever the query: no name, or one that fits itself."""
-    name = asked_name(text)
-    assert name is None or fit_of(name, name) == 2
+    name = parse_symbol_query(text)
+    assert name is None or symbol_fit(name, name) == 2
 
 
 _score = st.floats(0, 1)
@@ -142,9 +142,9 @@ class _Failing(MemoryStore):
         super().__init__()
         self.fault = fault
 
-    async def chunks_named(self, *args: Any, **options: Any) -> Any:
-        self._fail("chunks_named")
-        return await super().chunks_named(*args, **options)
+    async def find_symbols(self, *args: Any, **options: Any) -> Any:
+        self._fail("find_symbols")
+        return await super().find_symbols(*args, **options)
 
     async def lexical_scores(self, *args: Any, **options: Any) -> Any:
         self._fail("lexical_scores")
@@ -162,8 +162,8 @@ class _Failing(MemoryStore):
 @pytest.mark.parametrize(
     ("fault", "mode", "first", "codes"),
     [
-        ("chunks_named", "bm25", "m0", ["names_missing"]),
-        ("chunks_named", "hybrid", "m0", ["names_missing"]),
+        ("find_symbols", "bm25", "m0", ["names_missing"]),
+        ("find_symbols", "hybrid", "m0", ["names_missing"]),
         ("lexical_scores", "bm25", "m0", ["names_missing"]),
         ("search_dense", "hybrid", "def", ["dense_leg_missing"]),
         ("lexical_scores", "hybrid", "m0", ["names_missing"]),

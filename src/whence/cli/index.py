@@ -91,7 +91,7 @@ def _boosts(given: list[str] | None) -> dict[str, int] | None:
     """
     if not given:
         return None
-    from whence.store.field_boosts import read_boosts
+    from whence.store.field_boosts import parse_field_boosts
 
     found: dict[str, int] = {}
     for one in given:
@@ -99,7 +99,7 @@ def _boosts(given: list[str] | None) -> dict[str, int] | None:
         if not (number.isascii() and number.isdecimal() and len(number) < 10):
             raise BadInput(f"--boost {one!r} is no field and number", hint="write --boost title=3")
         found[field] = int(number)
-    read_boosts(found)
+    parse_field_boosts(found)
     return found
 
 

@@ -221,10 +221,10 @@ class Engine(GraphEngine):
         """
         from whence.ingest.chunking import Chunker
         from whence.ingest.documents import count, load
-        from whence.store.field_boosts import read_boosts
+        from whence.store.field_boosts import parse_field_boosts
 
         client, resources = self._opened()
-        weights = None if boosts is None else read_boosts(boosts)
+        weights = None if boosts is None else parse_field_boosts(boosts)
         embedder = await resources.get("embedder")
         chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
         wanted = [Path(path) for path in paths]

@@ -18,7 +18,7 @@ from whence.retrieval.pipeline import check_query
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.search import Candidate
-from whence.store.symbol_names import asked_name, fit_of, names_what_is_below
+from whence.store.symbol_names import parse_symbol_query, symbol_fit, is_symbol_heading
 
 if TYPE_CHECKING:
     import numpy as np
@@ -331,7 +331,7 @@ def _result(
 
 def _fits(query_text: str, found: Mapping[str, FoundChunk]) -> dict[str, int]:
     """Tell how well a query that is a name fits the headings of chunks, where it does."""
-    name = asked_name(query_text)
+    name = parse_symbol_query(query_text)
     if name is None:
         return {}
     fits = {key: _fit(name, one) for key, one in found.items()}
@@ -342,4 +342,4 @@ def _fit(name: str, one: FoundChunk) -> int | None:
     heading, title = one.metadata.get("heading"), one.metadata.get("title")
     if not isinstance(heading, str) or not isinstance(title, str):
         return None
-    return fit_of(name, heading) if names_what_is_below(heading, title, one.document_id) else None
+    return symbol_fit(name, heading) if is_symbol_heading(heading, title, one.document_id) else None

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from whence.models.protocols import Embedder, WritePiece, WriteRequest
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.schema.prompt import PromptResult, Quote
-from whence.text.content_words import content_terms, inverse_frequencies, overlap
-from whence.text.identifiers import about_another, identifiers_asked
+from whence.text.content_words import content_terms, inverse_document_frequencies, overlap
+from whence.text.identifiers import names_other_identifier, question_identifiers
 from whence.text.sentences import Sentence, split_sentences
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ def _answering(request: WriteRequest) -> list[_Candidate]:
         for number, (text, section) in enumerate(zip(request.documents, sections, strict=True))
         for candidate in _candidates(number, text, section)
     ]
-    asked = identifiers_asked(request.query)
-    return [one for one in candidates if not about_another(asked, (one.text, *_above(one)))]
+    asked = question_identifiers(request.query)
+    return [one for one in candidates if not names_other_identifier(asked, (one.text, *_above(one)))]
 
 
 def _above(candidate: _Candidate) -> tuple[str, str, str]:
@@ -249,9 +249,9 @@ def _shown(text: str) -> str:
 
 
 def _question(query: str, candidates: Sequence[_Candidate]) -> _Question:
-    weights = inverse_frequencies(candidate.terms | candidate.context for candidate in candidates)
+    weights = inverse_document_frequencies(candidate.terms | candidate.context for candidate in candidates)
     terms = frozenset(content_terms(query))
-    values = " ".join(f"{one.name} {one.value}" for one in identifiers_asked(query))
+    values = " ".join(f"{one.name} {one.value}" for one in question_identifiers(query))
     exact = terms & frozenset(content_terms(values))
     return _Question(terms, exact, weights, max(weights.values(), default=1.0))
 
@@ -286,10 +286,10 @@ def _relevance(
 def _factors(candidates: Sequence[_Candidate], request: WriteRequest) -> list[float]:
     """Give the weight of each candidate by the currency of its document, and by what it stands under."""
     old = frozenset[int]() if _YEAR.search(request.query) else request.outdated
-    asked = identifiers_asked(request.query)
+    asked = question_identifiers(request.query)
     return [
         (_OUTDATED_FACTOR if one.document + 1 in old else 1.0)
-        * (_IN_PASSING_FACTOR if about_another(asked, _above(one)) else 1.0)
+        * (_IN_PASSING_FACTOR if names_other_identifier(asked, _above(one)) else 1.0)
         for one in candidates
     ]
 

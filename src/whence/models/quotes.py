@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from whence.schema.prompt import Quote
-from whence.text.content_words import content_terms, inverse_frequencies, overlap
+from whence.text.content_words import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
 
 __all__ = ("quotes_of",)
@@ -58,7 +58,7 @@ def _numbers(text: str) -> list[int]:
 def _best_sentence(claim: Sequence[str], document: str) -> str:
     parts = [part for part in split_sentences(document) if part.kind != "heading"]
     words = [content_terms(document[part.start : part.end]) for part in parts]
-    weights = inverse_frequencies(words)
+    weights = inverse_document_frequencies(words)
     best, most = "", 0.0
     for part, terms in zip(parts, words, strict=True):
         share = overlap(claim, terms, weights, 1.0)

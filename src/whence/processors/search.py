@@ -48,8 +48,8 @@ from whence.schema.search import (
     counted_part,
     too_many_words,
 )
-from whence.store.passage_names import LinkStatistics, PassageNames
-from whence.store.symbol_names import NamedChunk, SymbolNames, asked_name
+from whence.store.linked_titles import LinkStatistics, SupportsLinks
+from whence.store.symbol_names import SymbolMatch, SupportsSymbols, parse_symbol_query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,7 @@ _MOST_READERS = 1000
 _MAX_QUERIES = 100
 T = TypeVar("T")
 _Leg = list[Candidate] | WhenceError
-_Named = list[NamedChunk] | WhenceError
+_Named = list[SymbolMatch] | WhenceError
 _NO_DENSE = Unavailable("words alone rank")
 #: Errors that leave the other leg standing; all else is wrong with the request itself.
 _LEG_ERRORS = (Unavailable, DeadlineExceeded)
@@ -238,10 +238,10 @@ class SearchProcessor(Processor):
 
         As many as are ranked at most: with more of one name no other chunk has a place in the ranking.
         """
-        name, store = asked_name(message.query_text), self._store
-        if name is None or not isinstance(store, SymbolNames):
+        name, store = parse_symbol_query(message.query_text), self._store
+        if name is None or not isinstance(store, SupportsSymbols):
             return []
-        asked = store.chunks_named(
+        asked = store.find_symbols(
             message.collection,
             name,
             limit=max(message.limit, _LEG_DEPTH),
@@ -374,7 +374,7 @@ class SearchProcessor(Processor):
         With filters only candidates take part: what else is linked need not fulfil them.
         """
         store = self._store
-        if not isinstance(store, PassageNames) or not all_.documents:
+        if not isinstance(store, SupportsLinks) or not all_.documents:
             return
         try:
             share = await self._linked_share(store, message.collection, message.access)
@@ -382,7 +382,7 @@ class SearchProcessor(Processor):
                 return
             own = {key: evidence(one) for key, one in all_.scores.items()}
             around = await neighbourhood(
-                lambda chunk_ids, text: store.passage_names(
+                lambda chunk_ids, text: store.linked_titles(
                     message.collection, chunk_ids, message.access, query_text=text
                 ),
                 own,
@@ -408,7 +408,7 @@ class SearchProcessor(Processor):
         all_.graph = used(around, share)
 
     async def _linked_share(
-        self, store: PassageNames, collection: str, access: Access
+        self, store: SupportsLinks, collection: str, access: Access
     ) -> float | None:
         """Give the share of linked passages of a collection; None when the graph takes no part in it."""
         setting = self.parameters.passage_graph

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whence.store.passage_names import LinkStatistics, PassageName
+    from whence.store.linked_titles import LinkStatistics, LinkTitle
 
 __all__ = (
     "ENOUGH_LINKS",
@@ -66,8 +66,8 @@ _POWER = 4
 #: Terms of the series; what is left out is below 2**-40 of the whole.
 _STEPS = 40
 
-FindNames = Callable[[Sequence[str], str], Awaitable[list["PassageName"]]]
-"""Takes chunk ids and a query; gives the rare names around them, see `PassageNames.passage_names`."""
+FindNames = Callable[[Sequence[str], str], Awaitable[list["LinkTitle"]]]
+"""Takes chunk ids and a query; gives the rare names around them, see `SupportsLinks.linked_titles`."""
 
 
 class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,20 +117,20 @@ async def neighbourhood(
     return _joined(names.values())
 
 
-def _joined(names: Iterable[PassageName]) -> Neighbourhood:
+def _joined(names: Iterable[LinkTitle]) -> Neighbourhood:
     documents: dict[str, str] = {}
     links: set[tuple[str, str]] = set()
     named: set[str] = set()
     for one in names:
         if not one.mentions and not one.in_query:
             continue
-        documents |= {ref.chunk_id: ref.document_id for ref in (*one.bearers, *one.mentions)}
-        for bearer in one.bearers:
+        documents |= {ref.chunk_id: ref.document_id for ref in (*one.titled_passages, *one.mentions)}
+        for bearer in one.titled_passages:
             for mention in one.mentions:
                 first, last = sorted((bearer.chunk_id, mention.chunk_id))
                 links.add((first, last))
         if one.in_query:
-            named |= {ref.chunk_id for ref in one.bearers}
+            named |= {ref.chunk_id for ref in one.titled_passages}
     return Neighbourhood(documents=documents, links=tuple(sorted(links)), named=frozenset(named))
 
 

@@ -4,7 +4,7 @@ A query that is one name, such as `Cart.total`, asks for what is called so (`sto
 cannot tell: a long class says its own name less often, for its length, than the members that return it, and
 falls behind them. So where the query is a name, each chunk that goes by it has a score of 0.99 or above,
 
-    0.99 + 0.01 (fit + s) / 3,    s the score that it would have,    fit 0, 1 or 2 (`symbol_names.NamedChunk`)
+    0.99 + 0.01 (fit + s) / 3,    s the score that it would have,    fit 0, 1 or 2 (`symbol_names.SymbolMatch`)
 
 and no other chunk has: between definitions the better fit decides, then what the words and the vectors say. As
 before, the order is that of the scores. Measured on the sources of three packages: docs/benchmarks.md.

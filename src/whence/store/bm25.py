@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = (
     "FLOOR_TERMS",
     "K1",
-    "MOST_COUNTED",
+    "MAX_COUNT",
     "B",
     "bound",
     "coverage_per_share",
@@ -44,7 +44,7 @@ __all__ = (
     "mean_length",
     "share",
     "weights",
-    "word_impact",
+    "clipped_impact",
 )
 
 #: How fast repeats of a term stop counting; Lucene's default.
@@ -59,7 +59,7 @@ FLOOR_TERMS = 6
 _KNOWN_CHUNKS = 400
 
 #: Occurrences in a chunk, and strong terms of one, above this count as this many: two bytes hold them.
-MOST_COUNTED = 65_535
+MAX_COUNT = 65_535
 
 _IMPACT_STEPS = 2.0**24
 _WEIGHT_STEPS = 2.0**28
@@ -111,9 +111,9 @@ def impacts(tf: NDArray[np.uint16], length: NDArray[np.uint16], mean: float) -> 
     return exact
 
 
-def word_impact(count: int, length: int, mean: float) -> float:
+def clipped_impact(count: int, length: int, mean: float) -> float:
     """Give the `impact` of a term that a chunk of `length` strong terms has `count` times."""
-    return impact(float(min(count, MOST_COUNTED)), float(min(length, MOST_COUNTED)), mean)
+    return impact(float(min(count, MAX_COUNT)), float(min(length, MAX_COUNT)), mean)
 
 
 def bound(

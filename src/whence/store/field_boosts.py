@@ -8,14 +8,14 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = ("MOST_BOOST", "Boosts", "read_boosts")
+__all__ = ("MAX_BOOST", "FieldBoosts", "parse_field_boosts")
 
 #: Greatest weight of a field.
-MOST_BOOST = 10
+MAX_BOOST = 10
 _LEAST = {"title": 1, "heading": 1, "path": 0}
 
 
-class Boosts(msgspec.Struct, frozen=True, kw_only=True):
+class FieldBoosts(msgspec.Struct, frozen=True, kw_only=True):
     """How often a word of a field counts that stands there once, in occurrences as in length.
 
     BM25 over weighted occurrences is BM25F with one saturation for all fields (Robertson, Zaragoza and Taylor,
@@ -42,7 +42,7 @@ class Boosts(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([text, *more]) if more else text
 
 
-def read_boosts(given: Mapping[str, int]) -> Boosts:
+def parse_field_boosts(given: Mapping[str, int]) -> FieldBoosts:
     """Read weights by the names of fields; those that are not given are the default ones.
 
     Raises:
@@ -55,10 +55,10 @@ def read_boosts(given: Mapping[str, int]) -> Boosts:
             raise BadInput(
                 f"the boost of {name} must be an integer, not {weight!r}", hint=_range(name)
             )
-        if not _LEAST[name] <= weight <= MOST_BOOST:
+        if not _LEAST[name] <= weight <= MAX_BOOST:
             raise BadInput(f"the boost of {name} cannot be {weight}", hint=_range(name))
-    return Boosts(**given)
+    return FieldBoosts(**given)
 
 
 def _range(name: str) -> str:
-    return f"give {_LEAST[name]} to {MOST_BOOST}"
+    return f"give {_LEAST[name]} to {MAX_BOOST}"

@@ -14,29 +14,29 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from whence.schema.ingest import DocumentDraft
-from whence.text.analysis import ANALYZER_VERSION, document_terms, is_weak
+from whence.text.analysis import ANALYZER_VERSION, document_terms, is_stop_term
 
 __all__ = (
-    "MOST_BEARERS",
-    "MOST_MENTIONS",
-    "NAMES_VERSION",
-    "NameFinder",
-    "NamedPassage",
-    "anchor_of",
-    "borne_names",
-    "name_of",
-    "named_passages",
-    "strong_terms",
+    "MAX_TITLED",
+    "MAX_MENTIONS",
+    "LINKS_VERSION",
+    "MentionFinder",
+    "PassageTitles",
+    "anchor_term",
+    "chunk_titles",
+    "normalize_title",
+    "passage_titles",
+    "title_terms",
 )
 
 #: Recorded with each collection: names of another version do not meet.
-NAMES_VERSION = f"{ANALYZER_VERSION}.1"
+LINKS_VERSION = f"{ANALYZER_VERSION}.1"
 
 #: A name that more visible passages bear, or that more visible passages of other documents hold, is a common
-#: word and links nothing. Measured on a multi-hop collection: 5 to 50 mentions and 1 to 5 bearers give the same
+#: word and links nothing. Measured on a multi-hop collection: 5 to 50 mentions and 1 to 5 titled_passages give the same
 #: ranking within 1.5 points, without a limit 6 points are lost.
-MOST_BEARERS = 3
-MOST_MENTIONS = 20
+MAX_TITLED = 3
+MAX_MENTIONS = 20
 
 #: A longer title is a sentence, which no other text repeats word for word.
 _MOST_TERMS = 16
@@ -48,7 +48,7 @@ _SHORTEST_NAME = 3
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*\Z")
 
 
-class NamedPassage(msgspec.Struct, frozen=True):
+class PassageTitles(msgspec.Struct, frozen=True):
     """What the passage graph needs to know of a passage."""
 
     borne: tuple[str, ...]
@@ -57,30 +57,30 @@ class NamedPassage(msgspec.Struct, frozen=True):
     """Terms of its text, in order."""
 
 
-def name_of(title: str, language: str) -> str | None:
+def normalize_title(title: str, language: str) -> str | None:
     """Give the name that a title or heading makes, terms joined by spaces; None when it makes none.
 
     A qualifier in parentheses at the end is left out. A name has a strong term, three characters at least,
     and 16 terms at most.
 
-    >>> name_of("Mercury (planet)", "english")
+    >>> normalize_title("Mercury (planet)", "english")
     'mercuri'
-    >>> name_of("To be", "english") is None
+    >>> normalize_title("To be", "english") is None
     True
     """
     terms = document_terms(_QUALIFIER.sub("", title) or title, language)
     name = " ".join(terms)
-    if not strong_terms(name) or len(terms) > _MOST_TERMS:
+    if not title_terms(name) or len(terms) > _MOST_TERMS:
         return None
     return name if _SHORTEST_NAME <= len(name) <= _LONGEST_NAME else None
 
 
-def strong_terms(name: str) -> list[str]:
+def title_terms(name: str) -> list[str]:
     """Give the terms of a name that are no stop words and no single letters."""
-    return [term for term in name.split(" ") if not is_weak(term)]
+    return [term for term in name.split(" ") if not is_stop_term(term)]
 
 
-def anchor_of(name: str, chunks: Mapping[str, int]) -> str:
+def anchor_term(name: str, chunks: Mapping[str, int]) -> str:
     """Give the term by which a name is looked up: the rarest strong one, then the longest, then the first.
 
     A text brings up all names with an anchor that it holds, so that of titles which share a word (`Record 1`,
@@ -88,15 +88,15 @@ def anchor_of(name: str, chunks: Mapping[str, int]) -> str:
     to be the rarest for ever.
 
     Args:
-        name: As `name_of` gives it.
+        name: As `normalize_title` gives it.
         chunks: How many chunks have a term, as far as that is known.
     """
     return min(
-        strong_terms(name), key=lambda term: (chunks.get(term, sys.maxsize), -len(term), term)
+        title_terms(name), key=lambda term: (chunks.get(term, sys.maxsize), -len(term), term)
     )
 
 
-def borne_names(draft: DocumentDraft, language: str) -> list[tuple[str, ...]]:
+def chunk_titles(draft: DocumentDraft, language: str) -> list[tuple[str, ...]]:
     """Give the names that each chunk of a document bears.
 
     The first chunk bears the title; the first chunk under a heading bears the heading.
@@ -107,24 +107,24 @@ def borne_names(draft: DocumentDraft, language: str) -> list[tuple[str, ...]]:
         titles = [draft.title, chunk.heading] if index == 0 else [chunk.heading]
         new = dict.fromkeys(title for title in titles if title.strip() and title not in seen)
         seen.update(new)
-        names = (name_of(title, language) for title in new)
+        names = (normalize_title(title, language) for title in new)
         borne.append(tuple(dict.fromkeys(name for name in names if name is not None)))
     return borne
 
 
-def named_passages(draft: DocumentDraft, language: str) -> list[NamedPassage]:
+def passage_titles(draft: DocumentDraft, language: str) -> list[PassageTitles]:
     """Give the names and terms of each chunk of a document. Cost: linear in the texts."""
     return [
-        NamedPassage(borne, tuple(document_terms(chunk.content, language)))
-        for borne, chunk in zip(borne_names(draft, language), draft.chunks, strict=True)
+        PassageTitles(borne, tuple(document_terms(chunk.content, language)))
+        for borne, chunk in zip(chunk_titles(draft, language), draft.chunks, strict=True)
     ]
 
 
-class NameFinder:
+class MentionFinder:
     """Finds which of some names a text holds.
 
     Args:
-        names: As `name_of` gives them.
+        names: As `normalize_title` gives them.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

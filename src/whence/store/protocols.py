@@ -15,7 +15,7 @@ from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
-from whence.store.field_boosts import Boosts
+from whence.store.field_boosts import FieldBoosts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,7 +176,7 @@ class ChunkStore(Protocol):
         """
         ...
 
-    async def boost_fields(self, collection: str, boosts: Boosts) -> None:
+    async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
         """Have words of some fields count more often, in what is stored and in what will be.
 
         Cost: none when they count so already; else linear in the texts of the collection.

@@ -36,7 +36,7 @@ __all__ = (
     "missing_snapshot",
     "node_document",
     "node_text",
-    "refs_of",
+    "snapshot_refs",
 )
 
 #: What a bundle's branch is called when it names none; nothing can be found by it.
@@ -106,7 +106,7 @@ def node_document(node: CodeNode) -> DocumentDraft:
     )
 
 
-def refs_of(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...]:
+def snapshot_refs(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...]:
     """Give the names beside id and head sha that a snapshot is found by, sorted.
 
     Raises:

@@ -17,16 +17,16 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.filters import Filters
-from whence.text.analysis import is_weak
+from whence.text.analysis import is_stop_term
 
 __all__ = (
     "LONGEST_NAME",
-    "NamedChunk",
-    "SymbolNames",
-    "asked_name",
-    "best_fits",
-    "fit_of",
-    "names_what_is_below",
+    "SymbolMatch",
+    "SupportsSymbols",
+    "parse_symbol_query",
+    "best_matches",
+    "symbol_fit",
+    "is_symbol_heading",
 )
 
 #: Bytes of a heading that can be a name; an entry of an index holds 2,700.
@@ -41,7 +41,7 @@ _SYMBOL = re.compile(r"[\w$@]+(?:(?:::|[.:#])[\w$@]+)*")
 _JOINTS = (b".", b":", b"#")
 
 
-class NamedChunk(msgspec.Struct, frozen=True):
+class SymbolMatch(msgspec.Struct, frozen=True):
     """A visible chunk that goes by a name."""
 
     chunk_id: str
@@ -52,10 +52,10 @@ class NamedChunk(msgspec.Struct, frozen=True):
     """2: the name is all of what it is called; 1: the last parts of that; 0: either in another case."""
 
 
-def asked_name(query_text: str) -> str | None:
+def parse_symbol_query(query_text: str) -> str | None:
     """Give the name that a query consists of, beside stop words; None when it asks for anything else.
 
-    >>> asked_name("the `Cart.total()`"), asked_name("_private"), asked_name("total of a cart")
+    >>> parse_symbol_query("the `Cart.total()`"), parse_symbol_query("_private"), parse_symbol_query("total of a cart")
     ('Cart.total', '_private', None)
     """
     words = query_text.split(maxsplit=_MOST_WORDS)
@@ -68,13 +68,13 @@ def asked_name(query_text: str) -> str | None:
 
 
 def _says_nothing(word: str) -> bool:
-    return not word or is_weak(word.lower())
+    return not word or is_stop_term(word.lower())
 
 
-def fit_of(name: str, heading: str) -> int | None:
-    """Tell how well a name fits what a chunk is called, as in `NamedChunk`; None when it is not called so.
+def symbol_fit(name: str, heading: str) -> int | None:
+    """Tell how well a name fits what a chunk is called, as in `SymbolMatch`; None when it is not called so.
 
-    >>> [fit_of("total", one) for one in ("total", "Cart.total", "Cart.Total", "subtotal")]
+    >>> [symbol_fit("total", one) for one in ("total", "Cart.total", "Cart.Total", "subtotal")]
     [2, 1, 0, None]
     """
     called, asked = heading.encode(errors="replace"), name.encode()
@@ -89,7 +89,7 @@ def fit_of(name: str, heading: str) -> int | None:
     return 1 if called.endswith(asked) else 0
 
 
-def names_what_is_below(heading: str, title: str, document_id: str) -> bool:
+def is_symbol_heading(heading: str, title: str, document_id: str) -> bool:
     """Tell whether a heading is the name of what stands below it.
 
     Files of source code have their path for a title, which is their id; nodes of a snapshot are called by their
@@ -103,18 +103,18 @@ def names_what_is_below(heading: str, title: str, document_id: str) -> bool:
     return title in (heading, document_id)
 
 
-def best_fits(chunks: Iterable[NamedChunk], limit: int) -> list[NamedChunk]:
+def best_matches(chunks: Iterable[SymbolMatch], limit: int) -> list[SymbolMatch]:
     """Give the chunks that fit best, equal ones by id, at most `limit`."""
     return sorted(chunks, key=lambda one: (-one.fit, one.chunk_id))[:limit]
 
 
 @runtime_checkable
-class SymbolNames(Protocol):
+class SupportsSymbols(Protocol):
     """A store that knows what its chunks are called."""
 
-    async def chunks_named(
+    async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
-    ) -> list[NamedChunk]:
+    ) -> list[SymbolMatch]:
         """Give the visible chunks that go by a name, those that fit best first, equal ones by id.
 
         Those that `filters` do not keep are left out. A collection that does not exist has none. Cost: grows

@@ -9,25 +9,25 @@ import msgspec
 
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import MOST_QUERY_WORDS
-from whence.store.field_boosts import Boosts
+from whence.store.field_boosts import FieldBoosts
 from whence.text.analysis import (
     QueryWord,
-    cut_query,
-    strong_length,
+    parse_query,
+    field_length,
     term_counts,
 )
-from whence.text.languages import DEFAULT_LANGUAGE, language_of, sample
+from whence.text.languages import DEFAULT_LANGUAGE, detect_language, sample
 
 __all__ = (
     "DEFAULT_LANGUAGES",
-    "DocumentWords",
-    "QueryWords",
+    "DocumentTerms",
+    "LexicalQuery",
     "Words",
-    "count_words",
-    "document_words",
-    "read_query",
-    "spoken_languages",
-    "with_languages",
+    "count_terms",
+    "count_document_terms",
+    "parse_lexical_query",
+    "reader_languages",
+    "merge_languages",
 )
 
 #: Languages of a collection before its first document; names and titles are always read in the first.
@@ -45,13 +45,13 @@ class Words(msgspec.Struct, frozen=True):
     """What they were stemmed in."""
 
 
-def count_words(text: str, language: str) -> Words:
+def count_terms(text: str, language: str) -> Words:
     """Count the terms of a text. Cost: linear in its length."""
     counts = term_counts(text, language)
-    return Words(counts, strong_length(counts), language)
+    return Words(counts, field_length(counts), language)
 
 
-class DocumentWords(msgspec.Struct, frozen=True):
+class DocumentTerms(msgspec.Struct, frozen=True):
     """The words of a document."""
 
     language: str
@@ -59,12 +59,12 @@ class DocumentWords(msgspec.Struct, frozen=True):
     of_chunks: list[Words]
 
 
-def document_words(draft: DocumentDraft, boosts: Boosts) -> DocumentWords:
+def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> DocumentTerms:
     """Count the words of a document's chunks by what is searched: `embed_text`, or `content` without one.
 
     They are stemmed in the language that the document is written in, as far as that can be told.
     """
-    language = language_of(sample(chunk.content for chunk in draft.chunks))
+    language = detect_language(sample(chunk.content for chunk in draft.chunks))
     texts = (
         boosts.searched(
             chunk.embed_text or chunk.content,
@@ -74,15 +74,15 @@ def document_words(draft: DocumentDraft, boosts: Boosts) -> DocumentWords:
         )
         for chunk in draft.chunks
     )
-    return DocumentWords(language, [count_words(text, language) for text in texts])
+    return DocumentTerms(language, [count_terms(text, language) for text in texts])
 
 
-def with_languages(known: Sequence[str], found: Iterable[str]) -> tuple[str, ...]:
+def merge_languages(known: Sequence[str], found: Iterable[str]) -> tuple[str, ...]:
     """Give the languages of a collection together with those of new documents."""
     return (*known, *sorted(set(found).difference(known)))
 
 
-class QueryWords(msgspec.Struct, frozen=True):
+class LexicalQuery(msgspec.Struct, frozen=True):
     """The words of a query as a collection may know them.
 
     Which of their terms count is up to the languages that the reader's chunks are written in: in `spoken`, the
@@ -129,7 +129,7 @@ class QueryWords(msgspec.Struct, frozen=True):
         return [self.languages.index(one) for one in known] or [0]
 
 
-def spoken_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
+def reader_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
     """Give the languages that at least one in a hundred of the reader's chunks is written in, commonest first.
 
     A document in a language of its own among hundreds would lend its stems to queries about all others.
@@ -142,7 +142,7 @@ def spoken_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(one for one in order if chunks[one] > 0 and chunks[one] >= least)
 
 
-def read_query(text: str, languages: Sequence[str], form: Callable[[str], str] = str) -> QueryWords:
+def parse_lexical_query(text: str, languages: Sequence[str], form: Callable[[str], str] = str) -> LexicalQuery:
     """Count the words of a query, of the first `MOST_QUERY_WORDS` distinct ones; repeats all count.
 
     Words beyond that count nowhere, neither in a chunk's score nor in the query's bound.
@@ -152,9 +152,9 @@ def read_query(text: str, languages: Sequence[str], form: Callable[[str], str] =
         languages: Those of the collection, one at least.
         form: Gives the form in which a term is looked up.
     """
-    words, one_word = cut_query(text, languages)
+    words, one_word = parse_query(text, languages)
     counts = Counter(words)
-    return QueryWords(
+    return LexicalQuery(
         tuple(languages),
         {
             QueryWord(tuple(map(form, word.terms)), word.required): times

@@ -21,9 +21,9 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
-from whence.store.field_boosts import Boosts
+from whence.store.field_boosts import FieldBoosts
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.text.analysis import document_terms, is_one_word, is_weak, query_terms
+from whence.text.analysis import document_terms, is_single_word, is_stop_term, query_terms
 
 __all__ = ("Corpus", "LexicalSuite", "text_document")
 
@@ -72,7 +72,7 @@ class Corpus:
         visible = self.chunks(access)
         df = Counter(term for words in visible.values() for term in words)
         counts = Counter(query_terms(query))
-        one_word = is_one_word(query)
+        one_word = is_single_word(query)
         parts = weights(counts, df, len(visible), one_word=one_word)
         found: dict[str, float | None] = {}
         for key, words in visible.items():
@@ -100,7 +100,7 @@ class Corpus:
 
 
 def _length(words: Counter[str]) -> int:
-    return sum(count for term, count in words.items() if not is_weak(term))
+    return sum(count for term, count in words.items() if not is_stop_term(term))
 
 
 def _lacking(query: str, words: Counter[str]) -> set[str]:
@@ -110,7 +110,7 @@ def _lacking(query: str, words: Counter[str]) -> set[str]:
         terms = document_terms(word)
         # Of an identifier the parts are asked for; pairs of characters have no whole.
         parts |= set(terms[1:] if len(terms) > 1 and word.isascii() else terms)
-    strong = {term for term in parts if not is_weak(term)}
+    strong = {term for term in parts if not is_stop_term(term)}
     return (strong or parts) - words.keys()
 
 
@@ -349,7 +349,7 @@ class LexicalSuite:
             )
             return EmbeddedDocument(draft=draft, vectors=_VECTOR[None])
 
-        boosts = Boosts(title=3, heading=2, path=1)
+        boosts = FieldBoosts(title=3, heading=2, path=1)
         name = await _filled(store, fielded("titled"), fielded("headed"))
         even = await store.search_lexical(name, "red", limit=9, access=EVERYTHING)
         await store.boost_fields(name, boosts)
@@ -373,7 +373,7 @@ class LexicalSuite:
             assert told[0]
         assert even[0].sparse_score == even[1].sparse_score
         assert await _found(store, name, "red") == ["titled", "headed"]
-        await store.boost_fields(name, Boosts())
+        await store.boost_fields(name, FieldBoosts())
         assert await _found(store, name, "plain") == []
         with pytest.raises(NotFound):
             await store.boost_fields("nowhere", boosts)

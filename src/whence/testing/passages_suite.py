@@ -19,8 +19,8 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.chunk_ids import chunk_key
-from whence.store.passage_mentions import MOST_BEARERS, MOST_MENTIONS
-from whence.store.passage_names import LinkStatistics, PassageName, PassageNames, PassageRef
+from whence.store.passage_mentions import MAX_TITLED, MAX_MENTIONS
+from whence.store.linked_titles import LinkStatistics, LinkTitle, SupportsLinks, PassageRef
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 
 __all__ = ("NamesStore", "PassagesSuite", "titled")
@@ -33,7 +33,7 @@ _VECTOR = np.array([1, 0], dtype=np.float32)
 _numbers = itertools.count()
 
 
-class NamesStore(ChunkStore, PassageNames, Protocol):
+class NamesStore(ChunkStore, SupportsLinks, Protocol):
     """A store of documents that knows the names of their passages."""
 
 
@@ -100,33 +100,33 @@ class _World:
         return found
 
     def names(self, access: Access) -> dict[str, tuple[set[PassageRef], set[PassageRef]]]:
-        """Give bearers and mentions of every rare name."""
+        """Give titled_passages and mentions of every rare name."""
         passages = self._passages(access)
         graph = {}
         for name in {name for _, names, _ in passages for name in names}:
-            bearers = {ref for ref, names, _ in passages if name in names}
-            owners = {ref.document_id for ref in bearers}
+            titled_passages = {ref for ref, names, _ in passages if name in names}
+            owners = {ref.document_id for ref in titled_passages}
             mentions = {
                 ref
                 for ref, _, terms in passages
                 if f" {name} " in terms and ref.document_id not in owners
             }
-            if len(bearers) <= MOST_BEARERS and len(mentions) <= MOST_MENTIONS:
-                graph[name] = (bearers, mentions)
+            if len(titled_passages) <= MAX_TITLED and len(mentions) <= MAX_MENTIONS:
+                graph[name] = (titled_passages, mentions)
         return graph
 
-    def expected(self, access: Access, wanted: Sequence[str], query: str) -> list[PassageName]:
-        """Give what `passage_names` is to give."""
+    def expected(self, access: Access, wanted: Sequence[str], query: str) -> list[LinkTitle]:
+        """Give what `linked_titles` is to give."""
         return [
-            PassageName(
+            LinkTitle(
                 name=name,
-                bearers=tuple(sorted(bearers)),
+                titled_passages=tuple(sorted(titled_passages)),
                 mentions=tuple(sorted(mentions)),
                 in_query=f" {name} " in _terms(query),
             )
-            for name, (bearers, mentions) in sorted(self.names(access).items())
+            for name, (titled_passages, mentions) in sorted(self.names(access).items())
             if f" {name} " in _terms(query)
-            or any(ref.chunk_id in wanted for ref in bearers | mentions)
+            or any(ref.chunk_id in wanted for ref in titled_passages | mentions)
         ]
 
 
@@ -225,11 +225,11 @@ class PassagesSuite:
         wanted = [key for place, key in enumerate(keys) if place in picked]
         visible = {
             ref.chunk_id
-            for bearers, mentions in world.names(access).values()
-            for ref in bearers | mentions
+            for titled_passages, mentions in world.names(access).values()
+            for ref in titled_passages | mentions
         }
 
-        found = await store.passage_names(world.collection, wanted, access, query_text=query)
+        found = await store.linked_titles(world.collection, wanted, access, query_text=query)
 
         assert found == world.expected(access, [w for w in wanted if w in visible], query)
 
@@ -239,9 +239,9 @@ class PassagesSuite:
         await store.replace_documents(name, [titled("tale", "", "The red fox meets Blue Lake.")])
         await store.replace_documents(name, [titled("lake", "Blue Lake", "Much water.")])
 
-        found = await store.passage_names(name, [chunk_key(name, "tale", 0)], PUBLIC)
+        found = await store.linked_titles(name, [chunk_key(name, "tale", 0)], PUBLIC)
 
-        assert [(one.name, [ref.document_id for ref in one.bearers]) for one in found] == [
+        assert [(one.name, [ref.document_id for ref in one.titled_passages]) for one in found] == [
             ("blue lake", ["lake"]),
             ("red fox", ["fox"]),
         ]
@@ -251,9 +251,9 @@ class PassagesSuite:
         tale = titled("tale", "", "The red fox sleeps.")
         name = await self._fresh(store, tale, titled("fox", "Red Fox", "An animal."))
         await store.replace_documents(name, [titled("fox", "Red Fox", "Another text.")])
-        again = await store.passage_names(name, [chunk_key(name, "fox", 0)], PUBLIC)
+        again = await store.linked_titles(name, [chunk_key(name, "fox", 0)], PUBLIC)
         await store.replace_documents(name, [titled("fox", "Grey Wolf", "Another text.")])
-        renamed = await store.passage_names(name, [chunk_key(name, "tale", 0)], PUBLIC)
+        renamed = await store.linked_titles(name, [chunk_key(name, "tale", 0)], PUBLIC)
 
         assert [ref.document_id for one in again for ref in one.mentions] == ["tale"]
         assert renamed == []
@@ -266,10 +266,10 @@ class PassagesSuite:
         ]
         name = await self._fresh(store, *documents)
         keys = [chunk_key(name, "fox", 0), chunk_key(name, "tale", 0)]
-        hidden = await store.passage_names(name, keys, PUBLIC, query_text="red fox")
-        seen = await store.passage_names(name, keys, EVERYTHING, query_text="red fox")
+        hidden = await store.linked_titles(name, keys, PUBLIC, query_text="red fox")
+        seen = await store.linked_titles(name, keys, EVERYTHING, query_text="red fox")
         await store.retag_documents(name, {"fox": DocumentTags()})
-        opened = await store.passage_names(name, keys, PUBLIC, query_text="red fox")
+        opened = await store.linked_titles(name, keys, PUBLIC, query_text="red fox")
 
         assert hidden == []
         assert [one.name for one in seen] == ["red fox"]
@@ -279,7 +279,7 @@ class PassagesSuite:
         """Limits count what the reader sees: others' documents change nothing for them."""
         secret = [
             titled(f"s{n}", "", "Here is the red fox.", tags=SECRET)
-            for n in range(MOST_MENTIONS + 1)
+            for n in range(MAX_MENTIONS + 1)
         ]
         name = await self._fresh(
             store,
@@ -289,19 +289,19 @@ class PassagesSuite:
         )
         keys = [chunk_key(name, "tale", 0)]
 
-        assert [one.name for one in await store.passage_names(name, keys, PUBLIC)] == ["red fox"]
-        assert await store.passage_names(name, keys, EVERYTHING) == []
+        assert [one.name for one in await store.linked_titles(name, keys, PUBLIC)] == ["red fox"]
+        assert await store.linked_titles(name, keys, EVERYTHING) == []
 
     async def test_common_names_link_nothing(self, store: NamesStore) -> None:
         """A name that more than three visible passages bear is a word."""
-        documents = [titled(f"d{n}", "Red Fox", "Text.") for n in range(MOST_BEARERS + 1)]
+        documents = [titled(f"d{n}", "Red Fox", "Text.") for n in range(MAX_TITLED + 1)]
         name = await self._fresh(store, titled("tale", "", "The red fox sleeps."), *documents)
         keys = [chunk_key(name, "tale", 0)]
-        before = await store.passage_names(name, keys, PUBLIC)
+        before = await store.linked_titles(name, keys, PUBLIC)
         await store.remove_documents(name, ["d0"])
 
         assert before == []
-        assert len((await store.passage_names(name, keys, PUBLIC))[0].bearers) == MOST_BEARERS
+        assert len((await store.linked_titles(name, keys, PUBLIC))[0].titled_passages) == MAX_TITLED
 
     async def test_links_are_counted(self, store: NamesStore) -> None:
         """Linked passages are those with a rare name on both sides, out of all."""
@@ -323,7 +323,7 @@ class PassagesSuite:
         """A collection that does not exist is an error; ids that lead nowhere are left out."""
         name = await self._fresh(store, titled("fox", "Red Fox", "An animal."))
         with pytest.raises(NotFound):
-            await store.passage_names("nowhere", [], PUBLIC)
+            await store.linked_titles("nowhere", [], PUBLIC)
         keys = ["urn:chunk:other:fox:0", "nonsense", chunk_key(name, "fox", 7)]
 
-        assert await store.passage_names(name, keys, PUBLIC, query_text="\0") == []
+        assert await store.linked_titles(name, keys, PUBLIC, query_text="\0") == []

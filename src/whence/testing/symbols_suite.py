@@ -24,7 +24,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate, SearchMode, SearchRequest, SearchResponse
 from whence.store.chunk_ids import chunk_key
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.store.symbol_names import LONGEST_NAME, NamedChunk, SymbolNames
+from whence.store.symbol_names import LONGEST_NAME, SymbolMatch, SupportsSymbols
 from whence.testing.stub_context import StubContext
 
 __all__ = ("SymbolsStore", "SymbolsSuite", "defining")
@@ -37,7 +37,7 @@ _QUERY = np.array([1, 0], dtype="<f4").tobytes()
 _numbers = itertools.count()
 
 
-class SymbolsStore(ChunkStore, SymbolNames, Protocol):
+class SymbolsStore(ChunkStore, SupportsSymbols, Protocol):
     """A store of documents that knows what its chunks are called."""
 
 
@@ -84,7 +84,7 @@ def _lower(text: str) -> str:
 
 def _expected(
     name: str, documents: Sequence[EmbeddedDocument], collection: str, access: Access
-) -> list[NamedChunk]:
+) -> list[SymbolMatch]:
     found = []
     for document in documents:
         seen: set[str] = set()
@@ -99,7 +99,7 @@ def _expected(
                 continue
             fit = 2 if heading == name else int(name in _ends(heading))
             key = chunk_key(collection, document.draft.document_id, index)
-            found.append(NamedChunk(key, document.draft.document_id, fit))
+            found.append(SymbolMatch(key, document.draft.document_id, fit))
     return sorted(found, key=lambda one: (-one.fit, one.chunk_id))
 
 
@@ -166,7 +166,7 @@ class SymbolsSuite:
         expected = _expected(name, documents, collection, access)
 
         for limit in (1, 3, 100):
-            found = await store.chunks_named(collection, name, limit=limit, access=access)
+            found = await store.find_symbols(collection, name, limit=limit, access=access)
             assert found == expected[:limit]
 
     @given(
@@ -217,7 +217,7 @@ class SymbolsSuite:
         ]
         name = await self._fresh(store, *documents)
 
-        found = await store.chunks_named(name, "total", limit=99, access=PUBLIC)
+        found = await store.find_symbols(name, "total", limit=99, access=PUBLIC)
 
         assert [(one.document_id, one.fit) for one in found] == [
             ("d0", 2),
@@ -238,8 +238,8 @@ class SymbolsSuite:
             defining("harbour.py", text),
         )
 
-        found = await store.chunks_named(name, "Harbour", limit=9, access=PUBLIC)
-        price = await store.chunks_named(name, "price", limit=9, access=PUBLIC)
+        found = await store.find_symbols(name, "Harbour", limit=9, access=PUBLIC)
+        price = await store.find_symbols(name, "price", limit=9, access=PUBLIC)
 
         assert sorted(one.document_id for one in found) == ["harbour.py", "product"]
         assert price == []
@@ -249,9 +249,9 @@ class SymbolsSuite:
         text = ("Cart.total", "text")
         name = await self._fresh(store, defining("d", ("", "imports"), text, text))
 
-        found = await store.chunks_named(name, "total", limit=9, access=PUBLIC)
+        found = await store.find_symbols(name, "total", limit=9, access=PUBLIC)
 
-        assert found == [NamedChunk(chunk_key(name, "d", 1), "d", 1)]
+        assert found == [SymbolMatch(chunk_key(name, "d", 1), "d", 1)]
 
     async def test_rights_are_those_of_the_moment(self, store: SymbolsStore) -> None:
         """A hidden definition is none; new tags hold at once, a removed one is gone."""
@@ -262,7 +262,7 @@ class SymbolsSuite:
         )
 
         async def named(access: Access) -> list[str]:
-            found = await store.chunks_named(name, "total", limit=9, access=access)
+            found = await store.find_symbols(name, "total", limit=9, access=access)
             return [one.document_id for one in found]
 
         assert (await named(PUBLIC), await named(EVERYTHING)) == (["open"], ["open", "shut"])
@@ -279,13 +279,13 @@ class SymbolsSuite:
             defining("sql", ("dbo.total", "text"), metadata={"kind": "sql"}),
         )
         kept = parse_filters({"kind": "sql"})
-        found = await store.chunks_named(name, "total", limit=9, access=PUBLIC, filters=kept)
+        found = await store.find_symbols(name, "total", limit=9, access=PUBLIC, filters=kept)
         hits = await self._search(store, name, "total", filters={"kind": "sql"})
 
         assert [one.document_id for one in found] == ["sql"]
         assert [one.document_id for one in hits.candidates] == ["sql"]
         with pytest.raises(BadInput):
-            await store.chunks_named(
+            await store.find_symbols(
                 name, "total", limit=9, access=PUBLIC, filters=parse_filters({"no": 1})
             )
 
@@ -295,10 +295,10 @@ class SymbolsSuite:
         name = await self._fresh(store, defining("d", ("total", "text"), (long, "text")))
 
         for odd in ("t%", "t_tal", "%", "tota.", ".*", "to\0tal", "'; --", long, "", "l"):
-            assert await store.chunks_named(name, odd, limit=9, access=PUBLIC) == []
-        assert await store.chunks_named("nowhere", "total", limit=9, access=PUBLIC) == []
+            assert await store.find_symbols(name, odd, limit=9, access=PUBLIC) == []
+        assert await store.find_symbols("nowhere", "total", limit=9, access=PUBLIC) == []
         with pytest.raises(BadInput):
-            await store.chunks_named(name, "total", limit=0, access=PUBLIC)
+            await store.find_symbols(name, "total", limit=0, access=PUBLIC)
 
     async def test_a_definition_that_no_leg_ranks_is_found(self, store: SymbolsStore) -> None:
         """However many chunks say the name more often, its definition comes first, with its true scores."""

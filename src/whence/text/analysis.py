@@ -24,16 +24,16 @@ __all__ = (
     "ANALYZER_VERSION",
     "LANGUAGES",
     "QueryWord",
-    "ascii_runs",
-    "cut_query",
+    "ascii_pretokens",
+    "parse_query",
     "document_terms",
-    "is_one_word",
-    "is_weak",
-    "new_run_terms",
+    "is_single_word",
+    "is_stop_term",
+    "analyze_pretoken",
     "query_terms",
     "query_words",
-    "run_terms",
-    "strong_length",
+    "pretoken_terms",
+    "field_length",
     "term_counts",
 )
 
@@ -118,7 +118,7 @@ def document_terms(text: str, language: str = "english") -> list[str]:
     """
     if not text.isascii():
         return list(_terms(text, language))
-    return [term for run in ascii_runs(text) for term in run_terms(run, language)]
+    return [term for run in ascii_pretokens(text) for term in pretoken_terms(run, language)]
 
 
 def term_counts(text: str, language: str = "english") -> dict[str, int]:
@@ -129,13 +129,13 @@ def term_counts(text: str, language: str = "english") -> dict[str, int]:
     counts: dict[str, int] = {}
     if not text.isascii():
         return dict(Counter(_terms(text, language)))
-    for run, n in Counter(ascii_runs(text)).items():
-        for term in run_terms(run, language):
+    for run, n in Counter(ascii_pretokens(text)).items():
+        for term in pretoken_terms(run, language):
             counts[term] = counts.get(term, 0) + n
     return counts
 
 
-def ascii_runs(text: str) -> list[str]:
+def ascii_pretokens(text: str) -> list[str]:
     r"""Give the parts of a text that is ASCII, in order, between characters that are in no token.
 
     The terms of the text are those of its runs, and to cut them takes a tenth of the time of finding tokens.
@@ -146,13 +146,13 @@ def ascii_runs(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def run_terms(run: str, language: str) -> tuple[str, ...]:
-    """Give the terms of one of the `ascii_runs`, in order; those of the last few are remembered."""
-    return new_run_terms(run, language)
+def pretoken_terms(run: str, language: str) -> tuple[str, ...]:
+    """Give the terms of one of the `ascii_pretokens`, in order; those of the last few are remembered."""
+    return analyze_pretoken(run, language)
 
 
-def new_run_terms(run: str, language: str) -> tuple[str, ...]:
-    """Give the terms of one of the `ascii_runs`, for a caller that remembers them itself."""
+def analyze_pretoken(run: str, language: str) -> tuple[str, ...]:
+    """Give the terms of one of the `ascii_pretokens`, for a caller that remembers them itself."""
     if run.isalnum():
         return _ascii_word_terms(run, language)
     tokens = _ASCII_TOKEN.findall(run)
@@ -181,12 +181,12 @@ def _ascii_word_terms(token: str, language: str) -> tuple[str, ...]:
     return (token.lower(), *_numbers(token), *stems)
 
 
-def strong_length(counts: Mapping[str, int]) -> int:
+def field_length(counts: Mapping[str, int]) -> int:
     """Give how many occurrences of terms that are not weak are counted."""
     return sum(
         n
         for term, n in counts.items()
-        if (len(term) > 1 and term not in _STOP_WORDS) or not is_weak(term)
+        if (len(term) > 1 and term not in _STOP_WORDS) or not is_stop_term(term)
     )
 
 
@@ -205,16 +205,16 @@ def query_words(text: str, languages: Sequence[str] = ("english",)) -> list[Quer
     Weak words are left out unless there is nothing else: a query is only empty when it holds no letter and no
     digit.
     """
-    return cut_query(text, languages)[0]
+    return parse_query(text, languages)[0]
 
 
-def cut_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[list[QueryWord], bool]:
-    """Give the `query_words`, and whether they are one word as written: see `is_one_word`."""
+def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[list[QueryWord], bool]:
+    """Give the `query_words`, and whether they are one word as written: see `is_single_word`."""
     found: list[QueryWord] = []
     strong, is_cjk = 0, False
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         token = match.group()
-        if not is_weak(token.lower()):
+        if not is_stop_term(token.lower()):
             strong, is_cjk = strong + 1, match.lastgroup == "cjk"
         if match.lastgroup == "cjk":
             found += [QueryWord((pair,) * len(languages)) for pair in _pairs(token)]
@@ -227,7 +227,7 @@ def cut_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[list[
                 QueryWord(some, required=place > 0 or len(terms) == 1)
                 for place, some in enumerate(terms)
             ]
-    words = [word for word in found if not is_weak(word.terms[0])] or found
+    words = [word for word in found if not is_stop_term(word.terms[0])] or found
     return words, strong == 1 and not is_cjk
 
 
@@ -236,15 +236,15 @@ def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]
     return [term for word in query_words(text, languages) for term in dict.fromkeys(word.terms)]
 
 
-def is_one_word(text: str) -> bool:
+def is_single_word(text: str) -> bool:
     """Tell whether a query is one word beside stop words, be it with parts: `OrderService`, `the net.core_v2`.
 
     `force-with-lease` is three, nowhere kept whole; a run of a script without spaces is any number.
     """
-    return cut_query(text)[1]
+    return parse_query(text)[1]
 
 
-def is_weak(term: str) -> bool:
+def is_stop_term(term: str) -> bool:
     """Tell whether a term says nothing of a topic: a stop word, or a single letter or digit."""
     return term in _STOP_WORDS or (len(term) == 1 and (term.isascii() or not _is_cjk(term)))
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-__all__ = ("content_terms", "inverse_frequencies", "overlap")
+__all__ = ("content_terms", "inverse_document_frequencies", "overlap")
 
 _WORD = re.compile(r"\w+(?:['\u2019.-]\w+)*")
 #: English function words and the words that questions are made of.
@@ -74,7 +74,7 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 4 and word.endswith("e") else word
 
 
-def inverse_frequencies(texts: Iterable[Iterable[str]]) -> dict[str, float]:
+def inverse_document_frequencies(texts: Iterable[Iterable[str]]) -> dict[str, float]:
     """Give the weight of each term over some texts: log(1 + (N - n + 1/2) / (n + 1/2)), as in BM25.
 
     Cost: one pass over all terms.

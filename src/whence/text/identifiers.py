@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from whence.text.content_words import content_terms
 
-__all__ = ("Identifier", "about_another", "identifiers_asked")
+__all__ = ("Identifier", "names_other_identifier", "question_identifiers")
 
 
 class Identifier(NamedTuple):
@@ -110,17 +110,17 @@ _RANGE_AFTER: Final = re.compile(
 )
 
 
-def identifiers_asked(question: str) -> frozenset[Identifier]:
+def question_identifiers(question: str) -> frozenset[Identifier]:
     """Give the values that a question is about; none where it asks how they relate to others.
 
     A number counts when it is certain to be a value of the word before it: when that word is a name or a noun
     that is numbered, or the number has a point in it and nothing follows that it could count.
 
-    >>> sorted(identifiers_asked("What was repaired in Harbour 4.1?"))
+    >>> sorted(question_identifiers("What was repaired in Harbour 4.1?"))
     [Identifier(name='harbour', value='4.1')]
-    >>> sorted(identifiers_asked("What does ERR-1042 mean in v2.9.1?"))
+    >>> sorted(question_identifiers("What does ERR-1042 mean in v2.9.1?"))
     [Identifier(name='err', value='1042'), Identifier(name='version', value='2.9.1')]
-    >>> identifiers_asked("What changed since v2.9.1?"), identifiers_asked("May I take 20 days off?")
+    >>> question_identifiers("What changed since v2.9.1?"), question_identifiers("May I take 20 days off?")
     (frozenset(), frozenset())
     """
     if _RELATES.search(question):
@@ -133,18 +133,18 @@ def identifiers_asked(question: str) -> frozenset[Identifier]:
     )
 
 
-def about_another(asked: Iterable[Identifier], scopes: Sequence[str]) -> bool:
+def names_other_identifier(asked: Iterable[Identifier], scopes: Sequence[str]) -> bool:
     """Tell whether a text is about another value of a name than the one asked for.
 
     Args:
-        asked: From `identifiers_asked`.
+        asked: From `question_identifiers`.
         scopes: The text itself, then what it stands under, the nearest first. The first that names a value of
             the name decides: a sentence about 4.1 in the notes for 4.2 is one about 4.1.
 
-    >>> asked = identifiers_asked("What was repaired in Harbour 4.1?")
-    >>> about_another(asked, ["The alarm sounds again.", "Repaired", "Harbour 4.2 release notes"])
+    >>> asked = question_identifiers("What was repaired in Harbour 4.1?")
+    >>> names_other_identifier(asked, ["The alarm sounds again.", "Repaired", "Harbour 4.2 release notes"])
     True
-    >>> about_another(asked, ["The alarm sounds again.", "Repaired", "Harbour 4.1 release notes"])
+    >>> names_other_identifier(asked, ["The alarm sounds again.", "Repaired", "Harbour 4.1 release notes"])
     False
     """
     by_name: dict[str, list[Identifier]] = {}

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
-__all__ = ("DEFAULT_LANGUAGE", "language_of", "sample")
+__all__ = ("DEFAULT_LANGUAGE", "detect_language", "sample")
 
 DEFAULT_LANGUAGE = "english"
 
@@ -60,11 +60,11 @@ _OF_SCRIPT = {
 
 
 def sample(texts: Iterable[str]) -> str:
-    """Give the beginning of a text that comes in parts, as far as `language_of` looks."""
+    """Give the beginning of a text that comes in parts, as far as `detect_language` looks."""
     return " ".join(islice((text[:_SAMPLE] for text in texts), 8))[:_SAMPLE]
 
 
-def language_of(text: str) -> str:
+def detect_language(text: str) -> str:
     """Tell the language of a text, as Snowball names it; English when it is not told clearly.
 
     Cost: linear in the first 4,000 characters.

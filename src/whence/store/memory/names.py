@@ -12,14 +12,14 @@ from whence.schema.access import Access
 from whence.schema.filters import Filters
 from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.chunk_ids import chunk_key
-from whence.store.passage_mentions import MOST_BEARERS, MOST_MENTIONS, NameFinder, named_passages
-from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
+from whence.store.passage_mentions import MAX_TITLED, MAX_MENTIONS, MentionFinder, passage_titles
+from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.protocols import EmbeddedDocument
 from whence.store.symbol_names import (
-    NamedChunk,
-    best_fits,
-    fit_of,
-    names_what_is_below,
+    SymbolMatch,
+    best_matches,
+    symbol_fit,
+    is_symbol_heading,
 )
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.validation import check_limit, missing_collection
@@ -44,16 +44,16 @@ class _Documents(Protocol):
 class _Sides(msgspec.Struct):
     """The passages on both sides of a name."""
 
-    bearers: list[PassageRef] = []
+    titled_passages: list[PassageRef] = []
     mentions: list[PassageRef] = []
 
     def are_rare(self) -> bool:
         """Tell whether the name links anything."""
-        return 0 < len(self.bearers) <= MOST_BEARERS and len(self.mentions) <= MOST_MENTIONS
+        return 0 < len(self.titled_passages) <= MAX_TITLED and len(self.mentions) <= MAX_MENTIONS
 
 
 class MemoryNames:
-    """Names and their links; implements `PassageNames` and `SymbolNames`.
+    """Names and their links; implements `SupportsLinks` and `SupportsSymbols`.
 
     Part of `MemoryStore`, which holds the documents.
 
@@ -62,9 +62,9 @@ class MemoryNames:
 
     _collections: Mapping[str, _Documents]
 
-    async def chunks_named(
+    async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
-    ) -> list[NamedChunk]:
+    ) -> list[SymbolMatch]:
         """Give the visible chunks that go by a name, those that fit best first, equal ones by id.
 
         Raises:
@@ -75,20 +75,20 @@ class MemoryNames:
         if found is None:
             return []
         kept = found.kept(access, filters)
-        named: dict[tuple[str, str], NamedChunk] = {}
+        named: dict[tuple[str, str], SymbolMatch] = {}
         for document in found.documents.values():
             draft = document.draft
             if not access.allows(draft.tags):
                 continue
             for index, chunk in enumerate(draft.chunks):
-                if not names_what_is_below(chunk.heading, draft.title, draft.document_id):
+                if not is_symbol_heading(chunk.heading, draft.title, draft.document_id):
                     continue
-                fit = fit_of(name, chunk.heading)
+                fit = symbol_fit(name, chunk.heading)
                 key = chunk_key(collection, draft.document_id, index)
                 if fit is not None and (kept is None or key in kept):
-                    one = NamedChunk(key, draft.document_id, fit)
+                    one = SymbolMatch(key, draft.document_id, fit)
                     named.setdefault((draft.document_id, chunk.heading), one)
-        return best_fits(named.values(), limit)
+        return best_matches(named.values(), limit)
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
         """Tell how densely what a reader sees is linked; None when there is no such collection."""
@@ -100,14 +100,14 @@ class MemoryNames:
             ref
             for sides in _graph(collection, documents).values()
             if sides.are_rare() and sides.mentions
-            for ref in (*sides.bearers, *sides.mentions)
+            for ref in (*sides.titled_passages, *sides.mentions)
         }
         chunks = sum(len(one.draft.chunks) for one in documents)
         return LinkStatistics(chunks=chunks, linked=len(linked), documents=len(documents))
 
-    async def passage_names(
+    async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
-    ) -> list[PassageName]:
+    ) -> list[LinkTitle]:
         """Give the rare names that some visible chunks bear or hold, or that a query holds, by name.
 
         Raises:
@@ -119,12 +119,12 @@ class MemoryNames:
         visible = [one for one in found.documents.values() if access.allows(one.draft.tags)]
         graph = _graph(collection, visible)
         terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MOST_QUERY_WORDS]
-        asked = NameFinder(graph).find(terms)
+        asked = MentionFinder(graph).find(terms)
         wanted = frozenset(chunk_ids)
         return [
-            PassageName(
+            LinkTitle(
                 name=name,
-                bearers=tuple(sorted(sides.bearers)),
+                titled_passages=tuple(sorted(sides.titled_passages)),
                 mentions=tuple(sorted(sides.mentions)),
                 in_query=name in asked,
             )
@@ -132,7 +132,7 @@ class MemoryNames:
             if sides.are_rare()
             and (
                 name in asked
-                or any(ref.chunk_id in wanted for ref in (*sides.bearers, *sides.mentions))
+                or any(ref.chunk_id in wanted for ref in (*sides.titled_passages, *sides.mentions))
             )
         ]
 
@@ -143,11 +143,11 @@ def _graph(collection: str, documents: Sequence[EmbeddedDocument]) -> dict[str, 
     graph: defaultdict[str, _Sides] = defaultdict(_Sides)
     for ref, borne, _ in passages:
         for name in borne:
-            graph[name].bearers.append(ref)
-    finder = NameFinder(graph)
+            graph[name].titled_passages.append(ref)
+    finder = MentionFinder(graph)
     for ref, _, terms in passages:
         for name in finder.find(terms):
-            if all(bearer.document_id != ref.document_id for bearer in graph[name].bearers):
+            if all(bearer.document_id != ref.document_id for bearer in graph[name].titled_passages):
                 graph[name].mentions.append(ref)
     return dict(graph)
 
@@ -158,6 +158,6 @@ def _passages(
     """Yield each passage with the names that it bears and the terms of its text."""
     for document in documents:
         draft = document.draft
-        for index, passage in enumerate(named_passages(draft, DEFAULT_LANGUAGES[0])):
+        for index, passage in enumerate(passage_titles(draft, DEFAULT_LANGUAGES[0])):
             key = chunk_key(collection, draft.document_id, index)
             yield PassageRef(key, draft.document_id), passage.borne, passage.terms

@@ -25,10 +25,10 @@ from whence.store.bm25 import (
     mean_length,
     share,
     weights,
-    word_impact,
+    clipped_impact,
 )
 from whence.store.chunk_ids import chunk_key, document_key, parse_chunk_key
-from whence.store.field_boosts import Boosts
+from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.names import MemoryNames
 from whence.store.protocols import (
     CollectionInfo,
@@ -40,13 +40,13 @@ from whence.store.protocols import (
 )
 from whence.store.term_counts import (
     DEFAULT_LANGUAGES,
-    DocumentWords,
-    QueryWords,
+    DocumentTerms,
+    LexicalQuery,
     Words,
-    document_words,
-    read_query,
-    spoken_languages,
-    with_languages,
+    count_document_terms,
+    parse_lexical_query,
+    reader_languages,
+    merge_languages,
 )
 from whence.store.validation import (
     candidate,
@@ -80,10 +80,10 @@ class _Collection:
         self.name = name
         self.model = model
         self.documents: dict[str, EmbeddedDocument] = {}
-        self.words: dict[str, DocumentWords] = {}
+        self.words: dict[str, DocumentTerms] = {}
         """Of each document, by its id."""
         self.languages: tuple[str, ...] = DEFAULT_LANGUAGES
-        self.boosts = Boosts()
+        self.boosts = FieldBoosts()
 
     def info(self) -> CollectionInfo:
         drafts = [document.draft for document in self.documents.values()]
@@ -96,9 +96,9 @@ class _Collection:
 
     def read(self, draft: DocumentDraft) -> None:
         """Count the words of a document."""
-        words = document_words(draft, self.boosts)
+        words = count_document_terms(draft, self.boosts)
         self.words[draft.document_id] = words
-        self.languages = with_languages(self.languages, {words.language})
+        self.languages = merge_languages(self.languages, {words.language})
 
     def visible(self, access: Access) -> Iterator[EmbeddedDocument]:
         """Yield the documents that a reader may see."""
@@ -143,7 +143,7 @@ class _Collection:
         for document in self.visible(access):
             words = self.words[document.draft.document_id]
             chunks[words.language] += len(words.of_chunks)
-        return spoken_languages(chunks)
+        return reader_languages(chunks)
 
     def per_share(self, query_text: str, access: Access) -> float:
         """Give the factor from the lexical share to the share of the query alone that is covered."""
@@ -169,8 +169,8 @@ class _Collection:
                 found = _share(words, parts, mean) if has_all else None
                 yield chunk_key(self.name, document_id, index), document_id, found
 
-    def _query(self, text: str) -> QueryWords:
-        return read_query(text, self.languages)
+    def _query(self, text: str) -> LexicalQuery:
+        return parse_lexical_query(text, self.languages)
 
 
 def _share(words: Words, parts: Mapping[str, float], mean: float) -> float | None:
@@ -178,7 +178,7 @@ def _share(words: Words, parts: Mapping[str, float], mean: float) -> float | Non
     if not shared:
         return None
     counts, length = words.counts, words.length
-    return share((parts[term], word_impact(counts[term], length, mean)) for term in shared)
+    return share((parts[term], clipped_impact(counts[term], length, mean)) for term in shared)
 
 
 def _kept_chunks(draft: DocumentDraft, filters: Filters) -> Iterator[int]:
@@ -319,7 +319,7 @@ class MemoryStore(MemoryNames):
             stored[one] = msgspec.structs.replace(stored[one], draft=draft)
         self._keep(collection, effects)
 
-    async def boost_fields(self, collection: str, boosts: Boosts) -> None:
+    async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
         """Have words of some fields count more often, in what is stored and in what will be.
 
         Raises:

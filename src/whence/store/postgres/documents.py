@@ -17,24 +17,24 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
 from whence.schema.idempotency import Effects
 from whence.store.chunk_ids import chunk_key
-from whence.store.field_boosts import Boosts
+from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres import metadata_index as facts
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.ledger import record_effects
 from whence.store.postgres.lexical import postings
-from whence.store.postgres.lexical.merging import merge_beside
+from whence.store.postgres.lexical.merging import merge_in_background
 from whence.store.postgres.links.indexing import (
-    add_names,
-    drop_names,
+    add_links,
+    delete_unused_titles,
     named,
     names_of,
-    open_names,
+    ensure_links_indexed,
 )
 from whence.store.postgres.migrate import SCHEMA
 from whence.store.protocols import CollectionInfo, DocumentParts, DocumentState, EmbeddedDocument
 from whence.store.snapshot_documents import is_internal
-from whence.store.term_counts import DEFAULT_LANGUAGES, Words, document_words
+from whence.store.term_counts import DEFAULT_LANGUAGES, Words, count_document_terms
 from whence.store.validation import (
     check_documents,
     check_model,
@@ -243,7 +243,7 @@ async def replace_documents(
         return
     await _index_words(connection, collection, timeout_s)
     classes = await intern_classes(connection, {one.draft.tags for one in documents})
-    boosts = await postings.boosts_of(connection, collection)
+    boosts = await postings.read_field_boosts(connection, collection)
     words = await asyncio.to_thread(_words, documents, boosts)
     language = DEFAULT_LANGUAGES[0]
     passages = await asyncio.to_thread(named, [one.draft for one in documents], language)
@@ -254,30 +254,30 @@ async def replace_documents(
             check_documents(locked.info, documents)
         ids = [one.draft.document_id for one in documents]
         await facts.open_facts(connection, locked.id)
-        await postings.open_lexicon(connection, locked.id)
-        if (now := await postings.boosts_of(connection, collection)) != boosts:
+        await postings.ensure_indexed(connection, locked.id)
+        if (now := await postings.read_field_boosts(connection, collection)) != boosts:
             words = await asyncio.to_thread(_words, documents, now)
-        await open_names(connection, locked.id)
+        await ensure_links_indexed(connection, locked.id)
         borne = await names_of(connection, locked.id, ids)
-        former = await postings.remove_words(connection, locked.id, ids)
+        former = await postings.remove_document_terms(connection, locked.id, ids)
         await _delete(connection, locked.id, ids)
         ords = await _insert(connection, locked.id, collection, documents, classes)
-        await postings.add_words(connection, locked.id, ords, words)
-        await add_names(connection, locked.id, ords, passages, language)
-        await drop_names(connection, borne)
-        await postings.drop_terms(connection, former)
+        await postings.add_chunk_terms(connection, locked.id, ords, words)
+        await add_links(connection, locked.id, ords, passages, language)
+        await delete_unused_titles(connection, borne)
+        await postings.delete_unused_terms(connection, former)
         await postings.settle(connection, locked.id)
         if effects is not None:
             await record_effects(connection, collection, effects)
 
 
-def _words(documents: Sequence[EmbeddedDocument], boosts: Boosts) -> list[Words]:
+def _words(documents: Sequence[EmbeddedDocument], boosts: FieldBoosts) -> list[Words]:
     drafts = (document.draft for document in documents)
-    return [one for draft in drafts for one in document_words(draft, boosts).of_chunks]
+    return [one for draft in drafts for one in count_document_terms(draft, boosts).of_chunks]
 
 
 async def boost_fields(
-    connection: Connection, collection: str, boosts: Boosts, timeout_s: float
+    connection: Connection, collection: str, boosts: FieldBoosts, timeout_s: float
 ) -> None:
     """Record how much the fields of a collection count; its words are indexed anew when that is new.
 
@@ -287,8 +287,8 @@ async def boost_fields(
     await _existing(connection, collection)
     async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
-        await postings.open_lexicon(connection, locked.id)
-        if await postings.boosts_of(connection, collection) != boosts:
+        await postings.ensure_indexed(connection, locked.id)
+        if await postings.read_field_boosts(connection, collection) != boosts:
             await postings.boost(connection, locked.id, boosts)
 
 
@@ -331,7 +331,7 @@ async def _index_words(connection: Connection, collection: str, timeout_s: float
     while not indexed:
         async with writing(connection, *_WRITING):
             locked = await _lock(connection, collection, timeout_s)
-            indexed = await postings.index_some(connection, locked.id)
+            indexed = await postings.reindex_batch(connection, locked.id)
 
 
 async def _delete(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
@@ -467,7 +467,7 @@ async def retag_documents(
     ids = list(tags)
     async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
-        await postings.open_lexicon(connection, locked.id)
+        await postings.ensure_indexed(connection, locked.id)
         moved = await connection.fetch(
             "WITH wanted AS (SELECT * FROM unnest($2::text[], $3::int[]) w(document_id, class_id)),"
             " changed AS (UPDATE document d SET class_id = w.class_id, source_digest = ''"
@@ -484,7 +484,7 @@ async def retag_documents(
             [classes[tags[document_id]] for document_id in ids],
         )
         former = {row["ord"]: row["class_id"] for row in moved}
-        await postings.move_words(connection, locked.id, former)
+        await postings.move_chunk_terms(connection, locked.id, former)
         await postings.settle(connection, locked.id)
         if effects is not None:
             await record_effects(connection, collection, effects)
@@ -537,13 +537,13 @@ async def _is_open(connection: Connection, collection: str) -> bool:
 
 
 async def _remove(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
-    await postings.open_lexicon(connection, collection_id)
-    await open_names(connection, collection_id)
+    await postings.ensure_indexed(connection, collection_id)
+    await ensure_links_indexed(connection, collection_id)
     borne = await names_of(connection, collection_id, ids)
-    former = await postings.remove_words(connection, collection_id, ids)
+    former = await postings.remove_document_terms(connection, collection_id, ids)
     removed = await _delete(connection, collection_id, ids)
-    await drop_names(connection, borne)
-    await postings.drop_terms(connection, former)
+    await delete_unused_titles(connection, borne)
+    await postings.delete_unused_terms(connection, former)
     await postings.settle(connection, collection_id)
     return removed
 
@@ -558,13 +558,13 @@ async def erase_document(
     async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         # Before its places are looked up: they are others afterwards.
-        await postings.open_lexicon(connection, locked.id)
+        await postings.ensure_indexed(connection, locked.id)
         places = await postings.places_of(connection, locked.id, document_id)
         before = await _parts(connection, locked.id, document_id, list(places))
         await _remove(connection, locked.id, [document_id])
         await postings.expel(connection, locked.id, list(places.values()))
         after = await _parts(connection, locked.id, document_id, list(places))
-        dead = await postings.count_dead(connection, locked.id, list(places.values()))
+        dead = await postings.count_deleted_postings(connection, locked.id, list(places.values()))
         return before, msgspec.structs.replace(after, postings=after.postings + dead)
 
 
@@ -596,7 +596,7 @@ async def maintain(connection: Connection, collection: str, timeout_s: float) ->
     async with writing(connection, *_WRITING):
         locked = await _lock(connection, collection, timeout_s)
         await facts.open_facts(connection, locked.id)
-        await postings.open_lexicon(connection, locked.id)
-        await open_names(connection, locked.id)
+        await postings.ensure_indexed(connection, locked.id)
+        await ensure_links_indexed(connection, locked.id)
     settings = (*_WRITING, f"statement_timeout = {int(timeout_s * 1000)}")
-    await merge_beside(connection, locked.id, *settings)
+    await merge_in_background(connection, locked.id, *settings)

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from whence.schema.access import Access
 from whence.schema.filters import Filters
-from whence.store.passage_names import LinkStatistics, PassageName
+from whence.store.linked_titles import LinkStatistics, LinkTitle
 from whence.store.postgres import symbol_lookup as symbols
 from whence.store.postgres.links import queries as passage_links
-from whence.store.symbol_names import NamedChunk
+from whence.store.symbol_names import SymbolMatch
 from whence.store.validation import check_limit, is_text, missing_collection
 
 __all__ = ("PostgresNames",)
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 
 class PostgresNames:
-    """Names and their links; implements `PassageNames` and `SymbolNames`.
+    """Names and their links; implements `SupportsLinks` and `SupportsSymbols`.
 
     Part of `PostgresStore`, which lends connections.
     """
 
-    _link_shares: passage_links.LinkShares
+    _link_shares: passage_links.LinkStatisticsCache
 
     def _connection(self) -> AbstractAsyncContextManager[Any]:
         """Lend a connection."""
@@ -40,9 +40,9 @@ class PostgresNames:
         """Read what may have to be indexed first."""
         raise TypeError("PostgresNames is a part of PostgresStore")
 
-    async def chunks_named(
+    async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
-    ) -> list[NamedChunk]:
+    ) -> list[SymbolMatch]:
         """Give the visible chunks that go by a name, those that fit best first, equal ones by id.
 
         Raises:
@@ -53,7 +53,7 @@ class PostgresNames:
             return []
         return await self._with_words(
             collection,
-            lambda connection: symbols.chunks_named(
+            lambda connection: symbols.find_symbols(
                 connection, collection, name, limit=limit, access=access, filters=filters
             ),
         )
@@ -68,14 +68,14 @@ class PostgresNames:
             return None
         async with self._connection() as connection:
             found = await self._link_shares.of(connection, collection, access)
-            due = found is None and await passage_links.names_due(connection, collection)
+            due = found is None and await passage_links.links_pending(connection, collection)
         if due:
             self._maintain(collection)
         return found
 
-    async def passage_names(
+    async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
-    ) -> list[PassageName]:
+    ) -> list[LinkTitle]:
         """Give the rare names that some visible chunks bear or hold, or that a query holds, by name.
 
         Raises:
@@ -84,6 +84,6 @@ class PostgresNames:
         if not is_text(collection):
             raise missing_collection(collection)
         async with self._connection() as connection:
-            return await passage_links.passage_names(
+            return await passage_links.linked_titles(
                 connection, collection, chunk_ids, access, query_text
             )

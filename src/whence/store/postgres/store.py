@@ -21,7 +21,7 @@ from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
-from whence.store.field_boosts import Boosts
+from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres import chunk_reader as search
 from whence.store.postgres import documents as written
 from whence.store.postgres import traces
@@ -33,7 +33,7 @@ from whence.store.postgres.errors import DRIVER_ERRORS, address, check_url, is_l
 from whence.store.postgres.ledger import PostgresLedger, find_effects
 from whence.store.postgres.lexical import postings
 from whence.store.postgres.lexical import search as lexical
-from whence.store.postgres.links.queries import LinkShares
+from whence.store.postgres.links.queries import LinkStatisticsCache
 from whence.store.postgres.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.postgres.names import PostgresNames
 from whence.store.postgres.overview import overview
@@ -99,7 +99,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         self._maintenance: dict[str, asyncio.Task[None]] = {}
         self._indexing: dict[str, asyncio.Task[None]] = {}
         self._looked_at: set[str] = set()
-        self._link_shares = LinkShares()
+        self._link_shares = LinkStatisticsCache()
         self._shortcuts = Shortcuts(lambda: self._connection(touched=False), self._quick_connection)
 
     @classmethod
@@ -308,7 +308,7 @@ class PostgresStore(PostgresNames, PostgresCode):
             )
             await self._keep_up(connection, collection)
 
-    async def boost_fields(self, collection: str, boosts: Boosts) -> None:
+    async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
         """Have words of some fields count more often, in what is stored and in what will be.
 
         Raises:
@@ -369,7 +369,7 @@ class PostgresStore(PostgresNames, PostgresCode):
         """Start what a write left to do, when it left any."""
         if not is_text(collection):
             return
-        if await postings.settle_due(connection, collection):
+        if await postings.merge_pending(connection, collection):
             self._maintain(collection)
         await self._keep_indexed(connection, collection)
 

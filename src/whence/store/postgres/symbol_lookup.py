@@ -12,9 +12,9 @@ from whence.store.postgres.acl_classes import ALLOWED, access_values, allowed_cl
 from whence.store.postgres.collection_version import standing
 from whence.store.postgres.driver import Connection, snapshot
 from whence.store.postgres.metadata_index import facts_are_kept, matching
-from whence.store.symbol_names import LONGEST_NAME, NamedChunk, fit_of
+from whence.store.symbol_names import LONGEST_NAME, SymbolMatch, symbol_fit
 
-__all__ = ("chunks_named",)
+__all__ = ("find_symbols",)
 
 _CALLED = 'reverse(lower(c.heading COLLATE "C"))'
 #: The condition of the index, word for word.
@@ -29,7 +29,7 @@ _NAMED = (
     f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}"
     f" WHERE n.name = $4 AND {_HAS_NAME} AND {_CALLED} >= $5::text AND {_CALLED} < $5::text || ';'"
     f" AND ({_CALLED} = $5::text OR substr({_CALLED}, length($5::text) + 1, 1) IN ('.', ':', '#'))"
-    # As `names_what_is_below` has it.
+    # As `is_symbol_heading` has it.
     " AND d.title IN (c.heading, d.document_id)"
     " AND ($6::int[] IS NULL OR c.ord = ANY($6::int[]))"
     " ORDER BY c.document, c.heading, c.index) w"
@@ -37,7 +37,7 @@ _NAMED = (
 )
 
 
-async def chunks_named(
+async def find_symbols(
     connection: Connection,
     collection: str,
     name: str,
@@ -45,8 +45,8 @@ async def chunks_named(
     limit: int,
     access: Access,
     filters: Filters = (),
-) -> list[NamedChunk] | None:
-    """Give the visible chunks that go by a name, see `SymbolNames`; None when facts are not kept yet.
+) -> list[SymbolMatch] | None:
+    """Give the visible chunks that go by a name, see `SupportsSymbols`; None when facts are not kept yet.
 
     One statement; with a filter, a few, in one state of the database.
 
@@ -74,12 +74,12 @@ async def _named(
     limit: int,
     access: Access,
     kept: list[int] | None,
-) -> list[NamedChunk]:
+) -> list[SymbolMatch]:
     # Of bytes only letters of ASCII have a case, as in the collation of the index.
     folded = name.encode().lower().decode()
     values: tuple[Any, ...] = (*access_values(access), collection, folded[::-1], kept, name, limit)
     rows = await connection.fetch(_NAMED, *values)
     return [
-        NamedChunk(row["chunk_key"], row["document_id"], fit_of(name, row["heading"]) or 0)
+        SymbolMatch(row["chunk_key"], row["document_id"], symbol_fit(name, row["heading"]) or 0)
         for row in cleared(rows, access, "names")
     ]

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 __all__ = (
-    "LARGEST_SEGMENT",
+    "MAX_SEGMENT_CHUNKS",
     "Segment",
     "packed",
-    "plan_beside",
-    "plan_merges",
-    "plan_write",
+    "plan_background_merges",
+    "plan_all_merges",
+    "plan_inline_merges",
 )
 
 #: Most chunks in one segment, as many as two bytes count.
-LARGEST_SEGMENT = 65_536
+MAX_SEGMENT_CHUNKS = 65_536
 #: Small segments that a query may have to look into.
 _MOST_SEGMENTS = 8
 #: Chunks that writes merge themselves, the newest.
@@ -44,7 +44,7 @@ class Segment(msgspec.Struct, frozen=True):
         return self.chunks - self.dead
 
 
-def plan_merges(segments: Sequence[Segment]) -> list[Segment]:
+def plan_all_merges(segments: Sequence[Segment]) -> list[Segment]:
     """Tell which ranges of slots to write again, as segments that are not there yet.
 
     A segment that is half dead is written again by itself. When there are too many small ones, the newest are
@@ -57,8 +57,8 @@ def plan_merges(segments: Sequence[Segment]) -> list[Segment]:
     return list(_ranges(segments, _merge_start(segments)))
 
 
-def plan_write(segments: Sequence[Segment]) -> list[Segment]:
-    """Tell what a write is to merge: as `plan_merges`, of the newest segments and of no other."""
+def plan_inline_merges(segments: Sequence[Segment]) -> list[Segment]:
+    """Tell what a write is to merge: as `plan_all_merges`, of the newest segments and of no other."""
     own = _first_own(segments)
     start = _merge_start(segments)
     if start < own:
@@ -67,8 +67,8 @@ def plan_write(segments: Sequence[Segment]) -> list[Segment]:
     return list(_ranges(segments[own:], start - own))
 
 
-def plan_beside(segments: Sequence[Segment]) -> list[Segment]:
-    """Tell what is to be merged while writes go on: as `plan_merges`, of what `plan_write` leaves."""
+def plan_background_merges(segments: Sequence[Segment]) -> list[Segment]:
+    """Tell what is to be merged while writes go on: as `plan_all_merges`, of what `plan_inline_merges` leaves."""
     own = _first_own(segments)
     return list(_ranges(segments[:own], min(_merge_start(segments), own)))
 
@@ -106,7 +106,7 @@ def _is_small(segments: Sequence[Segment], place: int) -> bool:
     """Tell whether a segment is less than half full, and fits into one with the next."""
     live = segments[place].live
     behind = segments[place + 1].live if place + 1 < len(segments) else 0
-    return 2 * live < LARGEST_SEGMENT and live + behind <= LARGEST_SEGMENT
+    return 2 * live < MAX_SEGMENT_CHUNKS and live + behind <= MAX_SEGMENT_CHUNKS
 
 
 def _ranges(segments: Sequence[Segment], start: int) -> Iterator[Segment]:
@@ -122,7 +122,7 @@ def _that_fit(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
     some: list[Segment] = []
     live = 0
     for one in segments:
-        if some and live + one.live > LARGEST_SEGMENT:
+        if some and live + one.live > MAX_SEGMENT_CHUNKS:
             yield some
             some, live = [], 0
         some.append(one)

@@ -4,7 +4,7 @@ What is counted for a posting stays as it is: runs of all segments are put one b
 the dead left out. Memory holds one band, and eight bytes a chunk, however large the segments are.
 
 A write merges what is small under the lock that it holds. What is large is merged beside the writes
-(`merge_beside`), in a transaction that takes the lock of the collection only for its last statements. Until it
+(`merge_in_background`), in a transaction that takes the lock of the collection only for its last statements. Until it
 commits nobody sees anything of it, and whatever cuts it off leaves nothing. A segment never changes but in the
 count of its dead, so when its sources are all there in the end, what was read of them is whole. Who died
 meanwhile is in the new segment, too, and is counted there as it was in the sources. When a source is gone,
@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 
 from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.identity_columns import reserve
-from whence.store.postgres.lexical.merge_policy import Segment, plan_beside
+from whence.store.postgres.lexical.merge_policy import Segment, plan_background_merges
 from whence.store.postgres.lexical.posting_writer import (
-    BAND_POSTINGS,
-    SortedPostings,
+    BATCH_POSTINGS,
+    PostingLists,
     write_postings,
 )
 
-__all__ = ("merge_beside", "merge_segments", "segments_of")
+__all__ = ("merge_in_background", "merge_segments", "segments_of")
 
 #: First half of the key of the advisory lock under which a collection is merged: "merg" in ASCII.
 _LOCK = 0x6D657267
@@ -122,13 +122,13 @@ async def merge_segments(connection: Connection, collection_id: int, first: int,
         connection: Inside the writing transaction.
         collection_id: The collection.
         first: Lowest slot of the first segment.
-        last: Highest slot of the last; `LARGEST_SEGMENT` chunks in the range at most.
+        last: Highest slot of the last; `MAX_SEGMENT_CHUNKS` chunks in the range at most.
     """
     merge = await _begun(connection, _LIVING, collection_id, first, last)
     await _take_place(connection, merge, dead=0)
 
 
-async def merge_beside(connection: Connection, collection_id: int, *settings: str) -> None:
+async def merge_in_background(connection: Connection, collection_id: int, *settings: str) -> None:
     """Do all merges that are due and too large for a write, while writes go on.
 
     Nothing is done when another process does it. A merge that other writes got in the way of again and again is
@@ -159,7 +159,7 @@ async def _merge_next(connection: Connection, collection_id: int) -> bool:
         "SELECT pg_try_advisory_xact_lock($1, $2)", _LOCK, collection_id
     ):
         return False
-    due = plan_beside(await segments_of(connection, collection_id))
+    due = plan_background_merges(await segments_of(connection, collection_id))
     if not due:
         return False
     merge = await _begun(connection, _LIVING_NOTED, collection_id, due[0].first, due[0].last)
@@ -204,7 +204,7 @@ async def _merge(
     """
     moves = await asyncio.to_thread(_moves, sources, slots)
     ids = [source["id"] for source in sources]
-    edges = [row["edge"] for row in await connection.fetch(_EDGES, ids, BAND_POSTINGS)]
+    edges = [row["edge"] for row in await connection.fetch(_EDGES, ids, BATCH_POSTINGS)]
     for low, high in itertools.pairwise([-1, *edges]):
         rows = await connection.fetch(_BAND, ids, low, high)
         if not rows:
@@ -264,7 +264,7 @@ def _moves(sources: Sequence[Any], living: NDArray[np.int32]) -> list[NDArray[np
 
 def _merged(
     rows: Sequence[Any], moves: Sequence[NDArray[np.int32]], low: int, high: int
-) -> Iterator[SortedPostings]:
+) -> Iterator[PostingLists]:
     """Yield what rows hold of terms above `low` up to `high`."""
     parts = (_read(row, moves[row["n"] - 1], low, high) for row in rows)
     # By another function, so that nothing else is held while the postings are written.
@@ -273,7 +273,7 @@ def _merged(
         yield postings
 
 
-def _sorted(columns: Sequence[NDArray[Any]]) -> SortedPostings:
+def _sorted(columns: Sequence[NDArray[Any]]) -> PostingLists:
     """Sort postings, given as terms, classes, places and counts: those of each segment behind one another."""
     terms, classes, _, _ = columns
     keys = terms.astype(np.int64)
@@ -281,7 +281,7 @@ def _sorted(columns: Sequence[NDArray[Any]]) -> SortedPostings:
     keys |= classes
     # Of one run, what comes from an earlier segment has lower slots, and stands before already.
     order = np.argsort(keys, kind="stable")
-    return SortedPostings(*(column[order] for column in columns))
+    return PostingLists(*(column[order] for column in columns))
 
 
 def _read(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from whence.store.bm25 import impacts, mean_length
 from whence.store.postgres.collection_version import Standing
 from whence.store.postgres.lexical.scoring import POSTING_BYTES
-from whence.store.term_counts import spoken_languages
+from whence.store.term_counts import reader_languages
 
 __all__ = ("HeldPostings", "Postings", "Slots", "Term", "languages_of", "terms_of")
 
@@ -98,7 +98,7 @@ def _weighed(visible: bytes, mean: float) -> bytes:
 def languages_of(counted: Sequence[str] | None) -> tuple[str, ...]:
     """Give the languages that queries are asked in, of a column with each and its chunks, a blank between."""
     pairs = (one.split(" ") for one in counted or ())
-    return spoken_languages({language: int(chunks) for language, chunks in pairs})
+    return reader_languages({language: int(chunks) for language, chunks in pairs})
 
 
 Key = tuple[int, int, tuple[int, ...]]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from whence.store.postgres.binary_copy import COPY_HEAD, COPY_TAIL
 from whence.store.postgres.driver import Connection
 
-__all__ = ("BAND_POSTINGS", "SortedPostings", "write_postings")
+__all__ = ("BATCH_POSTINGS", "PostingLists", "write_postings")
 
 #: Postings that are sorted and written in one go, about: a megabyte with all that is made of them on the way.
-BAND_POSTINGS = 1 << 13
+BATCH_POSTINGS = 1 << 13
 #: Most runs and postings of a row that holds more than one term; such a row stays in its page, and to find one
 #: term in it costs some microseconds.
 _ROW_RUNS = 64
@@ -38,7 +38,7 @@ _COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "counts
 
 
 async def write_postings(
-    connection: Connection, segment: int, bands: Iterator[SortedPostings]
+    connection: Connection, segment: int, bands: Iterator[PostingLists]
 ) -> None:
     """Write the postings of a segment. Each band is made and laid out off the event loop.
 
@@ -52,7 +52,7 @@ async def write_postings(
     )
 
 
-def _pieces(segment: int, bands: Iterator[SortedPostings]) -> Iterator[bytes]:
+def _pieces(segment: int, bands: Iterator[PostingLists]) -> Iterator[bytes]:
     yield COPY_HEAD
     for band in bands:
         yield from band.copied(segment)
@@ -65,7 +65,7 @@ async def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-class SortedPostings:
+class PostingLists:
     """Postings in the order of terms, then classes, then places.
 
     Args:

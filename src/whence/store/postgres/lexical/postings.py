@@ -21,37 +21,37 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.store.bm25 import MOST_COUNTED
-from whence.store.field_boosts import Boosts
+from whence.store.bm25 import MAX_COUNT
+from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.merge_policy import packed, plan_beside, plan_merges, plan_write
+from whence.store.postgres.lexical.merge_policy import packed, plan_background_merges, plan_all_merges, plan_inline_merges
 from whence.store.postgres.lexical.merging import merge_segments, segments_of
 from whence.store.postgres.lexical.posting_writer import (
-    BAND_POSTINGS,
-    SortedPostings,
+    BATCH_POSTINGS,
+    PostingLists,
     write_postings,
 )
-from whence.store.term_counts import DEFAULT_LANGUAGES, Words, count_words
+from whence.store.term_counts import DEFAULT_LANGUAGES, Words, count_terms
 from whence.text.analysis import ANALYZER_VERSION
-from whence.text.languages import language_of, sample
+from whence.text.languages import detect_language, sample
 
 __all__ = (
-    "ChunkWords",
-    "add_words",
+    "TermVectors",
+    "add_chunk_terms",
     "boost",
-    "boosts_of",
-    "chunks_with",
-    "count_dead",
-    "drop_terms",
+    "read_field_boosts",
+    "chunks_with_terms",
+    "count_deleted_postings",
+    "delete_unused_terms",
     "expel",
-    "index_some",
+    "reindex_batch",
     "is_indexed",
-    "move_words",
-    "open_lexicon",
+    "move_chunk_terms",
+    "ensure_indexed",
     "places_of",
-    "remove_words",
+    "remove_document_terms",
     "settle",
-    "settle_due",
+    "merge_pending",
     "term_key",
     "write_segment",
 )
@@ -111,12 +111,12 @@ def term_key(term: str) -> str:
 # --- the forward index -----------------------------------------------------------------------------
 
 
-async def open_lexicon(connection: Connection, collection_id: int) -> None:
+async def ensure_indexed(connection: Connection, collection_id: int) -> None:
     """Make sure that the words of all chunks are indexed by this analyzer.
 
     Cost: one look-up; linear in the texts that are not.
     """
-    while not await index_some(connection, collection_id):
+    while not await reindex_batch(connection, collection_id):
         pass
 
 
@@ -130,7 +130,7 @@ async def is_indexed(connection: Connection, collection: str) -> bool:
     return bool(analyzer == ANALYZER_VERSION)
 
 
-async def index_some(connection: Connection, collection_id: int) -> bool:
+async def reindex_batch(connection: Connection, collection_id: int) -> bool:
     """Index the words of some more chunks by this analyzer, document by document; True when all are.
 
     Each call may be a transaction of its own: the next one goes on from there. Until all are indexed nobody
@@ -157,7 +157,7 @@ async def index_some(connection: Connection, collection_id: int) -> bool:
     return False
 
 
-async def _begin_anew(connection: Connection, collection_id: int, boosts: Boosts) -> None:
+async def _begin_anew(connection: Connection, collection_id: int, boosts: FieldBoosts) -> None:
     """Forget the words of another analyzer, but not how many chunks there are: searches by vectors go by it."""
     for table in ("chunk_terms", "term", "segment"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
@@ -188,7 +188,7 @@ async def _end_anew(connection: Connection, collection_id: int) -> bool:
     return True
 
 
-async def boosts_of(connection: Connection, collection: str) -> Boosts:
+async def read_field_boosts(connection: Connection, collection: str) -> FieldBoosts:
     """Give how much the fields of a collection count."""
     return _boosts(
         await connection.fetchval(
@@ -199,44 +199,44 @@ async def boosts_of(connection: Connection, collection: str) -> Boosts:
     )
 
 
-async def boost(connection: Connection, collection_id: int, boosts: Boosts) -> None:
+async def boost(connection: Connection, collection_id: int, boosts: FieldBoosts) -> None:
     """Index the words of a collection anew, with other boosts. Cost: linear in its texts."""
     await connection.execute(
         "UPDATE lexicon SET boosts = $2, analyzer = '' WHERE collection_id = $1",
         collection_id,
         _numbers(boosts),
     )
-    await open_lexicon(connection, collection_id)
+    await ensure_indexed(connection, collection_id)
 
 
-def _numbers(boosts: Boosts) -> list[int]:
+def _numbers(boosts: FieldBoosts) -> list[int]:
     return [boosts.title, boosts.heading, boosts.path]
 
 
-def _boosts(numbers: Sequence[int] | None) -> Boosts:
+def _boosts(numbers: Sequence[int] | None) -> FieldBoosts:
     """Read what `_numbers` gives; None before the first document."""
     if numbers is None:
-        return Boosts()
+        return FieldBoosts()
     title, heading, path = numbers
-    return Boosts(title=title, heading=heading, path=path)
+    return FieldBoosts(title=title, heading=heading, path=path)
 
 
-def _counted(rows: Sequence[Any], boosts: Boosts, told: bool) -> list[Words]:
+def _counted(rows: Sequence[Any], boosts: FieldBoosts, told: bool) -> list[Words]:
     """Count the words of chunks, those of a document next to one another."""
     words: list[Words] = []
     for _, some in itertools.groupby(rows, key=lambda row: row["document"]):
         chunks = list(some)
         told_of = sample(row["content"] for row in chunks) if told else ""
-        language = language_of(told_of)
+        language = detect_language(told_of)
         for row in chunks:
             text = boosts.searched(
                 row["text"], title=row["title"], heading=row["heading"], path=row["document_id"]
             )
-            words.append(count_words(text, language))
+            words.append(count_terms(text, language))
     return words
 
 
-async def add_words(
+async def add_chunk_terms(
     connection: Connection, collection_id: int, ords: Sequence[int], words: Sequence[Words]
 ) -> None:
     """Add the words of chunks just written to the forward index and to all counts.
@@ -365,12 +365,12 @@ def _packed(words: Words, ids: dict[str, int]) -> tuple[bytes, bytes]:
     return layout.pack(*[one for one, _ in pairs]), layout.pack(*[n for _, n in pairs])
 
 
-async def remove_words(
+async def remove_document_terms(
     connection: Connection, collection_id: int, document_ids: Sequence[str]
 ) -> list[int]:
     """Take the words of documents out of all counts, before their chunks are deleted.
 
-    The rows of the forward index go with the chunks. Gives the ids of the terms, for `drop_terms`.
+    The rows of the forward index go with the chunks. Gives the ids of the terms, for `delete_unused_terms`.
     Cost: linear in the words of the documents.
     """
     rows = await connection.fetch(
@@ -400,7 +400,7 @@ async def remove_words(
     return gone
 
 
-async def drop_terms(connection: Connection, terms: Sequence[int]) -> None:
+async def delete_unused_terms(connection: Connection, terms: Sequence[int]) -> None:
     """Forget those terms that no chunk has any more: what was removed leaves no words behind."""
     if terms:
         await connection.execute(
@@ -408,7 +408,7 @@ async def drop_terms(connection: Connection, terms: Sequence[int]) -> None:
         )
 
 
-async def chunks_with(
+async def chunks_with_terms(
     connection: Connection, collection_id: int, terms: Sequence[int]
 ) -> list[int]:
     """Give the numbers of the chunks that have one of these terms, ascending, hidden ones included.
@@ -437,7 +437,7 @@ async def chunks_with(
     return [row["ord"] for row in found]
 
 
-async def move_words(connection: Connection, collection_id: int, former: Mapping[int, int]) -> None:
+async def move_chunk_terms(connection: Connection, collection_id: int, former: Mapping[int, int]) -> None:
     """Give chunks whose rights were changed new slots, so that their postings are written anew.
 
     Args:
@@ -534,7 +534,7 @@ async def expel(connection: Connection, collection_id: int, slots: Sequence[int]
         await merge_segments(connection, collection_id, row["first_slot"], row["last_slot"])
 
 
-async def count_dead(connection: Connection, collection_id: int, slots: Sequence[int]) -> int:
+async def count_deleted_postings(connection: Connection, collection_id: int, slots: Sequence[int]) -> int:
     """Give how many dead postings are in the segments of some slots."""
     count: int = await connection.fetchval(
         "SELECT coalesce(sum(p.chunks), 0) FROM segment s JOIN posting_dead p ON p.segment = s.id"
@@ -556,7 +556,7 @@ async def settle(connection: Connection, collection_id: int, *, everything: bool
     """
     first = await _post(connection, collection_id)
     segments = await segments_of(connection, collection_id)
-    due = plan_merges(segments) if everything else plan_write(segments)
+    due = plan_all_merges(segments) if everything else plan_inline_merges(segments)
     fresh = [one for one in segments if one.first >= first]
     for one in due or packed(fresh):
         await merge_segments(connection, collection_id, one.first, one.last)
@@ -576,12 +576,12 @@ async def _post(connection: Connection, collection_id: int, *, fewest: int = 0) 
     return first
 
 
-async def settle_due(connection: Connection, collection: str) -> bool:
+async def merge_pending(connection: Connection, collection: str) -> bool:
     """Tell whether a merge waits that was too large for the writes. Cost: linear in the segments."""
     collection_id = await connection.fetchval(
         "SELECT id FROM collection WHERE name = $1", collection
     )
-    return bool(plan_beside(await segments_of(connection, collection_id)))
+    return bool(plan_background_merges(await segments_of(connection, collection_id)))
 
 
 async def _write(connection: Connection, collection_id: int, first: int, last: int) -> None:
@@ -594,8 +594,8 @@ async def _write(connection: Connection, collection_id: int, first: int, last: i
         first = int(chunks.slots[-1]) + 1
 
 
-async def write_segment(connection: Connection, collection_id: int, chunks: ChunkWords) -> None:
-    """Write the postings of chunks that are in no segment, of at most `LARGEST_SEGMENT`.
+async def write_segment(connection: Connection, collection_id: int, chunks: TermVectors) -> None:
+    """Write the postings of chunks that are in no segment, of at most `MAX_SEGMENT_CHUNKS`.
 
     Cost: n log n in the postings; memory 8 bytes for each beside the words.
     """
@@ -614,12 +614,12 @@ async def write_segment(connection: Connection, collection_id: int, chunks: Chun
 
 async def _read_words(
     connection: Connection, collection_id: int, first: int, last: int
-) -> ChunkWords | None:
+) -> TermVectors | None:
     """Read the forward index of a range of slots, of one segment at most; None when no chunk is left.
 
     Some hundred chunks at a time: the driver's rows take several times the room of the numbers in them.
     """
-    parts: list[ChunkWords] = []
+    parts: list[TermVectors] = []
     left = _MOST_WRITTEN
     while left:
         rows = await connection.fetch(
@@ -633,13 +633,13 @@ async def _read_words(
         )
         if not rows:
             break
-        parts.append(await asyncio.to_thread(ChunkWords.of, rows))
+        parts.append(await asyncio.to_thread(TermVectors.of, rows))
         left -= len(rows)
         first = rows[-1]["slot"] + 1
-    return await asyncio.to_thread(ChunkWords.joined, parts) if parts else None
+    return await asyncio.to_thread(TermVectors.joined, parts) if parts else None
 
 
-class ChunkWords(msgspec.Struct, frozen=True):
+class TermVectors(msgspec.Struct, frozen=True):
     """The words of some chunks as arrays: 8 bytes a posting, 16 a chunk."""
 
     slots: NDArray[np.int32]
@@ -654,7 +654,7 @@ class ChunkWords(msgspec.Struct, frozen=True):
     """How often each occurs."""
 
     @classmethod
-    def of(cls, rows: Sequence[Any]) -> ChunkWords:
+    def of(cls, rows: Sequence[Any]) -> TermVectors:
         """Take rows of the forward index."""
         return cls(
             slots=np.array([row["slot"] for row in rows], dtype=np.int32),
@@ -666,14 +666,14 @@ class ChunkWords(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def joined(cls, parts: list[ChunkWords]) -> ChunkWords:
+    def joined(cls, parts: list[TermVectors]) -> TermVectors:
         """Put parts one behind the other."""
         if len(parts) == 1:
             return parts[0]
         names = cls.__struct_fields__
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def by_class(self) -> ChunkWords:
+    def by_class(self) -> TermVectors:
         """Give the chunks in the order of their classes; slots still ascend in a class."""
         order = np.argsort(self.classes, kind="stable")
         if (np.diff(order) > 0).all():
@@ -682,7 +682,7 @@ class ChunkWords(msgspec.Struct, frozen=True):
         starts = np.cumsum(self.widths, dtype=np.int64) - self.widths
         moved = np.repeat(starts[order] - (np.cumsum(widths, dtype=np.int64) - widths), widths)
         moved += np.arange(len(moved))
-        return ChunkWords(
+        return TermVectors(
             self.slots[order],
             self.classes[order],
             self.lengths[order],
@@ -698,24 +698,24 @@ class _Inverted:
     They are laid out and written a band of terms at a time: memory stays near that of the words alone.
     """
 
-    def __init__(self, chunks: ChunkWords) -> None:
+    def __init__(self, chunks: TermVectors) -> None:
         self._chunks = chunks = chunks.by_class()
-        self._lengths = np.minimum(chunks.lengths, MOST_COUNTED)
+        self._lengths = np.minimum(chunks.lengths, MAX_COUNT)
         self._places = np.repeat(np.arange(len(chunks.slots), dtype="<u2"), chunks.widths)
         self.slots = chunks.slots.astype(">i4").tobytes()
 
-    def bands(self) -> Iterator[SortedPostings]:
+    def bands(self) -> Iterator[PostingLists]:
         """Yield the postings a band of terms at a time."""
         return map(self._band, _bands(self._chunks.terms))
 
-    def _band(self, chosen: NDArray[np.intp]) -> SortedPostings:
+    def _band(self, chosen: NDArray[np.intp]) -> PostingLists:
         """Lay out some postings, given by their numbers in the order of terms."""
         places = self._places[chosen]
         counts = np.empty((len(chosen), 2), dtype="<u2")
-        counts[:, 0] = np.minimum(self._chunks.counts[chosen], MOST_COUNTED)
+        counts[:, 0] = np.minimum(self._chunks.counts[chosen], MAX_COUNT)
         counts[:, 1] = self._lengths[places]
         classes = self._chunks.classes[places]
-        return SortedPostings(self._chunks.terms[chosen], classes, places, counts)
+        return PostingLists(self._chunks.terms[chosen], classes, places, counts)
 
 
 def _bands(terms: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:
@@ -727,7 +727,7 @@ def _bands(terms: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:
     order.sort()
     at = 0
     while at < len(order):
-        last = int(order[min(at + BAND_POSTINGS, len(order)) - 1]) | _LOW_HALF
+        last = int(order[min(at + BATCH_POSTINGS, len(order)) - 1]) | _LOW_HALF
         to = int(np.searchsorted(order, last, side="right"))
         yield (order[at:to] & _LOW_HALF).astype(np.intp)
         at = to

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("POSTING_BYTES", "Run", "best_places")
+__all__ = ("POSTING_BYTES", "Run", "top_scores")
 
 #: A place in two bytes, an impact in four.
 POSTING_BYTES = 6
@@ -62,7 +62,7 @@ class _Board(threading.local):
 _board = _Board()
 
 
-def best_places(
+def top_scores(
     runs: Sequence[Run], size: int, n: int, kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Give the n best places and their scores, best first, and all that tie with the last.

@@ -22,7 +22,7 @@ from whence.store.bm25 import (
     mean_length,
     share,
     weights,
-    word_impact,
+    clipped_impact,
 )
 from whence.store.postgres.acl_classes import access_values, allowed_classes
 from whence.store.postgres.chunk_reader import WANTED, places_of
@@ -44,9 +44,9 @@ from whence.store.postgres.lexical.posting_cache import (
     terms_of,
 )
 from whence.store.postgres.lexical.postings import term_key
-from whence.store.postgres.lexical.scoring import Run, best_places
+from whence.store.postgres.lexical.scoring import Run, top_scores
 from whence.store.postgres.metadata_index import facts_are_kept, matching
-from whence.store.term_counts import QueryWords, read_query
+from whence.store.term_counts import LexicalQuery, parse_lexical_query
 from whence.store.validation import check_limit, lexical_candidate
 from whence.text.analysis import ANALYZER_VERSION
 
@@ -146,7 +146,7 @@ class _Reader(msgspec.Struct, frozen=True):
     access: Access
     classes: list[int]
     """Classes of rights that the reader may see."""
-    words: QueryWords
+    words: LexicalQuery
     """Of the query, with terms as they are stored."""
 
 
@@ -161,7 +161,7 @@ async def _reader(
         known=known,
         access=access,
         classes=await allowed_classes(connection, access, known.epoch),
-        words=read_query(text, known.languages, term_key),
+        words=parse_lexical_query(text, known.languages, term_key),
     )
 
 
@@ -249,7 +249,7 @@ async def recalled_lexical(
     Raises:
         Changed: The collection or the classes have changed since.
     """
-    words = read_query(query_text, known.languages, term_key)
+    words = parse_lexical_query(query_text, known.languages, term_key)
     terms = held.get(known, classes, words.terms)
     missing = [term for term in words.terms if term not in terms]
     if missing:
@@ -316,7 +316,7 @@ async def _slots_of(
 class _Query:
     """A query in the terms of a collection."""
 
-    def __init__(self, words: QueryWords, terms: Mapping[str, Term]) -> None:
+    def __init__(self, words: LexicalQuery, terms: Mapping[str, Term]) -> None:
         df = {term: one.df for term, one in terms.items()}
         self.spoken = next((one.languages for one in terms.values() if one.of_chunks), ())
         counts = words.counts(df, self.spoken)
@@ -415,7 +415,7 @@ class _Ranking:
         found: list[tuple[float, str, str]] = []
         seen, wanted = 0, min(limit + limit // 4 + 8, self._size)
         while seen < self._size:
-            places, values = best_places(self._runs, self._size, wanted, self._kept)
+            places, values = top_scores(self._runs, self._size, wanted, self._kept)
             rows = await self._chunks(places[seen:])
             of_new = values[seen:].tolist()
             found += [(-of_new[row["n"] - 1], row["chunk_key"], row["document_id"]) for row in rows]
@@ -487,7 +487,7 @@ def _share(
         return 0.0
     counts = np.frombuffer(row["counts"], dtype="<i4").tolist()
     return share(
-        (parts[term], word_impact(count, row["length"], mean))
+        (parts[term], clipped_impact(count, row["length"], mean))
         for term, count in zip(terms, counts, strict=True)
         if term in parts
     )

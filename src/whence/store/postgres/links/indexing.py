@@ -16,27 +16,27 @@ import numpy as np
 
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.passage_mentions import (
-    NAMES_VERSION,
-    NamedPassage,
-    NameFinder,
-    anchor_of,
-    borne_names,
-    named_passages,
-    strong_terms,
+    LINKS_VERSION,
+    PassageTitles,
+    MentionFinder,
+    anchor_term,
+    chunk_titles,
+    passage_titles,
+    title_terms,
 )
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.postings import chunks_with, term_key
+from whence.store.postgres.lexical.postings import chunks_with_terms, term_key
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.text.analysis import document_terms
 
 __all__ = (
     "IS_LINK",
-    "add_names",
-    "drop_names",
+    "add_links",
+    "delete_unused_titles",
     "named",
-    "names_anchored",
+    "titles_by_anchor",
     "names_of",
-    "open_names",
+    "ensure_links_indexed",
 )
 
 #: Texts that are read and cut in one go.
@@ -58,7 +58,7 @@ class _Term(NamedTuple):
     id: int
 
 
-async def open_names(connection: Connection, collection_id: int) -> None:
+async def ensure_links_indexed(connection: Connection, collection_id: int) -> None:
     """Make sure that the links of all chunks are known, by this version of names.
 
     Collections of code are left out: their links are the dependencies that were imported with them.
@@ -70,12 +70,12 @@ async def open_names(connection: Connection, collection_id: int) -> None:
         " LEFT JOIN lexicon w ON w.collection_id = c.id WHERE c.id = $1",
         collection_id,
     )
-    if row["internal"] or row["version"] == NAMES_VERSION:
+    if row["internal"] or row["version"] == LINKS_VERSION:
         return
     for table in ("passage_name", "passage_links"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
     await connection.execute(
-        "INSERT INTO passage_links VALUES ($1, $2)", collection_id, NAMES_VERSION
+        "INSERT INTO passage_links VALUES ($1, $2)", collection_id, LINKS_VERSION
     )
     language = (row["languages"] or DEFAULT_LANGUAGES)[0]
     await _name_anew(connection, collection_id, language)
@@ -106,7 +106,7 @@ async def _name_anew(connection: Connection, collection_id: int, language: str) 
 def _borne(row: Any, language: str) -> list[tuple[str, ...]]:
     chunks = tuple(ChunkDraft(content="", heading=heading) for heading in row["headings"])
     draft = DocumentDraft(document_id="", title=row["title"], chunks=chunks)
-    return borne_names(draft, language)
+    return chunk_titles(draft, language)
 
 
 async def _mention_anew(connection: Connection, collection_id: int, language: str) -> None:
@@ -127,16 +127,16 @@ def _cut(texts: Sequence[str], language: str) -> list[list[str]]:
     return [document_terms(text, language) for text in texts]
 
 
-def named(drafts: Sequence[DocumentDraft], language: str) -> list[NamedPassage]:
+def named(drafts: Sequence[DocumentDraft], language: str) -> list[PassageTitles]:
     """Give names and terms of all chunks of some documents, in order. Cost: linear in the texts."""
-    return [one for draft in drafts for one in named_passages(draft, language)]
+    return [one for draft in drafts for one in passage_titles(draft, language)]
 
 
-async def add_names(
+async def add_links(
     connection: Connection,
     collection_id: int,
     ords: Sequence[int],
-    passages: Sequence[NamedPassage],
+    passages: Sequence[PassageTitles],
     language: str,
 ) -> None:
     """Add new chunks to the graph, before their postings are written.
@@ -167,7 +167,7 @@ async def _known_terms(
     keys = {
         term: term_key(term)
         for name in {name for _, some in borne for name in some}
-        for term in strong_terms(name)
+        for term in title_terms(name)
     }
     rows = await connection.fetch(
         "SELECT id, term, df FROM term WHERE collection_id = $1 AND term = ANY($2::text[])",
@@ -195,7 +195,7 @@ async def _bear(
         " ON CONFLICT DO NOTHING RETURNING id, terms",
         collection_id,
         names,
-        [anchor_of(name, chunks) for name in names],
+        [anchor_term(name, chunks) for name in names],
     )
     new = {row["terms"]: row["id"] for row in rows}
     rows = await connection.fetch(
@@ -219,11 +219,11 @@ async def _mention_known(
     texts: Sequence[Sequence[str]],
 ) -> None:
     """Note which of the names that are there new texts hold."""
-    ids = await names_anchored(connection, collection_id, {t for terms in texts for t in terms})
+    ids = await titles_by_anchor(connection, collection_id, {t for terms in texts for t in terms})
     await _mention(connection, await asyncio.to_thread(_held, ids, ords, texts))
 
 
-async def names_anchored(
+async def titles_by_anchor(
     connection: Connection, collection_id: int, terms: set[str]
 ) -> dict[str, int]:
     """Give the ids of the names that texts with these terms may hold."""
@@ -239,7 +239,7 @@ def _held(
     ids: dict[str, int], ords: Sequence[int], texts: Sequence[Sequence[str]]
 ) -> list[tuple[int, int]]:
     """Give the pairs of name and chunk for names that texts hold."""
-    finder = NameFinder(ids)
+    finder = MentionFinder(ids)
     return [
         (ids[name], ord_)
         for ord_, terms in zip(ords, texts, strict=True)
@@ -264,7 +264,7 @@ async def _mention_new(
     wanted = _terms_of(new, known)
     if not wanted:
         return
-    ords = await chunks_with(connection, collection_id, sorted(wanted))
+    ords = await chunks_with_terms(connection, collection_id, sorted(wanted))
     for start in range(0, len(ords), _BATCH):
         rows = await connection.fetch(
             "SELECT ord, terms FROM chunk_terms WHERE ord = ANY($1::int[])",
@@ -286,7 +286,7 @@ def _terms_of(names: Iterable[str], known: Mapping[str, _Term]) -> dict[int, lis
     """
     wanted: dict[int, list[frozenset[int]]] = {}
     for name in names:
-        terms = [known.get(term) for term in strong_terms(name)]
+        terms = [known.get(term) for term in title_terms(name)]
         found = [term for term in terms if term is not None]
         if len(found) == len(terms):
             rarest = min(found)
@@ -310,7 +310,7 @@ def _has_any(terms: frozenset[int], wanted: dict[int, list[frozenset[int]]]) -> 
 async def names_of(
     connection: Connection, collection_id: int, document_ids: Sequence[str]
 ) -> list[int]:
-    """Give the ids of the names that documents bear, before they are deleted, for `drop_names`."""
+    """Give the ids of the names that documents bear, before they are deleted, for `delete_unused_titles`."""
     rows = await connection.fetch(
         "SELECT DISTINCT b.name FROM document d JOIN chunk c ON c.document = d.id"
         " JOIN passage_bearer b ON b.ord = c.ord"
@@ -321,7 +321,7 @@ async def names_of(
     return [row["name"] for row in rows]
 
 
-async def drop_names(connection: Connection, names: Sequence[int]) -> None:
+async def delete_unused_titles(connection: Connection, names: Sequence[int]) -> None:
     """Forget those names that no passage bears any more, with their mentions."""
     if names:
         await connection.execute(

@@ -8,18 +8,18 @@ from itertools import groupby
 from whence.schema.access import Access
 from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
-from whence.store.passage_mentions import MOST_BEARERS, MOST_MENTIONS, NAMES_VERSION, NameFinder
-from whence.store.passage_names import LinkStatistics, PassageName, PassageRef
+from whence.store.passage_mentions import MAX_TITLED, MAX_MENTIONS, LINKS_VERSION, MentionFinder
+from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.postgres.acl_classes import EPOCH, access_values, allowed_classes
 from whence.store.postgres.chunk_reader import WANTED, places_of
 from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.links.indexing import IS_LINK, names_anchored
+from whence.store.postgres.links.indexing import IS_LINK, titles_by_anchor
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.validation import missing_collection
 from whence.text.analysis import document_terms
 
-__all__ = ("LinkShares", "names_due", "passage_names")
+__all__ = ("LinkStatisticsCache", "links_pending", "linked_titles")
 
 _VISIBLE = "c.ord = {side}.ord AND c.class_id = ANY($2::int[])"
 _SIDE = (
@@ -55,8 +55,8 @@ _STATISTICS = (
     " around AS MATERIALIZED (SELECT b.name, b.ord FROM passages c JOIN passage_bearer b ON b.ord = c.ord"
     f" UNION SELECT m.name, m.ord FROM passages c JOIN passage_mention m ON m.ord = c.ord WHERE {IS_LINK}),"
     " rare AS MATERIALIZED (SELECT a.name FROM (SELECT DISTINCT name FROM around) a"
-    f" WHERE {_RARE.format(table='passage_bearer', rule='', most=MOST_BEARERS)}"
-    f" AND {_RARE.format(table='passage_mention', rule=f'AND {IS_LINK}', most=MOST_MENTIONS)})"
+    f" WHERE {_RARE.format(table='passage_bearer', rule='', most=MAX_TITLED)}"
+    f" AND {_RARE.format(table='passage_mention', rule=f'AND {IS_LINK}', most=MAX_MENTIONS)})"
     " SELECT (SELECT count(DISTINCT document) FROM passages) AS documents,"
     " (SELECT count(*) FROM passages) AS chunks,"
     " (SELECT count(DISTINCT a.ord) FROM around a JOIN rare USING (name)) AS linked"
@@ -67,7 +67,7 @@ _AROUND = (
 )
 
 
-class LinkShares:
+class LinkStatisticsCache:
     """How densely what readers see of collections is linked, remembered while nearly the same is there."""
 
     #: Growth or loss at which it is found anew: often enough for a share, a logarithm of times in all.
@@ -84,7 +84,7 @@ class LinkShares:
 
         Cost: linear in the classes of rights; when it is found anew, in the visible documents.
         """
-        row = await connection.fetchrow(_STANDING, collection, NAMES_VERSION)
+        row = await connection.fetchrow(_STANDING, collection, LINKS_VERSION)
         if row is None:
             return None
         classes = await allowed_classes(connection, access, row["epoch"])
@@ -103,25 +103,25 @@ class LinkShares:
         return statistics
 
 
-async def names_due(connection: Connection, collection: str) -> bool:
+async def links_pending(connection: Connection, collection: str) -> bool:
     """Tell whether a collection is there whose links are to be found, but are not known by this version."""
     found: bool = await connection.fetchval(
         "SELECT EXISTS (SELECT FROM collection c WHERE c.name = $1 AND NOT c.internal"
         " AND NOT EXISTS (SELECT FROM passage_links l"
         "  WHERE l.collection_id = c.id AND l.version = $2))",
         collection,
-        NAMES_VERSION,
+        LINKS_VERSION,
     )
     return found
 
 
-async def passage_names(
+async def linked_titles(
     connection: Connection,
     collection: str,
     chunk_ids: Sequence[str],
     access: Access,
     query_text: str,
-) -> list[PassageName]:
+) -> list[LinkTitle]:
     """Give the rare names around visible chunks and in a query, from one snapshot of the database.
 
     Raises:
@@ -142,16 +142,16 @@ async def passage_names(
         around = await connection.fetch(_AROUND, [one["ord"] for one in wanted])
         asked = await _names_in(connection, row["id"], query_text, row["language"])
         ids = sorted({one["name"] for one in around}.union(asked))
-        bearers = await _side(connection, _BEARERS, ids, classes, MOST_BEARERS, access)
-        mentions = await _side(connection, _MENTIONS, ids, classes, MOST_MENTIONS, access)
+        titled_passages = await _side(connection, _BEARERS, ids, classes, MAX_TITLED, access)
+        mentions = await _side(connection, _MENTIONS, ids, classes, MAX_MENTIONS, access)
         names = await connection.fetch(
             "SELECT id, terms FROM passage_name WHERE id = ANY($1::int[]) ORDER BY terms", ids
         )
     keys = frozenset(one["chunk_key"] for one in wanted)
     found = (
-        PassageName(
+        LinkTitle(
             name=one["terms"],
-            bearers=bearers.get(one["id"], ()),
+            titled_passages=titled_passages.get(one["id"], ()),
             mentions=mentions.get(one["id"], ()),
             in_query=one["id"] in asked,
         )
@@ -160,13 +160,13 @@ async def passage_names(
     return [one for one in found if _is_rare(one) and (one.in_query or _touches(one, keys))]
 
 
-def _is_rare(name: PassageName) -> bool:
-    return 0 < len(name.bearers) <= MOST_BEARERS and len(name.mentions) <= MOST_MENTIONS
+def _is_rare(name: LinkTitle) -> bool:
+    return 0 < len(name.titled_passages) <= MAX_TITLED and len(name.mentions) <= MAX_MENTIONS
 
 
-def _touches(name: PassageName, chunk_ids: frozenset[str]) -> bool:
+def _touches(name: LinkTitle, chunk_ids: frozenset[str]) -> bool:
     """Tell whether a link of the name ends at one of the chunks; one that bears and holds it has none."""
-    return any(ref.chunk_id in chunk_ids for ref in (*name.bearers, *name.mentions))
+    return any(ref.chunk_id in chunk_ids for ref in (*name.titled_passages, *name.mentions))
 
 
 async def _names_in(
@@ -176,8 +176,8 @@ async def _names_in(
     terms = document_terms(text, language)[:MOST_QUERY_WORDS] if text else []
     if not terms:
         return frozenset()
-    ids = await names_anchored(connection, collection_id, set(terms))
-    return frozenset(ids[name] for name in NameFinder(ids).find(terms))
+    ids = await titles_by_anchor(connection, collection_id, set(terms))
+    return frozenset(ids[name] for name in MentionFinder(ids).find(terms))
 
 
 async def _side(

@@ -21,8 +21,8 @@ from whence.store.postgres.errors import DRIVER_ERRORS
 from whence.store.postgres.lexical import postings
 from whence.store.postgres.snapshots.catalogue import find_published, hide, write_set
 from whence.store.postgres.snapshots.removal import discard
-from whence.store.postgres.snapshots.staging import StagedRows, to_its_end
-from whence.store.snapshot_documents import internal_name, refs_of
+from whence.store.postgres.snapshots.staging import PostgresStagedSnapshot, uncancellable
+from whence.store.snapshot_documents import internal_name, snapshot_refs
 from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
 
 __all__ = ("PostgresImport", "importing")
@@ -77,10 +77,10 @@ class PostgresImport:
         self._lend = lend
         self._timeout_s = timeout_s
         self._clock = clock
-        self._staged: list[StagedRows] = []
+        self._staged: list[PostgresStagedSnapshot] = []
         self._published = False
 
-    @to_its_end
+    @uncancellable
     async def sweep(self) -> None:
         """Remove what runs have left whose process died, and what was published over."""
         running = await self._connection.fetch(
@@ -102,10 +102,10 @@ class PostgresImport:
         )
         await discard(self._connection, [row["id"] for row in left], self._timeout_s)
 
-    @to_its_end
+    @uncancellable
     async def stage(
         self, import_id: str, snapshot: SnapshotInfo, *, tags: Sequence[str] = ()
-    ) -> StagedRows:
+    ) -> PostgresStagedSnapshot:
         """Begin to write a snapshot.
 
         Raises:
@@ -116,9 +116,9 @@ class PostgresImport:
                 f"{snapshot.repo} at {snapshot.head_sha} is given twice",
                 hint="give each state of a repository once",
             )
-        refs = refs_of(snapshot, tags)
+        refs = snapshot_refs(snapshot, tags)
         number, collection_id = await self._begin(import_id, snapshot, ",".join(tags))
-        staged = StagedRows(
+        staged = PostgresStagedSnapshot(
             self._connection,
             number,
             collection_id,
@@ -162,10 +162,10 @@ class PostgresImport:
             await connection.execute(
                 "UPDATE code_import SET collection_id = $2 WHERE id = $1", number, collection_id
             )
-            await postings.open_lexicon(connection, collection_id)
+            await postings.ensure_indexed(connection, collection_id)
         return number, collection_id
 
-    @to_its_end
+    @uncancellable
     async def publish(
         self, *, set_name: str = "", refs: Sequence[str] = ()
     ) -> tuple[list[SnapshotRecord], SnapshotSet | None]:
@@ -197,7 +197,7 @@ class PostgresImport:
         await self._clear([one for one in gone if one is not None])
         return [records[one] for one in ids], made
 
-    @to_its_end
+    @uncancellable
     async def abandon(self, error: BaseException) -> None:
         """Remove what was staged, unless it was published; errors here are left to the next import."""
         if self._published or not self._staged:

@@ -38,7 +38,7 @@ from whence.store.postgres.identity_columns import reserve_all
 from whence.store.postgres.lexical import postings
 from whence.store.postgres.snapshots.catalogue import find_published, hide
 from whence.store.postgres.snapshots.node_batches import NodeBatch, NodePreparer
-from whence.store.postgres.snapshots.term_index import SnapshotWords, WordCounter
+from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, WordCounter
 from whence.store.snapshot_documents import (
     check_relation,
     check_vectors,
@@ -52,7 +52,7 @@ from whence.store.validation import json_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("StagedRows", "to_its_end")
+__all__ = ("PostgresStagedSnapshot", "uncancellable")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -107,7 +107,7 @@ async def _analyze(connection: Connection) -> None:
     await connection.execute(_ANALYZE)
 
 
-def to_its_end(
+def uncancellable(
     method: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """Let a step finish before its cancellation takes effect.
@@ -130,7 +130,7 @@ def to_its_end(
     return step
 
 
-class StagedRows:
+class PostgresStagedSnapshot:
     """A snapshot on its way in; implements `StagedSnapshot`."""
 
     def __init__(
@@ -158,7 +158,7 @@ class StagedRows:
         #: Held while words are counted; taken before the other.
         self._counting = asyncio.Lock()
         self._counter = WordCounter(DEFAULT_LANGUAGES[0])
-        self._words = SnapshotWords(connection, collection_id)
+        self._words = SnapshotTermWriter(connection, collection_id)
         self._classes: dict[DocumentTags, int] = {}
         #: Of each node, in the order they came: number of its chunk, ascending, and its class.
         self._ords = array("i")
@@ -179,7 +179,7 @@ class StagedRows:
         """Give what makes batches of nodes for `add_prepared`."""
         return NodePreparer(self.snapshot, internal_name(self.number))
 
-    @to_its_end
+    @uncancellable
     async def add_prepared(self, batch: NodeBatch) -> None:
         """Write some nodes, in the order of the calls; memory keeps the local ids. Cost: linear in their texts.
 
@@ -276,7 +276,7 @@ class StagedRows:
 
     # --- edges -------------------------------------------------------------------------------------
 
-    @to_its_end
+    @uncancellable
     async def end_nodes(self) -> None:
         """Number the nodes, while another connection writes what is kept of their words."""
         async with self._lock:
@@ -321,7 +321,7 @@ class StagedRows:
         if self._aside is not None:
             await self._aside
 
-    @to_its_end
+    @uncancellable
     async def add_edges(self, edges: SnapshotEdges) -> None:
         """Write all edges, each once; after the last node. Cost: m log m in the edges."""
         async with self._lock:
@@ -384,7 +384,7 @@ class StagedRows:
 
     # --- the end -----------------------------------------------------------------------------------
 
-    @to_its_end
+    @uncancellable
     async def close(self, report: ImportReport, *, replace: bool = False) -> bool:
         """Say that all was written; False when the published snapshot has the same content already.
 
@@ -420,7 +420,7 @@ class StagedRows:
             raise different_content(self.snapshot, comparable=bool(former.digest))
         return False
 
-    @to_its_end
+    @uncancellable
     async def texts(self, limit: int) -> list[NodeText]:
         """Give some nodes that have no vector and were not given before; the first call gives one."""
         if self._unchanged:
@@ -436,7 +436,7 @@ class StagedRows:
             )
             return [NodeText(key=row["ord"], text=row["embed_text"]) for row in rows]
 
-    @to_its_end
+    @uncancellable
     async def add_vectors(
         self, keys: Sequence[int], vectors: NDArray[np.float32], model: EmbeddingModel
     ) -> None:

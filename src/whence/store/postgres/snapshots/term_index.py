@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from whence.store.postgres.binary_copy import copy_columns
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.merge_policy import LARGEST_SEGMENT
-from whence.store.postgres.lexical.postings import ChunkWords, term_key, write_segment
-from whence.text.analysis import ascii_runs, document_terms, is_weak, new_run_terms
+from whence.store.postgres.lexical.merge_policy import MAX_SEGMENT_CHUNKS
+from whence.store.postgres.lexical.postings import TermVectors, term_key, write_segment
+from whence.text.analysis import ascii_pretokens, document_terms, is_stop_term, analyze_pretoken
 
-__all__ = ("Counted", "SnapshotWords", "WordCounter")
+__all__ = ("Counted", "SnapshotTermWriter", "WordCounter")
 
 #: Terms, and runs that were taken apart, kept in memory; some 250 bytes each.
 _MOST_KEPT = 200_000
@@ -84,7 +84,7 @@ class _Vocabulary:
         # One number between texts; a text that is not ASCII is one run.
         for is_ascii, some in groupby(texts, str.isascii):
             if is_ascii:
-                flat += map(runs.__getitem__, ascii_runs(_BETWEEN.join(some)))
+                flat += map(runs.__getitem__, ascii_pretokens(_BETWEEN.join(some)))
             else:
                 for text in some:
                     flat += (self._add(document_terms(text, self._language)), _BREAK)
@@ -106,7 +106,7 @@ class _Vocabulary:
         return np.repeat(owners, widths), places[at].astype(np.int64)
 
     def _add_run(self, run: str) -> int:
-        return self._add(new_run_terms(run, self._language))
+        return self._add(analyze_pretoken(run, self._language))
 
     def _add(self, terms: Iterable[str]) -> int:
         """Note the terms of a run; gives its number."""
@@ -124,7 +124,7 @@ class _Vocabulary:
         count = len(self._place_of) - self._known
         new = list(islice(reversed(self._place_of), count))[::-1]
         self._known += count
-        self.strong += bytes([not is_weak(term) for term in new])
+        self.strong += bytes([not is_stop_term(term) for term in new])
         return new
 
 
@@ -193,7 +193,7 @@ class WordCounter:
         )
 
 
-class SnapshotWords:
+class SnapshotTermWriter:
     """Writes counted words into a lexicon that is open and empty.
 
     Args:
@@ -213,7 +213,7 @@ class SnapshotWords:
         self._has_spilt = False
         self._slots = 0
         #: Words whose postings are not written yet, and how many those are.
-        self._unposted: list[ChunkWords] = []
+        self._unposted: list[TermVectors] = []
         self._postings = 0
         #: Of each class of rights: chunks, and how long they are together.
         self._classes: dict[int, tuple[int, int]] = {}
@@ -262,7 +262,7 @@ class SnapshotWords:
     def is_full(self, coming: int) -> bool:
         """Tell whether a segment is to be made before the words of some more chunks are written."""
         chunks = sum(len(one.slots) for one in self._unposted)
-        return self._postings >= _MOST_POSTINGS or chunks + coming > LARGEST_SEGMENT
+        return self._postings >= _MOST_POSTINGS or chunks + coming > MAX_SEGMENT_CHUNKS
 
     def segment(self) -> Callable[[Connection], Awaitable[None]]:
         """Give what writes the postings of the words so far; those of later words go into another segment.
@@ -272,10 +272,10 @@ class SnapshotWords:
         words, self._unposted, self._postings = self._unposted, [], 0
         return partial(self._write_segment, words)
 
-    async def _write_segment(self, words: list[ChunkWords], connection: Connection) -> None:
+    async def _write_segment(self, words: list[TermVectors], connection: Connection) -> None:
         if not words:
             return
-        joined = await asyncio.to_thread(ChunkWords.joined, words)
+        joined = await asyncio.to_thread(TermVectors.joined, words)
         del words[:]
         for number in np.unique(joined.classes).tolist():
             there = joined.classes == number
@@ -307,7 +307,7 @@ class SnapshotWords:
 
     def _words(
         self, slots: NDArray[np.int32], classes: NDArray[np.int32], counted: Counted
-    ) -> ChunkWords:
+    ) -> TermVectors:
         """Give the words of texts with the terms of each ascending by number."""
         found = np.bincount(counted.places, minlength=len(self._terms))
         found[: len(self._df)] += self._df
@@ -320,7 +320,7 @@ class SnapshotWords:
             rows = np.repeat(np.arange(len(slots), dtype=np.int64), counted.widths)
             order = np.argsort(rows << 32 | terms, kind="stable")
             terms, counts = terms[order], counts[order]
-        return ChunkWords(
+        return TermVectors(
             slots=slots,
             classes=classes,
             lengths=counted.lengths,

@@ -9,7 +9,7 @@ import msgspec
 
 from whence.schema.access import Access
 
-__all__ = ("LinkStatistics", "PassageName", "PassageNames", "PassageRef")
+__all__ = ("LinkStatistics", "LinkTitle", "SupportsLinks", "PassageRef")
 
 
 class PassageRef(msgspec.Struct, frozen=True, order=True):
@@ -21,12 +21,12 @@ class PassageRef(msgspec.Struct, frozen=True, order=True):
     """Document it is part of."""
 
 
-class PassageName(msgspec.Struct, frozen=True, kw_only=True):
+class LinkTitle(msgspec.Struct, frozen=True, kw_only=True):
     """A title or heading with the visible passages on both sides of its links."""
 
     name: str
     """Its terms, joined by spaces."""
-    bearers: tuple[PassageRef, ...]
+    titled_passages: tuple[PassageRef, ...]
     """Passages that it is the title or heading of, by id; 1 to 3."""
     mentions: tuple[PassageRef, ...] = ()
     """Passages of other documents whose text holds it, by id; at most 20."""
@@ -56,7 +56,7 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class PassageNames(Protocol):
+class SupportsLinks(Protocol):
     """A store that knows the names of its passages."""
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
@@ -67,9 +67,9 @@ class PassageNames(Protocol):
         """
         ...
 
-    async def passage_names(
+    async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
-    ) -> list[PassageName]:
+    ) -> list[LinkTitle]:
         """Give the rare names that some visible chunks bear or hold, or that a query holds, by name.
 
         Both sides of a link are visible, and what is hidden counts for no limit: a reader gets what a
