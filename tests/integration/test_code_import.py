@@ -592,7 +592,8 @@ async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, lis
         first = await connection.fetchval("SELECT min(ord) FROM chunk")
         found = {
             row["term"]: [
-                one - first for one in await postings.chunks_with_terms(connection, number, [row["id"]])
+                one - first
+                for one in await postings.chunks_with_terms(connection, number, [row["id"]])
             ]
             for row in await connection.fetch("SELECT id, term FROM term ORDER BY term")
         }

@@ -126,8 +126,14 @@ async def test_the_neighbourhood_has_two_links_around_the_best() -> None:
     """The second look is from what the first one found; names of both are joined once."""
     asked: list[tuple[list[str], str]] = []
     answers = [
-        [name("a", titled_passages=[1], mentions=[0]), name("q", titled_passages=[9], in_query=True)],
-        [name("a", titled_passages=[1], mentions=[0]), name("b", titled_passages=[2], mentions=[1])],
+        [
+            name("a", titled_passages=[1], mentions=[0]),
+            name("q", titled_passages=[9], in_query=True),
+        ],
+        [
+            name("a", titled_passages=[1], mentions=[0]),
+            name("b", titled_passages=[2], mentions=[1]),
+        ],
     ]
 
     async def find(chunk_ids: Sequence[str], text: str) -> list[LinkTitle]:
@@ -152,7 +158,11 @@ def test_a_narrowed_neighbourhood_has_no_link_to_what_is_outside() -> None:
 
 
 def name(
-    text: str, titled_passages: Sequence[int], mentions: Sequence[int] = (), *, in_query: bool = False
+    text: str,
+    titled_passages: Sequence[int],
+    mentions: Sequence[int] = (),
+    *,
+    in_query: bool = False,
 ) -> LinkTitle:
     """Give a name with passages by number."""
     return LinkTitle(

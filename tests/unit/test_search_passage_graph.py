@@ -12,8 +12,8 @@ from whence.schema import Access, Candidate, SearchRequest
 from whence.schema.access import DocumentTags
 from whence.schema.errors import Unavailable
 from whence.schema.search import SearchResponse
-from whence.store.memory.store import MemoryStore
 from whence.store.linked_titles import LinkTitle
+from whence.store.memory.store import MemoryStore
 from whence.store.protocols import EmbeddedDocument
 from whence.testing.passages_suite import EVERYTHING, MODEL, PUBLIC, SECRET, titled
 from whence.testing.stub_context import StubContext

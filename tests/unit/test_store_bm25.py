@@ -16,6 +16,7 @@ from whence.store.bm25 import (
     MAX_COUNT,
     B,
     bound,
+    clipped_impact,
     coverage_per_share,
     idf,
     impact,
@@ -23,7 +24,6 @@ from whence.store.bm25 import (
     mean_length,
     share,
     weights,
-    clipped_impact,
 )
 from whence.store.postgres.lexical.postings import term_key
 from whence.store.term_counts import count_terms, parse_lexical_query

@@ -15,8 +15,8 @@ from whence.store.postgres.lexical.merge_policy import (
     MAX_SEGMENT_CHUNKS,
     Segment,
     packed,
-    plan_background_merges,
     plan_all_merges,
+    plan_background_merges,
     plan_inline_merges,
 )
 
@@ -60,7 +60,9 @@ _sizes = st.lists(
 )
 
 
-@pytest.mark.parametrize("plan", [plan_all_merges, plan_inline_merges, plan_background_merges, packed])
+@pytest.mark.parametrize(
+    "plan", [plan_all_merges, plan_inline_merges, plan_background_merges, packed]
+)
 @given(sizes=_sizes)
 def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, int]]) -> None:
     """Ranges do not overlap, cover whole segments, fit into one, and leave fewer segments or fewer dead."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from whence.text.analysis import (
     _terms,
     document_terms,
-    is_stop_term,
     field_length,
+    is_stop_term,
     term_counts,
 )
 

@@ -18,7 +18,7 @@ from whence.retrieval.pipeline import check_query
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.search import Candidate
-from whence.store.symbol_names import parse_symbol_query, symbol_fit, is_symbol_heading
+from whence.store.symbol_names import is_symbol_heading, parse_symbol_query, symbol_fit
 
 if TYPE_CHECKING:
     import numpy as np

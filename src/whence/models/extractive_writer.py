@@ -206,7 +206,9 @@ def _answering(request: WriteRequest) -> list[_Candidate]:
         for candidate in _candidates(number, text, section)
     ]
     asked = question_identifiers(request.query)
-    return [one for one in candidates if not names_other_identifier(asked, (one.text, *_above(one)))]
+    return [
+        one for one in candidates if not names_other_identifier(asked, (one.text, *_above(one)))
+    ]
 
 
 def _above(candidate: _Candidate) -> tuple[str, str, str]:
@@ -249,7 +251,9 @@ def _shown(text: str) -> str:
 
 
 def _question(query: str, candidates: Sequence[_Candidate]) -> _Question:
-    weights = inverse_document_frequencies(candidate.terms | candidate.context for candidate in candidates)
+    weights = inverse_document_frequencies(
+        candidate.terms | candidate.context for candidate in candidates
+    )
     terms = frozenset(content_terms(query))
     values = " ".join(f"{one.name} {one.value}" for one in question_identifiers(query))
     exact = terms & frozenset(content_terms(values))

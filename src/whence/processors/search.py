@@ -49,7 +49,7 @@ from whence.schema.search import (
     too_many_words,
 )
 from whence.store.linked_titles import LinkStatistics, SupportsLinks
-from whence.store.symbol_names import SymbolMatch, SupportsSymbols, parse_symbol_query
+from whence.store.symbol_names import SupportsSymbols, SymbolMatch, parse_symbol_query
 
 if TYPE_CHECKING:
     import numpy as np

@@ -124,7 +124,9 @@ def _joined(names: Iterable[LinkTitle]) -> Neighbourhood:
     for one in names:
         if not one.mentions and not one.in_query:
             continue
-        documents |= {ref.chunk_id: ref.document_id for ref in (*one.titled_passages, *one.mentions)}
+        documents |= {
+            ref.chunk_id: ref.document_id for ref in (*one.titled_passages, *one.mentions)
+        }
         for bearer in one.titled_passages:
             for mention in one.mentions:
                 first, last = sorted((bearer.chunk_id, mention.chunk_id))

@@ -37,6 +37,7 @@ __all__ = (
     "MAX_COUNT",
     "B",
     "bound",
+    "clipped_impact",
     "coverage_per_share",
     "idf",
     "impact",
@@ -44,7 +45,6 @@ __all__ = (
     "mean_length",
     "share",
     "weights",
-    "clipped_impact",
 )
 
 #: How fast repeats of a term stop counting; Lucene's default.

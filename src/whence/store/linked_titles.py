@@ -9,7 +9,7 @@ import msgspec
 
 from whence.schema.access import Access
 
-__all__ = ("LinkStatistics", "LinkTitle", "SupportsLinks", "PassageRef")
+__all__ = ("LinkStatistics", "LinkTitle", "PassageRef", "SupportsLinks")
 
 
 class PassageRef(msgspec.Struct, frozen=True, order=True):

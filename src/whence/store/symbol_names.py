@@ -21,12 +21,12 @@ from whence.text.analysis import is_stop_term
 
 __all__ = (
     "LONGEST_NAME",
-    "SymbolMatch",
     "SupportsSymbols",
-    "parse_symbol_query",
+    "SymbolMatch",
     "best_matches",
-    "symbol_fit",
     "is_symbol_heading",
+    "parse_symbol_query",
+    "symbol_fit",
 )
 
 #: Bytes of a heading that can be a name; an entry of an index holds 2,700.
@@ -55,8 +55,8 @@ class SymbolMatch(msgspec.Struct, frozen=True):
 def parse_symbol_query(query_text: str) -> str | None:
     """Give the name that a query consists of, beside stop words; None when it asks for anything else.
 
-    >>> parse_symbol_query("the `Cart.total()`"), parse_symbol_query("_private"), parse_symbol_query("total of a cart")
-    ('Cart.total', '_private', None)
+    >>> [parse_symbol_query(query) for query in ("the `Cart.total()`", "_private", "total of a cart")]
+    ['Cart.total', '_private', None]
     """
     words = query_text.split(maxsplit=_MOST_WORDS)
     if not 0 < len(words) <= _MOST_WORDS:

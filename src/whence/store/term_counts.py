@@ -12,8 +12,8 @@ from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.field_boosts import FieldBoosts
 from whence.text.analysis import (
     QueryWord,
-    parse_query,
     field_length,
+    parse_query,
     term_counts,
 )
 from whence.text.languages import DEFAULT_LANGUAGE, detect_language, sample
@@ -23,11 +23,11 @@ __all__ = (
     "DocumentTerms",
     "LexicalQuery",
     "Words",
-    "count_terms",
     "count_document_terms",
+    "count_terms",
+    "merge_languages",
     "parse_lexical_query",
     "reader_languages",
-    "merge_languages",
 )
 
 #: Languages of a collection before its first document; names and titles are always read in the first.
@@ -142,7 +142,9 @@ def reader_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(one for one in order if chunks[one] > 0 and chunks[one] >= least)
 
 
-def parse_lexical_query(text: str, languages: Sequence[str], form: Callable[[str], str] = str) -> LexicalQuery:
+def parse_lexical_query(
+    text: str, languages: Sequence[str], form: Callable[[str], str] = str
+) -> LexicalQuery:
     """Count the words of a query, of the first `MOST_QUERY_WORDS` distinct ones; repeats all count.
 
     Words beyond that count nowhere, neither in a chunk's score nor in the query's bound.

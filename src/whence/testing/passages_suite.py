@@ -19,9 +19,9 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.chunk_ids import chunk_key
-from whence.store.passage_mentions import MAX_TITLED, MAX_MENTIONS
-from whence.store.linked_titles import LinkStatistics, LinkTitle, SupportsLinks, PassageRef
+from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef, SupportsLinks
 from whence.store.protocols import ChunkStore, EmbeddedDocument
+from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED
 
 __all__ = ("NamesStore", "PassagesSuite", "titled")
 

@@ -24,7 +24,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate, SearchMode, SearchRequest, SearchResponse
 from whence.store.chunk_ids import chunk_key
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.store.symbol_names import LONGEST_NAME, SymbolMatch, SupportsSymbols
+from whence.store.symbol_names import LONGEST_NAME, SupportsSymbols, SymbolMatch
 from whence.testing.stub_context import StubContext
 
 __all__ = ("SymbolsStore", "SymbolsSuite", "defining")

@@ -12,16 +12,16 @@ from whence.schema.access import Access
 from whence.schema.filters import Filters
 from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.chunk_ids import chunk_key
-from whence.store.passage_mentions import MAX_TITLED, MAX_MENTIONS, MentionFinder, passage_titles
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.protocols import EmbeddedDocument
 from whence.store.symbol_names import (
     SymbolMatch,
     best_matches,
-    symbol_fit,
     is_symbol_heading,
+    symbol_fit,
 )
 from whence.store.term_counts import DEFAULT_LANGUAGES
+from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED, MentionFinder, passage_titles
 from whence.store.validation import check_limit, missing_collection
 from whence.text.analysis import document_terms
 

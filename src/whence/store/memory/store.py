@@ -21,11 +21,11 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.bm25 import (
+    clipped_impact,
     coverage_per_share,
     mean_length,
     share,
     weights,
-    clipped_impact,
 )
 from whence.store.chunk_ids import chunk_key, document_key, parse_chunk_key
 from whence.store.field_boosts import FieldBoosts
@@ -44,9 +44,9 @@ from whence.store.term_counts import (
     LexicalQuery,
     Words,
     count_document_terms,
+    merge_languages,
     parse_lexical_query,
     reader_languages,
-    merge_languages,
 )
 from whence.store.validation import (
     candidate,

@@ -27,9 +27,9 @@ from whence.store.postgres.lexical.merging import merge_in_background
 from whence.store.postgres.links.indexing import (
     add_links,
     delete_unused_titles,
+    ensure_links_indexed,
     named,
     names_of,
-    ensure_links_indexed,
 )
 from whence.store.postgres.migrate import SCHEMA
 from whence.store.protocols import CollectionInfo, DocumentParts, DocumentState, EmbeddedDocument

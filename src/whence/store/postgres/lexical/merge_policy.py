@@ -1,8 +1,8 @@
-"""Which segments of postings become one: by a write itself, or beside the writes.
+"""Merge policy: which segments to merge, within a write or in the background.
 
-The last few thousand chunks are the writes' own; what stands before is merged by one process at a time while
-writes go on. The two never plan for the same segments as long as chunks are added, and when removals let them,
-the write comes first, see `lexicon.merging`. A merge makes one segment of whole ones, as many as fit.
+A write merges the segments of the newest few thousand chunks. One process at a time merges the older segments
+while writes go on. The two plans never overlap as long as chunks are added; if removals make them overlap, the
+write wins, see `merging`. A merge replaces consecutive whole segments by one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ __all__ = (
     "MAX_SEGMENT_CHUNKS",
     "Segment",
     "packed",
-    "plan_background_merges",
     "plan_all_merges",
+    "plan_background_merges",
     "plan_inline_merges",
 )
 
@@ -68,7 +68,7 @@ def plan_inline_merges(segments: Sequence[Segment]) -> list[Segment]:
 
 
 def plan_background_merges(segments: Sequence[Segment]) -> list[Segment]:
-    """Tell what is to be merged while writes go on: as `plan_all_merges`, of what `plan_inline_merges` leaves."""
+    """Plan the merges that run while writes go on: all that `plan_inline_merges` leaves."""
     own = _first_own(segments)
     return list(_ranges(segments[:own], min(_merge_start(segments), own)))
 

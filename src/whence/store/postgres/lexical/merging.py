@@ -1,14 +1,14 @@
-"""Many segments of postings made one, a band of terms at a time.
+"""Merge segments of postings into one, a batch of terms at a time.
 
-What is counted for a posting stays as it is: runs of all segments are put one behind the other, and those of
-the dead left out. Memory holds one band, and eight bytes a chunk, however large the segments are.
+A merge concatenates the posting lists of its source segments and drops the postings of deleted chunks. Memory
+holds one batch of postings and eight bytes a chunk, however large the segments are.
 
-A write merges what is small under the lock that it holds. What is large is merged beside the writes
-(`merge_in_background`), in a transaction that takes the lock of the collection only for its last statements. Until it
-commits nobody sees anything of it, and whatever cuts it off leaves nothing. A segment never changes but in the
-count of its dead, so when its sources are all there in the end, what was read of them is whole. Who died
-meanwhile is in the new segment, too, and is counted there as it was in the sources. When a source is gone,
-someone else made something of it, and the merge is given up.
+A write merges small segments under the lock that it holds. Large segments are merged in the background
+(`merge_in_background`), in a transaction that locks the collection only for its last statements; an interrupted
+merge leaves nothing behind. A segment never changes except for its count of deleted chunks. So when all sources
+still exist at the end, their postings were read completely. Chunks deleted during the merge are in the new
+segment, and are counted as deleted there. When a source is gone, another merge replaced it, and this one is
+abandoned.
 """
 
 from __future__ import annotations

@@ -24,7 +24,12 @@ from numpy.typing import NDArray
 from whence.store.bm25 import MAX_COUNT
 from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.merge_policy import packed, plan_background_merges, plan_all_merges, plan_inline_merges
+from whence.store.postgres.lexical.merge_policy import (
+    packed,
+    plan_all_merges,
+    plan_background_merges,
+    plan_inline_merges,
+)
 from whence.store.postgres.lexical.merging import merge_segments, segments_of
 from whence.store.postgres.lexical.posting_writer import (
     BATCH_POSTINGS,
@@ -39,19 +44,19 @@ __all__ = (
     "TermVectors",
     "add_chunk_terms",
     "boost",
-    "read_field_boosts",
     "chunks_with_terms",
     "count_deleted_postings",
     "delete_unused_terms",
-    "expel",
-    "reindex_batch",
-    "is_indexed",
-    "move_chunk_terms",
     "ensure_indexed",
+    "expel",
+    "is_indexed",
+    "merge_pending",
+    "move_chunk_terms",
     "places_of",
+    "read_field_boosts",
+    "reindex_batch",
     "remove_document_terms",
     "settle",
-    "merge_pending",
     "term_key",
     "write_segment",
 )
@@ -437,7 +442,9 @@ async def chunks_with_terms(
     return [row["ord"] for row in found]
 
 
-async def move_chunk_terms(connection: Connection, collection_id: int, former: Mapping[int, int]) -> None:
+async def move_chunk_terms(
+    connection: Connection, collection_id: int, former: Mapping[int, int]
+) -> None:
     """Give chunks whose rights were changed new slots, so that their postings are written anew.
 
     Args:
@@ -534,7 +541,9 @@ async def expel(connection: Connection, collection_id: int, slots: Sequence[int]
         await merge_segments(connection, collection_id, row["first_slot"], row["last_slot"])
 
 
-async def count_deleted_postings(connection: Connection, collection_id: int, slots: Sequence[int]) -> int:
+async def count_deleted_postings(
+    connection: Connection, collection_id: int, slots: Sequence[int]
+) -> int:
     """Give how many dead postings are in the segments of some slots."""
     count: int = await connection.fetchval(
         "SELECT coalesce(sum(p.chunks), 0) FROM segment s JOIN posting_dead p ON p.segment = s.id"

@@ -18,11 +18,11 @@ from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
 from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.bm25 import (
+    clipped_impact,
     coverage_per_share,
     mean_length,
     share,
     weights,
-    clipped_impact,
 )
 from whence.store.postgres.acl_classes import access_values, allowed_classes
 from whence.store.postgres.chunk_reader import WANTED, places_of

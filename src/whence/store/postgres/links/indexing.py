@@ -15,28 +15,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.passage_mentions import (
+from whence.store.postgres.driver import Connection
+from whence.store.postgres.lexical.postings import chunks_with_terms, term_key
+from whence.store.term_counts import DEFAULT_LANGUAGES
+from whence.store.title_mentions import (
     LINKS_VERSION,
-    PassageTitles,
     MentionFinder,
+    PassageTitles,
     anchor_term,
     chunk_titles,
     passage_titles,
     title_terms,
 )
-from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.postings import chunks_with_terms, term_key
-from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.text.analysis import document_terms
 
 __all__ = (
     "IS_LINK",
     "add_links",
     "delete_unused_titles",
-    "named",
-    "titles_by_anchor",
-    "names_of",
     "ensure_links_indexed",
+    "named",
+    "names_of",
+    "titles_by_anchor",
 )
 
 #: Texts that are read and cut in one go.

@@ -8,7 +8,6 @@ from itertools import groupby
 from whence.schema.access import Access
 from whence.schema.search import MOST_QUERY_WORDS
 from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
-from whence.store.passage_mentions import MAX_TITLED, MAX_MENTIONS, LINKS_VERSION, MentionFinder
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.postgres.acl_classes import EPOCH, access_values, allowed_classes
 from whence.store.postgres.chunk_reader import WANTED, places_of
@@ -16,10 +15,11 @@ from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.links.indexing import IS_LINK, titles_by_anchor
 from whence.store.term_counts import DEFAULT_LANGUAGES
+from whence.store.title_mentions import LINKS_VERSION, MAX_MENTIONS, MAX_TITLED, MentionFinder
 from whence.store.validation import missing_collection
 from whence.text.analysis import document_terms
 
-__all__ = ("LinkStatisticsCache", "links_pending", "linked_titles")
+__all__ = ("LinkStatisticsCache", "linked_titles", "links_pending")
 
 _VISIBLE = "c.ord = {side}.ord AND c.class_id = ANY($2::int[])"
 _SIDE = (

@@ -22,7 +22,7 @@ from whence.store.postgres.binary_copy import copy_columns
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.merge_policy import MAX_SEGMENT_CHUNKS
 from whence.store.postgres.lexical.postings import TermVectors, term_key, write_segment
-from whence.text.analysis import ascii_pretokens, document_terms, is_stop_term, analyze_pretoken
+from whence.text.analysis import analyze_pretoken, ascii_pretokens, document_terms, is_stop_term
 
 __all__ = ("Counted", "SnapshotTermWriter", "WordCounter")
 

@@ -17,9 +17,9 @@ from whence.schema.ingest import DocumentDraft
 from whence.text.analysis import ANALYZER_VERSION, document_terms, is_stop_term
 
 __all__ = (
-    "MAX_TITLED",
-    "MAX_MENTIONS",
     "LINKS_VERSION",
+    "MAX_MENTIONS",
+    "MAX_TITLED",
     "MentionFinder",
     "PassageTitles",
     "anchor_term",
@@ -32,9 +32,9 @@ __all__ = (
 #: Recorded with each collection: names of another version do not meet.
 LINKS_VERSION = f"{ANALYZER_VERSION}.1"
 
-#: A name that more visible passages bear, or that more visible passages of other documents hold, is a common
-#: word and links nothing. Measured on a multi-hop collection: 5 to 50 mentions and 1 to 5 titled_passages give the same
-#: ranking within 1.5 points, without a limit 6 points are lost.
+#: A title that more visible passages have, or that more visible passages of other documents mention, is a
+#: common word and links nothing. Measured on a multi-hop collection: limits of 5 to 50 mentions and 1 to 5
+#: passages give the same ranking within 1.5 points; without a limit 6 points are lost.
 MAX_TITLED = 3
 MAX_MENTIONS = 20
 
