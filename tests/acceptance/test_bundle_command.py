@@ -29,7 +29,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a commit."""
+    """Return a folder with a commit."""
     root = tmp_path_factory.mktemp("work") / "Shop Repo"
     for name, text in FILES.items():
         path = root / name
@@ -40,7 +40,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundle(cli: Any, checkout: Path) -> Any:
-    """Give the command on a home with the bundle of the checkout, and what was reported."""
+    """Return the command on a home with the bundle of the checkout, and what was reported."""
     target = checkout.parent / "shop.zip"
     made = cli("bundle", checkout, "-o", target, "--repo", "Shop", "--acl", "staff", "--json")
     assert made.code == 0, made.err

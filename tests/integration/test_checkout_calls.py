@@ -127,7 +127,7 @@ class Interpreter:
         node: Function,
         hints: dict[str, Any],
     ) -> str | None:
-        """Give the id of what is called, `elsewhere` for a library's, None when it cannot be told."""
+        """Return the id of what is called, `elsewhere` for a library's, None when it cannot be told."""
         if isinstance(called, ast.Name):
             if not is_global(table, called.id) or not hasattr(module, called.id):
                 return None
@@ -154,7 +154,7 @@ class Interpreter:
         node: Function,
         hints: dict[str, Any],
     ) -> Any:
-        """Give the module, the class, or the class of the object that an attribute is taken of."""
+        """Return the module, the class, or the class of the object that an attribute is taken of."""
         if isinstance(base, ast.Attribute):
             outer = self._held(base.value, table, module, owner, node, hints)
             if isinstance(outer, ModuleType):

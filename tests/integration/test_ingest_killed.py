@@ -81,15 +81,15 @@ class Runs:
         )
 
     def log(self, number: int = 0) -> Path:
-        """Give where a worker notes what it embeds, of the last one by default."""
+        """Return where a worker notes what it embeds, of the last one by default."""
         return self.folder / f"run{number or self.number}.log"
 
     def embedded(self, number: int = 0) -> list[str]:
-        """Give the ids of the documents a worker embedded."""
+        """Return the ids of the documents a worker embedded."""
         return self.log(number).read_text().splitlines()
 
     def stored_before(self) -> list[str]:
-        """Give the ids that were stored when the last worker began."""
+        """Return the ids that were stored when the last worker began."""
         return Path(f"{self.log()}.before").read_text().splitlines()
 
 

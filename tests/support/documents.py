@@ -18,7 +18,7 @@ _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 
 
 def make_pdf(pages: Sequence[Sequence[Line]], *, title: str = "") -> bytes:
-    """Give a PDF with these lines on its pages, in Helvetica."""
+    """Return a PDF with these lines on its pages, in Helvetica."""
     font = 3
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
@@ -60,7 +60,7 @@ def _escaped(words: str) -> str:
 
 
 def make_docx(*blocks: tuple[str, str] | Sequence[Sequence[str]]) -> bytes:
-    """Give a Word document of paragraphs `(style, words)` and tables (rows of cells).
+    """Return a Word document of paragraphs `(style, words)` and tables (rows of cells).
 
     Args:
         blocks: In order; the style is a name such as `Heading1`, or empty.

@@ -53,12 +53,12 @@ class BundleForm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fake_bundle_name(release: str) -> str:
-    """Give the name of a release's bundle, without `.zip`."""
+    """Return the name of a release's bundle, without `.zip`."""
     return f"Release_FAKE_ENTERPRISE_{release}"
 
 
 def fake_head_sha(release: str) -> str:
-    """Give the commit hash that a release claims: the SHA-1 of its name, in hexadecimal."""
+    """Return the commit hash that a release claims: the SHA-1 of its name, in hexadecimal."""
     return hashlib.sha1(f"Fake:{release}".encode(), usedforsecurity=False).hexdigest()
 
 
@@ -78,7 +78,7 @@ def write_fake_bundles(folder: Path) -> list[Path]:
 
 
 def bundle_files(release: FakeRelease, form: BundleForm | None = None) -> dict[str, bytes]:
-    """Give the members of a release's bundle, bytes by name, in order of name."""
+    """Return the members of a release's bundle, bytes by name, in order of name."""
     chosen = form or BundleForm()
     top = f"{fake_bundle_name(release.name)}/" if chosen.top_folder else ""
     sql = f"{chosen.sql_folder}/" if chosen.sql_folder else ""

@@ -158,7 +158,7 @@ _CHORES = (
 
 
 def fake_release(name: str) -> FakeRelease:
-    """Give one release, the same on every call and every machine.
+    """Return one release, the same on every call and every machine.
 
     Args:
         name: `1.0` or `1.1`.
@@ -244,7 +244,7 @@ def _core_object(item: CoreObject, rights: FakeRights) -> FakeNode:
 
 
 def _sql_filler(number: int) -> tuple[str, str]:
-    """Give name and kind of a filler; every third is a procedure, one a trigger, one a synonym."""
+    """Return name and kind of a filler; every third is a procedure, one a trigger, one a synonym."""
     kind = "Procedure" if number % 3 == 0 else "Table"
     kind = {70: "Trigger", 71: "Synonym"}.get(number, kind)
     prefix = {"Procedure": "proc", "Table": "table", "Trigger": "trigger", "Synonym": "synonym"}[
@@ -312,7 +312,7 @@ def _sql_id(name: str) -> str:
 
 
 def _all_rights(release: str, core: list[str], fillers: list[str]) -> dict[str, FakeRights]:
-    """Give every node its rights: the core by its table, fixtures by theirs, the rest to fill the mix.
+    """Return every node its rights: the core by its table, fixtures by theirs, the rest to fill the mix.
 
     Which filler gets which is drawn by hash, so that it is the same everywhere, whatever the version of
     a random generator.
@@ -344,7 +344,7 @@ def _drawn(category: str, seed: str) -> FakeRights:
 
 
 def _pick(vocabulary: tuple[str, ...], seed: str) -> tuple[str, ...]:
-    """Give one or two words."""
+    """Return one or two words."""
     number = _number(seed)
     first, second = number % len(vocabulary), number // 101 % len(vocabulary)
     return tuple(sorted({vocabulary[first], vocabulary[second if number // 7 % 2 else first]}))

@@ -53,7 +53,7 @@ def small_files(
     branch: str = "main",
     head_sha: str = "a1",
 ) -> dict[str, bytes]:
-    """Give the members of a bundle.
+    """Return the members of a bundle.
 
     Args:
         nodes: Text by local id, or the fields of a node; without an ACL of its own a node is public.
@@ -114,7 +114,7 @@ async def import_into(
 
 
 def edges_between(nodes: Sequence[CodeNode], edges: SnapshotEdges) -> list[CodeEdge]:
-    """Give edges with the ids of their ends, in their order; the nodes as they were read."""
+    """Return edges with the ids of their ends, in their order; the nodes as they were read."""
     columns = (edges.sources, edges.targets, edges.relations)
     return [
         CodeEdge(from_id=nodes[a].id, to_id=nodes[b].id, relation=edges.names[c])

@@ -70,7 +70,7 @@ def stream(data: bytes) -> MemberStream:
 
 
 def outcome(read: Callable[..., Iterator[Element]], source: Pieces, limit: int = LIMIT) -> Any:
-    """Give the elements, or the message of the refusal after those before it."""
+    """Return the elements, or the message of the refusal after those before it."""
     found: list[Any] = []
     try:
         found.extend(read(source, limit))
@@ -80,7 +80,7 @@ def outcome(read: Callable[..., Iterator[Element]], source: Pieces, limit: int =
 
 
 def is_named(place: str, action: Callable[[], object]) -> bool:
-    """Tell whether an action, if it refuses, says so with an error of ours that begins with the place."""
+    """Return whether an action, if it refuses, says so with an error of ours that begins with the place."""
     try:
         action()
     except WhenceError as error:

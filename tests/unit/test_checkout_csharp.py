@@ -48,7 +48,7 @@ def edges(findings: Findings, source: str, relation: str = "calls") -> set[str]:
 
 
 def calls_in(body: str, members: str = "") -> set[str]:
-    """Give what a method of a class outside of the namespace calls there."""
+    """Return what a method of a class outside of the namespace calls there."""
     text = f"using Shop.Data;\nclass User {{ {members}\n void Run(IStore store) {{ {body} }} }}"
     return edges(read(LIBRARY, text), "User.Run(IStore)")
 

@@ -39,7 +39,7 @@ class Snapshot:
         self.report: ImportReport = contents.report()
 
     def texts_of(self, files: Sequence[str]) -> dict[str, str]:
-        """Give the texts of the nodes in these files, by file name."""
+        """Return the texts of the nodes in these files, by file name."""
         names = {Path(node.file).name: node.text for node in self.nodes.values()}
         return {name: names[name] for name in files}
 
@@ -75,7 +75,7 @@ def snapshots(paths: list[Path]) -> dict[str, Snapshot]:
 
 
 def local(*names: str) -> set[str]:
-    """Give local ids: `C5` is a C# node, others are SQL objects."""
+    """Return local ids: `C5` is a C# node, others are SQL objects."""
     is_cs = {name: name[1:].isdigit() for name in names}
     return {f"C{name[1:]:0>4}" if is_cs[name] else f"SQL:dbo.{name}" for name in names}
 

@@ -24,7 +24,7 @@ def words(texts: Sequence[str]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def drafts() -> dict[str, DocumentDraft]:
-    """Give the documents of the handbook; every file in it is one, or records."""
+    """Return the documents of the handbook; every file in it is one, or records."""
     outcomes = list(load([EXAMPLES / "handbook"], chunker=Chunker(words)))
     assert all(isinstance(item, LoadedDocument) for item in outcomes), outcomes
     return {i.draft.document_id: i.draft for i in outcomes if isinstance(i, LoadedDocument)}
@@ -32,7 +32,7 @@ def drafts() -> dict[str, DocumentDraft]:
 
 @pytest.fixture(scope="module")
 def questions() -> list[dict[str, Any]]:
-    """Give all questions, the demo's first."""
+    """Return all questions, the demo's first."""
     document = json.loads((EXAMPLES / "demo_questions.json").read_text())
     return [*document["questions"], *document["evaluation"]]
 

@@ -289,7 +289,7 @@ class _EdgeFinder:
         self._connect("calls", constructors[0].id if len(constructors) == 1 else value.of.id)
 
     def _wanted(self, node: Node) -> TypeRef | None:
-        """Give the type that `new()` makes: that of the variable, field or property it is for."""
+        """Return the type that `new()` makes: that of the variable, field or property it is for."""
         above = node.parent
         while above is not None and above.type in ("equals_value_clause", "variable_declarator"):
             above = above.parent
@@ -403,13 +403,13 @@ class _EdgeFinder:
 
 
 def _inside(node: Node) -> list[Node]:
-    """Give the nodes inside a node but for the name it declares."""
+    """Return the nodes inside a node but for the name it declares."""
     name = node.child_by_field_name("name")
     return [child for child in node.named_children if child != name]
 
 
 def _called_name(function: Node | None) -> str:
-    """Give the name of the method in what is called."""
+    """Return the name of the method in what is called."""
     if function is None:
         return ""
     if function.type == "conditional_access_expression":
@@ -419,7 +419,7 @@ def _called_name(function: Node | None) -> str:
 
 
 def _names_type(node: Node) -> bool:
-    """Tell whether a name stands where only a type can."""
+    """Return whether a name stands where only a type can."""
     above = node.parent
     if above is None:
         return False
@@ -428,7 +428,7 @@ def _names_type(node: Node) -> bool:
 
 
 def _taker(node: Node) -> str:
-    """Give what a string is given to: the method, the attribute, or what is assigned to."""
+    """Return what a string is given to: the method, the attribute, or what is assigned to."""
     above = node.parent
     for _ in range(3):
         if above is None:

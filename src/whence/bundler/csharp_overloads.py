@@ -35,12 +35,12 @@ class Argument(NamedTuple):
 
 
 def takes(member: CSharpMember, arguments: Sequence[Argument]) -> bool:
-    """Tell whether a method has parameters for these arguments, whatever their types."""
+    """Return whether a method has parameters for these arguments, whatever their types."""
     return _bound(member, arguments) is not None
 
 
 def accepts(project: CSharpProject, member: CSharpMember, arguments: Sequence[Argument]) -> bool:
-    """Tell whether a method may be called with these arguments; only what surely may not is left out."""
+    """Return whether a method may be called with these arguments; only what surely may not is left out."""
     bound = _bound(member, arguments)
     place = place_of(member)
     generic = _generic(member)
@@ -55,7 +55,7 @@ def accepts(project: CSharpProject, member: CSharpMember, arguments: Sequence[Ar
 def closest(
     project: CSharpProject, members: Sequence[CSharpMember], arguments: Sequence[Argument]
 ) -> list[CSharpMember]:
-    """Give the one that is meant among methods that accept the arguments; all where that is not sure.
+    """Return the one that is meant among methods that accept the arguments; all where that is not sure.
 
     Cost grows with the square of the methods.
     """
@@ -66,7 +66,7 @@ def closest(
 
 
 def _bound(member: CSharpMember, arguments: Sequence[Argument]) -> list[Parameter] | None:
-    """Give the parameter of each argument; None when there is not one for each, or one is missing."""
+    """Return the parameter of each argument; None when there is not one for each, or one is missing."""
     parameters = member.parameters
     by_name = {each.name: each for each in parameters}
     found: list[Parameter] = []
@@ -116,7 +116,7 @@ def _rank(
 
 
 def _wanted(member: CSharpMember, parameter: Parameter, argument: Argument) -> TypeRef | None:
-    """Give the type that an argument has to have; that of one more argument is that of the elements."""
+    """Return the type that an argument has to have; that of one more argument is that of the elements."""
     ref = parameter.type
     is_whole = isinstance(argument.value, Library) and argument.value.ref.name == "[]"
     if parameter.is_rest and ref is not None and ref.name == "[]" and not is_whole:
@@ -127,7 +127,7 @@ def _wanted(member: CSharpMember, parameter: Parameter, argument: Argument) -> T
 def _distance(
     project: CSharpProject, member: CSharpMember, ref: TypeRef | None, value: Value
 ) -> int | None:
-    """Give how far an argument is from a parameter, 0 for the same type; None when it is not known."""
+    """Return how far an argument is from a parameter, 0 for the same type; None when it is not known."""
     if not isinstance(value, Instance | Library):
         return None
     if ref is None:

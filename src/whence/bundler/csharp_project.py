@@ -104,7 +104,7 @@ class CSharpProject:
         self._lines: dict[str, tuple[list[CSharpType], bool]] = {}
 
     def type_of(self, ref: TypeRef, place: Place) -> CSharpType | Literal["ambiguous"] | None:
-        """Give the type of the folder that a written type means; None when it is none."""
+        """Return the type of the folder that a written type means; None when it is none."""
         alias = place.file.aliases.get(ref.name)
         if alias is not None and alias != ref:
             return self.type_of(alias, place)
@@ -150,7 +150,7 @@ class CSharpProject:
             yield ".".join((*parts[:count], using, name))
 
     def line_of(self, owner: CSharpType) -> tuple[list[CSharpType], bool]:
-        """Give a type and what it inherits from, nearest first; True when all of that is of the folder."""
+        """Return a type and what it inherits from, nearest first; True when all of that is of the folder."""
         known = self._lines.get(owner.id)
         if known is not None:
             return known
@@ -168,7 +168,7 @@ class CSharpProject:
         return self._lines[owner.id]
 
     def value_of(self, ref: TypeRef | None, place: Place) -> Value:
-        """Give an object of a written type."""
+        """Return an object of a written type."""
         if ref is None or ref.name == "?":
             return "unknown"
         found = self.type_of(ref, place)
@@ -179,20 +179,20 @@ class CSharpProject:
         return Instance(found, ref.args, place)
 
     def space(self, name: str) -> Space | None:
-        """Give a namespace by its full name."""
+        """Return a namespace by its full name."""
         return Space(name) if name in self._spaces else None
 
     def named(self, full_name: str) -> CSharpType | None:
-        """Give the type with a full name when there is exactly one."""
+        """Return the type with a full name when there is exactly one."""
         several = self._types.get(full_name, [])
         return several[0] if len(several) == 1 else None
 
     def extensions(self, name: str) -> list[CSharpMember]:
-        """Give the extension methods of a name."""
+        """Return the extension methods of a name."""
         return self._extensions.get(name, [])
 
     def field(self, value: Instance | Named, name: str) -> Value | None:
-        """Give the value of a field or property; None when there is none of the name."""
+        """Return the value of a field or property; None when there is none of the name."""
         for one in self.line_of(value.of)[0]:
             if name not in one.fields:
                 continue
@@ -202,7 +202,7 @@ class CSharpProject:
         return None
 
     def returned(self, member: CSharpMember, receiver: Value) -> Value:
-        """Give what a call of a method gives."""
+        """Return what a call of a method gives."""
         if member.returns is not None and member.returns.name in member.type_parameters:
             return "unknown"
         if not isinstance(receiver, Instance | Named):
@@ -212,7 +212,7 @@ class CSharpProject:
     def seen_as(
         self, value: Instance | Named, above: CSharpType, passed: tuple[CSharpType, ...] = ()
     ) -> Instance:
-        """Give an object as one of a type that it inherits from, with the generic arguments of that.
+        """Return an object as one of a type that it inherits from, with the generic arguments of that.
 
         Args:
             value: The object.
@@ -237,7 +237,7 @@ class CSharpProject:
         return Instance(above)
 
     def _filled(self, ref: TypeRef | None, place: Place, seen: Instance) -> Value:
-        """Give an object of a type that is written with the type parameters of another."""
+        """Return an object of a type that is written with the type parameters of another."""
         filled = _substituted(ref, seen.of.type_parameters, seen.args)
         # What takes the place of a parameter means what it means where it is written.
         is_given = filled != ref and seen.place is not None
@@ -260,7 +260,7 @@ class CSharpProject:
                     yield other
 
     def fits(self, ref: TypeRef | None, place: Place, value: Value) -> bool:
-        """Tell whether an argument may be given for a parameter; only what surely cannot may not."""
+        """Return whether an argument may be given for a parameter; only what surely cannot may not."""
         if ref is None or ref.name in ("object", "dynamic"):
             return True
         wanted = self.type_of(ref, place)
@@ -287,7 +287,7 @@ class CSharpProject:
     def _converts(
         self, ref: TypeRef, wanted: CSharpType | Literal["ambiguous"] | None, value: Value
     ) -> bool:
-        """Tell whether one of the two types has an operator that makes the one of the other."""
+        """Return whether one of the two types has an operator that makes the one of the other."""
         holders = list(self.line_of(value.of)[0]) if isinstance(value, Instance) else []
         holders += [wanted] if isinstance(wanted, CSharpType) else []
         for operator in (each for one in holders for each in one.conversions):
@@ -303,7 +303,7 @@ class CSharpProject:
 
 
 def place_of(member: CSharpMember) -> Place:
-    """Give where the types of a method are written."""
+    """Return where the types of a method are written."""
     part = member.parts[0]
     return Place(part.file, part.namespace, member.owner)
 

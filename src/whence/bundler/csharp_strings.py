@@ -20,7 +20,7 @@ _PARTS = frozenset({"string_literal_content", "string_content", "raw_string_cont
 
 
 def operands(node: Node) -> list[Node]:
-    """Give what a chain of operators joins, from left to right; a long one is as deep as it is long."""
+    """Return what a chain of operators joins, from left to right; a long one is as deep as it is long."""
     found: list[Node] = []
     pending = [node]
     while pending:
@@ -34,7 +34,7 @@ def operands(node: Node) -> list[Node]:
 
 
 def string_text(node: Node, constant: Callable[[Node], Node | None] = lambda _: None) -> str | None:
-    """Give the text of a string; None for what is none. What is only known at run time becomes a space.
+    """Return the text of a string; None for what is none. What is only known at run time becomes a space.
 
     Args:
         node: A literal, or a sum with one in it.

@@ -83,7 +83,7 @@ class CSharpFile:
         self.statements: list[Node] = []
 
     def text_of(self, node: Node) -> str:
-        """Give the lines of a declaration with the comments right above it."""
+        """Return the lines of a declaration with the comments right above it."""
         first = node
         before = node.prev_sibling
         while (
@@ -131,7 +131,7 @@ class CSharpMember:
         self.is_extension = b"this" in _modifiers_of_first(node)
 
     def may_implement(self, interface: CSharpType) -> bool:
-        """Tell whether it can be what an interface asks for: written for that one, or public."""
+        """Return whether it can be what an interface asks for: written for that one, or public."""
         if self._explicit is None:
             return self._is_public or self.owner.parts[0].node.type == "interface_declaration"
         return self._explicit.name.rpartition(".")[2] == interface.name
@@ -215,7 +215,7 @@ def _tree(source: SourceText, findings: Findings) -> Tree:
 
 
 def _unread(root: Node) -> int:
-    """Give how many bytes are not understood; what is missing counts as one."""
+    """Return how many bytes are not understood; what is missing counts as one."""
     count = 0
     pending = [root]
     while pending:
@@ -228,7 +228,7 @@ def _unread(root: Node) -> int:
 
 
 def type_ref(node: Node | None) -> TypeRef | None:
-    """Give a type as it is written; None for what names none, as `var`, pointers and tuples."""
+    """Return a type as it is written; None for what names none, as `var`, pointers and tuples."""
     if node is None:
         return None
     kind = node.type
@@ -260,7 +260,7 @@ def _generic(node: Node) -> TypeRef:
 
 
 def words(node: Node | None) -> str:
-    """Give the text of a node on one line; empty for no node."""
+    """Return the text of a node on one line; empty for no node."""
     return "" if node is None or node.text is None else " ".join(node.text.decode().split())
 
 
@@ -367,7 +367,7 @@ class _Reader:
             self.scope(body, namespace, found)
 
     def _known(self, full: str, node: Node) -> CSharpType | None:
-        """Give the type of which this is another part."""
+        """Return the type of which this is another part."""
         if b"partial" not in _modifiers(node):
             return None
         for one in self._types.get(full, []):

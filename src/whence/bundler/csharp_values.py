@@ -201,17 +201,17 @@ class Body:
             self._read(node)
 
     def is_local(self, node: Node) -> bool:
-        """Tell whether a name is a parameter or variable where it stands."""
+        """Return whether a name is a parameter or variable where it stands."""
         return bool(self._holding(node))
 
     def of_type(self, ref: TypeRef | None) -> Value:
-        """Give an object of a type as it is written here."""
+        """Return an object of a type as it is written here."""
         if ref is not None and ref.name in self._type_parameters:
             return "unknown"
         return self.project.value_of(ref, self.place)
 
     def value(self, node: Node | None, depth: int = 0) -> Value:
-        """Give what an expression stands for."""
+        """Return what an expression stands for."""
         if node is None or depth > _DEEPEST:
             return "unknown"
         if not depth and not self._open:
@@ -231,7 +231,7 @@ class Body:
         return self._kinds.get(kind, self._other)(node, depth)
 
     def constant(self, node: Node) -> Node | None:
-        """Give the expression that a name of a constant string stands for; None for other names."""
+        """Return the expression that a name of a constant string stands for; None for other names."""
         if node.type == "identifier":
             if self.is_local(node):
                 return None
@@ -250,7 +250,7 @@ class Body:
         return next((one.constants[name] for one in lines if name in one.constants), None)
 
     def call(self, node: Node, depth: int = 0) -> tuple[list[CSharpMember], Value]:
-        """Give the methods an invocation may be of and the object they are called on.
+        """Return the methods an invocation may be of and the object they are called on.
 
         None and `external`, or none and `unknown`: it is of a library, or not known.
         """
@@ -274,7 +274,7 @@ class Body:
         return self.methods(receiver, _plain_name(name), arguments), receiver
 
     def arguments(self, node: Node | None, depth: int = 0) -> list[Argument]:
-        """Give the values of arguments."""
+        """Return the values of arguments."""
         if node is None:
             return []
         return [
@@ -293,7 +293,7 @@ class Body:
         return self.value(last, depth + 1)
 
     def methods(self, receiver: Value, name: str, arguments: list[Argument]) -> list[CSharpMember]:
-        """Give the methods of an object, nearest type first, that the arguments fit; else extensions.
+        """Return the methods of an object, nearest type first, that the arguments fit; else extensions.
 
         Several are given where it is not sure which of them is meant.
         """
@@ -320,13 +320,13 @@ class Body:
         return by_number
 
     def constructors(self, of: CSharpType, arguments: list[Argument]) -> list[CSharpMember]:
-        """Give the constructors of a type that may be meant."""
+        """Return the constructors of a type that may be meant."""
         own = [one for one in of.members.get(of.name, ()) if one.kind == "Constructor"]
         found = [one for one in own if accepts(self.project, one, arguments)]
         return closest(self.project, found, arguments)
 
     def delegate(self, function: Node) -> CSharpMember | None:
-        """Give the property or event whose value is called."""
+        """Return the property or event whose value is called."""
         if function.type == "member_access_expression":
             receiver = self.value(function.child_by_field_name("expression"))
             found = receiver.of if isinstance(receiver, Instance | Named) else None
@@ -349,7 +349,7 @@ class Body:
         return None
 
     def _extends(self, member: CSharpMember, receiver: Instance | Library) -> bool:
-        """Tell whether an extension method is of this type, or of all types."""
+        """Return whether an extension method is of this type, or of all types."""
         wanted = member.parameters[0].type if member.parameters else None
         if wanted is None or wanted.name in member.type_parameters:
             return True
@@ -388,7 +388,7 @@ class Body:
         return values.pop() if len(values) == 1 else "unknown"
 
     def _returned(self, method: CSharpMember, receiver: Value, call: Node) -> Value:
-        """Give what a call gives; a method `T Get<T>()` what is written in the place of T."""
+        """Return what a call gives; a method `T Get<T>()` what is written in the place of T."""
         ref = method.returns
         if ref is not None and ref.name in method.type_parameters:
             given = _written_arguments(call)
@@ -397,7 +397,7 @@ class Body:
         return self.project.returned(method, receiver)
 
     def _of_library(self, receiver: Library, name: str) -> Value:
-        """Give what methods of collections give; of all others nothing is known."""
+        """Return what methods of collections give; of all others nothing is known."""
         if len(receiver.ref.args) != 1 or _last(receiver.ref.name) in _AWAITED:
             return "external"
         plain = name.removesuffix("Async")
@@ -437,7 +437,7 @@ class Body:
         return "external" if inherits or name[:1].isupper() else "unknown"
 
     def _holding(self, node: Node) -> list[_Local]:
-        """Give the declarations of a name that hold where it stands, of the innermost scope only."""
+        """Return the declarations of a name that hold where it stands, of the innermost scope only."""
         at = node.start_byte
         found = [
             each for each in self._locals.get(_plain_name(node), ()) if each.start <= at < each.end
@@ -463,7 +463,7 @@ class Body:
         return self.of_type(given) if isinstance(given, TypeRef | None) else self.value(given)
 
     def _handed_out(self, node: Node, depth: int = 0) -> Value:
-        """Give what `out var` becomes: the type of the parameter of the method that is called."""
+        """Return what `out var` becomes: the type of the parameter of the method that is called."""
         call, at = _argument_of(node)
         if call is None:
             return "unknown"
@@ -476,14 +476,14 @@ class Body:
         return self._declared(methods[0], methods[0].parameters[at].type)
 
     def _declared(self, member: CSharpMember, ref: TypeRef | None) -> Value:
-        """Give an object of a type that is written at a method, unless it depends on the call."""
+        """Return an object of a type that is written at a method, unless it depends on the call."""
         generic = {*member.type_parameters, *member.owner.type_parameters}
         if ref is None or ref.name in generic:
             return "unknown"
         return self.project.value_of(ref, place_of(member))
 
     def _handed_in(self, node: Node, depth: int = 0) -> Value:
-        """Give what the parameter of a lambda is: an element of a sequence, or what a method tells."""
+        """Return what the parameter of a lambda is: an element of a sequence, or what a method tells."""
         above = node.parent
         place = 0
         if above is not None and above.type == "parameter_list":
@@ -608,7 +608,7 @@ class Body:
         return self._any_of([arm.named_children[-1] for arm in arms], depth)
 
     def _any_of(self, nodes: Iterable[Node | None], depth: int) -> Value:
-        """Give the value of several expressions that have the same type; `null` and `throw` have any."""
+        """Return the value of several expressions that have the same type; `null` and `throw` have any."""
         plain = ("null_literal", "throw_expression")
         values = {
             self.value(node, depth + 1) for node in nodes if node is None or node.type not in plain
@@ -629,7 +629,7 @@ class Body:
         return "unknown"
 
     def _awaited(self, node: Node, depth: int) -> Value:
-        """Give what awaiting gives; `x.ConfigureAwait(false)` awaits what x does."""
+        """Return what awaiting gives; `x.ConfigureAwait(false)` awaits what x does."""
         value = self.value(node, depth + 1)
         if isinstance(value, Library) and _last(value.ref.name) in _AWAITED:
             return self._element(value)
@@ -695,14 +695,14 @@ class Body:
 
 
 def _plain_name(node: Node | None) -> str:
-    """Give a name without generic arguments."""
+    """Return a name without generic arguments."""
     if node is not None and node.type == "generic_name":
         node = node.named_children[0]
     return words(node)
 
 
 def _called(call: Node) -> str:
-    """Give the name of the method in a call, without generic arguments."""
+    """Return the name of the method in a call, without generic arguments."""
     function = call.child_by_field_name("function")
     if function is not None and function.type == "conditional_access_expression":
         function = function.named_children[-1]
@@ -714,7 +714,7 @@ def _is_called(member: CSharpMember) -> bool:
 
 
 def _written_arguments(call: Node) -> tuple[TypeRef, ...]:
-    """Give the generic arguments that a call writes."""
+    """Return the generic arguments that a call writes."""
     function = call.child_by_field_name("function")
     if function is not None and function.type == "conditional_access_expression":
         function = function.named_children[-1]
@@ -724,7 +724,7 @@ def _written_arguments(call: Node) -> tuple[TypeRef, ...]:
 
 
 def _argument_of(node: Node) -> tuple[Node | None, int]:
-    """Give the call that a node is an argument of, and at which place."""
+    """Return the call that a node is an argument of, and at which place."""
     argument = node.parent
     listed = argument.parent if argument is not None else None
     call = listed.parent if listed is not None else None
@@ -736,5 +736,5 @@ def _argument_of(node: Node) -> tuple[Node | None, int]:
 
 
 def _last(name: str) -> str:
-    """Give the last part of a name with dots."""
+    """Return the last part of a name with dots."""
     return name.rpartition(".")[2]

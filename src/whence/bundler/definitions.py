@@ -131,7 +131,7 @@ class Findings:
             self.quoted.append(quoted)
 
     def edges(self) -> list[Edge]:
-        """Give the edges between definitions, sorted; a plain use beside a closer relation is left out."""
+        """Return the edges between definitions, sorted; a plain use beside a closer relation is left out."""
         closer = {
             (source, target)
             for source, relation, target in self._edges
@@ -147,7 +147,7 @@ class Findings:
 
 
 def shortened_id(whole: str) -> str:
-    """Give an id that leaves room for the parts before it; a long one ends in a digest of the whole."""
+    """Return an id that leaves room for the parts before it; a long one ends in a digest of the whole."""
     data = whole.encode()
     if len(data) <= _MAX_ID_BYTES:
         return whole

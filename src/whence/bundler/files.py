@@ -111,7 +111,7 @@ class _Reading:
         )
 
     def _project_of(self, folder: Path) -> str:
-        """Give the name of the project whose folder this is in; empty for none."""
+        """Return the name of the project whose folder this is in; empty for none."""
         if folder not in self._projects:
             names = sorted(each.stem for each in folder.glob("*.csproj"))
             is_top = folder in (self._root, folder.parent)

@@ -59,7 +59,7 @@ def _is_init(path: str) -> bool:
 
 
 def _module_name(path: str, packages: set[str], folder: str) -> str:
-    """Give the name a module is imported by: from the outermost folder that is a package."""
+    """Return the name a module is imported by: from the outermost folder that is a package."""
     place = PurePosixPath(path)
     parts = [] if place.stem == "__init__" else [place.stem]
     at = place.parent
@@ -281,7 +281,7 @@ def _called_name(node: ast.expr) -> str:
 
 
 def _text(node: ast.AST) -> str:
-    """Give the value of a string; of one that is put together, what is written."""
+    """Return the value of a string; of one that is put together, what is written."""
     if isinstance(node, ast.JoinedStr):
         return " ".join(filter(None, map(_text, node.values)))
     if isinstance(node, ast.BinOp):
@@ -293,7 +293,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _operands(node: ast.BinOp) -> list[ast.expr]:
-    """Give what a chain of operators joins, from left to right; a long one is as deep as it is long."""
+    """Return what a chain of operators joins, from left to right; a long one is as deep as it is long."""
     found: list[ast.expr] = []
     pending: list[ast.expr] = [node]
     while pending:

@@ -57,7 +57,7 @@ class PythonFunction:
         return self.nodes[0] if self.is_decorated("setter", "deleter") else self.nodes[-1]
 
     def is_decorated(self, *names: str) -> bool:
-        """Tell whether one of its definitions has a decorator of one of these names."""
+        """Return whether one of its definitions has a decorator of one of these names."""
         return any(
             _last_name(decorator) in names
             for node in self.nodes
@@ -110,7 +110,7 @@ class PythonModule:
         self.own: list[ast.stmt] = []
 
     def absolute(self, node: ast.ImportFrom) -> str:
-        """Give the absolute name of the module that names are imported from."""
+        """Return the absolute name of the module that names are imported from."""
         if not node.level:
             return node.module or ""
         parts = self.name.split(".")
@@ -119,7 +119,7 @@ class PythonModule:
         return ".".join((*base, *(node.module or "").split("."))).strip(".")
 
     def text_of(self, node: ast.stmt) -> str:
-        """Give the lines of a statement, with its decorators."""
+        """Return the lines of a statement, with its decorators."""
         decorators = getattr(node, "decorator_list", [])
         first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
         return "\n".join(self.lines[first - 1 : node.end_lineno])
@@ -324,7 +324,7 @@ def _signature(node: FunctionNode | ast.ClassDef) -> str:
 
 
 def _last_name(decorator: ast.expr) -> str:
-    """Give `setter` of `@size.setter` and `property` of `@property`."""
+    """Return `setter` of `@size.setter` and `property` of `@property`."""
     if isinstance(decorator, ast.Call):
         decorator = decorator.func
     if isinstance(decorator, ast.Attribute):

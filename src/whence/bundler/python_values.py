@@ -97,7 +97,7 @@ Value: TypeAlias = PythonClass | PythonFunction | Instance | Elements | Parent |
 
 
 def joined(values: Iterable[Value]) -> Value:
-    """Give what all values agree on; None beside something else says nothing."""
+    """Return what all values agree on; None beside something else says nothing."""
     found = list(dict.fromkeys(value for value in values if value != "nothing"))
     if not found:
         return "nothing"
@@ -145,7 +145,7 @@ class PythonProject:
         return self._steps <= _MOST_STEPS
 
     def scope_of(self, function: PythonFunction) -> Scope:
-        """Give the names inside a function; of several definitions those of the last."""
+        """Return the names inside a function; of several definitions those of the last."""
         scope = self._scopes.get(function)
         if scope is None:
             scope = Scope(self, function.module, function.owner, None, function.node)
@@ -153,12 +153,12 @@ class PythonProject:
         return scope
 
     def module_value(self, name: str) -> Value:
-        """Give a module by its absolute name."""
+        """Return a module by its absolute name."""
         known = name in self.modules or name in self._folders
         return ModuleValue(name) if known else "external"
 
     def named(self, module: PythonModule, name: str) -> Value | None:
-        """Give what a name of a module stands for; None when the module has no such name."""
+        """Return what a name of a module stands for; None when the module has no such name."""
         key = (id(module), name)
         if key in self._open or len(self._open) > _DEEPEST or not self.step():
             return "unknown"
@@ -169,7 +169,7 @@ class PythonProject:
             self._open.discard(key)
 
     def home(self, module: PythonModule, name: str, depth: int = 0) -> PythonModule | None:
-        """Give the module whose variable a name is; None when it is none, or not of this folder."""
+        """Return the module whose variable a name is; None when it is none, or not of this folder."""
         bindings = module.names.get(name)
         if not bindings:
             if bindings is None and depth < _DEEPEST:
@@ -225,7 +225,7 @@ class PythonProject:
         )
 
     def _is_plain(self, module: PythonModule, name: str, bindings: list[Binding]) -> bool:
-        """Tell whether all that is bound to a variable is known as an expression."""
+        """Return whether all that is bound to a variable is known as an expression."""
         return len(module.values.get(name, [])) == len(bindings)
 
     def _value(self, binding: PythonClass | PythonFunction | Imported) -> Value:
@@ -236,7 +236,7 @@ class PythonProject:
         return self.imported(binding)
 
     def imported(self, what: Imported) -> Value:
-        """Give what an import binds."""
+        """Return what an import binds."""
         if not what.name:
             return self.module_value(what.module)
         origin = self.modules.get(what.module)
@@ -248,7 +248,7 @@ class PythonProject:
         return found or ("unknown" if origin else "external")
 
     def line_of(self, owner: PythonClass) -> tuple[list[PythonClass], bool]:
-        """Give a class and what it inherits from, nearest first; True when all of that is known.
+        """Return a class and what it inherits from, nearest first; True when all of that is known.
 
         Of a class inherited from twice the last place counts, as it nearly always does in the order that
         Python works out (C3).
@@ -274,7 +274,7 @@ class PythonProject:
         return self._lines[owner]
 
     def member(self, owner: PythonClass, name: str, *, above: bool = False) -> Value:
-        """Give an attribute of a class and its objects.
+        """Return an attribute of a class and its objects.
 
         Args:
             owner: The class.
@@ -404,7 +404,7 @@ class Scope:
             self._read(function)
 
     def name(self, name: str) -> Value:
-        """Give what a name stands for here."""
+        """Return what a name stands for here."""
         sources = self._sources.get(name)
         if sources is not None:
             return self._local(name, sources)
@@ -418,11 +418,11 @@ class Scope:
         return "external" if hasattr(builtins, name) else "unknown"
 
     def is_local(self, name: str) -> bool:
-        """Tell whether a name is bound in the function or one around it."""
+        """Return whether a name is bound in the function or one around it."""
         return name in self._sources or (self._parent is not None and self._parent.is_local(name))
 
     def value(self, node: ast.expr) -> Value:
-        """Give what an expression stands for."""
+        """Return what an expression stands for."""
         if isinstance(node, ast.Name):
             return self.name(node.id)
         if isinstance(node, ast.Attribute):
@@ -443,7 +443,7 @@ class Scope:
         return "unknown"
 
     def attribute(self, value: Value, name: str) -> Value:
-        """Give an attribute of what a value stands for; of a property, what it returns."""
+        """Return an attribute of what a value stands for; of a property, what it returns."""
         if isinstance(value, ModuleValue):
             module = self.project.modules.get(value.name)
             found = self.project.named(module, name) if module else None
@@ -465,7 +465,7 @@ class Scope:
         return "external" if is_library else "unknown"
 
     def annotated(self, node: ast.expr, depth: int = 0) -> Value:
-        """Give what is known of a value by its annotation."""
+        """Return what is known of a value by its annotation."""
         if depth > _DEEPEST:
             return "unknown"
         if isinstance(node, ast.Constant):
@@ -483,7 +483,7 @@ class Scope:
         return "unknown"
 
     def entered(self, value: Value) -> Value:
-        """Give what `with` binds for a context manager."""
+        """Return what `with` binds for a context manager."""
         if not isinstance(value, Instance):
             return "unknown"
         for name in ("__enter__", "__aenter__"):
@@ -540,7 +540,7 @@ class Scope:
         return None
 
     def _returned(self, value: Value, receiver: PythonClass | None) -> Value:
-        """Give what a call of a function gives, by its annotation."""
+        """Return what a call of a function gives, by its annotation."""
         if not isinstance(value, PythonFunction):
             return "nothing" if value == "nothing" else "unknown"
         node = value.getter
@@ -622,7 +622,7 @@ class Scope:
                 self._add(rest.arg, _Source(self, "known", "external"))
 
     def _first(self, function: FunctionNode, argument: ast.arg, names: set[str]) -> Value:
-        """Give what a method gets as its first argument; an annotation there only narrows it."""
+        """Return what a method gets as its first argument; an annotation there only narrows it."""
         assert self.owner is not None
         is_class = "classmethod" in names or function.name in ("__new__", "__init_subclass__")
         if argument.annotation is not None:
@@ -688,7 +688,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _of_library(value: Value) -> Value:
-    """Give what an annotation with something that is no class of the folder says."""
+    """Return what an annotation with something that is no class of the folder says."""
     return "external" if value == "external" else "unknown"
 
 
@@ -701,7 +701,7 @@ def _is_ellipsis(node: ast.expr) -> bool:
 
 
 def _gives_its_own(node: FunctionNode) -> bool:
-    """Tell whether a method gives what it is called on, by `def method(self: T) -> T`."""
+    """Return whether a method gives what it is called on, by `def method(self: T) -> T`."""
     first = next(iter((*node.args.posonlyargs, *node.args.args)), None)
     noted = first.annotation if first is not None else None
     return (

@@ -26,7 +26,7 @@ class Revision(NamedTuple):
 
 
 def read_revision(folder: Path) -> Revision | None:
-    """Give the commit a folder is checked out at; None when it is no checkout, or has no commit yet."""
+    """Return the commit a folder is checked out at; None when it is no checkout, or has no commit yet."""
     git = _git_folder(folder)
     if git is None:
         return None
@@ -45,7 +45,7 @@ def read_revision(folder: Path) -> Revision | None:
 
 
 def _git_folder(folder: Path) -> Path | None:
-    """Give the folder with the state; in a linked work tree or a submodule `.git` is a file that names it."""
+    """Return the folder with the state; in a linked work tree or a submodule `.git` is a file that names it."""
     git = folder / ".git"
     if git.is_dir():
         return git

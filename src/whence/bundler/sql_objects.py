@@ -99,12 +99,12 @@ class SqlObjects:
             self._by_name[name].append(definition)
 
     def id_of(self, schema: str, name: str) -> str:
-        """Give the id of an object, as it was written first."""
+        """Return the id of an object, as it was written first."""
         known = self._by_full_name.get((schema.casefold(), name.casefold()))
         return known.id if known else f"{SQL_PREFIX}{schema}.{name}"
 
     def find(self, name: tuple[str, ...], schema: str = "") -> Definition | CallOutcome:
-        """Give the object that a name means, or why there is none.
+        """Return the object that a name means, or why there is none.
 
         Args:
             name: Its parts; more than schema and name are of another database or server, and left out.
@@ -159,7 +159,7 @@ def object_edge(
     schema: str,
     findings: Findings | None,
 ) -> Edge | None:
-    """Give the edge to the object a reference names; None when it names none of the folder.
+    """Return the edge to the object a reference names; None when it names none of the folder.
 
     Args:
         objects: The objects of the folder.
@@ -258,7 +258,7 @@ class _Reader:
                     yield part._replace(span=(begin + part.span[0], begin + part.span[1]))
 
     def _named(self, statement: SqlStatement, text: str) -> tuple[str, str, str] | None:
-        """Give kind, schema and name of the object a statement is of; None when it is of none."""
+        """Return kind, schema and name of the object a statement is of; None when it is of none."""
         name = statement.name
         kind = _KINDS.get(statement.kind, "")
         if statement.kind == "index":
@@ -320,7 +320,7 @@ def _without_templates(text: str) -> str:
 
 
 def _verb_and_target(text: str) -> tuple[str, str]:
-    """Give the first word of a statement in lower case, and of an `INSERT` the table as it is written."""
+    """Return the first word of a statement in lower case, and of an `INSERT` the table as it is written."""
     comments = _COMMENTS.match(text)
     start = comments.end() if comments else 0
     first = _FIRST_WORD.match(text, start)

@@ -51,7 +51,7 @@ class SqlReference(NamedTuple):
 
 
 def is_sql(text: str) -> bool:
-    """Tell whether a text, of a string for instance, begins as a statement does.
+    """Return whether a text, of a string for instance, begins as a statement does.
 
     >>> is_sql("SELECT id FROM Users"), is_sql("select a colour")
     (True, False)
@@ -60,7 +60,7 @@ def is_sql(text: str) -> bool:
 
 
 def sql_references(text: str) -> list[SqlReference]:
-    """Give the names in statements of SQL, in their order.
+    """Return the names in statements of SQL, in their order.
 
     Temporary tables, variables and the names of common table expressions are left out; an alias is given as
     what it stands for. Cost is linear in the text, besides aliases of what is changed.
@@ -79,7 +79,7 @@ def sql_references(text: str) -> list[SqlReference]:
 
 @cache
 def _tokenizer() -> type[Tokenizer]:
-    """Give the tokenizer of T-SQL, which reads the quotes of all dialects that we meet.
+    """Return the tokenizer of T-SQL, which reads the quotes of all dialects that we meet.
 
     What it calls commands it would take as one string up to the semicolon, with all names inside.
     """
@@ -110,7 +110,7 @@ class _Scanner:
         self._found: list[SqlReference] = []
 
     def references(self) -> list[SqlReference]:
-        """Give what is found."""
+        """Return what is found."""
         at = 0
         while at < len(self._tokens):
             at = max(at + 1, self._look(at))
@@ -190,7 +190,7 @@ class _Scanner:
         return self._alias(after, name) if word in ("merge", "update", "delete") else after
 
     def _behind_alias(self, reference: SqlReference, place: int) -> SqlReference:
-        """Give a change of the table that an alias stands for: the first that is called so afterwards."""
+        """Return a change of the table that an alias stands for: the first that is called so afterwards."""
         for alias in self._aliases.get(reference.name[0].casefold(), []):
             if alias.at > place:
                 return reference._replace(name=alias.name)
@@ -308,7 +308,7 @@ class _Scanner:
 
     @staticmethod
     def _word(token: Token) -> str:
-        """Give a bare word in lower case; empty for a quoted name, a string, a number or a sign."""
+        """Return a bare word in lower case; empty for a quoted name, a string, a number or a sign."""
         if token.token_type.name in ("IDENTIFIER", "STRING", "NATIONAL_STRING", "HEREDOC_STRING"):
             return ""
         word = token.text.lower()

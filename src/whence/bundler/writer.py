@@ -145,7 +145,7 @@ def _body(one: Definition, tags: DocumentTags) -> dict[str, Any]:
 
 
 def _rights(one: Definition, tags: DocumentTags) -> dict[str, Any]:
-    """Give the rights, stated also where there are none, and what the node comes from."""
+    """Return the rights, stated also where there are none, and what the node comes from."""
     return {
         "acl_allow": list(tags.acl),
         "classification_labels_all": list(tags.labels),

@@ -28,7 +28,7 @@ def file_document(
     encoding: str = "",
     pages: tuple[int, ...] = (),
 ) -> ParsedDocument:
-    """Give the document of a file; `title` is what the text itself has for a title.
+    """Return the document of a file; `title` is what the text itself has for a title.
 
     An encoding other than UTF-8 becomes metadata, since it was guessed. Without an address in the front matter
     the document's path stands for it, as a relative URL.
@@ -58,7 +58,7 @@ def file_document(
 
 
 def first_line(text: str, blocks: tuple[Block, ...]) -> str:
-    """Give the first line of the text for a heading, shortened; empty when there is no text."""
+    """Return the first line of the text for a heading, shortened; empty when there is no text."""
     if not blocks:
         return ""
     start = blocks[0].parts[0][0]
@@ -67,7 +67,7 @@ def first_line(text: str, blocks: tuple[Block, ...]) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Give a text as one line of at most `length` characters, cut at a word when there is one.
+    """Return a text as one line of at most `length` characters, cut at a word when there is one.
 
     >>> shortened("All  about sea eagles", 12)
     'All about…'

@@ -51,17 +51,17 @@ class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prose_blocks(text: str, start: int, end: int, path: tuple[str, ...] = ()) -> tuple[Block, ...]:
-    """Give the paragraphs of plain text, each cut into sentences."""
+    """Return the paragraphs of plain text, each cut into sentences."""
     return tuple(
         Block("prose", path, tuple(sentences(text, *span))) for span in paragraphs(text, start, end)
     )
 
 
 def outlined(outline: Outline, level: int, title: str) -> Outline:
-    """Give the headings in force after one more: it ends those of its own level and below."""
+    """Return the headings in force after one more: it ends those of its own level and below."""
     return [*(item for item in outline if item[0] < level), (level, title)]
 
 
 def path_of(outline: Outline) -> tuple[str, ...]:
-    """Give the headings without their levels."""
+    """Return the headings without their levels."""
     return tuple(title for _, title in outline)

@@ -98,7 +98,7 @@ class Chunker:
         return f"{_VERSION} {self._limit} {self._overlap}"
 
     def cut(self, document: ParsedDocument) -> tuple[ChunkDraft, ...]:
-        """Give the chunks of a document in order of their start; none when it has no text.
+        """Return the chunks of a document in order of their start; none when it has no text.
 
         Each content is `text[start:end]`, begins and ends with a character that is not blank, and
         together they hold every such character of the blocks. Cost is linear in the text.
@@ -123,7 +123,7 @@ class Chunker:
     def _in_one(
         self, document: ParsedDocument, path: tuple[str, ...], blocks: tuple[Block, ...]
     ) -> _Piece | None:
-        """Give the only chunk of a document that is short enough; measured as a whole, or not at all.
+        """Return the only chunk of a document that is short enough; measured as a whole, or not at all.
 
         A record of a few sentences is the common case, and measuring its parts costs more than embedding a
         tenth of it.
@@ -226,7 +226,7 @@ def _path_of(group: Sequence[Block]) -> tuple[str, ...]:
 
 
 def _headers(title: str, path: tuple[str, ...]) -> list[str]:
-    """Give what may stand above the content when it is embedded, the most telling first."""
+    """Return what may stand above the content when it is embedded, the most telling first."""
     section = " > ".join(path)
     choices = [section, path[-1]] if path else []
     if title and title != next(iter(path), ""):
@@ -267,7 +267,7 @@ def _packed(parts: Sequence[_Part], room: int, overlap: int) -> Iterator[tuple[_
 
 
 def _filled(parts: Sequence[_Part], start: int, room: int) -> int:
-    """Give the first part that does not fit any more; at least one is taken."""
+    """Return the first part that does not fit any more; at least one is taken."""
     used = parts[start].tokens
     stop = start + 1
     while stop < len(parts) and used + parts[stop].tokens <= room:
@@ -277,7 +277,7 @@ def _filled(parts: Sequence[_Part], start: int, room: int) -> int:
 
 
 def _border(parts: Sequence[_Part], start: int, done: int, full: int, room: int) -> int:
-    """Give a better place to stop than `full` in the middle of a block, when there is one.
+    """Return a better place to stop than `full` in the middle of a block, when there is one.
 
     The beginning of that block is better when the block fits whole into the next chunk and must be
     kept whole, or when half the room is used by then. What comes before `done` is in a chunk already.
@@ -296,7 +296,7 @@ def _border(parts: Sequence[_Part], start: int, done: int, full: int, room: int)
 
 
 def _fits_whole(parts: Sequence[_Part], first: int, room: int) -> bool:
-    """Tell whether the block that begins at `first` fits into a chunk."""
+    """Return whether the block that begins at `first` fits into a chunk."""
     total = 0
     for part in islice(parts, first, None):
         if part.block != parts[first].block:
@@ -308,7 +308,7 @@ def _fits_whole(parts: Sequence[_Part], first: int, room: int) -> bool:
 
 
 def _overlapping(parts: Sequence[_Part], start: int, stop: int, room: int, overlap: int) -> int:
-    """Give where the next chunk begins: some sentences before `stop`, when both sides are prose."""
+    """Return where the next chunk begins: some sentences before `stop`, when both sides are prose."""
     if parts[stop].kind != "prose":
         return stop
     shared = 0

@@ -66,7 +66,7 @@ _SIGN_IN_WORD = re.compile(r"[^\W\d_][\xa1\xa3\xa7\xaa\xb0\xb7\xba\xbf\u20ac\u20
 
 
 def read_bytes(path: str, limit: int) -> bytes:
-    """Give the content of a file of at most `limit` bytes.
+    """Return the content of a file of at most `limit` bytes.
 
     One byte more than its size is read, then more as long as there is more: a file that grows meanwhile does no
     harm, and a small one costs no large buffer.
@@ -98,7 +98,7 @@ def _rest(descriptor: int, most: int) -> bytes:
 
 
 def decode_text(data: bytes) -> tuple[str, str]:
-    r"""Give the text of some bytes and the name of their encoding, empty for UTF-8.
+    r"""Return the text of some bytes and the name of their encoding, empty for UTF-8.
 
     Tried in turn: a byte order mark, UTF-8, Western European for short texts that read well in it, and what
     `charset-normalizer` makes of the first 64 KiB. A byte order mark is no part of the text, and line ends are
@@ -120,7 +120,7 @@ def decode_text(data: bytes) -> tuple[str, str]:
 
 
 def decode_as(data: bytes, name: str) -> str:
-    """Give the text of bytes in a known encoding.
+    """Return the text of bytes in a known encoding.
 
     Raises:
         BadInput: They are not in it, or hold NUL.
@@ -132,7 +132,7 @@ def decode_as(data: bytes, name: str) -> str:
 
 
 def decode_utf8(data: bytes) -> str:
-    r"""Give the text of UTF-8 bytes, without a byte order mark and with line ends as `\n`.
+    r"""Return the text of UTF-8 bytes, without a byte order mark and with line ends as `\n`.
 
     Raises:
         BadInput: The bytes are not UTF-8, or hold NUL.
@@ -178,7 +178,7 @@ def _looks_like(data: bytes) -> str:
 
 
 def _is_western(sample: bytes) -> bool:
-    """Tell whether bytes read as Western European make words of it with an accent here and there."""
+    """Return whether bytes read as Western European make words of it with an accent here and there."""
     text = sample.decode(_FALLBACK, "replace")
     accents = sum(not sign.isascii() for sign in text)
     return (

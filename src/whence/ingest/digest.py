@@ -17,7 +17,7 @@ _VERSION = b"whence document 1\n"
 
 
 def document_digest(draft: DocumentDraft) -> str:
-    """Give the SHA-256, in hexadecimal, of all that is stored of a document except tags and source digest.
+    """Return the SHA-256, in hexadecimal, of all that is stored of a document except tags and source digest.
 
     It is taken over the wire form, whose keys are sorted and whose defaults are left out. The chunks
     are part of it: other settings of the chunker are a change where they cut in another place.
@@ -27,5 +27,5 @@ def document_digest(draft: DocumentDraft) -> str:
 
 
 def with_digest(draft: DocumentDraft) -> DocumentDraft:
-    """Give the draft with its digest filled in."""
+    """Return the draft with its digest filled in."""
     return replace(draft, digest=document_digest(draft))

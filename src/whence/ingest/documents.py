@@ -71,7 +71,7 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
         return self.record.where if self.record else self.file.shown
 
     def parse(self) -> ParsedDocument:
-        """Give the document, without blocks when it has no text.
+        """Return the document, without blocks when it has no text.
 
         Raises:
             BadInput: It cannot be understood.
@@ -273,7 +273,7 @@ class _Loading:
 
 
 def _delimited(parts: Sequence[str]) -> bytes:
-    """Give bytes that no other parts give."""
+    """Return bytes that no other parts give."""
     return b"".join(b"%d:%b" % (len(part), part) for part in (each.encode() for each in parts))
 
 
@@ -301,7 +301,7 @@ def _draft(
 
 
 def _on_pages(chunks: tuple[ChunkDraft, ...], pages: Sequence[int]) -> tuple[ChunkDraft, ...]:
-    """Give the chunks with the pages they begin on."""
+    """Return the chunks with the pages they begin on."""
     if not pages:
         return chunks
     return tuple(

@@ -17,7 +17,7 @@ _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]
 
 
 def one_line(words: str) -> str:
-    """Give a text with one space for all white space, without what is no text."""
+    """Return a text with one space for all white space, without what is no text."""
     return " ".join(_NO_TEXT.sub("", words).split())
 
 

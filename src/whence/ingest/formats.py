@@ -66,7 +66,7 @@ class Format(msgspec.Struct, frozen=True):
         return records
 
     def limit(self, max_bytes: int) -> int:
-        """Give the largest file that is read, in bytes, from what is allowed for text."""
+        """Return the largest file that is read, in bytes, from what is allowed for text."""
         return max(max_bytes, MAX_PACKED_BYTES) if self.packed else max_bytes
 
     def _function(self) -> Any:
@@ -136,17 +136,17 @@ _LOOKED_AT = 4096
 
 
 def supported_suffixes() -> frozenset[str]:
-    """Give the suffixes of the files that are read."""
+    """Return the suffixes of the files that are read."""
     return _SUFFIXES
 
 
 def format_of(file: SourceFile) -> Format:
-    """Give how a file is read by its suffix, which must be a supported one."""
+    """Return how a file is read by its suffix, which must be a supported one."""
     return _BY_SUFFIX[file.suffix]
 
 
 def sniffed(named: Format, data: bytes) -> Format:
-    """Give how some bytes are read, by their name and what they look like.
+    """Return how some bytes are read, by their name and what they look like.
 
     A PDF, a Word file and a page of HTML are known by their content, whatever their name is.
 

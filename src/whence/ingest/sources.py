@@ -60,7 +60,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def checked_paths(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
-    """Give the paths, after checking that each can be read from and none is inside another.
+    """Return the paths, after checking that each can be read from and none is inside another.
 
     Raises:
         BadInput: There are none; one does not exist, or is neither a file nor a folder; or one is
@@ -132,7 +132,7 @@ def _below(
 
 
 def suffix_of(name: str) -> str:
-    """Give the last suffix of a file name in lower case, with its dot; empty when it has none."""
+    """Return the last suffix of a file name in lower case, with its dot; empty when it has none."""
     dot = name.rfind(".")
     return name[dot:].lower() if dot > name.rfind("/") + 1 else ""
 
@@ -186,5 +186,5 @@ def _overlap(inner: Path, outer: Path) -> BadInput:
 
 
 def shown_path(path: str | Path) -> str:
-    """Give a path that can be printed; bytes that are no UTF-8 as escapes."""
+    """Return a path that can be printed; bytes that are no UTF-8 as escapes."""
     return os.fsencode(path).decode(errors="backslashreplace")

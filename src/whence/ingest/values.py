@@ -29,7 +29,7 @@ _RIGHTS = ("acl", "clearance")
 
 
 def checked_id(value: object, name: str = "id") -> str:
-    """Give a document id; an integer is taken as its decimal digits.
+    """Return a document id; an integer is taken as its decimal digits.
 
     Raises:
         BadInput: It is neither text nor an integer, is blank, holds NUL, is no Unicode, or is too long.
@@ -47,7 +47,7 @@ def checked_id(value: object, name: str = "id") -> str:
 
 
 def one_line(value: object, name: str) -> str:
-    """Give a text as one line; None is empty, a number its digits.
+    """Return a text as one line; None is empty, a number its digits.
 
     Raises:
         BadInput: It is anything else, holds NUL or is no Unicode.
@@ -63,7 +63,7 @@ def one_line(value: object, name: str) -> str:
 
 
 def take_source_url(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Give the address a document names (`source_url`, else `url`, else empty) and the other values.
+    """Return the address a document names (`source_url`, else `url`, else empty) and the other values.
 
     Raises:
         BadInput: The address is not text.
@@ -74,7 +74,7 @@ def take_source_url(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def checked_metadata(value: object) -> dict[str, Any]:
-    """Give metadata that can be stored as JSON, less the names that each chunk has for itself.
+    """Return metadata that can be stored as JSON, less the names that each chunk has for itself.
 
     Raises:
         BadInput: It is no object; holds NUL, a number that JSON has not, or an integer beyond 64 bits;

@@ -59,7 +59,7 @@ class MemberStream:
         self.place = place
 
     def read(self, size: int) -> bytes:
-        """Give up to `size` more bytes, none at the end.
+        """Return up to `size` more bytes, none at the end.
 
         Raises:
             BadInput: The archive is damaged here, or cannot be read.
@@ -70,7 +70,7 @@ class MemberStream:
             raise _damaged(self.place, error) from error
 
     def readline(self, size: int) -> bytes:
-        """Give up to `size` bytes of the next line with its end.
+        """Return up to `size` bytes of the next line with its end.
 
         Raises:
             BadInput: As for `read`.
@@ -100,7 +100,7 @@ class Archive:
         self._opener = opener
 
     def place(self, member: str) -> Place:
-        """Give the place that is a member as a whole."""
+        """Return the place that is a member as a whole."""
         return Place(self.shown, member)
 
     @contextmanager
@@ -119,7 +119,7 @@ class Archive:
             yield MemberStream(stream, place)
 
     def read(self, member: str) -> bytes:
-        """Give all bytes of a small member.
+        """Return all bytes of a small member.
 
         Raises:
             BadInput: It is damaged, cannot be read, or is larger than one item may be.
@@ -244,7 +244,7 @@ def _regular_size(path: Path, member: Place) -> int:
 
 
 def _safe_name(name: str, place: Place) -> str:
-    r"""Give a member's name with `/` between its parts, refusing one that leads elsewhere.
+    r"""Return a member's name with `/` between its parts, refusing one that leads elsewhere.
 
     Some archivers write `\` between parts, so `..\x` is a way out as well.
     """

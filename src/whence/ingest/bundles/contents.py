@@ -95,7 +95,7 @@ class BundleContents:
         self._stage = "nodes read"
 
     def edges(self) -> SnapshotEdges:
-        """Give every edge whose two ends are nodes once, in the order of the bundle; after all nodes.
+        """Return every edge whose two ends are nodes once, in the order of the bundle; after all nodes.
 
         Cost: m log m of m edges; memory some 40 bytes an edge.
 
@@ -112,7 +112,7 @@ class BundleContents:
         return edges
 
     def report(self) -> ImportReport:
-        """Give the account, after all edges."""
+        """Return the account, after all edges."""
         self._begin("edges read", after="edges read")
         return ImportReport(
             snapshot=self._bundle.snapshot,
@@ -235,7 +235,7 @@ def validate(bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> I
 
 
 def _content(node: CodeNode) -> bytes:
-    """Give all there is of a node but its canonical id, which holds the repository's name."""
+    """Return all there is of a node but its canonical id, which holds the repository's name."""
     return _encoder.encode(
         (
             node.local_id,

@@ -42,7 +42,7 @@ class EdgeList:
         self._targets.extend(targets)
 
     def once(self, counts: Counter[tuple[str, str]]) -> SnapshotEdges:
-        """Give each edge as it came first, and count in each graph the edges and the repeats.
+        """Return each edge as it came first, and count in each graph the edges and the repeats.
 
         Relations are compared without regard to case, so `Calls` and `calls` are one edge. Cost: m log m.
         """
@@ -67,7 +67,7 @@ class EdgeList:
 
 
 def canonical_edges(edges: SnapshotEdges, ranks: NDArray[np.int32]) -> bytes:
-    """Give bytes that are the same for the same edges, in whatever order and case of relations they came.
+    """Return bytes that are the same for the same edges, in whatever order and case of relations they came.
 
     Args:
         edges: Each once.
@@ -86,7 +86,7 @@ def canonical_edges(edges: SnapshotEdges, ranks: NDArray[np.int32]) -> bytes:
 
 
 def _keys_of(names: Sequence[str]) -> NDArray[np.int32]:
-    """Give equal numbers to names that are compared as equal."""
+    """Return equal numbers to names that are compared as equal."""
     known: dict[str, int] = {}
     numbers = [known.setdefault(relation_key(name), len(known)) for name in names]
     return np.array(numbers, dtype=np.int32)

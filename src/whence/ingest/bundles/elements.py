@@ -68,7 +68,7 @@ class ByteStream(Protocol):
         ...
 
     def read(self, size: int) -> bytes:
-        """Give up to `size` more bytes, none at the end."""
+        """Return up to `size` more bytes, none at the end."""
         ...
 
 
@@ -121,7 +121,7 @@ def _elements(cutter: _Cutter, brackets: bytes, name: str) -> Iterator[Element]:
 
 
 def decoded(data: bytes | bytearray, place: Place) -> str:
-    """Give the text of UTF-8 bytes that begin on the line of `place`.
+    """Return the text of UTF-8 bytes that begin on the line of `place`.
 
     Raises:
         BadInput: They are no UTF-8; the line of the first bad byte is named.
@@ -177,7 +177,7 @@ class _Cutter:
             yield Element(Place(bundle, member, line, item), key, value)
 
     def _whole(self, brackets: bytes) -> tuple[Any, bytes] | None:
-        """Give the elements that are whole, and their bytes between brackets.
+        """Return the elements that are whole, and their bytes between brackets.
 
         What parses up to a comma is elements: cut in a string or deeper inside, it would not.
         """
@@ -272,7 +272,7 @@ class _Cutter:
         return place, key
 
     def _taken(self, end: int, following: int, place: Place) -> str:
-        """Give what stands here up to an end, and go to what follows it."""
+        """Return what stands here up to an end, and go to what follows it."""
         if end - self._at > self._max_bytes:
             raise place.error(self._too_long())
         data = self._buffer[self._at : end]

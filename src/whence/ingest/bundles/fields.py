@@ -12,7 +12,7 @@ __all__ = ("first_text", "integer", "whole_text")
 
 
 def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str:
-    """Give the first of these fields that holds text, without space around it.
+    """Return the first of these fields that holds text, without space around it.
 
     Raises:
         BadInput: One before it holds something else, or characters that cannot be stored.
@@ -31,7 +31,7 @@ def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str
 
 
 def whole_text(record: Mapping[str, Any], *names: str) -> str:
-    """Give the first of these fields that is not empty, verbatim.
+    """Return the first of these fields that is not empty, verbatim.
 
     Raises:
         BadInput: As for `first_text`.
@@ -52,7 +52,7 @@ def _text(value: object, name: str) -> str:
 
 
 def integer(record: Mapping[str, Any], name: str) -> int | None:
-    """Give a field that is a whole number of 0 or more; None when it is absent.
+    """Return a field that is a whole number of 0 or more; None when it is absent.
 
     Raises:
         BadInput: It is anything else.

@@ -23,7 +23,7 @@ def write_frame(stream: IO[bytes], kind: bytes, data: bytes) -> None:
 
 
 def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """Give kind and rest of the next frame; None when the other end has gone before it was whole."""
+    """Return kind and rest of the next frame; None when the other end has gone before it was whole."""
     head = stream.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None

@@ -41,7 +41,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     sql_edges: str | None = None
 
     def body_names(self, path: str) -> tuple[str, ...]:
-        """Give the members that may be meant by the path of an SQL body, the likeliest first."""
+        """Return the members that may be meant by the path of an SQL body, the likeliest first."""
         return tuple(f"{self.root}{folder}{path}" for folder in _BODY_FOLDERS)
 
 
@@ -77,6 +77,6 @@ def find_layout(archive: Archive) -> Layout:
 
 
 def _root(names: Iterable[str]) -> str:
-    """Give the one folder that all members are in, with `/`; empty when there is no such folder."""
+    """Return the one folder that all members are in, with `/`; empty when there is no such folder."""
     tops = {name.split("/", 1)[0] if "/" in name else "" for name in names}
     return f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""

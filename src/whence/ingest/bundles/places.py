@@ -32,15 +32,15 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         return member + line + item
 
     def on_line(self, line: int) -> Place:
-        """Give a line of the same member."""
+        """Return a line of the same member."""
         return Place(self.bundle, self.member, line, self.item)
 
     def of_member(self, member: str) -> Place:
-        """Give a member of the same bundle."""
+        """Return a member of the same bundle."""
         return Place(self.bundle, member)
 
     def error(self, reason: str, hint: str = "") -> BadInput:
-        """Give the error that something at this place is wrong."""
+        """Return the error that something at this place is wrong."""
         return BadInput(f"{self}: {reason}", hint=hint)
 
     @contextmanager

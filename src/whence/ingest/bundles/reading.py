@@ -45,7 +45,7 @@ class BundleReader(Protocol):
     """What `BundleContents` gives, in this order."""
 
     async def nodes(self) -> Any:
-        """Give what was made of the next nodes; None when there are no more.
+        """Return what was made of the next nodes; None when there are no more.
 
         Raises:
             BadInput: As for `BundleContents`.
@@ -54,11 +54,11 @@ class BundleReader(Protocol):
         ...
 
     async def edges(self) -> SnapshotEdges:
-        """Give all edges, after the nodes; errors as for `nodes`."""
+        """Return all edges, after the nodes; errors as for `nodes`."""
         ...
 
     async def report(self) -> ImportReport:
-        """Give the account, after the edges; errors as for `nodes`."""
+        """Return the account, after the edges; errors as for `nodes`."""
         ...
 
 
@@ -171,7 +171,7 @@ class _InProcess:
         return report
 
     async def _frame(self) -> tuple[bytes, Any]:
-        """Give the next frame, read off the event loop.
+        """Return the next frame, read off the event loop.
 
         Raises:
             BadInput: The bundle is refused.

@@ -65,6 +65,6 @@ def read_snapshot(data: bytes, place: Place, repo: str | None = None) -> Snapsho
 
 
 def _repo(meta: Mapping[str, Any]) -> str:
-    """Give the name of the repository, else of its folder; the Windows rules split both kinds of path."""
+    """Return the name of the repository, else of its folder; the Windows rules split both kinds of path."""
     root = PureWindowsPath(first_text(meta, "RepositoryRoot"))
     return first_text(meta, *_REPO, default=root.name or "unknown-repo")

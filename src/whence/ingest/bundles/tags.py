@@ -79,7 +79,7 @@ def _tags_of_lists(
 
 @lru_cache(maxsize=256)
 def _names_of_rights(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Give the names of ACL, labels and level among those of a record; most records have the same names.
+    """Return the names of ACL, labels and level among those of a record; most records have the same names.
 
     Raises:
         BadInput: There is no ACL, or a name is almost that of a right.
@@ -101,7 +101,7 @@ def _names_of_rights(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 
 def _agreed(record: Mapping[str, Any], names: Sequence[str], read: Any) -> Any:
-    """Give the value that all these names have in common; None when there are no names."""
+    """Return the value that all these names have in common; None when there are no names."""
     values = [read(record[name], name) for name in names]
     for name, value in zip(names, values, strict=True):
         if value != values[0]:

@@ -120,7 +120,7 @@ def _read_yaml(block: str) -> dict[str, Any]:
 
 
 def _entries(block: str) -> list[tuple[str, str, list[str]]]:
-    """Give key, value and the lines below it that are indented or begin with a dash."""
+    """Return key, value and the lines below it that are indented or begin with a dash."""
     entries: list[tuple[str, str, list[str]]] = []
     for number, line in enumerate(block.split("\n"), 2):
         if not line.strip() or line.lstrip().startswith("#"):

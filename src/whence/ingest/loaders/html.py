@@ -188,7 +188,7 @@ def _items(node: LexborNode, indent: str) -> Iterator[str]:
 
 
 def _inline(node: LexborNode) -> str:
-    """Give the words of an element; blocks and line breaks inside it keep words apart."""
+    """Return the words of an element; blocks and line breaks inside it keep words apart."""
     if node.tag == "-text":
         return node.text_content or ""
     if node.tag in ("br", "hr"):
@@ -200,14 +200,14 @@ def _inline(node: LexborNode) -> str:
 
 
 def _holds_block(node: LexborNode) -> bool:
-    """Tell whether an inline element (`<a>`, an unknown one) has blocks in it, which HTML allows."""
+    """Return whether an inline element (`<a>`, an unknown one) has blocks in it, which HTML allows."""
     return node.tag != "-text" and any(
         child.tag in _BLOCKS or _holds_block(child) for child in node.iter()
     )
 
 
 def _main_content(page: LexborHTMLParser) -> LexborNode:
-    """Give the element that holds the content, less what only surrounds it."""
+    """Return the element that holds the content, less what only surrounds it."""
     for node in page.css(_NO_CONTENT):
         node.decompose()
     root = _main_element(page)
@@ -275,7 +275,7 @@ def _title(page: LexborHTMLParser) -> str:
 
 
 def _address(page: LexborHTMLParser) -> str:
-    """Give the canonical address of a page, when it names one in full."""
+    """Return the canonical address of a page, when it names one in full."""
     link = page.css_first("head > link[rel=canonical]")
     address = one_line((link.attributes.get("href") or "") if link else "")
     try:
@@ -285,7 +285,7 @@ def _address(page: LexborHTMLParser) -> str:
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """Give the text and its encoding: a byte order mark and UTF-8 go before what the page declares."""
+    """Return the text and its encoding: a byte order mark and UTF-8 go before what the page declares."""
     try:
         return decode_text(data) if _is_utf8(data) else _declared(data)
     except LookupError:

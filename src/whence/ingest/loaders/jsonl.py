@@ -40,7 +40,7 @@ class Record(msgspec.Struct, frozen=True):
     values: dict[str, Any]
 
     def document(self) -> ParsedDocument:
-        """Give its document, without blocks when it has no text.
+        """Return its document, without blocks when it has no text.
 
         Raises:
             BadInput: Something in it is malformed.
@@ -134,7 +134,7 @@ def _document(
 
 
 def _checked_text(text: str) -> str:
-    r"""Give the text with line ends as `\n`, refusing what escapes in JSON can smuggle in."""
+    r"""Return the text with line ends as `\n`, refusing what escapes in JSON can smuggle in."""
     try:
         return decode_utf8(text.encode())
     except UnicodeEncodeError as error:

@@ -42,7 +42,7 @@ def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
 
 
 def markdown_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
-    r"""Give the blocks of Markdown that begins at offset `start`; line ends must be `\n`.
+    r"""Return the blocks of Markdown that begins at offset `start`; line ends must be `\n`.
 
     What yields no element of its own (definitions of links) counts as prose, so that nothing is lost.
     Cost is linear in the text.
@@ -105,7 +105,7 @@ def _span_of(token: Token, text: str, offsets: Sequence[int]) -> Span | None:
 
 
 def _heading_text(inline: Token) -> str:
-    """Give what a heading says, without its marks."""
+    """Return what a heading says, without its marks."""
     if len(inline.content) > 5 * MAX_HEADING:
         return shortened(inline.content[: 5 * MAX_HEADING], MAX_HEADING)
     (parsed,) = _inline_parser().parseInline(inline.content)
@@ -119,7 +119,7 @@ def _heading_text(inline: Token) -> str:
 
 @cache
 def _block_parser() -> MarkdownIt:
-    """Give a parser that leaves the inside of paragraphs alone: only headings need theirs."""
+    """Return a parser that leaves the inside of paragraphs alone: only headings need theirs."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").enable("table").disable("inline")

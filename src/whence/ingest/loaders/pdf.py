@@ -116,7 +116,7 @@ def _title(document: PdfDocument) -> str:
 
 
 def _lines(page: PdfPage) -> _Page:
-    """Give the lines of a page in the order they are written in."""
+    """Return the lines of a page in the order they are written in."""
     from pypdfium2 import raw
 
     found: _Page = []
@@ -156,7 +156,7 @@ def _without_running_titles(pages: Sequence[_Page]) -> list[_Page]:
 
 
 def _heading_levels(pages: Sequence[_Page]) -> dict[float, int]:
-    """Give the level for each height of letters that is a heading's, 1 for the tallest."""
+    """Return the level for each height of letters that is a heading's, 1 for the tallest."""
     sizes: Counter[float] = Counter()
     for page in pages:
         for line in page:
@@ -182,7 +182,7 @@ def _paragraphs(page: _Page, levels: dict[float, int]) -> Iterator[list[_Line]]:
 
 
 def _continues(paragraph: Sequence[_Line], line: _Line, levels: dict[float, int]) -> bool:
-    """Tell whether a line goes on with a paragraph, or begins the next."""
+    """Return whether a line goes on with a paragraph, or begins the next."""
     last = paragraph[-1]
     if levels.get(last.height) != levels.get(line.height) or _BULLET.match(line.words):
         return False

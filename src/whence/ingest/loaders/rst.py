@@ -59,7 +59,7 @@ def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
 
 
 def rst_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
-    r"""Give the blocks of reStructuredText that begins at offset `start`; line ends must be `\n`.
+    r"""Return the blocks of reStructuredText that begins at offset `start`; line ends must be `\n`.
 
     docutils tells which titles there are and how deep they stand; everything between them is cut at blank
     lines. Directives, literal blocks, tables and lists are kept whole.
@@ -104,7 +104,7 @@ def _is_overline(rows: Sequence[str], at: int) -> bool:
 
 
 def _sections(source: str) -> list[tuple[int, str, str]]:
-    """Give level, source and words of each section's title."""
+    """Return level, source and words of each section's title."""
     from docutils import nodes
     from docutils.frontend import get_default_settings
     from docutils.parsers.rst import Parser
@@ -126,7 +126,7 @@ def _sections(source: str) -> list[tuple[int, str, str]]:
 
 
 def _titles_only(source: str) -> str:
-    """Give what can hold a title: docutils takes a millisecond for each paragraph, and most hold none."""
+    """Return what can hold a title: docutils takes a millisecond for each paragraph, and most hold none."""
     stanzas = _BLANK_LINES.split(source)
     return "\n\n".join(
         stanza for stanza in stanzas if any(map(_ADORNMENT.match, stanza.split("\n")))

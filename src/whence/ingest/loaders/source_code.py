@@ -143,7 +143,7 @@ def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
 
 
 def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:
-    r"""Give the blocks of source code; line ends must be `\n`.
+    r"""Return the blocks of source code; line ends must be `\n`.
 
     A definition, with the comments above it, is a section below its qualified name. What does not parse
     stays in the section around it. Cost is linear in the text.
@@ -212,7 +212,7 @@ class _Finder:
         yield _Section(first, body, max(end, body), own, children)
 
     def _definition(self, node: Node) -> Node | None:
-        """Give the definition that a node is or is wrapped around; None when it is none."""
+        """Return the definition that a node is or is wrapped around; None when it is none."""
         for _ in range(4):
             if node.type in self._language.definitions:
                 return node if self._name(node) else None
@@ -248,7 +248,7 @@ class _Finder:
 
 
 def _last_row(node: Node) -> int:
-    """Give the last row a node has characters on; one that ends with a line end does not reach the next."""
+    """Return the last row a node has characters on; one that ends with a line end does not reach the next."""
     row, column = node.end_point
     return max(row - 1, node.start_point.row) if column == 0 else row
 
@@ -258,7 +258,7 @@ def _words(node: Node | None) -> str:
 
 
 def _declared(node: Node) -> str:
-    """Give the name inside the declarators of C: of `char *f(int)` it is `f`."""
+    """Return the name inside the declarators of C: of `char *f(int)` it is `f`."""
     declarator = node.child_by_field_name("declarator")
     while declarator is not None:
         inner = declarator.child_by_field_name("declarator")
@@ -274,13 +274,13 @@ def _declared(node: Node) -> str:
 
 
 def _receiver(node: Node) -> str:
-    """Give the type of a Go method's receiver: of `(s *Server[T])` it is `Server`."""
+    """Return the type of a Go method's receiver: of `(s *Server[T])` it is `Server`."""
     words = _words(node).strip("()").split()
     return words[-1].lstrip("*").partition("[")[0] if words else ""
 
 
 def _sections_to_blocks(text: str, sections: tuple[_Section, ...]) -> tuple[Block, ...]:
-    """Give the blocks of sections that lie one after or inside another."""
+    """Return the blocks of sections that lie one after or inside another."""
     rows = _rows(text)
     return tuple(_closed(text, _blocks(text, rows, sections, (0, len(rows)), ())))
 

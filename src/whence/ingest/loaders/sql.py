@@ -68,7 +68,7 @@ def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
 
 
 def sql_blocks(text: str) -> tuple[Block, ...]:
-    r"""Give the blocks of SQL; line ends must be `\n`.
+    r"""Return the blocks of SQL; line ends must be `\n`.
 
     A statement that creates or alters something stands below its qualified name, without quotes; all others
     stand below none. Cost is linear in the text.
@@ -95,7 +95,7 @@ def sql_statements(text: str) -> Iterator[SqlStatement]:
 
 
 def ends_batch(text: str, start: int, end: int) -> bool:
-    """Tell whether a batch of SQL Server's tools ends between two places."""
+    """Return whether a batch of SQL Server's tools ends between two places."""
     return _BATCH.search(text, start, end) is not None
 
 
