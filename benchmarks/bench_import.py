@@ -31,7 +31,7 @@ from tests.support.small_bundles import import_into, write_small
 
 from benchmarks.cpu import cpu_s, parent
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.contents import validate
+from whence.ingest.bundles.bundle_reader import validate
 from whence.schema.embedding import Purpose
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore

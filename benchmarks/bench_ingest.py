@@ -34,7 +34,7 @@ from benchmarks.cpu import cpu_s
 from whence.engine.engine import Engine
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
-from whence.ingest.outcomes import LoadedDocument
+from whence.ingest.load_results import LoadedDocument
 from whence.models.local_embedder import LocalEmbedder
 from whence.models.protocols import Embedder
 from whence.schema.embedding import Purpose

@@ -19,7 +19,7 @@ from whence.engine.results import SearchReport
 from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot, search_snapshot
 from whence.ingest.bundles import reading
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.contents import BundleContents
+from whence.ingest.bundles.bundle_reader import BundleContents
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.small_bundles import write_small
 
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.contents import BundleContents
+from whence.ingest.bundles.bundle_reader import BundleContents
 from whence.schema.errors import InternalError
 from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.identity_columns import reserve

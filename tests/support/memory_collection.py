@@ -20,7 +20,7 @@ from whence.engine.retriever import Retriever
 from whence.engine.store_adapters import StoredVectors, StoredWords
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
-from whence.ingest.outcomes import LoadedDocument
+from whence.ingest.load_results import LoadedDocument
 from whence.models.protocols import Embedder
 from whence.schema.access import Access, DocumentTags
 from whence.store.memory.store import MemoryStore

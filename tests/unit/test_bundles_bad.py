@@ -13,7 +13,7 @@ import pytest
 from tests.support.fake_bundles import write_folder, write_zip
 
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.contents import BundleContents, validate
+from whence.ingest.bundles.bundle_reader import BundleContents, validate
 from whence.ingest.bundles.limits import BundleLimits
 from whence.schema.errors import BadInput
 

@@ -15,9 +15,9 @@ from tests.support.fake_bundles import BundleForm, bundle_files, write_folder, w
 from tests.support.fake_enterprise import fake_release
 from tests.support.small_bundles import edges_between
 
-from whence.ingest.bundles import contents as contents_module
+from whence.ingest.bundles import bundle_reader as bundle_reader_module
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.contents import BundleContents, validate
+from whence.ingest.bundles.bundle_reader import BundleContents, validate
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge, CodeNode, ImportReport, KindCounts
 
@@ -385,7 +385,7 @@ def test_labels_outside_the_vocabulary_are_told_once(tmp_path: Path) -> None:
 
 def test_a_long_list_of_warnings_is_cut_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """Memory is bounded however many edges dangle; the counts stay whole."""
-    monkeypatch.setattr(contents_module, "MAX_WARNINGS", 5)
+    monkeypatch.setattr(bundle_reader_module, "MAX_WARNINGS", 5)
     path = small(tmp_path, dependencies={"C1": [f"D{number}" for number in range(1005)]})
     report = everything(path)[2]
 

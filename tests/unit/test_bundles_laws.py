@@ -19,10 +19,10 @@ from tests.support.fake_enterprise import fake_release
 
 from whence.ingest.bundles.archive import MemberStream
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.contents import validate
-from whence.ingest.bundles.elements import Element, _Cutter, array_elements, object_elements
-from whence.ingest.bundles.places import Place
-from whence.ingest.bundles.rows import csv_rows, text_lines
+from whence.ingest.bundles.bundle_reader import validate
+from whence.ingest.bundles.json_stream import Element, _Cutter, array_elements, object_elements
+from whence.ingest.bundles.locations import Place
+from whence.ingest.bundles.tables import csv_rows, text_lines
 from whence.ingest.bundles.tags import ACL_NAMES, LABEL_NAMES, LEVEL_NAMES, read_tags
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import CodeId, CodeKind, checked_local_id, kind_of_local, snapshot_id_of

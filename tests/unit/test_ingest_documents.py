@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from whence.ingest.chunking import Chunker
-from whence.ingest.digest import document_digest
+from whence.ingest.content_hash import document_digest
 from whence.ingest.documents import load
-from whence.ingest.outcomes import LoadedDocument, LoadFailure, Skipped
+from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft

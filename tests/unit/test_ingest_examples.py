@@ -11,7 +11,7 @@ import pytest
 
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
-from whence.ingest.outcomes import LoadedDocument
+from whence.ingest.load_results import LoadedDocument
 from whence.schema.access import Access
 from whence.schema.ingest import DocumentDraft
 

@@ -16,8 +16,8 @@ from whence.ingest.blocks import Block, ParsedDocument
 from whence.ingest.chunking import SPECIAL_TOKENS, Chunker
 from whence.ingest.documents import KnownSources, count, load
 from whence.ingest.formats import format_of, sniffed, supported_suffixes
+from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped, Unchanged
 from whence.ingest.loaders import source_code as code
-from whence.ingest.outcomes import LoadedDocument, LoadFailure, Skipped, Unchanged
 from whence.ingest.sources import SourceFile, suffix_of
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from whence.bundler.code_graph import CallOutcome, Edge, Findings, NamedCall, Quoted
+from whence.bundler.csharp_expressions import OF_OBJECTS, Body
 from whence.bundler.csharp_project import (
     CSharpProject,
     Instance,
@@ -26,9 +28,7 @@ from whence.bundler.csharp_types import (
     type_ref,
     words,
 )
-from whence.bundler.csharp_values import OF_OBJECTS, Body
-from whence.bundler.definitions import CallOutcome, Edge, Findings, NamedCall, Quoted
-from whence.bundler.files import SourceText
+from whence.bundler.source_files import SourceText
 
 if TYPE_CHECKING:
     from tree_sitter import Node

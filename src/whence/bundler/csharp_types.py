@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.bundler.csharp_directives import without_directives
-from whence.bundler.definitions import Definition, Findings, shortened_id
-from whence.bundler.files import SourceText
+from whence.bundler.code_graph import Definition, Findings, shortened_id
+from whence.bundler.csharp_preprocessor import without_directives
+from whence.bundler.source_files import SourceText
 from whence.ingest.loaders.source_code import syntax_tree
 
 if TYPE_CHECKING:

@@ -7,8 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from whence.bundler.definitions import CallOutcome, Edge, Findings, NamedCall, Quoted
-from whence.bundler.files import SourceText
+from whence.bundler.code_graph import CallOutcome, Edge, Findings, NamedCall, Quoted
+from whence.bundler.python_expressions import (
+    Instance,
+    ModuleValue,
+    PythonProject,
+    Scope,
+    Value,
+)
 from whence.bundler.python_modules import (
     Imported,
     PythonClass,
@@ -16,13 +22,7 @@ from whence.bundler.python_modules import (
     PythonModule,
     read_module,
 )
-from whence.bundler.python_values import (
-    Instance,
-    ModuleValue,
-    PythonProject,
-    Scope,
-    Value,
-)
+from whence.bundler.source_files import SourceText
 
 __all__ = ("read_python",)
 

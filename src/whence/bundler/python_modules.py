@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeAlias
 
-from whence.bundler.definitions import Definition, Findings, shortened_id
-from whence.bundler.files import SourceText
+from whence.bundler.code_graph import Definition, Findings, shortened_id
+from whence.bundler.source_files import SourceText
 
 __all__ = (
     "Binding",

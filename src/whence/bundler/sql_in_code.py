@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from whence.bundler.definitions import Definition, Edge, Findings, Quoted
+from whence.bundler.code_graph import Definition, Edge, Findings, Quoted
 from whence.bundler.sql_objects import SqlObjects, object_edge
 from whence.bundler.sql_references import is_sql, sql_references
 from whence.schema.errors import BadInput

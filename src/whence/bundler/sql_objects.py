@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from whence.bundler.definitions import (
+from whence.bundler.code_graph import (
     CallOutcome,
     Definition,
     Edge,
     Findings,
     shortened_id,
 )
-from whence.bundler.files import SourceText
+from whence.bundler.source_files import SourceText
 from whence.bundler.sql_references import SqlReference, sql_references
 from whence.ingest.loaders.sql import SqlStatement, ends_batch, sql_statements
 from whence.schema.code_ids import SQL_PREFIX, checked_local_id

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from whence.bundler.definitions import Definition, Edge
+from whence.bundler.code_graph import Definition, Edge
 from whence.schema.access import DocumentTags
 from whence.schema.code_ids import kind_of_local
 from whence.schema.errors import BadInput

@@ -12,7 +12,7 @@ from whence.cli.session import as_json
 from whence.schema.access import DocumentTags
 
 if TYPE_CHECKING:
-    from whence.bundler.bundling import BundleReport, LeftOut
+    from whence.bundler.builder import BundleReport, LeftOut
 
 __all__ = ("bundle",)
 
@@ -49,7 +49,7 @@ def bundle(
     Types, members, SQL objects and statements become nodes; calls, uses, inheritance and what SQL reads, writes
     and runs become edges. A call that cannot be told for certain makes no edge and is counted.
     """
-    from whence.bundler.bundling import bundle_folder
+    from whence.bundler.builder import bundle_folder
 
     tags = DocumentTags(tuple(acl or ()), tuple(label or ()), clearance)
     report = bundle_folder(path, output, repo=repo, tags=tags)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from whence.engine.passage_pooling import Passages
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
-from whence.ingest.bundles.contents import validate
+from whence.ingest.bundles.bundle_reader import validate
 from whence.ingest.bundles.reading import reading
 from whence.schema.code import ImportReport, KindCounts
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse

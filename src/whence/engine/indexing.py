@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whence.engine.results import DocumentCounts, IndexReport, PathFailure
-from whence.ingest.outcomes import LoadedDocument, LoadFailure, Outcome, Skipped, Unchanged
+from whence.ingest.load_results import LoadedDocument, LoadFailure, Outcome, Skipped, Unchanged
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft, IngestRequest, IngestResponse
 

@@ -13,8 +13,8 @@ import msgspec
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
+from whence.ingest.content_hash import with_digest
 from whence.ingest.decoding import read_bytes
-from whence.ingest.digest import with_digest
 from whence.ingest.formats import (
     MAX_DOCUMENT_BYTES,
     Format,
@@ -22,8 +22,8 @@ from whence.ingest.formats import (
     sniffed,
     supported_suffixes,
 )
+from whence.ingest.load_results import LoadedDocument, LoadFailure, Outcome, Skipped, Unchanged
 from whence.ingest.loaders.jsonl import Record, count_lines
-from whence.ingest.outcomes import LoadedDocument, LoadFailure, Outcome, Skipped, Unchanged
 from whence.ingest.sources import SourceFile, checked_paths, find_files
 from whence.ingest.tags import combined
 from whence.schema.access import DocumentTags

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from whence.ingest.outcomes import LoadFailure, Skipped
-from whence.ingest.values import checked_id
+from whence.ingest.field_validation import checked_id
+from whence.ingest.load_results import LoadFailure, Skipped
 from whence.schema.errors import BadInput
 
 __all__ = ("SourceFile", "checked_paths", "find_files", "shown_path", "suffix_of")

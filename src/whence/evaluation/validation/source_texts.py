@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from whence.evaluation.validation.target import Passage
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
-from whence.ingest.outcomes import LoadedDocument
+from whence.ingest.load_results import LoadedDocument
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from whence.ingest.bundles.limits import BundleLimits
-from whence.ingest.bundles.places import Place
+from whence.ingest.bundles.locations import Place
 from whence.schema.errors import BadInput
 
 __all__ = ("Archive", "MemberStream", "open_archive")

@@ -10,7 +10,7 @@ import msgspec
 from whence.ingest.bundles.archive import open_archive
 from whence.ingest.bundles.layout import Layout, find_layout
 from whence.ingest.bundles.limits import BundleLimits
-from whence.ingest.bundles.repository import read_snapshot
+from whence.ingest.bundles.repo_meta import read_snapshot
 from whence.schema.access import DocumentTags
 from whence.schema.code import SnapshotInfo
 

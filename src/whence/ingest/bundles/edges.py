@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence, Set
 import msgspec
 
 from whence.ingest.bundles.archive import Archive
-from whence.ingest.bundles.elements import object_elements
 from whence.ingest.bundles.fields import first_text
+from whence.ingest.bundles.json_stream import object_elements
 from whence.ingest.bundles.layout import Layout
-from whence.ingest.bundles.places import Place
-from whence.ingest.bundles.rows import csv_rows
+from whence.ingest.bundles.locations import Place
+from whence.ingest.bundles.tables import csv_rows
 from whence.schema.code import BundleWarning
 from whence.schema.code_ids import CodeKind
 from whence.schema.relations import CS_DEPENDENCY, stored_relation

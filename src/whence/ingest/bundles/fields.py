@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whence.ingest.values import check_text
+from whence.ingest.field_validation import check_text
 from whence.schema.errors import BadInput
 
 __all__ = ("first_text", "integer", "whole_text")

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from whence.ingest.bundles.archive import Archive
-from whence.ingest.bundles.elements import array_elements, decoded
 from whence.ingest.bundles.fields import first_text, integer, whole_text
+from whence.ingest.bundles.json_stream import array_elements, decoded
 from whence.ingest.bundles.layout import Layout
-from whence.ingest.bundles.places import Place
-from whence.ingest.bundles.rows import Row, csv_rows, text_lines
+from whence.ingest.bundles.locations import Place
+from whence.ingest.bundles.tables import Row, csv_rows, text_lines
 from whence.ingest.bundles.tags import ACL_NAMES, LABEL_NAMES, LEVEL_NAMES, read_tags
 from whence.ingest.decoding import refuse_wide_encoding
 from whence.ingest.strict_json import parse_json, parse_object

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from whence.ingest.bundles.bundle import Bundle
-from whence.ingest.bundles.contents import BundleContents
+from whence.ingest.bundles.bundle_reader import BundleContents
 from whence.ingest.bundles.frames import EDGES, FAILED, NO_MORE, NODES, REFUSED, REPORT, write_frame
 from whence.schema.code import CodeNode
 from whence.schema.errors import BadInput

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from whence.ingest.bundles.archive import open_archive
 from whence.ingest.bundles.bundle import Bundle
-from whence.ingest.bundles.contents import BundleContents
+from whence.ingest.bundles.bundle_reader import BundleContents
 from whence.ingest.bundles.frames import EDGES, NO_MORE, NODES, REFUSED, REPORT, read_frame
 from whence.ingest.bundles.reader_process import batches
 from whence.schema.code import CodeNode, ImportReport

@@ -7,12 +7,12 @@ import re
 import zipfile
 from typing import Any
 
-from whence.ingest.assembly import file_document
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.extracted import ExtractedText
+from whence.ingest.document_builder import file_document
 from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.loaders.html import write_html
 from whence.ingest.sources import SourceFile
+from whence.ingest.text_builder import ExtractedText
 from whence.schema.errors import BadInput
 
 __all__ = ("load_word",)

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from whence.ingest.assembly import MAX_HEADING, file_document, shortened
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_as, decode_text
-from whence.ingest.extracted import ExtractedText, one_line
+from whence.ingest.document_builder import MAX_HEADING, file_document, shortened
 from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
+from whence.ingest.text_builder import ExtractedText, one_line
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:

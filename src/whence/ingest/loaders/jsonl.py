@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from whence.ingest.assembly import first_line
 from whence.ingest.blocks import ParsedDocument, prose_blocks
 from whence.ingest.decoding import decode_utf8, refuse_wide_encoding
-from whence.ingest.outcomes import LoadFailure
+from whence.ingest.document_builder import first_line
+from whence.ingest.field_validation import checked_id, checked_metadata, one_line, take_source_url
+from whence.ingest.load_results import LoadFailure
 from whence.ingest.sources import SourceFile
 from whence.ingest.strict_json import parse_object
 from whence.ingest.tags import own_tags
-from whence.ingest.values import checked_id, checked_metadata, one_line, take_source_url
 from whence.schema.errors import BadInput
 
 __all__ = ("Record", "count_lines", "load_jsonl")

@@ -7,9 +7,9 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from whence.ingest.assembly import MAX_HEADING, file_document, shortened
 from whence.ingest.blocks import Block, Outline, ParsedDocument, outlined, path_of, prose_blocks
 from whence.ingest.decoding import decode_text
+from whence.ingest.document_builder import MAX_HEADING, file_document, shortened
 from whence.ingest.loaders.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, lines, sentences, spans_between, trimmed

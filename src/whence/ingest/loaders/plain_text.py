@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from whence.ingest.assembly import file_document
 from whence.ingest.blocks import ParsedDocument, prose_blocks
 from whence.ingest.decoding import decode_text
+from whence.ingest.document_builder import file_document
 from whence.ingest.loaders.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
 

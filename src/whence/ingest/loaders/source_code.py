@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.ingest.assembly import file_document
 from whence.ingest.blocks import Block, BlockKind, ParsedDocument
 from whence.ingest.decoding import decode_text
+from whence.ingest.document_builder import file_document
 from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, trimmed

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from whence.ingest.assembly import file_document
 from whence.ingest.blocks import Block, ParsedDocument
 from whence.ingest.decoding import decode_text
+from whence.ingest.document_builder import file_document
 from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, lines, spans_between

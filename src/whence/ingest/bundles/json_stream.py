@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from whence.ingest.bundles.places import Place
+from whence.ingest.bundles.locations import Place
 from whence.ingest.decoding import refuse_wide_encoding
 from whence.ingest.strict_json import parse_json, parse_start
 from whence.schema.errors import BadInput

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from whence.ingest.assembly import MAX_HEADING, shortened
 from whence.ingest.blocks import Block, Outline, outlined, path_of
+from whence.ingest.document_builder import MAX_HEADING, shortened
 from whence.text.spans import Span, sentences
 
 __all__ = ("ExtractedText", "one_line")

@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from whence.bundler.definitions import Language
+from whence.bundler.code_graph import Language
 from whence.ingest.decoding import decode_text, read_bytes
-from whence.ingest.outcomes import LoadFailure
+from whence.ingest.load_results import LoadFailure
 from whence.ingest.sources import SourceFile, find_files
 from whence.schema.code_ids import checked_local_id
 from whence.schema.errors import BadInput

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from whence.bundler.definitions import Findings
-from whence.bundler.files import SourceText
+from whence.bundler.code_graph import Findings
 from whence.bundler.python_edges import read_python
+from whence.bundler.source_files import SourceText
 
 
 def read(files: Mapping[str, str], folder: str = "folder") -> Findings:

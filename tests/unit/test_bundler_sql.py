@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.bundler.definitions import Definition, Edge, Findings, NamedCall, Quoted
-from whence.bundler.files import SourceText
+from whence.bundler.code_graph import Definition, Edge, Findings, NamedCall, Quoted
+from whence.bundler.source_files import SourceText
 from whence.bundler.sql_in_code import connect_sql
 from whence.bundler.sql_objects import SqlObjects, read_sql
 from whence.bundler.sql_references import SqlReference, is_sql, sql_references

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from typing import Any
 
-from whence.ingest.bundles.elements import decoded
 from whence.ingest.bundles.fields import first_text
-from whence.ingest.bundles.places import Place
+from whence.ingest.bundles.json_stream import decoded
+from whence.ingest.bundles.locations import Place
 from whence.ingest.decoding import refuse_wide_encoding
 from whence.ingest.strict_json import parse_object
 from whence.schema.code import SnapshotInfo

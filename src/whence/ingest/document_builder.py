@@ -6,10 +6,10 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from whence.ingest.blocks import Block, ParsedDocument
+from whence.ingest.field_validation import checked_metadata, one_line, take_source_url
 from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.ingest.tags import TAG_NAMES, own_tags
-from whence.ingest.values import checked_metadata, one_line, take_source_url
 
 __all__ = ("MAX_HEADING", "file_document", "first_line", "shortened")
 

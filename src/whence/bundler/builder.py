@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from whence.bundler.code_graph import CallOutcome, Findings
 from whence.bundler.csharp_edges import read_csharp
-from whence.bundler.definitions import CallOutcome, Findings
-from whence.bundler.files import Sources, read_sources
+from whence.bundler.git_revision import Revision, read_revision
 from whence.bundler.python_edges import read_python
-from whence.bundler.revision import Revision, read_revision
+from whence.bundler.source_files import Sources, read_sources
 from whence.bundler.sql_in_code import connect_sql
 from whence.bundler.sql_objects import read_sql
 from whence.bundler.writer import BundleContent, write_bundle

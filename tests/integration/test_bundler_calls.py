@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from whence.bundler.bundling import find_definitions
+from whence.bundler.builder import find_definitions
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Edges = set[tuple[str, str]]

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.small_bundles import edges_between
 
-from whence.bundler.bundling import BundleReport, bundle_folder
-from whence.bundler.definitions import Definition, Edge
-from whence.bundler.files import MAX_FILE_BYTES
-from whence.bundler.revision import read_revision
+from whence.bundler.builder import BundleReport, bundle_folder
+from whence.bundler.code_graph import Definition, Edge
+from whence.bundler.git_revision import read_revision
+from whence.bundler.source_files import MAX_FILE_BYTES
 from whence.bundler.writer import BundleContent, write_bundle
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.contents import BundleContents
+from whence.ingest.bundles.bundle_reader import BundleContents
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge, CodeNode, ImportReport
 from whence.schema.errors import BadInput

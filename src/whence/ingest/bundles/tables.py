@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from whence.ingest.bundles.archive import MemberStream
-from whence.ingest.bundles.elements import decoded
-from whence.ingest.bundles.places import Place
+from whence.ingest.bundles.json_stream import decoded
+from whence.ingest.bundles.locations import Place
 from whence.ingest.decoding import refuse_wide_encoding
 
 __all__ = ("Line", "Row", "csv_rows", "text_lines")
