@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection, StageFacts
+from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,
@@ -32,10 +32,10 @@ KEPT = 20
 CONCEPTS = ("return policy", "refund", "What is the return policy?")
 
 
-def candidates() -> list[CandidateAccount]:
+def candidates() -> list[CandidateRecord]:
     """Give the candidates of a hybrid search as retrieval leaves them."""
     return [
-        CandidateAccount(
+        CandidateRecord(
             chunk_id=f"urn:chunk:policy-doc-{i // 3}:chunk-{i % 3}",
             rank=i + 1,
             document_id=f"docs/policy-{i // 3}.md",
@@ -48,7 +48,7 @@ def candidates() -> list[CandidateAccount]:
     ]
 
 
-def reranked(found: list[CandidateAccount]) -> list[CandidateAccount]:
+def reranked(found: list[CandidateRecord]) -> list[CandidateRecord]:
     """Add what the reranker says of them."""
     return [
         msgspec.structs.replace(
@@ -61,7 +61,7 @@ def reranked(found: list[CandidateAccount]) -> list[CandidateAccount]:
     ]
 
 
-def facts(stage: int) -> StageFacts:
+def facts(stage: int) -> StageRun:
     """Give times, and for the question its settings."""
     settings: dict[str, str | int | float | bool] = {
         "collection": "default",
@@ -69,12 +69,12 @@ def facts(stage: int) -> StageFacts:
         "fetch_limit": CANDIDATES,
         "mode": "hybrid",
     }
-    return StageFacts(
+    return StageRun(
         started_at="2026-01-01T00:00:00.000Z",
         ended_at="2026-01-01T00:00:00.012Z",
         duration_ms=12.345,
         models=(
-            ModelFacts(
+            ModelUse(
                 role="embedding",
                 name="all-MiniLM-L6-v2",
                 revision="1",
@@ -109,12 +109,12 @@ def build(*, full: bool) -> list[ExplainEvent]:
     """Build the events of one question."""
     question, grounding, exploration, focus, synthesis = FACTS if full else [None] * 5
     stages = (
-        question_triples(ANSWER_ID, CONCEPTS[2], NOW, facts=question),
-        grounding_triples(ANSWER_ID, CONCEPTS, in_token=9, out_token=9, model="m", facts=grounding),
+        question_triples(ANSWER_ID, CONCEPTS[2], NOW, run=question),
+        grounding_triples(ANSWER_ID, CONCEPTS, in_token=9, out_token=9, model="m", run=grounding),
         exploration_triples(
-            ANSWER_ID, CHUNK_IDS, candidates=FOUND if full else (), facts=exploration
+            ANSWER_ID, CHUNK_IDS, candidates=FOUND if full else (), run=exploration
         ),
-        focus_triples(ANSWER_ID, SELECTIONS, candidates=SCORED if full else (), facts=focus),
+        focus_triples(ANSWER_ID, SELECTIONS, candidates=SCORED if full else (), run=focus),
         synthesis_triples(
             ANSWER_ID,
             reranked=True,
@@ -122,7 +122,7 @@ def build(*, full: bool) -> list[ExplainEvent]:
             out_token=9,
             model="m",
             citations=CITATIONS if full else (),
-            facts=synthesis,
+            run=synthesis,
         ),
     )
     return [

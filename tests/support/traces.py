@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection, StageFacts
+from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
 from whence.provenance.stages import (
     exploration_triples,
     failure_triples,
@@ -66,7 +66,7 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
             (2, scored[1], 'Refunds take <five> days & "no fee".'),
         )
     ]
-    reranker = ModelFacts(role="reranker", name="ms-marco-MiniLM-L-12-v2")
+    reranker = ModelUse(role="reranker", name="ms-marco-MiniLM-L-12-v2")
     late = Degradation(
         stage="prompt", code="no_language_model", reason="no language model is configured"
     )
@@ -77,18 +77,23 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
         "threshold": 0.25,
     }
     return [
-        *question_triples(answer_id, _CONCEPTS[2], _NOW, facts=_facts(0.25, settings=settings)),
+        *question_triples(answer_id, _CONCEPTS[2], _NOW, run=_stage_run(0.25, settings=settings)),
         *grounding_triples(
-            answer_id, _CONCEPTS, in_token=212, out_token=18, model="openai:m", facts=_facts(412.0)
+            answer_id,
+            _CONCEPTS,
+            in_token=212,
+            out_token=18,
+            model="openai:m",
+            run=_stage_run(412.0),
         ),
         *exploration_triples(
             answer_id,
             [candidate.chunk_id for candidate in read],
             candidates=candidates,
-            facts=_facts(18.5, models=(_EMBEDDING,)),
+            run=_stage_run(18.5, models=(_EMBEDDING,)),
         ),
         *focus_triples(
-            answer_id, selections, candidates=scored, facts=_facts(96.0, models=(reranker,))
+            answer_id, selections, candidates=scored, run=_stage_run(96.0, models=(reranker,))
         ),
         *synthesis_triples(
             answer_id,
@@ -99,7 +104,7 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
             citations=cited,
             found=True,
             answer_digest="ab" * 32,
-            facts=_facts(1240.0, degraded=(late,)),
+            run=_stage_run(1240.0, degraded=(late,)),
         ),
     ]
 
@@ -116,20 +121,20 @@ def failed_triples(answer_id: str = "failed") -> list[Triple]:
             code="unavailable",
             message="the store did not answer within 30 s",
             hint="run `whence doctor`",
-            facts=_facts(30_000.0),
+            run=_stage_run(30_000.0),
         ),
     ]
 
 
-_EMBEDDING = ModelFacts(
+_EMBEDDING = ModelUse(
     role="embedding", name="all-MiniLM-L6-v2", revision="c9745ed1", precision="w8", dimension=384
 )
 
 
-def _candidate(rank: int, found: int) -> CandidateAccount:
+def _candidate(rank: int, found: int) -> CandidateRecord:
     code = "text_missing" if rank == 4 else "duplicate" if rank == found else ""
     document = f"policies/<{'abcd'[rank % 4]}> & more.md"
-    return CandidateAccount(
+    return CandidateRecord(
         chunk_id=f"{document}#{rank}",
         rank=rank,
         document_id=document,
@@ -142,14 +147,14 @@ def _candidate(rank: int, found: int) -> CandidateAccount:
     )
 
 
-def _facts(
+def _stage_run(
     duration_ms: float,
     *,
-    models: tuple[ModelFacts, ...] = (),
+    models: tuple[ModelUse, ...] = (),
     settings: dict[str, Scalar] | None = None,
     degraded: tuple[Degradation, ...] = (),
-) -> StageFacts:
-    return StageFacts(
+) -> StageRun:
+    return StageRun(
         started_at=_NOW,
         ended_at="2026-01-01T10:00:01.000Z",
         duration_ms=duration_ms,

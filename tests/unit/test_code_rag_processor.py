@@ -11,9 +11,9 @@ from tests.support.graph_model import GraphModel
 from whence.processors.code_rag import CodeRagProcessor
 from whence.processors.graph_expander import GraphExpanderProcessor
 from whence.processors.text_fetcher import TextFetcherProcessor
-from whence.provenance.checking import check
-from whence.provenance.graph_walks import read_walk
-from whence.provenance.trace import Trace, read
+from whence.provenance.checking import check_trace
+from whence.provenance.graph_walks import read_graph_walk
+from whence.provenance.trace import Trace, read_trace
 from whence.schema import (
     Access,
     Answer,
@@ -127,7 +127,7 @@ async def ask(processor: CodeRagProcessor, context: StubContext, **fields: Any) 
 def trace_of(context: StubContext) -> Trace:
     record = context.emitted["trace"][0]
     assert isinstance(record, TraceRecord)
-    return read([t for event in record.events for t in event.triples])
+    return read_trace([t for event in record.events for t in event.triples])
 
 
 async def test_the_trace_tells_seeds_edges_and_budget() -> None:
@@ -135,7 +135,7 @@ async def test_the_trace_tells_seeds_edges_and_budget() -> None:
     processor, context, store = world()
     answer = await ask(processor, context)
     trace = trace_of(context)
-    walk = read_walk(trace)
+    walk = read_graph_walk(trace)
 
     assert [stage.stage for stage in answer.stages] == [
         "question", "grounding", "exploration", "focus", "synthesis",
@@ -149,7 +149,7 @@ async def test_the_trace_tells_seeds_edges_and_budget() -> None:
         (chunk("a"), chunk("b")),
         (chunk("b"), chunk("c")),
     ]
-    assert check(trace) == []
+    assert check_trace(trace) == []
     assert chunk("d") not in str(trace.triples)
     assert {c.chunk_id: c.reason_code for c in trace.candidates} == {
         chunk("a"): "", chunk("e"): "over_limit", chunk("b"): "", chunk("c"): "",
@@ -171,7 +171,7 @@ async def test_the_budget_drops_whole_texts_and_says_so() -> None:
     assert dropped == {chunk("a"): "over_text_budget", chunk("e"): "over_limit"}
     # A node that only the walk found has the score of the seed it was reached from.
     assert {one.score for one in trace.selections} == {0.9}
-    assert check(trace) == []
+    assert check_trace(trace) == []
 
 
 async def test_nothing_found_asks_no_writer() -> None:
@@ -181,7 +181,7 @@ async def test_nothing_found_asks_no_writer() -> None:
 
     assert not answer.found
     assert store.reads == 0
-    assert check(trace_of(context)) == []
+    assert check_trace(trace_of(context)) == []
 
 
 async def test_an_expansion_that_fails_leaves_the_seeds() -> None:
@@ -195,7 +195,7 @@ async def test_an_expansion_that_fails_leaves_the_seeds() -> None:
 
     assert "expansion_failed" in {one.code for one in answer.degraded}
     assert answer.citations[0].document_id == node("a")
-    assert check(trace_of(context)) == []
+    assert check_trace(trace_of(context)) == []
 
 
 async def test_an_unknown_relation_is_refused() -> None:

@@ -17,7 +17,7 @@ from whence.processors.document_rag import (
     RagOptions,
     RagResult,
 )
-from whence.provenance.trace import Trace, read
+from whence.provenance.trace import Trace, read_trace
 from whence.provenance.uris import answer_uris
 from whence.schema import EmbeddingModel, ExplainEvent, PromptResult, Quote, RerankerResult
 from whence.schema.errors import (
@@ -95,7 +95,7 @@ class Bench:
     @property
     def trace(self) -> Trace:
         """What the events say."""
-        return read([t for event in self.events for t in event.triples])
+        return read_trace([t for event in self.events for t in event.triples])
 
     @property
     def stages(self) -> list[str]:
@@ -242,7 +242,7 @@ async def test_concepts_that_cannot_be_embedded_leave_the_question() -> None:
 
     assert len(bench.search.calls) == 1
     assert codes(result) == ["concepts_not_embedded"]
-    assert bench.trace.stage("exploration").facts.degraded == result.degraded
+    assert bench.trace.stage("exploration").run.degraded == result.degraded
 
 
 async def test_a_dead_embedding_service_fails_the_question_by_name() -> None:
@@ -566,7 +566,7 @@ async def test_scores_of_what_the_reranker_dropped_are_kept() -> None:
         0.1,
         "reranked_out",
     )
-    assert bench.trace.stage("focus").facts.models[0].name == "cross-encoder-1"
+    assert bench.trace.stage("focus").run.models[0].name == "cross-encoder-1"
 
 
 async def test_reranking_can_be_left_out_of_one_question() -> None:
@@ -896,11 +896,11 @@ async def test_the_account_names_scores_ranks_concepts_models_and_limits() -> No
     assert set(first.concepts) == {QUESTION, "returns", "refunds"}
     assert (second.rank, second.rerank_rank, second.rerank_score) == (2, 1, 0.9)
     assert second.digest
-    exploration = bench.trace.stage("exploration").facts
+    exploration = bench.trace.stage("exploration").run
     assert [(m.name, m.revision, m.precision, m.dimension) for m in exploration.models] == [
         ("minilm", "r1", "w8", 4)
     ]
-    settings = bench.trace.stage("question").facts.settings
+    settings = bench.trace.stage("question").run.settings
     assert (settings["doc_limit"], settings["fetch_limit"], settings["collection"]) == (
         1,
         3,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.processors.document_rag import DocumentRag, RagOptions, RagResult
-from whence.provenance.checking import check
-from whence.provenance.trace import read
+from whence.provenance.checking import check_trace
+from whence.provenance.trace import read_trace
 from whence.schema import ExplainEvent, RerankerResult, decode_as, encode
 from whence.schema.errors import NotFound, Unavailable, WhenceError
 from whence.testing.stub_clients import (
@@ -115,8 +115,8 @@ async def test_a_question_always_ends_in_order(
     except WhenceError as error:
         outcome = error
 
-    trace = read([t for event in events for t in event.triples])
-    assert check(trace) == []
+    trace = read_trace([t for event in events for t in event.triples])
+    assert check_trace(trace) == []
     assert [event.sequence for event in events] == list(range(len(events)))
     given_documents = prompt.documents[-1] if prompt.documents else []
     assert len(given_documents) <= doc_limit
@@ -126,9 +126,9 @@ async def test_a_question_always_ends_in_order(
         assert trace.failure.code == outcome.code
         return
     assert trace.failure is None
-    assert [stored[chunk_id] for chunk_id in trace.given] == given_documents
+    assert [stored[chunk_id] for chunk_id in trace.used] == given_documents
     assert outcome.answer.found == bool(given_documents)
-    assert {c.chunk_id for c in outcome.citations} <= set(trace.given)
+    assert {c.chunk_id for c in outcome.citations} <= set(trace.used)
     assert [s.stage for s in outcome.answer.stages] == [event.stage for event in events]
-    told = [d for stage in trace.stages for d in stage.facts.degraded]
+    told = [d for stage in trace.stages for d in stage.run.degraded]
     assert told == list(outcome.degraded)

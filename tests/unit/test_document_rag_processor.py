@@ -15,7 +15,7 @@ from whence.processors.document_rag import (
     DocumentRagParameters,
     DocumentRagProcessor,
 )
-from whence.provenance.trace import read
+from whence.provenance.trace import read_trace
 from whence.schema import (
     Access,
     Answer,
@@ -265,7 +265,7 @@ async def test_a_question_that_fails_leaves_a_trace_with_a_failure() -> None:
     (record,) = context.emitted["trace"]
 
     assert record.answer is None
-    trace = read([t for event in record.events for t in event.triples])
+    trace = read_trace([t for event in record.events for t in event.triples])
     assert (trace.failure.stage, trace.failure.code) == ("exploration", "not_found")
 
 
@@ -569,6 +569,6 @@ async def test_only_the_first_candidates_are_reread(
     assert reads == [read_of_them]
     (record,) = context.emitted["trace"]
     assert isinstance(record, TraceRecord)
-    trace = read(triple for event in record.events for triple in event.triples)
+    trace = read_trace(triple for event in record.events for triple in event.triples)
     codes = [candidate.reason_code for candidate in trace.candidates]
     assert codes.count("over_rerank_limit") == len(codes) - read_of_them

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from tests.support.traces import full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
-from whence.provenance.checking import check
-from whence.provenance.erasing import ERASED, without_texts
-from whence.provenance.trace import read
+from whence.provenance.checking import check_trace
+from whence.provenance.erasing import ERASED, erase_texts
+from whence.provenance.trace import read_trace
 from whence.provenance.uris import id_from_iri
 from whence.schema import Access
 from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
@@ -22,7 +22,7 @@ NOW = "2026-02-03T04:05:06Z"
 
 def recorded(triples: list[Triple], answer_id: str = "full") -> TraceRecord:
     """Give the record of a trace, its answer with the citations that the triples tell."""
-    trace = read(triples, answer_id)
+    trace = read_trace(triples, answer_id)
     answer = Answer(
         answer_id=answer_id, question="q", text="As it says [1].", citations=trace.citations
     )
@@ -46,12 +46,12 @@ def one_of(*chunks: str) -> Callable[[str, str], bool]:
 
 def erased(record: TraceRecord, *chunks: str, at: str = NOW) -> TraceRecord:
     """Erase chunks from a trace."""
-    return without_texts(record, is_erased=one_of(*chunks), erased_at=at)
+    return erase_texts(record, is_erased=one_of(*chunks), erased_at=at)
 
 
 def read_back(record: TraceRecord) -> Any:
     """Read the trace of a record."""
-    return read([t for event in record.events for t in event.triples], record.answer_id)
+    return read_trace([t for event in record.events for t in event.triples], record.answer_id)
 
 
 def test_quotes_and_digests_of_the_erased_go_and_others_stay() -> None:
@@ -74,7 +74,7 @@ def test_the_answer_of_a_writer_that_read_it_goes() -> None:
     record = recorded(full_triples())
     trace = read_back(record)
     cited = {c.chunk_id for c in trace.citations}
-    uncited = next(c for c in trace.given if c not in cited)
+    uncited = next(c for c in trace.used if c not in cited)
     unread = next(c.chunk_id for c in trace.candidates if c.reason_code == "reranked_out")
 
     for chunk, text in ((uncited, ERASED), (unread, "As it says [1].")):
@@ -98,7 +98,7 @@ def test_a_tombstone_tells_when_and_the_trace_stays_complete() -> None:
     }
     assert set(marks) == nodes
     assert set(marks.values()) == {NOW}
-    assert not check(after)
+    assert not check_trace(after)
     assert [replace(c, digest="") for c in after.candidates] == [
         replace(c, digest="") for c in before.candidates
     ]

@@ -20,16 +20,16 @@ from rich.cells import cell_len
 from tests.support.traces import failed_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
-from whence.provenance.checking import check
+from whence.provenance.checking import check_trace
 from whence.provenance.render.json import to_json
-from whence.provenance.render.nquads import nquads
-from whence.provenance.render.rdf import query, serialize
+from whence.provenance.render.nquads import to_nquads
+from whence.provenance.render.rdf import run_sparql, serialize
 from whence.provenance.render.svg import to_svg
-from whence.provenance.render.text import one_line, shortened
+from whence.provenance.render.text import one_line, shorten
 from whence.provenance.render.tree import tree_text
 from whence.provenance.stages import grounding_triples, question_triples
 from whence.provenance.terms import double
-from whence.provenance.trace import read
+from whence.provenance.trace import read_trace
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
 
@@ -77,7 +77,7 @@ def test_rdf_reads_back_as_the_same_quads(name: str, form: str, parser: str) -> 
 def test_any_text_survives_canonical_nquads(text: str) -> None:
     """Quotes, line ends and control characters are escaped so that another reader gives the text back."""
     triples = question_triples("a1", text, text)
-    lines = nquads(triples)
+    lines = to_nquads(triples)
 
     assert lines.count("\n") == len(triples)
     assert all(line.endswith(" .") for line in lines[:-1].split("\n"))
@@ -92,7 +92,7 @@ def test_canonical_nquads_to_the_letter() -> None:
         Triple(iri("urn:a"), p, literal('"\\\n\t\x01ä', ns.XSD_STRING)),
         Triple(iri("urn:a"), p, literal('"\\\n\t\x01ä')),
     ]
-    assert nquads(triples) == (
+    assert to_nquads(triples) == (
         '<urn:a> <urn:p> "\\"\\\\\\n\\t\\u0001ä" .\n'
         '<urn:b> <urn:p> "0.5"^^<http://www.w3.org/2001/XMLSchema#double> <urn:g> .\n'
     )
@@ -108,7 +108,7 @@ def test_an_unknown_form_is_refused() -> None:
 @ALL
 def test_json_has_the_contract_s_shape(name: str) -> None:
     """Keys, plain strings and completeness are there, and it is JSON without exceptions."""
-    trace = read(TRACES[name])
+    trace = read_trace(TRACES[name])
     shown: dict[str, Any] = json.loads(json.dumps(to_json(trace), allow_nan=False))
 
     assert {"answer_id", "question", "graph", "stages", "triples", "complete"} <= shown.keys()
@@ -123,7 +123,7 @@ def test_json_has_the_contract_s_shape(name: str) -> None:
 
 def test_json_tells_when_it_is_not_complete() -> None:
     """A cut trace says so and names the faults."""
-    shown = to_json(read(TRACES["full"][:-60], "full"))
+    shown = to_json(read_trace(TRACES["full"][:-60], "full"))
 
     assert shown["complete"] is False
     assert {"code", "where", "what"} == shown["faults"][0].keys()
@@ -132,7 +132,7 @@ def test_json_tells_when_it_is_not_complete() -> None:
 @ALL
 def test_the_tree_fits_the_terminal(name: str) -> None:
     """No line is wider than 80 columns, and each stage has its branch."""
-    trace = read(TRACES[name])
+    trace = read_trace(TRACES[name])
     lines = tree_text(trace).splitlines()
 
     assert max(map(cell_len, lines)) <= 80
@@ -142,8 +142,8 @@ def test_the_tree_fits_the_terminal(name: str) -> None:
 
 def test_the_tree_tells_how_many_were_reranked() -> None:
     """Candidates that the reranker was not given do not count as reranked."""
-    assert "of 10 reranked" not in tree_text(read(TRACES["full"]))
-    whole = read(TRACES["full"])
+    assert "of 10 reranked" not in tree_text(read_trace(TRACES["full"]))
+    whole = read_trace(TRACES["full"])
     candidates = tuple(
         msgspec.structs.replace(one, reason_code="over_rerank_limit")
         if one.reason_code == "reranked_out"
@@ -151,14 +151,14 @@ def test_the_tree_tells_how_many_were_reranked() -> None:
         for one in whole.candidates
     )
     trace = msgspec.structs.replace(whole, candidates=candidates)
-    assert (whole.reread, trace.reread) == (10, 4)
+    assert (whole.reranked_count, trace.reranked_count) == (10, 4)
     assert "4 of 10 reranked, 4 kept" in tree_text(trace)
     assert "4 reranked · 4 kept" in to_svg(trace)
 
 
 def test_the_tree_tells_what_was_dropped_and_why() -> None:
     """Reasons with their counts, kept chunks with their scores, citations with their quotes."""
-    text = tree_text(read(TRACES["full"]), dropped_shown=1)
+    text = tree_text(read_trace(TRACES["full"]), dropped_shown=1)
 
     for words in (
         "dropped 6: reranked_out",
@@ -177,8 +177,8 @@ def test_the_tree_tells_what_was_dropped_and_why() -> None:
 
 def test_the_tree_tells_of_faults_and_failures() -> None:
     """What is wrong is not hidden by drawing."""
-    assert "not complete" in tree_text(read(TRACES["full"][:-60], "full"))
-    assert "unavailable" in tree_text(read(TRACES["failed"]))
+    assert "not complete" in tree_text(read_trace(TRACES["full"][:-60], "full"))
+    assert "unavailable" in tree_text(read_trace(TRACES["failed"]))
 
 
 @settings(max_examples=60)
@@ -186,7 +186,7 @@ def test_the_tree_tells_of_faults_and_failures() -> None:
 def test_texts_cannot_steer_the_terminal(text: str) -> None:
     """No control character and no change of direction reaches the terminal."""
     triples = [*question_triples("a1", text, "now"), *grounding_triples("a1", [text])]
-    shown = tree_text(read(triples))
+    shown = tree_text(read_trace(triples))
 
     assert not set(shown) & {chr(n) for n in (*range(10), *range(11, 32), 127, 0x202E, 0x2066)}
 
@@ -196,7 +196,7 @@ def test_texts_cannot_steer_the_terminal(text: str) -> None:
 def test_any_text_gives_a_well_formed_picture(text: str, theme: Any) -> None:
     """Whatever a question holds, the picture is XML without scripts and outside addresses."""
     triples = [*question_triples("a1", text, text), *grounding_triples("a1", [text])]
-    root = ET.fromstring(to_svg(read(triples), theme=theme))
+    root = ET.fromstring(to_svg(read_trace(triples), theme=theme))
 
     kinds = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert kinds <= {"svg", "title", "desc", "style", "rect", "text", "path", "circle", "g"}
@@ -209,7 +209,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def test_the_picture_draws_what_was_kept() -> None:
     """A bar per candidate and kept chunk, and a line along every chunk that went on."""
-    trace = read(TRACES["full"])
+    trace = read_trace(TRACES["full"])
     root = ET.fromstring(to_svg(trace))
     shown = [e.text or "" for e in root.iter(f"{SVG}text")]
     tracks = [e for e in root.iter(f"{SVG}rect") if e.get("class") == "track"]
@@ -223,7 +223,7 @@ def test_the_picture_draws_what_was_kept() -> None:
 
 def test_the_picture_of_many_candidates_keeps_the_kept() -> None:
     """Beyond the most rows the dropped are counted, the kept are all drawn."""
-    trace = read(full_triples(found=60, kept=20))
+    trace = read_trace(full_triples(found=60, kept=20))
     text = to_svg(trace, max_rows=5)
 
     assert "and 40 more" in text
@@ -233,7 +233,7 @@ def test_the_picture_of_many_candidates_keeps_the_kept() -> None:
 @ALL
 def test_every_shape_lies_in_the_picture(name: str) -> None:
     """No text starts and no rectangle ends outside the view."""
-    root = ET.fromstring(to_svg(read(TRACES[name])))
+    root = ET.fromstring(to_svg(read_trace(TRACES[name])))
     width, height = float(root.get("width", 0)), float(root.get("height", 0))
 
     for element in root.iter():
@@ -248,7 +248,7 @@ def test_select_orders_numbers_as_numbers() -> None:
     """Typed scores order by value: 0.9 comes before 0.1 and 1e-3."""
     node, score = iri("urn:trustgraph:docrag:a1/candidate/1"), iri(ns.WH_SCORE)
     triples = [Triple(node, score, double(x), ns.GRAPH_RETRIEVAL) for x in (0.1, 1e-3, 0.9)]
-    answer = query(triples, "SELECT ?s WHERE { ?c wh:score ?s } ORDER BY DESC(?s)")
+    answer = run_sparql(triples, "SELECT ?s WHERE { ?c wh:score ?s } ORDER BY DESC(?s)")
 
     assert answer.kind == "select"
     assert answer.columns == ("s",)
@@ -258,12 +258,12 @@ def test_select_orders_numbers_as_numbers() -> None:
 def test_ask_construct_and_describe_answer_in_rows() -> None:
     """All forms of query give plain rows, with and without GRAPH, prefixes known."""
     triples = TRACES["full"]
-    asked = query(triples, "ASK { GRAPH <urn:graph:retrieval> { ?f a tg:Focus } }")
-    built = query(triples, "CONSTRUCT { ?c wh:why ?r } WHERE { ?c wh:reason ?r }")
-    told = query(triples, "DESCRIBE <urn:trustgraph:docrag:full>")
+    asked = run_sparql(triples, "ASK { GRAPH <urn:graph:retrieval> { ?f a tg:Focus } }")
+    built = run_sparql(triples, "CONSTRUCT { ?c wh:why ?r } WHERE { ?c wh:reason ?r }")
+    told = run_sparql(triples, "DESCRIBE <urn:trustgraph:docrag:full>")
 
     assert (asked.kind, asked.rows) == ("ask", ({"answer": True},))
-    dropped = [c for c in read(triples).candidates if c.reason_code]
+    dropped = [c for c in read_trace(triples).candidates if c.reason_code]
     assert len(built.rows) == len(dropped)
     assert list(built.rows) == sorted(built.rows, key=lambda row: str(row["s"]))
     assert {row["s"] for row in told.rows} == {"urn:trustgraph:docrag:full"}
@@ -272,11 +272,11 @@ def test_ask_construct_and_describe_answer_in_rows() -> None:
 def test_unbound_is_none_and_rows_are_bounded() -> None:
     """An optional that does not match is None; more rows than allowed are cut and said to be."""
     wanted = "SELECT ?c ?r WHERE { ?e wh:candidate ?c OPTIONAL { ?c wh:reason ?r } }"
-    answer = query(TRACES["full"], wanted, max_rows=5)
+    answer = run_sparql(TRACES["full"], wanted, max_rows=5)
 
     assert len(answer.rows) == 5
     assert answer.truncated
-    assert None in [row["r"] for row in query(TRACES["full"], wanted).rows]
+    assert None in [row["r"] for row in run_sparql(TRACES["full"], wanted).rows]
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_unbound_is_none_and_rows_are_bounded() -> None:
 def test_bad_sparql_says_where(sparql: str, words: str) -> None:
     """What is no query is bad input with a position, never another exception."""
     with pytest.raises(BadInput, match=words):
-        query(TRACES["plain"], sparql)
+        run_sparql(TRACES["plain"], sparql)
 
 
 @pytest.mark.parametrize(
@@ -316,13 +316,13 @@ def test_bad_sparql_says_where(sparql: str, words: str) -> None:
 def test_a_query_never_leaves_the_trace(sparql: str) -> None:
     """Nothing that would open a file or an address is run, however deep it is nested."""
     with pytest.raises(BadInput, match="outside the trace"):
-        query(TRACES["plain"], sparql)
+        run_sparql(TRACES["plain"], sparql)
 
 
 @given(hostile, st.integers(1, 30))
 def test_lines_are_single_and_fit(text: str, width: int) -> None:
     """A shortened text is one line and not longer than it may be."""
-    shown = shortened(text, width)
+    shown = shorten(text, width)
 
     assert len(shown) <= width
     assert len(shown.splitlines()) <= 1
@@ -332,7 +332,7 @@ def test_lines_are_single_and_fit(text: str, width: int) -> None:
 def test_sample_traces_are_complete() -> None:
     """The traces that these tests stand on have no fault."""
     for name, triples in TRACES.items():
-        assert check(read(triples, name)) == [], name
+        assert check_trace(read_trace(triples, name)) == [], name
         assert all(isinstance(triple.o, Term) for triple in triples)
 
 
@@ -341,9 +341,9 @@ def test_select_star_has_its_columns_in_the_order_of_the_query(seed: int) -> Non
     """Columns of `SELECT *` are as first named, whatever order a set of variables comes in."""
     pattern = "{ ?whose ?does ?what . ?a ?does ?b } LIMIT 1"
     code = (
-        "from whence.provenance.render.rdf import query\n"
+        "from whence.provenance.render.rdf import run_sparql\n"
         "from tests.support.traces import plain_triples\n"
-        f"print(*query(plain_triples(), 'SELECT * {pattern}').columns)"
+        f"print(*run_sparql(plain_triples(), 'SELECT * {pattern}').columns)"
     )
     env = {**os.environ, "PYTHONHASHSEED": str(seed)}
     run = subprocess.run(

@@ -12,10 +12,10 @@ from tests.support.traces import failed_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
 from whence.provenance import uris
-from whence.provenance.reasons import DROP_REASONS, OUTCOMES, reason
+from whence.provenance.reasons import DROP_REASONS, OUTCOMES, describe_reason
 from whence.provenance.render import text
-from whence.provenance.render.rdf import query
-from whence.provenance.stage_records import CandidateAccount, Selection, StageFacts
+from whence.provenance.render.rdf import run_sparql
+from whence.provenance.stage_records import CandidateRecord, Selection, StageRun
 from whence.provenance.stages import (
     exploration_triples,
     failure_triples,
@@ -25,7 +25,7 @@ from whence.provenance.stages import (
     synthesis_triples,
 )
 from whence.provenance.terms import boolean, double, integer, read_scalar, scalar
-from whence.provenance.uris import answer_id_of, answer_uris, id_from_iri, iri_from_id
+from whence.provenance.uris import answer_id_from_uri, answer_uris, id_from_iri, iri_from_id
 from whence.schema.errors import BadInput
 from whence.schema.terms import Triple
 
@@ -148,12 +148,11 @@ def test_a_long_question_is_told_once() -> None:
     """The question alone is told in full; candidates and concepts name it by its beginning and a digest."""
     long = "leave " * 10_000
     found = [
-        CandidateAccount(chunk_id=f"c{rank}", rank=rank, concepts=(long, "leave"))
-        for rank in (1, 2)
+        CandidateRecord(chunk_id=f"c{rank}", rank=rank, concepts=(long, "leave")) for rank in (1, 2)
     ]
     triples = (
         *question_triples("a1", long, NOW),
-        *grounding_triples("a1", [long, "leave"], facts=StageFacts()),
+        *grounding_triples("a1", [long, "leave"], run=StageRun()),
         *exploration_triples("a1", ["c1", "c2"], candidates=found),
     )
     names = {t.o.value for t in triples if t.p.iri == ns.TG_CONCEPT}
@@ -189,9 +188,9 @@ def test_the_account_adds_only_in_our_namespace() -> None:
 def test_an_account_leaves_the_shared_statements_alone() -> None:
     """With candidates and facts the shared statements come first, unchanged."""
     plain = exploration_triples("a1", ["urn:c:1"])
-    account = CandidateAccount(chunk_id="urn:c:1", rank=1, score=0.5)
+    account = CandidateRecord(chunk_id="urn:c:1", rank=1, score=0.5)
     full = exploration_triples(
-        "a1", ["urn:c:1"], candidates=[account], facts=StageFacts(duration_ms=1.0)
+        "a1", ["urn:c:1"], candidates=[account], run=StageRun(duration_ms=1.0)
     )
 
     assert full[: len(plain)] == plain
@@ -207,16 +206,14 @@ def test_plain_traces_hold_nothing_of_ours() -> None:
 @pytest.mark.parametrize(
     ("candidates", "words"),
     [
-        ([CandidateAccount(chunk_id="a", rank=0)], "not 1 or more"),
-        ([CandidateAccount(chunk_id=c, rank=1) for c in "ab"], "taken"),
-        ([CandidateAccount(chunk_id="a", rank=1, reason_code="tired")], "not a reason"),
-        ([CandidateAccount(chunk_id="a", rank=1, reason_code="used")], "not a reason"),
-        ([CandidateAccount(chunk_id="", rank=1)], "empty id"),
+        ([CandidateRecord(chunk_id="a", rank=0)], "not 1 or more"),
+        ([CandidateRecord(chunk_id=c, rank=1) for c in "ab"], "taken"),
+        ([CandidateRecord(chunk_id="a", rank=1, reason_code="tired")], "not a reason"),
+        ([CandidateRecord(chunk_id="a", rank=1, reason_code="used")], "not a reason"),
+        ([CandidateRecord(chunk_id="", rank=1)], "empty id"),
     ],
 )
-def test_accounts_that_would_lie_are_refused(
-    candidates: list[CandidateAccount], words: str
-) -> None:
+def test_accounts_that_would_lie_are_refused(candidates: list[CandidateRecord], words: str) -> None:
     """A shared rank, a missing rank, an unknown reason and an empty id are errors, not triples."""
     with pytest.raises(BadInput, match=words):
         exploration_triples("a1", [], candidates=candidates)
@@ -232,7 +229,7 @@ def test_ids_that_could_leave_their_iri_are_refused(answer_id: str) -> None:
 def test_a_setting_needs_a_plain_name() -> None:
     """A setting's key becomes part of an IRI and is checked."""
     with pytest.raises(BadInput, match="setting"):
-        question_triples("a1", "Why?", NOW, facts=StageFacts(settings={"a> <b": 1}))
+        question_triples("a1", "Why?", NOW, run=StageRun(settings={"a> <b": 1}))
 
 
 def test_a_failure_derives_from_a_stage() -> None:
@@ -276,11 +273,11 @@ def test_not_a_number_has_its_xml_name() -> None:
 def test_every_reason_names_a_stage_and_explains_itself() -> None:
     """The list of codes is closed, and each code has one stage and one line."""
     for code, meaning in (*DROP_REASONS.items(), *OUTCOMES.items()):
-        assert reason(code) is meaning
+        assert describe_reason(code) is meaning
         assert meaning.stage in {"exploration", "focus", "synthesis"}
         assert "\n" not in meaning.explanation
     with pytest.raises(BadInput, match="not a reason code"):
-        reason("tired")
+        describe_reason("tired")
 
 
 def test_stage_iris_lead_back_to_their_answer() -> None:
@@ -288,9 +285,9 @@ def test_stage_iris_lead_back_to_their_answer() -> None:
     own = answer_uris("a1")
 
     for uri in (own.question, own.grounding, own.focus, own.synthesis, own.answer, own.error):
-        assert answer_id_of(uri) == "a1"
-    assert answer_id_of("urn:other:a1") == ""
-    assert answer_id_of("urn:trustgraph:docrag:") == ""
+        assert answer_id_from_uri(uri) == "a1"
+    assert answer_id_from_uri("urn:other:a1") == ""
+    assert answer_id_from_uri("urn:trustgraph:docrag:") == ""
 
 
 @pytest.mark.parametrize(
@@ -333,7 +330,7 @@ def test_the_queries_of_the_page_run() -> None:
 
     assert len(examples) == 3
     for example in examples:
-        assert query(full_triples(), example).rows
+        assert run_sparql(full_triples(), example).rows
 
 
 @pytest.mark.parametrize("module", [uris, text])

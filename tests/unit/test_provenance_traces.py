@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from tests.support.traces import failed_triples, full_triples, plain_triples
 
 from whence.provenance import namespaces as ns
-from whence.provenance.checking import check
+from whence.provenance.checking import check_trace
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.redaction import WITHHELD, chunk_ids, trimmed
-from whence.provenance.render.nquads import nquads
-from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection, StageFacts
+from whence.provenance.redaction import WITHHELD, chunk_ids, redact_trace
+from whence.provenance.render.nquads import to_nquads
+from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,
@@ -26,7 +26,7 @@ from whence.provenance.stages import (
     question_triples,
     synthesis_triples,
 )
-from whence.provenance.trace import Trace, read
+from whence.provenance.trace import Trace, read_trace
 from whence.provenance.uris import answer_uris, id_from_iri
 from whence.provenance.why_not import why_not
 from whence.schema.document_rag import Citation
@@ -50,11 +50,11 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
     question: str
     concepts: tuple[str, ...]
-    candidates: tuple[CandidateAccount, ...]
+    candidates: tuple[CandidateRecord, ...]
     """As the last stage knows them."""
     kept: tuple[Selection, ...] | None
     citations: tuple[Citation, ...]
-    facts: StageFacts
+    run: StageRun
 
     def triples(self, order: random.Random | None = None) -> list[Triple]:
         """Build the trace; with `order` the candidates are given in another order."""
@@ -73,37 +73,37 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
         ]
         seen = [REPLACE(c, reason_code=c.reason_code * at(c, "focus")) for c in explored]
         out = [
-            *question_triples(ID, self.question, "2026-01-01T10:00:00Z", facts=self.facts),
-            *grounding_triples(ID, self.concepts, facts=self.facts),
+            *question_triples(ID, self.question, "2026-01-01T10:00:00Z", run=self.run),
+            *grounding_triples(ID, self.concepts, run=self.run),
             *exploration_triples(
-                ID, [c.chunk_id for c in explored], candidates=retrieved, facts=self.facts
+                ID, [c.chunk_id for c in explored], candidates=retrieved, run=self.run
             ),
         ]
         if self.kept is not None:
-            out += focus_triples(ID, self.kept, candidates=seen, facts=self.facts)
+            out += focus_triples(ID, self.kept, candidates=seen, run=self.run)
         dropped = [c for c in candidates if at(c, "synthesis")]
         out += synthesis_triples(
             ID,
             reranked=self.kept is not None,
             dropped=dropped,
             citations=self.citations,
-            facts=self.facts,
+            run=self.run,
         )
         return out
 
 
-def at(candidate: CandidateAccount, stage: str) -> bool:
+def at(candidate: CandidateRecord, stage: str) -> bool:
     """Tell whether a candidate is dropped at a stage."""
     code = candidate.reason_code
     return bool(code) and DROP_REASONS[code].stage == stage
 
 
 @st.composite
-def stage_facts(draw: st.DrawFn) -> StageFacts:
+def stage_facts(draw: st.DrawFn) -> StageRun:
     """Draw how a stage ran."""
     roles = ("embedding", "reranker", "writer")
     models = tuple(
-        ModelFacts(
+        ModelUse(
             role=role,
             name=draw(words),
             revision=draw(texts),
@@ -115,7 +115,7 @@ def stage_facts(draw: st.DrawFn) -> StageFacts:
     )
     values = texts | st.booleans() | st.integers() | st.floats(allow_nan=False)
     degraded = st.builds(Degradation, stage=texts, reason=texts, code=texts)
-    return StageFacts(
+    return StageRun(
         started_at=draw(texts),
         ended_at=draw(texts),
         duration_ms=draw(st.none() | st.floats(0, allow_nan=False)),
@@ -132,11 +132,11 @@ def stories(draw: st.DrawFn) -> Story:
     reranks = draw(st.booleans())
     codes = [code for code, meaning in DROP_REASONS.items() if reranks or meaning.stage != "focus"]
     digests = st.sampled_from(["", "d1", "d2"])
-    candidates: list[CandidateAccount] = []
+    candidates: list[CandidateRecord] = []
     # A reranker ranks what it was given, and no others: its ranks have no gaps.
     reranked = itertools.count(1)
     for place, chunk_id in enumerate(draw(st.lists(ids, max_size=7, unique=True)), 1):
-        account = CandidateAccount(
+        account = CandidateRecord(
             chunk_id=chunk_id,
             rank=place,
             document_id=draw(st.sampled_from(["", "doc-a", "doc-b", "doc c"])),
@@ -165,14 +165,14 @@ def stories(draw: st.DrawFn) -> Story:
         candidates=tuple(candidates),
         kept=kept if reranks else None,
         citations=citations,
-        facts=draw(stage_facts()),
+        run=draw(stage_facts()),
     )
 
 
 @given(stories())
 def test_what_is_built_is_read_back(story: Story) -> None:
     """A trace holds all that went in, and has no fault."""
-    trace = read(story.triples())
+    trace = read_trace(story.triples())
 
     assert trace.answer_id == ID
     assert trace.question == story.question
@@ -181,8 +181,8 @@ def test_what_is_built_is_read_back(story: Story) -> None:
     assert trace.explored == tuple(c.chunk_id for c in story.candidates if not at(c, "exploration"))
     assert trace.selections == (story.kept or ())
     assert trace.citations == story.citations
-    assert [stage.facts for stage in trace.stages] == [story.facts] * len(trace.stages)
-    assert check(trace) == []
+    assert [stage.run for stage in trace.stages] == [story.run] * len(trace.stages)
+    assert check_trace(trace) == []
 
 
 @given(stories(), st.randoms(use_true_random=False))
@@ -191,8 +191,8 @@ def test_order_means_nothing(story: Story, order: random.Random) -> None:
     shuffled = story.triples(order)
     order.shuffle(shuffled)
 
-    assert read(shuffled) == read(story.triples())
-    assert nquads(shuffled) == nquads(story.triples())
+    assert read_trace(shuffled) == read_trace(story.triples())
+    assert to_nquads(shuffled) == to_nquads(story.triples())
 
 
 def names_in(trace: Trace) -> set[str]:
@@ -204,22 +204,22 @@ def names_in(trace: Trace) -> set[str]:
 @given(stories(), st.data())
 def test_a_trimmed_trace_names_nothing_hidden(story: Story, data: st.DataObject) -> None:
     """Hidden chunks leave no trace, no gap and no fault."""
-    trace = read(story.triples())
+    trace = read_trace(story.triples())
     visible = frozenset(c for c in chunk_ids(trace) if data.draw(st.booleans()))
-    seen = trimmed(trace, visible)
+    seen = redact_trace(trace, visible)
 
     assert chunk_ids(seen) <= visible
     assert not names_in(seen) & (chunk_ids(trace) - visible)
     assert [c.rank for c in seen.candidates] == list(range(1, len(seen.candidates) + 1))
     ranks = sorted(c.rerank_rank for c in seen.candidates if c.rerank_rank)
     assert ranks == list(range(1, len(ranks) + 1))
-    assert check(seen) == []
+    assert check_trace(seen) == []
 
 
 @given(stories(), st.data())
 def test_hidden_is_answered_like_nonexistent(story: Story, data: st.DataObject) -> None:
     """Why-not of a hidden chunk differs from that of a made-up one in the id only."""
-    trace = read(story.triples())
+    trace = read_trace(story.triples())
     visible = frozenset(c for c in chunk_ids(trace) if data.draw(st.booleans()))
     unknown = REPLACE(why_not(trace, "no such chunk", visible=visible), chunk_id="")
 
@@ -232,7 +232,7 @@ def test_hidden_is_answered_like_nonexistent(story: Story, data: st.DataObject) 
 @given(stories())
 def test_why_not_tells_what_happened(story: Story) -> None:
     """Of every candidate the code is its reason, or that it was used or cited."""
-    trace = read(story.triples())
+    trace = read_trace(story.triples())
     cited = {citation.chunk_id for citation in story.citations}
     for candidate in story.candidates:
         told = why_not(trace, candidate.chunk_id, visible=chunk_ids(trace))
@@ -245,16 +245,16 @@ def test_why_not_tells_what_happened(story: Story) -> None:
 @given(stories())
 def test_trimming_nothing_changes_nothing(story: Story) -> None:
     """Who may see all sees the trace itself."""
-    trace = read(story.triples())
+    trace = read_trace(story.triples())
 
-    assert trimmed(trace, chunk_ids(trace)) is trace
+    assert redact_trace(trace, chunk_ids(trace)) is trace
 
 
 def test_places_beyond_nine_keep_their_order() -> None:
     """The tenth place comes after the ninth, not after the first, also when a place before is hidden."""
-    trace = read(full_triples(found=30, kept=14))
+    trace = read_trace(full_triples(found=30, kept=14))
     best, *others = trace.selections
-    seen = trimmed(trace, chunk_ids(trace) - {best.chunk_id})
+    seen = redact_trace(trace, chunk_ids(trace) - {best.chunk_id})
 
     scores = [selection.score for selection in trace.selections]
     assert scores == sorted(scores, reverse=True)
@@ -266,41 +266,41 @@ def test_places_beyond_nine_keep_their_order() -> None:
 @pytest.mark.parametrize("reranked", [True, False])
 def test_a_plain_trace_is_read(reranked: bool) -> None:
     """A trace in the shared vocabulary alone is complete and can be asked."""
-    trace = read(plain_triples(reranked=reranked))
+    trace = read_trace(plain_triples(reranked=reranked))
 
-    assert check(trace) == []
+    assert check_trace(trace) == []
     assert [c.chunk_id for c in trace.candidates] == [f"urn:chunk:policy:{n}" for n in range(3)]
     assert [s.score for s in trace.selections] == ([0.95, 0.42] if reranked else [])
     told = why_not(trace, "urn:chunk:policy:1", visible=chunk_ids(trace))
     assert told.code == ("reranked_out" if reranked else "used")
-    assert trace.given == (
+    assert trace.used == (
         ("urn:chunk:policy:2", "urn:chunk:policy:0") if reranked else trace.explored
     )
 
 
 def test_a_plain_trace_can_be_trimmed() -> None:
     """Counts and places are corrected in a trace without accounts too."""
-    seen = trimmed(read(plain_triples()), frozenset({"urn:chunk:policy:0"}))
+    seen = redact_trace(read_trace(plain_triples()), frozenset({"urn:chunk:policy:0"}))
 
-    assert check(seen) == []
+    assert check_trace(seen) == []
     assert seen.chunk_count == 1
     assert seen.selections == (Selection("urn:chunk:policy:0", 0.42),)
-    assert "urn:trustgraph:prov:chunk:plain:1" not in nquads(seen.triples)
+    assert "urn:trustgraph:prov:chunk:plain:1" not in to_nquads(seen.triples)
 
 
 def test_a_failed_question_is_complete() -> None:
     """A chain that ends in an error has no fault, and says what failed."""
-    trace = read(failed_triples())
+    trace = read_trace(failed_triples())
 
-    assert check(trace) == []
+    assert check_trace(trace) == []
     assert trace.failure is not None
     assert (trace.failure.stage, trace.failure.code) == ("exploration", "unavailable")
-    assert trace.given == ()
+    assert trace.used == ()
 
 
 def test_a_document_is_answered_by_its_best_chunk() -> None:
     """Asked for a document, why-not speaks of the chunk that came furthest."""
-    trace = read(full_triples())
+    trace = read_trace(full_triples())
     cited = trace.citations[0]
     told = why_not(trace, cited.document_id, visible=chunk_ids(trace))
 
@@ -311,38 +311,36 @@ def test_a_document_is_answered_by_its_best_chunk() -> None:
 
 def test_messages_that_name_something_hidden_are_withheld() -> None:
     """A degradation's message never tells of a hidden chunk."""
-    account = CandidateAccount(chunk_id="urn:c:1", rank=1, document_id="secret.md")
+    account = CandidateRecord(chunk_id="urn:c:1", rank=1, document_id="secret.md")
     lost = Degradation(
         stage="text-fetch", reason="secret.md could not be read", code="fetch_failed"
     )
     triples = [
         *question_triples(ID, "?", "now"),
         *grounding_triples(ID, []),
-        *exploration_triples(
-            ID, ["urn:c:1"], candidates=[account], facts=StageFacts(degraded=(lost,))
-        ),
+        *exploration_triples(ID, ["urn:c:1"], candidates=[account], run=StageRun(degraded=(lost,))),
         *synthesis_triples(ID, reranked=False),
     ]
-    seen = trimmed(read(triples), frozenset())
+    seen = redact_trace(read_trace(triples), frozenset())
 
-    assert "secret" not in nquads(seen.triples)
+    assert "secret" not in to_nquads(seen.triples)
     exploration = seen.stage("exploration")
     assert exploration is not None
-    assert exploration.facts.degraded[0].reason == WITHHELD
+    assert exploration.run.degraded[0].reason == WITHHELD
 
 
 def test_a_duplicate_of_something_hidden_goes_with_it() -> None:
     """That a text repeats a hidden one would tell of the hidden one."""
-    trace = read(full_triples())
+    trace = read_trace(full_triples())
     first, last = trace.candidates[0], trace.candidates[-1]
     assert last.reason_code == "duplicate"
     assert last.digest == first.digest
 
-    seen = trimmed(trace, chunk_ids(trace) - {first.chunk_id})
+    seen = redact_trace(trace, chunk_ids(trace) - {first.chunk_id})
 
     assert last.chunk_id not in chunk_ids(seen)
     assert last.chunk_id in chunk_ids(
-        trimmed(trace, chunk_ids(trace) - {trace.candidates[1].chunk_id})
+        redact_trace(trace, chunk_ids(trace) - {trace.candidates[1].chunk_id})
     )
 
 
@@ -374,7 +372,7 @@ def changed(triples: list[Triple], wanted: Any, **changes: Any) -> list[Triple]:
 
 def faults(triples: list[Triple]) -> set[tuple[str, str]]:
     """Give code and place of every fault."""
-    return {(fault.code, fault.where) for fault in check(read(triples, "full"))}
+    return {(fault.code, fault.where) for fault in check_trace(read_trace(triples, "full"))}
 
 
 @pytest.mark.parametrize("stage", ["question", "grounding", "exploration", "synthesis"])
@@ -476,10 +474,10 @@ def test_several_answers_need_a_name() -> None:
     both = [*full_triples(), *plain_triples()]
 
     with pytest.raises(BadInput, match="2 answers"):
-        read(both)
+        read_trace(both)
     with pytest.raises(BadInput, match="0 answers"):
-        read([])
-    assert read(both, "plain") == read(plain_triples())
+        read_trace([])
+    assert read_trace(both, "plain") == read_trace(plain_triples())
 
 
 @settings(max_examples=200)
@@ -490,19 +488,19 @@ def test_a_damaged_trace_never_breaks_the_reader(data: st.DataObject) -> None:
     kept = data.draw(st.lists(st.sampled_from(triples), max_size=60))
     objects = st.sampled_from([t.o for t in triples])
     mixed = [REPLACE(t, o=data.draw(objects)) if data.draw(st.booleans()) else t for t in kept]
-    trace = read(mixed, "full")
+    trace = read_trace(mixed, "full")
     visible = frozenset(sorted(chunk_ids(trace))[::2])
-    seen = trimmed(trace, visible)
+    seen = redact_trace(trace, visible)
 
-    assert isinstance(check(trace), list)
+    assert isinstance(check_trace(trace), list)
     assert chunk_ids(seen) <= visible
     assert why_not(trace, "nothing", visible=visible).code == "not_retrieved"
 
 
 def test_infinite_scores_come_back() -> None:
     """A score that is no finite number is told as it was."""
-    account = CandidateAccount(chunk_id="urn:c:1", rank=1, score=math.inf, dense_score=math.nan)
-    trace = read([*exploration_triples(ID, ["urn:c:1"], candidates=[account])])
+    account = CandidateRecord(chunk_id="urn:c:1", rank=1, score=math.inf, dense_score=math.nan)
+    trace = read_trace([*exploration_triples(ID, ["urn:c:1"], candidates=[account])])
 
     assert trace.candidates[0].score == math.inf
     assert math.isnan(trace.candidates[0].dense_score or 0.0)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from whence.provenance.checking import check
-from whence.provenance.graph_walks import Walk, WalkedEdge, WalkedNode, read_walk, walk_triples
-from whence.provenance.redaction import trimmed
+from whence.provenance.checking import check_trace
+from whence.provenance.graph_walks import (
+    GraphWalk,
+    WalkEdge,
+    WalkNode,
+    graph_walk_triples,
+    read_graph_walk,
+)
+from whence.provenance.redaction import redact_trace
 from whence.provenance.render.json import to_json
 from whence.provenance.render.tree import tree_text
-from whence.provenance.stage_records import CandidateAccount, Selection
+from whence.provenance.stage_records import CandidateRecord, Selection
 from whence.provenance.stages import (
     exploration_triples,
     focus_triples,
@@ -15,71 +21,71 @@ from whence.provenance.stages import (
     question_triples,
     synthesis_triples,
 )
-from whence.provenance.trace import Trace, read
+from whence.provenance.trace import Trace, read_trace
 from whence.schema.terms import Triple
 
 CHUNKS = ("urn:chunk:c:a:0", "urn:chunk:c:b:0", "urn:chunk:c:c:0")
-WALK = Walk(
+WALK = GraphWalk(
     nodes=(
-        WalkedNode(chunk_id=CHUNKS[0], rank=1, depth=0),
-        WalkedNode(chunk_id=CHUNKS[1], rank=2, depth=1, parent_id=CHUNKS[0]),
-        WalkedNode(chunk_id=CHUNKS[2], rank=3, depth=2, parent_id=CHUNKS[1]),
+        WalkNode(chunk_id=CHUNKS[0], rank=1, depth=0),
+        WalkNode(chunk_id=CHUNKS[1], rank=2, depth=1, parent_id=CHUNKS[0]),
+        WalkNode(chunk_id=CHUNKS[2], rank=3, depth=2, parent_id=CHUNKS[1]),
     ),
     edges=(
-        WalkedEdge(from_id=CHUNKS[0], to_id=CHUNKS[1], relation="dep"),
-        WalkedEdge(from_id=CHUNKS[1], to_id=CHUNKS[2], relation="ReadsFrom"),
+        WalkEdge(from_id=CHUNKS[0], to_id=CHUNKS[1], relation="dep"),
+        WalkEdge(from_id=CHUNKS[1], to_id=CHUNKS[2], relation="ReadsFrom"),
     ),
 )
 
 
 def triples() -> list[Triple]:
-    accounts = [CandidateAccount(chunk_id=c, rank=n) for n, c in enumerate(CHUNKS, 1)]
+    accounts = [CandidateRecord(chunk_id=c, rank=n) for n, c in enumerate(CHUNKS, 1)]
     return [
         *question_triples("q", "why?", "2026-01-01T00:00:00Z"),
         *grounding_triples("q", ["why?"]),
         *exploration_triples("q", CHUNKS, candidates=accounts),
-        *walk_triples("q", WALK),
+        *graph_walk_triples("q", WALK),
         *focus_triples("q", [Selection(c, 0.5) for c in CHUNKS]),
         *synthesis_triples("q", reranked=True),
     ]
 
 
 def trace() -> Trace:
-    return read(triples())
+    return read_trace(triples())
 
 
 def test_a_walk_is_read_back_as_it_was_told() -> None:
     """Nodes, parents, edges and seeds survive, and the trace is complete."""
-    assert read_walk(trace()) == WALK
-    assert read_walk(trace()).seeds == (CHUNKS[0],)
-    assert check(trace()) == []
+    assert read_graph_walk(trace()) == WALK
+    assert read_graph_walk(trace()).seeds == (CHUNKS[0],)
+    assert check_trace(trace()) == []
 
 
 def test_an_exploration_without_a_walk_has_none() -> None:
     """Traces of documents tell of no walk."""
-    plain = [one for one in triples() if one not in walk_triples("q", WALK)]
+    plain = [one for one in triples() if one not in graph_walk_triples("q", WALK)]
 
-    assert read_walk(read(plain)) == Walk()
-    assert "walked" not in tree_text(read(plain))
+    assert read_graph_walk(read_trace(plain)) == GraphWalk()
+    assert "walked" not in tree_text(read_trace(plain))
 
 
 def test_an_edge_that_leads_nowhere_is_a_fault() -> None:
     """Every edge that is named must be described."""
     broken = [one for one in triples() if not one.s.iri.endswith("/edge/1")]
 
-    assert [fault.code for fault in check(read(broken))] == ["dangling"]
+    assert [fault.code for fault in check_trace(read_trace(broken))] == ["dangling"]
 
 
 def test_what_is_hidden_is_in_no_walk() -> None:
     """Neither a hidden node nor its edges nor the way through it are told; the rest stays complete."""
-    left = trimmed(trace(), frozenset({CHUNKS[0], CHUNKS[2]}))
+    left = redact_trace(trace(), frozenset({CHUNKS[0], CHUNKS[2]}))
     words = " ".join(f"{t.s.iri} {t.o.iri} {t.o.value}" for t in left.triples)
 
     assert CHUNKS[1] not in words
-    assert read_walk(left) == Walk(nodes=(WALK.nodes[0],))
-    assert check(left) == []
-    partly = trimmed(trace(), frozenset(CHUNKS[:2]))
-    assert read_walk(partly) == Walk(nodes=WALK.nodes[:2], edges=WALK.edges[:1])
+    assert read_graph_walk(left) == GraphWalk(nodes=(WALK.nodes[0],))
+    assert check_trace(left) == []
+    partly = redact_trace(trace(), frozenset(CHUNKS[:2]))
+    assert read_graph_walk(partly) == GraphWalk(nodes=WALK.nodes[:2], edges=WALK.edges[:1])
 
 
 def test_a_walk_is_shown() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from whence.provenance.reasons import DropCode
-from whence.provenance.stage_records import CandidateAccount
+from whence.provenance.stage_records import CandidateRecord
 
 __all__ = ("Leg", "pool_candidates")
 
@@ -43,7 +43,7 @@ def pool_candidates(
     limit: int,
     threshold: float = 0.0,
     cut_code: DropCode = "over_fetch_limit",
-) -> list[CandidateAccount]:
+) -> list[CandidateRecord]:
     """Merge rankings into one, each chunk once.
 
     Legs are interleaved: first the best of every leg, then the second best of every leg, and so on, so
@@ -65,7 +65,7 @@ def pool_candidates(
     for index, leg in enumerate(legs):
         _add_leg(found, index, leg)
     ordered = sorted(found.values(), key=_order)
-    accounts: list[CandidateAccount] = []
+    accounts: list[CandidateRecord] = []
     places = limit
     for rank, item in enumerate(ordered, start=1):
         code: str = ""
@@ -114,10 +114,10 @@ def _number(value: object) -> float | None:
     return float(value)
 
 
-def _account(item: _Found, rank: int, code: str) -> CandidateAccount:
+def _account(item: _Found, rank: int, code: str) -> CandidateRecord:
     match = item.match
     document_id = getattr(match, "document_id", "")
-    return CandidateAccount(
+    return CandidateRecord(
         chunk_id=item.chunk_id,
         rank=rank,
         document_id=document_id if isinstance(document_id, str) else "",

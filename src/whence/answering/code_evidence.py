@@ -12,8 +12,8 @@ from whence.answering.evidence import find
 from whence.answering.query_processing import Grounding
 from whence.answering.state import Question
 from whence.processors.base import Context
-from whence.provenance.graph_walks import Walk, WalkedEdge, WalkedNode, walk_triples
-from whence.provenance.stage_records import CandidateAccount, Selection
+from whence.provenance.graph_walks import GraphWalk, WalkEdge, WalkNode, graph_walk_triples
+from whence.provenance.stage_records import CandidateRecord, Selection
 from whence.provenance.stages import exploration_triples, focus_triples
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
@@ -61,7 +61,7 @@ class CodeScope(msgspec.Struct, frozen=True, kw_only=True):
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
     """What one question found."""
 
-    walk: Walk
+    walk: GraphWalk
     texts: TextResponse
     budget: TextBudget
     """The one that was kept to."""
@@ -103,7 +103,7 @@ async def _expand(
     question: Question,
     scope: CodeScope,
     context: Context,
-    seeds: Sequence[CandidateAccount],
+    seeds: Sequence[CandidateRecord],
 ) -> ExpandResponse | None:
     """Walk from the seeds; None when that fails and the seeds alone must do.
 
@@ -150,10 +150,10 @@ async def _expand(
 
 
 def _joined(
-    accounts: Sequence[CandidateAccount],
-    seeds: Sequence[CandidateAccount],
+    accounts: Sequence[CandidateRecord],
+    seeds: Sequence[CandidateRecord],
     graph: ExpandResponse | None,
-) -> tuple[list[CandidateAccount], Walk]:
+) -> tuple[list[CandidateRecord], GraphWalk]:
     """Give all candidates, those of the walk after those of the search, and the walk between them."""
     reached = [node for node in graph.nodes if node.depth > 0] if graph else []
     by_chunk = {one.chunk_id: one for one in accounts}
@@ -163,23 +163,21 @@ def _joined(
         if known is not None:
             candidates[node.chunk_id] = msgspec.structs.replace(known, reason_code="")
             continue
-        candidates[node.chunk_id] = CandidateAccount(
+        candidates[node.chunk_id] = CandidateRecord(
             chunk_id=node.chunk_id, rank=len(candidates) + 1, document_id=node.id
         )
     chunk_of = {one.document_id: one.chunk_id for one in candidates.values()}
-    nodes = [WalkedNode(chunk_id=s.chunk_id, rank=s.rank, depth=0) for s in seeds]
+    nodes = [WalkNode(chunk_id=s.chunk_id, rank=s.rank, depth=0) for s in seeds]
     nodes += [_walked(node, candidates[node.chunk_id].rank, chunk_of) for node in reached]
     edges = [
-        WalkedEdge(
-            from_id=chunk_of[edge.from_id], to_id=chunk_of[edge.to_id], relation=edge.relation
-        )
+        WalkEdge(from_id=chunk_of[edge.from_id], to_id=chunk_of[edge.to_id], relation=edge.relation)
         for edge in (graph.edges if graph else ())
     ]
-    return list(candidates.values()), Walk(nodes=tuple(nodes), edges=tuple(edges))
+    return list(candidates.values()), GraphWalk(nodes=tuple(nodes), edges=tuple(edges))
 
 
-def _walked(node: GraphNode, rank: int, chunk_of: Mapping[str, str]) -> WalkedNode:
-    return WalkedNode(
+def _walked(node: GraphNode, rank: int, chunk_of: Mapping[str, str]) -> WalkNode:
+    return WalkNode(
         chunk_id=node.chunk_id,
         rank=rank,
         depth=node.depth,
@@ -188,7 +186,7 @@ def _walked(node: GraphNode, rank: int, chunk_of: Mapping[str, str]) -> WalkedNo
 
 
 async def _read(
-    question: Question, scope: CodeScope, context: Context, walk: Walk
+    question: Question, scope: CodeScope, context: Context, walk: GraphWalk
 ) -> tuple[TextResponse, TextBudget]:
     """Read the texts that fit; gives the budget that was kept to.
 
@@ -208,7 +206,7 @@ async def _read(
 
 
 async def _read_within(
-    question: Question, scope: CodeScope, context: Context, walk: Walk, budget: TextBudget
+    question: Question, scope: CodeScope, context: Context, walk: GraphWalk, budget: TextBudget
 ) -> TextResponse:
     plan = TextPlan(
         seeds=walk.seeds,
@@ -259,9 +257,9 @@ async def _tell_exploration(question: Question, found: _Found) -> None:
                 trail.answer_id,
                 read,
                 candidates=question.accounts if facts else (),
-                facts=facts,
+                run=facts,
             ),
-            *(walk_triples(trail.answer_id, found.walk) if facts else ()),
+            *(graph_walk_triples(trail.answer_id, found.walk) if facts else ()),
         ),
         candidates_in=len(question.accounts),
         candidates_out=len(read),
@@ -298,7 +296,7 @@ async def _focus(question: Question, scope: CodeScope, found: _Found) -> list[Pa
             trail.answer_id,
             [Selection(text.chunk_id, scores[text.chunk_id]) for text in texts],
             candidates=dropped if facts else (),
-            facts=facts,
+            run=facts,
         ),
         candidates_in=len(texts) + len(dropped),
         candidates_out=len(texts),
@@ -328,7 +326,7 @@ def _used(found: _Found) -> int:
     return sum(text.tokens or 0 for text in found.texts.texts)
 
 
-def _scores(question: Question, walk: Walk) -> dict[str, float]:
+def _scores(question: Question, walk: GraphWalk) -> dict[str, float]:
     """Give each node the score of the search; one that only the walk found has that of its parent."""
     scores: dict[str, float] = {}
     found = {account.chunk_id: account.score for account in question.accounts}

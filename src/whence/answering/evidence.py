@@ -52,7 +52,7 @@ async def explore(question: Question, grounding: Grounding) -> list[Passage]:
             trail.answer_id,
             [passage.chunk_id for passage in passages],
             candidates=question.accounts if facts else (),
-            facts=facts,
+            run=facts,
         ),
         candidates_in=len(question.accounts),
         candidates_out=len(passages),

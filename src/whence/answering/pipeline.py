@@ -127,7 +127,7 @@ async def _tell_question(question: Question) -> None:
     ask, trail = question.ask, question.trail
     trail.begin("question")
     await trail.end(
-        lambda facts: question_triples(trail.answer_id, ask.query, ask.asked_at, facts=facts),
+        lambda facts: question_triples(trail.answer_id, ask.query, ask.asked_at, run=facts),
         settings=_settings(question),
     )
 

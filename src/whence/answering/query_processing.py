@@ -12,7 +12,7 @@ from whence.answering.concepts import read_concepts
 from whence.answering.prompt_templates import EXTRACT_CONCEPTS
 from whence.answering.state import Question
 from whence.processors.clients import QueryVector
-from whence.provenance.stage_records import ModelFacts
+from whence.provenance.stage_records import ModelUse
 from whence.provenance.stages import grounding_triples
 from whence.schema.errors import InternalError, WhenceError
 from whence.schema.prompt import PromptResult
@@ -50,7 +50,7 @@ async def ground(question: Question) -> Grounding:
             in_token=result.in_token,
             out_token=result.out_token,
             model=(result.model or None) if by_model else None,
-            facts=facts,
+            run=facts,
         ),
         candidates_in=1,
         candidates_out=len(concepts),
@@ -99,7 +99,7 @@ async def embed(question: Question, what: str, texts: Sequence[str]) -> Sequence
 def _note_model(question: Question, vector: Any) -> None:
     model = vector.model if isinstance(vector, QueryVector) else None
     if model is not None:
-        question.models["embedding"] = ModelFacts(
+        question.models["embedding"] = ModelUse(
             role="embedding",
             name=model.name,
             revision=model.revision,

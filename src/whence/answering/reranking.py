@@ -11,7 +11,7 @@ from whence.answering.citations import Passage
 from whence.answering.rerank_reply import Reranking, read_reranking
 from whence.answering.state import Question, RerankAsker
 from whence.processors.clients import RerankerClient, Scored
-from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection
+from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection
 from whence.provenance.stages import focus_triples
 from whence.retrieval.rerank import text_to_read
 from whence.schema.errors import WhenceError
@@ -39,14 +39,14 @@ async def focus(
         return passages
     question.focused = True
     if model:
-        question.models["reranker"] = ModelFacts(role="reranker", name=model)
+        question.models["reranker"] = ModelUse(role="reranker", name=model)
     selections = [Selection(passages[i.index].chunk_id, i.score) for i in reranking.kept]
     await trail.end(
         lambda facts: focus_triples(
             trail.answer_id,
             selections,
             candidates=_accounts(question, passages, len(read), reranking) if facts else (),
-            facts=facts,
+            run=facts,
         ),
         candidates_in=len(passages),
         candidates_out=len(selections),
@@ -127,12 +127,12 @@ def _tell_faults(question: Question, reranking: Reranking) -> None:
 
 def _accounts(
     question: Question, passages: Sequence[Passage], read: int, reranking: Reranking
-) -> list[CandidateAccount]:
+) -> list[CandidateRecord]:
     """Tell each candidate's place and score, and why those that are out are out; the first `read` were read."""
     by_id = {account.chunk_id: account for account in question.accounts}
     accounts = [by_id[passage.chunk_id] for passage in passages]
     kept = len(reranking.kept)
-    scored: dict[int, CandidateAccount] = {}
+    scored: dict[int, CandidateRecord] = {}
     for rank, item in enumerate((*reranking.kept, *reranking.rest), start=1):
         scored[item.index] = msgspec.structs.replace(
             accounts[item.index],

@@ -11,7 +11,7 @@ import msgspec
 from whence.answering.deadline import Deadline
 from whence.answering.trace_recorder import Trail
 from whence.processors.clients import ChunkCallback
-from whence.provenance.stage_records import CandidateAccount, ModelFacts
+from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.terms import Scalar
 from whence.retrieval.rerank import RERANK_DEPTH
 from whence.schema.prompt import PromptResult
@@ -193,9 +193,9 @@ class Question:
     options: RagOptions
     trail: Trail
     deadline: Deadline
-    accounts: list[CandidateAccount] = field(default_factory=list)
+    accounts: list[CandidateRecord] = field(default_factory=list)
     """All candidates by rank, with what exploration found out about them."""
-    models: dict[str, ModelFacts] = field(default_factory=dict)
+    models: dict[str, ModelUse] = field(default_factory=dict)
     """Models that took part, by role."""
     focused: bool = False
     """Whether the reranker's choice holds."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from whence.provenance.stage_records import ModelFacts, StageFacts
+from whence.provenance.stage_records import ModelUse, StageRun
 from whence.provenance.stages import failure_triples
 from whence.provenance.terms import Scalar
 from whence.provenance.uris import answer_uris
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 EventListener = Callable[[ExplainEvent], Awaitable[None] | None]
 """Takes the account of a stage; what it gives back is awaited."""
-Build = Callable[[StageFacts | None], tuple[Triple, ...]]
+Build = Callable[[StageRun | None], tuple[Triple, ...]]
 """Makes the triples of a stage from how it ran; None for the shared vocabulary alone."""
 
 
@@ -105,7 +105,7 @@ class Trail:
         *,
         candidates_in: int = 0,
         candidates_out: int = 0,
-        models: Sequence[ModelFacts] = (),
+        models: Sequence[ModelUse] = (),
         settings: Mapping[str, Scalar] | None = None,
     ) -> None:
         """Report the stage that was begun and tell the listeners of it."""
@@ -130,7 +130,7 @@ class Trail:
         duration_ms = (self._monotonic() - self._started) * 1000
         derived_from = self._told
 
-        def build(facts: StageFacts | None) -> tuple[Triple, ...]:
+        def build(facts: StageRun | None) -> tuple[Triple, ...]:
             return failure_triples(
                 self.answer_id,
                 derived_from=derived_from,
@@ -138,20 +138,20 @@ class Trail:
                 code=error.code,
                 message=error.message,
                 hint=error.hint,
-                facts=facts,
+                run=facts,
             )
 
         uri = answer_uris(self.answer_id).error
         await self._tell("error", uri, build, self._facts(duration_ms, (), {}))
 
     def _facts(
-        self, duration_ms: float, models: Sequence[ModelFacts], settings: Mapping[str, Scalar]
-    ) -> StageFacts | None:
+        self, duration_ms: float, models: Sequence[ModelUse], settings: Mapping[str, Scalar]
+    ) -> StageRun | None:
         if not self._full:
             return None
         new = self.degraded[self._first_new :]
         self._first_new = len(self.degraded)
-        return StageFacts(
+        return StageRun(
             started_at=self._started_at,
             ended_at=iso_utc(self._clock()),
             duration_ms=duration_ms,
@@ -160,7 +160,7 @@ class Trail:
             degraded=tuple(new),
         )
 
-    async def _tell(self, stage: str, uri: str, build: Build, facts: StageFacts | None) -> None:
+    async def _tell(self, stage: str, uri: str, build: Build, facts: StageRun | None) -> None:
         try:
             triples = build(facts)
         except Exception as error:

@@ -12,7 +12,7 @@ from whence.answering.evidence import text_digest
 from whence.answering.state import Question
 from whence.processors.clients import PromptClient
 from whence.provenance.reasons import DropCode
-from whence.provenance.stage_records import CandidateAccount, ModelFacts
+from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.stages import synthesis_triples
 from whence.provenance.uris import answer_uris
 from whence.schema.document_rag import Citation
@@ -61,7 +61,7 @@ async def synthesize(question: Question, passages: Sequence[Passage]) -> Written
             citations=written.citations if facts else (),
             found=written.found if facts else None,
             answer_digest=text_digest(written.text) if facts else "",
-            facts=facts,
+            run=facts,
         ),
         candidates_in=len(passages),
         candidates_out=len(given),
@@ -73,7 +73,7 @@ async def synthesize(question: Question, passages: Sequence[Passage]) -> Written
 
 def _within_limits(
     question: Question, passages: Sequence[Passage]
-) -> tuple[list[Passage], list[CandidateAccount]]:
+) -> tuple[list[Passage], list[CandidateRecord]]:
     """Cut to the number of documents and the budget; gives those kept, and accounts of those dropped.
 
     A text is taken whole or skipped, and scanning goes on; the best one is always taken.
@@ -92,7 +92,7 @@ def _within_limits(
             used += len(passage.text)
     dropped = [
         # Only the reason: the rest of the account was told at the stages before.
-        CandidateAccount(chunk_id=a.chunk_id, rank=a.rank, reason_code=codes[a.chunk_id])
+        CandidateRecord(chunk_id=a.chunk_id, rank=a.rank, reason_code=codes[a.chunk_id])
         for a in question.accounts
         if a.chunk_id in codes
     ]
@@ -118,7 +118,7 @@ async def _write(question: Question, passages: Sequence[Passage]) -> Written:
             "no language model is configured: the answer is made of quoted sentences",
         )
     if result.model:
-        question.models["writer"] = ModelFacts(role="writer", name=result.model)
+        question.models["writer"] = ModelUse(role="writer", name=result.model)
     cited = map_citations(text, result.quotes, passages)
     for fault in cited.faults:
         trail.degrade("prompt", "citation_invalid", fault)

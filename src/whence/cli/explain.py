@@ -43,9 +43,9 @@ def explain(
         reads=f"answer {answer_id!r}",
     )
     if sparql is not None:
-        from whence.provenance.render.rdf import query
+        from whence.provenance.render.rdf import run_sparql
 
-        print_json(query(trace.triples, sparql))
+        print_json(run_sparql(trace.triples, sparql))
     elif chosen == "json":
         from whence.provenance.render.json import to_json
 

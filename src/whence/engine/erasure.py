@@ -76,20 +76,18 @@ async def erase(
 
 
 async def _clean(store: Store, answer_id: str, document_id: str, erased_at: str) -> None:
-    from whence.provenance.erasing import without_texts
+    from whence.provenance.erasing import erase_texts
 
     stored = await store.trace(answer_id)
     if stored is None:
         return
     is_erased = _belongs(stored.record.collection, document_id)
-    await store.rewrite_trace(
-        without_texts(stored.record, is_erased=is_erased, erased_at=erased_at)
-    )
+    await store.rewrite_trace(erase_texts(stored.record, is_erased=is_erased, erased_at=erased_at))
 
 
 async def _traces(store: Store, collection: str, document_id: str) -> tuple[int, int]:
     """Count the traces that name a document, and those of them that hold words of it."""
-    from whence.provenance.erasing import without_texts
+    from whence.provenance.erasing import erase_texts
 
     about = await store.traces_about(collection, document_id)
     with_text = 0
@@ -97,7 +95,7 @@ async def _traces(store: Store, collection: str, document_id: str) -> tuple[int,
         stored = await store.trace(answer_id)
         if stored is not None:
             record = stored.record
-            clean = without_texts(
+            clean = erase_texts(
                 record, is_erased=_belongs(record.collection, document_id), erased_at=""
             )
             with_text += clean.answer != record.answer or clean.events != record.events

@@ -137,7 +137,7 @@ async def _ask_again(
     Raises:
         WhenceError: The question failed.
     """
-    from whence.provenance.trace import read
+    from whence.provenance.trace import read_trace
 
     events: list[ExplainEvent] = []
     answer: Answer | None = None
@@ -147,7 +147,7 @@ async def _ask_again(
         elif isinstance(part, Answer):
             answer = part
     assert answer is not None, "a client ends with an answer or raises"
-    return read((t for event in events for t in event.triples), answer.answer_id), answer
+    return read_trace((t for event in events for t in event.triples), answer.answer_id), answer
 
 
 def compare(
@@ -208,7 +208,7 @@ def _difference(stage: str, what: str, before: Any, after: Any) -> Difference:
 
 def _settings(trace: Trace) -> dict[str, Any]:
     question = trace.stage("question")
-    return dict(question.facts.settings) if question else {}
+    return dict(question.run.settings) if question else {}
 
 
 def _models(trace: Trace) -> dict[str, str]:
@@ -216,7 +216,7 @@ def _models(trace: Trace) -> dict[str, str]:
     return {
         model.role: " ".join(filter(None, (model.name, model.revision, model.precision)))
         for stage in trace.stages
-        for model in stage.facts.models
+        for model in stage.run.models
     }
 
 

@@ -55,18 +55,18 @@ async def see_trace(
         NotFound: There is no such trace, or the reader may not see what the answer stands on.
     """
     from whence.provenance.redaction import chunk_ids
-    from whence.provenance.trace import read
+    from whence.provenance.trace import read_trace
 
     record = await _record(store, answer_id, _PATIENCE_S if fresh else 0.0)
     if record is None:
         raise not_found(answer_id)
     triples = [triple for event in record.events for triple in event.triples]
-    trace = read(triples, answer_id)
+    trace = read_trace(triples, answer_id)
     named = chunk_ids(trace)
     visible = await store.visible_chunks(record.collection, sorted(named), access)
     if named - visible and access.covers(record.access):
         visible |= await _gone(store, record.collection, trace, named - visible, access)
-    if not visible.issuperset(trace.given):
+    if not visible.issuperset(trace.used):
         raise not_found(answer_id)
     return SeenTrace(record=record, trace=trace, visible=visible)
 
@@ -77,10 +77,10 @@ async def explain(store: Store, answer_id: str, access: Access, *, fresh: bool =
     Raises:
         NotFound: As for `see_trace`.
     """
-    from whence.provenance.redaction import trimmed
+    from whence.provenance.redaction import redact_trace
 
     seen = await see_trace(store, answer_id, access, fresh=fresh)
-    return trimmed(seen.trace, seen.visible)
+    return redact_trace(seen.trace, seen.visible)
 
 
 async def why_not(

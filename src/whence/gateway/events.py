@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from whence.gateway.failures import error_document, known
-from whence.provenance.render.json import triple_row
-from whence.provenance.uris import stage_of
+from whence.provenance.render.json import triple_to_json
+from whence.provenance.uris import stage_from_uri
 from whence.schema.terms import Triple
 
 __all__ = ("asked", "event")
@@ -53,8 +53,10 @@ async def asked(
         await events.put(event("text", {"text": text, "end": end}))
 
     async def on_stage(triples: tuple[Triple, ...], uri: str) -> None:
-        rows = [triple_row(triple) for triple in triples]
-        await events.put(event("stage", {"stage": stage_of(uri), "uri": uri, "triples": rows}))
+        rows = [triple_to_json(triple) for triple in triples]
+        await events.put(
+            event("stage", {"stage": stage_from_uri(uri), "uri": uri, "triples": rows})
+        )
 
     async def run() -> None:
         try:

@@ -87,11 +87,11 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 async def _explain(service: Service, caller: Caller, body: ExplainBody) -> dict[str, Any]:
-    from whence.provenance.render.json import summary
+    from whence.provenance.render.json import trace_summary
 
     trace = await service.trace(caller, body)
     # Triples are for machines that follow IRIs; the tree says the same in a twentieth of the words.
-    return summary(trace) | {"tree": rendered(trace, "tree")}
+    return trace_summary(trace) | {"tree": rendered(trace, "tree")}
 
 
 TOOLS: Final = (

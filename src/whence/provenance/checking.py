@@ -13,7 +13,7 @@ from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.trace import STAGE_TYPES, Trace
 from whence.provenance.uris import answer_uris
 
-__all__ = ("Fault", "check")
+__all__ = ("Fault", "check_trace")
 
 #: Predicates of a stage that lead to nodes which the trace itself must describe. `tg:selectedChunk` leads
 #: to a node from a focus, but from an exploration to the chunk, which is described in the store.
@@ -38,7 +38,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One line for people."""
 
 
-def check(trace: Trace) -> list[Fault]:
+def check_trace(trace: Trace) -> list[Fault]:
     """Give all faults of a trace in a fixed order; none means it is complete.
 
     Complete is a chain of question, grounding, exploration, perhaps focus, and synthesis; or, of a question
@@ -153,7 +153,7 @@ def _wrong_chunks(trace: Trace) -> Iterator[Fault]:
         if focus and selection.chunk_id not in explored:
             what = f"it keeps {selection.chunk_id!r}, which was not explored"
             yield Fault(code="unknown_chunk", where=focus.uri, what=what)
-    given = set(trace.given)
+    given = set(trace.used)
     for citation in trace.citations:
         if synthesis and citation.chunk_id not in given:
             what = f"[{citation.marker}] cites {citation.chunk_id!r}, which the writer did not get"
@@ -163,7 +163,7 @@ def _wrong_chunks(trace: Trace) -> Iterator[Fault]:
 def _wrong_candidates(trace: Trace) -> Iterator[Fault]:
     """Each candidate has a rank of its own, and was either kept or dropped for a known reason."""
     accounts = [candidate for candidate in trace.candidates if candidate.rank]
-    given = set(trace.given)
+    given = set(trace.used)
     decided = trace.stage("synthesis") is not None
     exploration = trace.stage("exploration")
     ranks = Counter(candidate.rank for candidate in accounts)

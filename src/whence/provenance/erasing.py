@@ -11,12 +11,12 @@ import msgspec
 
 from whence.provenance import namespaces as ns
 from whence.provenance.terms import date_time
-from whence.provenance.trace import read
+from whence.provenance.trace import read_trace
 from whence.provenance.uris import id_from_iri
 from whence.schema.document_rag import Answer, Citation, TraceRecord
 from whence.schema.terms import Triple, iri, literal
 
-__all__ = ("ERASED", "without_texts")
+__all__ = ("ERASED", "erase_texts")
 
 #: Stands in place of a text that was erased.
 ERASED = "[erased]"
@@ -24,7 +24,7 @@ ERASED = "[erased]"
 _INVALIDATED = iri(ns.PROV_INVALIDATED_AT_TIME)
 
 
-def without_texts(
+def erase_texts(
     record: TraceRecord, *, is_erased: Callable[[str, str], bool], erased_at: str
 ) -> TraceRecord:
     """Give a trace without quotes and digests of erased chunks, each node marked with the time.
@@ -39,9 +39,9 @@ def without_texts(
     """
     triples = [triple for event in record.events for triple in event.triples]
     nodes = frozenset(_nodes(triples, is_erased))
-    trace = read(triples, record.answer_id)
+    trace = read_trace(triples, record.answer_id)
     documents = trace.documents
-    tainted = any(is_erased(chunk_id, documents.get(chunk_id, "")) for chunk_id in trace.given)
+    tainted = any(is_erased(chunk_id, documents.get(chunk_id, "")) for chunk_id in trace.used)
     marked: set[str] = set()
     events = tuple(
         msgspec.structs.replace(

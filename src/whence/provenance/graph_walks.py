@@ -15,10 +15,10 @@ from whence.provenance.trace import Trace
 from whence.provenance.uris import answer_uris, candidate_uri, id_from_iri, iri_from_id
 from whence.schema.terms import Term, Triple, iri, literal
 
-__all__ = ("Walk", "WalkedEdge", "WalkedNode", "read_walk", "walk_triples")
+__all__ = ("GraphWalk", "WalkEdge", "WalkNode", "graph_walk_triples", "read_graph_walk")
 
 
-class WalkedNode(msgspec.Struct, frozen=True, kw_only=True):
+class WalkNode(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that a walk started from or reached."""
 
     chunk_id: str
@@ -31,7 +31,7 @@ class WalkedNode(msgspec.Struct, frozen=True, kw_only=True):
     """Chunk from which it was reached; empty for a seed."""
 
 
-class WalkedEdge(msgspec.Struct, frozen=True, kw_only=True):
+class WalkEdge(msgspec.Struct, frozen=True, kw_only=True):
     """An edge walked along, in its own direction."""
 
     from_id: str
@@ -42,12 +42,12 @@ class WalkedEdge(msgspec.Struct, frozen=True, kw_only=True):
     """Its name."""
 
 
-class Walk(msgspec.Struct, frozen=True, kw_only=True):
+class GraphWalk(msgspec.Struct, frozen=True, kw_only=True):
     """A walk; empty when the exploration had none."""
 
-    nodes: tuple[WalkedNode, ...] = ()
+    nodes: tuple[WalkNode, ...] = ()
     """By depth, then rank."""
-    edges: tuple[WalkedEdge, ...] = ()
+    edges: tuple[WalkEdge, ...] = ()
     """In the order in which they were told."""
 
     @property
@@ -56,7 +56,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(node.chunk_id for node in self.nodes if node.depth == 0)
 
 
-def walk_triples(answer_id: str, walk: Walk) -> tuple[Triple, ...]:
+def graph_walk_triples(answer_id: str, walk: GraphWalk) -> tuple[Triple, ...]:
     """Say how candidates were reached; up to two triples a node and four an edge.
 
     Raises:
@@ -82,12 +82,12 @@ def walk_triples(answer_id: str, walk: Walk) -> tuple[Triple, ...]:
     return tuple(out)
 
 
-def read_walk(trace: Trace) -> Walk:
+def read_graph_walk(trace: Trace) -> GraphWalk:
     """Read the walk of a trace; what is damaged is left out. Cost: linear in the triples."""
     depths = _objects(trace.triples, ns.WH_DEPTH)
     parents = _objects(trace.triples, ns.WH_PARENT)
     nodes = [
-        WalkedNode(
+        WalkNode(
             chunk_id=one.chunk_id,
             rank=one.rank,
             depth=int(depths[uri].value),
@@ -97,18 +97,18 @@ def read_walk(trace: Trace) -> Walk:
         if one.rank and (uri := candidate_uri(trace.answer_id, one.rank)) in depths
         if depths[uri].value.isdecimal()
     ]
-    return Walk(
+    return GraphWalk(
         nodes=tuple(sorted(nodes, key=lambda node: (node.depth, node.rank))),
         edges=_edges(trace),
     )
 
 
-def _edges(trace: Trace) -> tuple[WalkedEdge, ...]:
+def _edges(trace: Trace) -> tuple[WalkEdge, ...]:
     starts, ends = _objects(trace.triples, ns.WH_FROM), _objects(trace.triples, ns.WH_TO)
     relations = _objects(trace.triples, ns.WH_RELATION)
     uris = {triple.o.iri for triple in trace.triples if triple.p.iri == ns.WH_EDGE}
     return tuple(
-        WalkedEdge(
+        WalkEdge(
             from_id=id_from_iri(starts[uri].iri),
             to_id=id_from_iri(ends[uri].iri),
             relation=relations[uri].value,

@@ -10,7 +10,7 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = ("DROP_REASONS", "OUTCOMES", "DropCode", "OutcomeCode", "Reason", "reason")
+__all__ = ("DROP_REASONS", "OUTCOMES", "DropCode", "OutcomeCode", "Reason", "describe_reason")
 
 DropCode = Literal[
     "below_threshold",
@@ -70,7 +70,7 @@ OUTCOMES: Mapping[str, Reason] = _by_code(
 )
 
 
-def reason(code: str) -> Reason:
+def describe_reason(code: str) -> Reason:
     """Give the meaning of a code.
 
     Raises:

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.stage_records import CandidateAccount
+from whence.provenance.stage_records import CandidateRecord
 from whence.provenance.terms import integer
-from whence.provenance.trace import Trace, read
+from whence.provenance.trace import Trace, read_trace
 from whence.provenance.uris import answer_uris, id_from_iri
 from whence.schema.terms import Term, Triple, iri, literal
 
-__all__ = ("WITHHELD", "chunk_ids", "trimmed")
+__all__ = ("WITHHELD", "chunk_ids", "redact_trace")
 
 #: Stands in place of a message that names what the reader may not see.
 WITHHELD = "withheld: it names what this access may not see"
@@ -38,7 +38,7 @@ def chunk_ids(trace: Trace) -> frozenset[str]:
     )
 
 
-def trimmed(trace: Trace, visible: frozenset[str]) -> Trace:
+def redact_trace(trace: Trace, visible: frozenset[str]) -> Trace:
     """Give the trace without the chunks that are not in `visible`.
 
     A candidate that was dropped because it repeats a hidden one goes too: its reason would tell of the
@@ -52,7 +52,7 @@ def trimmed(trace: Trace, visible: frozenset[str]) -> Trace:
         return trace
     visible = visible - _twins_of_hidden(trace, visible)
     triples = _Trimmer(trace, visible).triples()
-    return read(triples, trace.answer_id)
+    return read_trace(triples, trace.answer_id)
 
 
 def _twins_of_hidden(trace: Trace, visible: frozenset[str]) -> frozenset[str]:
@@ -168,7 +168,7 @@ def _number_of(name: str) -> Term:
     return integer(int(name.rsplit("/", 1)[-1]))
 
 
-def _renumbered(candidates: Iterable[CandidateAccount], visible: frozenset[str]) -> dict[str, int]:
+def _renumbered(candidates: Iterable[CandidateRecord], visible: frozenset[str]) -> dict[str, int]:
     """Give the rerank ranks without gaps, by chunk."""
     ranked = sorted(
         (c.rerank_rank, c.rank, c.chunk_id)

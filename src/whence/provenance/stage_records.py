@@ -10,17 +10,17 @@ from whence.provenance.terms import Scalar
 from whence.schema.search import Degradation
 
 __all__ = (
-    "CandidateAccount",
-    "ModelFacts",
+    "CandidateRecord",
     "ModelRole",
+    "ModelUse",
     "Selection",
-    "StageFacts",
+    "StageRun",
 )
 
 ModelRole = Literal["embedding", "reranker", "writer"]
 
 
-class CandidateAccount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One candidate with all that the stages found out about it.
 
     The same candidate is told of at several stages: use `msgspec.structs.replace` to add what a later
@@ -63,7 +63,7 @@ class Selection(msgspec.Struct, frozen=True, gc=False):
     """As the reranker gave it."""
 
 
-class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
     """A model that took part in a stage."""
 
     role: ModelRole
@@ -78,7 +78,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Length of its vectors; 0 when it makes none."""
 
 
-class StageFacts(msgspec.Struct, frozen=True, kw_only=True):
+class StageRun(msgspec.Struct, frozen=True, kw_only=True):
     """How a stage ran."""
 
     started_at: str = ""
@@ -87,7 +87,7 @@ class StageFacts(msgspec.Struct, frozen=True, kw_only=True):
     """ISO 8601 with time zone."""
     duration_ms: float | None = None
     """Milliseconds by a clock that never goes back."""
-    models: tuple[ModelFacts, ...] = ()
+    models: tuple[ModelUse, ...] = ()
     """Models that took part, at most one of a role."""
     settings: dict[str, Scalar] = {}
     """Limits, mode, collection and the like; keys of lower-case letters, digits and `_`."""

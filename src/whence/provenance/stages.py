@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain
 from operator import attrgetter
 
 from whence.provenance import namespaces as ns
-from whence.provenance.bounds import told
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.stage_records import CandidateAccount, ModelFacts, Selection, StageFacts
+from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
 from whence.provenance.terms import boolean, date_time, double, integer, scalar
 from whence.provenance.uris import answer_uris, iri_from_id
 from whence.schema.document_rag import Citation
@@ -97,10 +95,6 @@ _WH_ANSWER_DIGEST = iri(ns.WH_ANSWER_DIGEST)
 _REASONS = {code: iri(ns.WH + code) for code in DROP_REASONS}
 _SETTING_KEY = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _by_rank = attrgetter("rank")
-_chunk_id = attrgetter("chunk_id")
-_concepts = attrgetter("concepts")
-_digest = attrgetter("digest")
-_document_id = attrgetter("document_id")
 
 
 #: Longest concept that is named in full, in characters; a language model's are a few words.
@@ -136,7 +130,7 @@ def question_triples(
     timestamp: str,
     *,
     parent_uri: str = "",
-    facts: StageFacts | None = None,
+    run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
     """Say that a question was asked; 6 triples.
 
@@ -145,7 +139,7 @@ def question_triples(
         query: The question as asked.
         timestamp: When, ISO 8601 in UTC ending in Z.
         parent_uri: What the question came from, when it is part of something larger.
-        facts: How the stage ran; settings of the whole question belong here.
+        run: How the stage ran; settings of the whole question belong here.
 
     Raises:
         BadInput: The id is no answer id, or a setting's key is no key.
@@ -156,8 +150,8 @@ def question_triples(
     out.append(Triple(node, _QUERY, literal(query), GRAPH))
     if parent_uri:
         out.append(Triple(node, _DERIVED_FROM, iri(iri_from_id(parent_uri)), GRAPH))
-    _add_facts(out, node, facts)
-    return told(out, (query, timestamp, parent_uri, *_texts(facts)))
+    _add_run(out, node, run)
+    return tuple(out)
 
 
 def grounding_triples(
@@ -167,7 +161,7 @@ def grounding_triples(
     in_token: int | None = None,
     out_token: int | None = None,
     model: str | None = None,
-    facts: StageFacts | None = None,
+    run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
     """Say which concepts were searched for; 4 triples, one per concept, up to 3 for the model's use.
 
@@ -177,7 +171,7 @@ def grounding_triples(
         in_token: Tokens that the model read, when known.
         out_token: Tokens that it wrote, when known.
         model: Its name, when one took part.
-        facts: How the stage ran; when given, the order of the concepts is recorded as well.
+        run: How the stage ran; when given, the order of the concepts is recorded as well.
 
     Raises:
         BadInput: As for `question_triples`.
@@ -189,19 +183,19 @@ def grounding_triples(
     out += [Triple(node, _CONCEPT, literal(name), GRAPH) for name in names]
     _add_model_use(out, node, in_token, out_token, model)
     order = ""
-    if facts is not None:
+    if run is not None:
         order = json.dumps(names, ensure_ascii=False)
         out.append(Triple(node, _WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON), GRAPH))
-    _add_facts(out, node, facts)
-    return told(out, (*names, order, model or "", *_texts(facts)))
+    _add_run(out, node, run)
+    return tuple(out)
 
 
 def exploration_triples(
     answer_id: str,
     chunk_ids: Sequence[str],
     *,
-    candidates: Iterable[CandidateAccount] = (),
-    facts: StageFacts | None = None,
+    candidates: Iterable[CandidateRecord] = (),
+    run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
     """Say which chunks were retrieved and read; 5 triples and one per chunk.
 
@@ -209,7 +203,7 @@ def exploration_triples(
         answer_id: Id from which all IRIs of the trace are made.
         chunk_ids: Chunks whose text was read, in order of rank.
         candidates: Every candidate, those dropped so far with their reason; in any order.
-        facts: How the stage ran.
+        run: How the stage ran.
 
     Raises:
         BadInput: As for `question_triples`; or two candidates share a rank, a rank is below 1, a reason
@@ -222,16 +216,16 @@ def exploration_triples(
     out += [Triple(node, _SELECTED_CHUNK, _id_term(c), GRAPH) for c in chunk_ids]
     accounts = _in_order(candidates)
     _add_candidates(out, node, uris.candidate_prefix, accounts)
-    _add_facts(out, node, facts)
-    return told(out, (*chunk_ids, *_texts_of(accounts), *_texts(facts)))
+    _add_run(out, node, run)
+    return tuple(out)
 
 
 def focus_triples(
     answer_id: str,
     selections: Sequence[Selection],
     *,
-    candidates: Iterable[CandidateAccount] = (),
-    facts: StageFacts | None = None,
+    candidates: Iterable[CandidateRecord] = (),
+    run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
     """Say which chunks the reranker kept; 4 triples and four per kept chunk.
 
@@ -240,7 +234,7 @@ def focus_triples(
         selections: Kept chunks, best first.
         candidates: Those that the reranker saw, with its rank and score, those that it dropped with
             their reason; told of at exploration already; in any order.
-        facts: How the stage ran.
+        run: How the stage ran.
 
     Raises:
         BadInput: As for `exploration_triples`.
@@ -255,8 +249,8 @@ def focus_triples(
         out.append(Triple(chosen, _DOCUMENT, _id_term(selection.chunk_id), GRAPH))
         out.append(Triple(chosen, _SCORE, literal(str(float(selection.score))), GRAPH))
     _add_reranking(out, uris.candidate_prefix, candidates)
-    _add_facts(out, node, facts)
-    return told(out, (*map(_chunk_id, selections), *_texts(facts)))
+    _add_run(out, node, run)
+    return tuple(out)
 
 
 def synthesis_triples(
@@ -267,11 +261,11 @@ def synthesis_triples(
     in_token: int | None = None,
     out_token: int | None = None,
     model: str | None = None,
-    dropped: Iterable[CandidateAccount] = (),
+    dropped: Iterable[CandidateRecord] = (),
     citations: Sequence[Citation] = (),
     found: bool | None = None,
     answer_digest: str = "",
-    facts: StageFacts | None = None,
+    run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
     """Say how the answer came about; 5 triples, one when it is kept, up to 3 for the model's use.
 
@@ -286,7 +280,7 @@ def synthesis_triples(
         citations: What the markers stand on, in order of their markers.
         found: False when there was no text to answer from.
         answer_digest: SHA-256 of the answer's text, hexadecimal.
-        facts: How the stage ran.
+        run: How the stage ran.
 
     Raises:
         BadInput: As for `exploration_triples`.
@@ -305,9 +299,8 @@ def synthesis_triples(
     _add_reranking(out, uris.candidate_prefix, dropped)
     for index, citation in enumerate(citations):
         _add_citation(out, node, index, citation)
-    _add_facts(out, node, facts)
-    cited = (text for one in citations for text in (one.chunk_id, one.document_id, one.quote))
-    return told(out, (model or "", answer_digest, *cited, *_texts(facts)))
+    _add_run(out, node, run)
+    return tuple(out)
 
 
 def failure_triples(
@@ -318,7 +311,7 @@ def failure_triples(
     code: str,
     message: str,
     hint: str = "",
-    facts: StageFacts | None = None,
+    run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
     """Say that the question failed, so that its chain has an end.
 
@@ -330,7 +323,7 @@ def failure_triples(
         code: Machine word of the error.
         message: One line for people.
         hint: What to do about it.
-        facts: How the failed stage ran.
+        run: How the failed stage ran.
 
     Raises:
         BadInput: As for `question_triples`; or `derived_from` is no such stage.
@@ -345,8 +338,8 @@ def failure_triples(
     out.append(Triple(node, _WH_MESSAGE, literal(message), GRAPH))
     if hint:
         out.append(Triple(node, _WH_HINT, literal(hint), GRAPH))
-    _add_facts(out, node, facts)
-    return told(out, (stage, code, message, hint, *_texts(facts)))
+    _add_run(out, node, run)
+    return tuple(out)
 
 
 def _header(node: Term, types: tuple[Term, ...], label: str, parent: str = "") -> list[Triple]:
@@ -369,7 +362,7 @@ def _add_model_use(
         out.append(Triple(node, _LLM_MODEL, literal(model), GRAPH))
 
 
-def _in_order(candidates: Iterable[CandidateAccount]) -> list[CandidateAccount]:
+def _in_order(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
     """Sort by rank, which names the node, and refuse what would give two candidates one node."""
     ordered = sorted(candidates, key=_by_rank)
     before = 0
@@ -383,7 +376,7 @@ def _in_order(candidates: Iterable[CandidateAccount]) -> list[CandidateAccount]:
     return ordered
 
 
-def _reason(candidate: CandidateAccount) -> Term:
+def _reason(candidate: CandidateRecord) -> Term:
     term = _REASONS.get(candidate.reason_code)
     if term is None:
         raise BadInput(
@@ -394,7 +387,7 @@ def _reason(candidate: CandidateAccount) -> Term:
 
 
 def _add_candidates(
-    out: list[Triple], stage: Term, prefix: str, candidates: Sequence[CandidateAccount]
+    out: list[Triple], stage: Term, prefix: str, candidates: Sequence[CandidateRecord]
 ) -> None:
     """Tell all that retrieval knows of each candidate, in order of rank."""
     add = out.append
@@ -424,7 +417,7 @@ def _add_candidates(
             add(Triple(node, _WH_REASON, _reason(candidate), GRAPH))
 
 
-def _add_reranking(out: list[Triple], prefix: str, candidates: Iterable[CandidateAccount]) -> None:
+def _add_reranking(out: list[Triple], prefix: str, candidates: Iterable[CandidateRecord]) -> None:
     """Tell what was learned of candidates after exploration."""
     add = out.append
     for candidate in _in_order(candidates):
@@ -449,50 +442,27 @@ def _add_citation(out: list[Triple], stage: Term, index: int, citation: Citation
         out.append(Triple(node, _WH_QUOTE, literal(citation.quote), GRAPH))
 
 
-def _texts_of(candidates: Sequence[CandidateAccount]) -> Iterable[str]:
-    """Give the texts that are told of candidates, those that many share once."""
-    concepts = set(chain.from_iterable(set(map(_concepts, candidates))))
-    return chain(
-        map(_chunk_id, candidates),
-        map(_digest, candidates),
-        set(map(_document_id, candidates)),
-        map(_concept_name, concepts),
-    )
-
-
-def _texts(facts: StageFacts | None) -> Iterator[str]:
-    """Give the texts that are told of how a stage ran."""
-    if facts is None:
+def _add_run(out: list[Triple], node: Term, run: StageRun | None) -> None:
+    if run is None:
         return
-    yield from (facts.started_at, facts.ended_at)
-    for model in facts.models:
-        yield from (model.name, model.revision, model.precision)
-    yield from (str(value) for value in facts.settings.values())
-    for one in facts.degraded:
-        yield from (one.stage, one.code, one.reason)
-
-
-def _add_facts(out: list[Triple], node: Term, facts: StageFacts | None) -> None:
-    if facts is None:
-        return
-    if facts.started_at:
-        out.append(Triple(node, _WH_STARTED_AT, date_time(facts.started_at), GRAPH))
-    if facts.ended_at:
-        out.append(Triple(node, _WH_ENDED_AT, date_time(facts.ended_at), GRAPH))
-    if facts.duration_ms is not None:
-        out.append(Triple(node, _WH_DURATION_MS, double(facts.duration_ms), GRAPH))
-    for model in facts.models:
+    if run.started_at:
+        out.append(Triple(node, _WH_STARTED_AT, date_time(run.started_at), GRAPH))
+    if run.ended_at:
+        out.append(Triple(node, _WH_ENDED_AT, date_time(run.ended_at), GRAPH))
+    if run.duration_ms is not None:
+        out.append(Triple(node, _WH_DURATION_MS, double(run.duration_ms), GRAPH))
+    for model in run.models:
         _add_model(out, node, model)
-    for key in sorted(facts.settings):
+    for key in sorted(run.settings):
         if not _SETTING_KEY.match(key):
             raise BadInput(f"{key!r} is not the name of a setting")
         predicate = iri(ns.WH_SETTING_PREFIX + key)
-        out.append(Triple(node, predicate, scalar(facts.settings[key]), GRAPH))
-    for index, degradation in enumerate(facts.degraded):
+        out.append(Triple(node, predicate, scalar(run.settings[key]), GRAPH))
+    for index, degradation in enumerate(run.degraded):
         _add_degradation(out, node, index, degradation)
 
 
-def _add_model(out: list[Triple], node: Term, model: ModelFacts) -> None:
+def _add_model(out: list[Triple], node: Term, model: ModelUse) -> None:
     prefix = ns.WH + model.role
     out.append(Triple(node, iri(prefix + "Model"), literal(model.name), GRAPH))
     if model.revision:

@@ -16,20 +16,20 @@ import msgspec
 
 from whence.provenance import namespaces as ns
 from whence.provenance.stage_records import (
-    CandidateAccount,
-    ModelFacts,
+    CandidateRecord,
     ModelRole,
+    ModelUse,
     Selection,
-    StageFacts,
+    StageRun,
 )
 from whence.provenance.terms import Scalar, read_scalar
-from whence.provenance.uris import answer_id_of, answer_uris, id_from_iri
+from whence.provenance.uris import answer_id_from_uri, answer_uris, id_from_iri
 from whence.schema.document_rag import Citation
 from whence.schema.errors import BadInput
 from whence.schema.search import Degradation
 from whence.schema.terms import Term, Triple
 
-__all__ = ("STAGE_TYPES", "Failure", "Properties", "Stage", "Trace", "read")
+__all__ = ("STAGE_TYPES", "Failure", "Properties", "Stage", "Trace", "read_trace")
 
 #: Stages in the order of the chain, with the class that tells each.
 STAGE_TYPES: Mapping[str, str] = {
@@ -64,7 +64,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that it wrote, when known."""
     model: str = ""
     """The language model or writer, when recorded."""
-    facts: StageFacts = StageFacts()
+    run: StageRun = StageRun()
     """How the stage ran."""
 
 
@@ -98,7 +98,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Number of chunks read, as the trace states it."""
     explored: tuple[str, ...] = ()
     """Chunks whose text was read, by rank, or by id where no rank is known."""
-    candidates: tuple[CandidateAccount, ...] = ()
+    candidates: tuple[CandidateRecord, ...] = ()
     """Every candidate by rank; of a trace without accounts the explored chunks, with rank 0."""
     selections: tuple[Selection, ...] = ()
     """Chunks that the reranker kept, best first."""
@@ -120,7 +120,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return next((stage for stage in self.stages if stage.stage == name), None)
 
     @property
-    def reread(self) -> int:
+    def reranked_count(self) -> int:
         """How many of the chunks whose text was read a reranker was given, where there was one."""
         unread = sum(c.reason_code == "over_rerank_limit" for c in self.candidates)
         return len(self.explored) - unread
@@ -133,7 +133,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def used(self) -> tuple[str, ...]:
         """Chunks whose text the writer got, best first; empty when the question failed."""
         if self.failure is not None:
             return ()
@@ -142,7 +142,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(chunk_id for chunk_id in kept if chunk_id not in dropped)
 
 
-def read(triples: Iterable[Triple], answer_id: str = "") -> Trace:
+def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
     """Read the trace of one answer from triples in any order.
 
     What is missing or damaged stays empty; `checking.check` tells of it. Statements about other answers
@@ -172,7 +172,7 @@ def read(triples: Iterable[Triple], answer_id: str = "") -> Trace:
         concepts=_concepts(first.get("grounding", {})),
         chunk_count=_int(exploration, ns.TG_CHUNK_COUNT),
         explored=explored,
-        candidates=accounts or tuple(CandidateAccount(chunk_id=c, rank=0) for c in explored),
+        candidates=accounts or tuple(CandidateRecord(chunk_id=c, rank=0) for c in explored),
         selections=_selections(first.get("focus", {}), nodes),
         citations=_citations(first.get("synthesis", {}), nodes),
         found=_bool(first.get("synthesis", {}), ns.WH_FOUND),
@@ -190,7 +190,7 @@ def _sort_key(triple: Triple) -> tuple[str, ...]:
 
 def _only_answer(triples: Iterable[Triple]) -> str:
     """Give the one answer that the triples speak of."""
-    ids = sorted({answer_id_of(triple.s.iri) for triple in triples} - {""})
+    ids = sorted({answer_id_from_uri(triple.s.iri) for triple in triples} - {""})
     if len(ids) != 1:
         raise BadInput(
             f"these triples speak of {len(ids)} answers, not of one",
@@ -205,7 +205,8 @@ def _own(triples: Iterable[Triple], answer_id: str) -> list[Triple]:
     return [
         triple
         for triple in triples
-        if answer_id_of(triple.s.iri) == answer_id or triple.s.iri.startswith(uris.selection_prefix)
+        if answer_id_from_uri(triple.s.iri) == answer_id
+        or triple.s.iri.startswith(uris.selection_prefix)
     ]
 
 
@@ -235,7 +236,7 @@ def _stage(name: str, uri: str, properties: Properties, nodes: Mapping[str, Prop
         in_token=_int(properties, ns.TG_IN_TOKEN),
         out_token=_int(properties, ns.TG_OUT_TOKEN),
         model=_text(properties, ns.TG_LLM_MODEL),
-        facts=StageFacts(
+        run=StageRun(
             started_at=_text(properties, ns.WH_STARTED_AT),
             ended_at=_text(properties, ns.WH_ENDED_AT),
             duration_ms=_float(properties, ns.WH_DURATION_MS),
@@ -246,14 +247,14 @@ def _stage(name: str, uri: str, properties: Properties, nodes: Mapping[str, Prop
     )
 
 
-def _models(properties: Properties) -> tuple[ModelFacts, ...]:
+def _models(properties: Properties) -> tuple[ModelUse, ...]:
     models = []
     for role in get_args(ModelRole):
         name = _text(properties, f"{ns.WH}{role}Model")
         if not name:
             continue
         models.append(
-            ModelFacts(
+            ModelUse(
                 role=role,
                 name=name,
                 revision=_text(properties, f"{ns.WH}{role}Revision"),
@@ -304,13 +305,13 @@ def _place(uri: str) -> tuple[int, str]:
 
 def _candidates(
     exploration: Properties, nodes: Mapping[str, Properties]
-) -> tuple[CandidateAccount, ...]:
+) -> tuple[CandidateRecord, ...]:
     accounts = [_candidate(node) for node in _linked(exploration, ns.WH_CANDIDATE, nodes)]
     return tuple(sorted(accounts, key=lambda account: (account.rank, account.chunk_id)))
 
 
-def _candidate(node: Properties) -> CandidateAccount:
-    return CandidateAccount(
+def _candidate(node: Properties) -> CandidateRecord:
+    return CandidateRecord(
         chunk_id=id_from_iri(_iri(node, ns.WH_CHUNK)),
         rank=_int(node, ns.WH_RANK) or 0,
         document_id=_text(node, ns.WH_DOCUMENT),
@@ -327,7 +328,7 @@ def _candidate(node: Properties) -> CandidateAccount:
     )
 
 
-def _explored(exploration: Properties, accounts: Iterable[CandidateAccount]) -> tuple[str, ...]:
+def _explored(exploration: Properties, accounts: Iterable[CandidateRecord]) -> tuple[str, ...]:
     ranks = {account.chunk_id: account.rank for account in accounts}
     chunk_ids = [id_from_iri(term.iri) for term in exploration.get(ns.TG_SELECTED_CHUNK, ())]
     return tuple(sorted(chunk_ids, key=lambda chunk_id: (ranks.get(chunk_id, 0), chunk_id)))

@@ -12,13 +12,13 @@ from whence.schema.errors import BadInput
 
 __all__ = (
     "AnswerUris",
-    "answer_id_of",
+    "answer_id_from_uri",
     "answer_uris",
     "candidate_uri",
     "chunk_selection_uri",
     "id_from_iri",
     "iri_from_id",
-    "stage_of",
+    "stage_from_uri",
     "validate_answer_id",
 )
 
@@ -105,10 +105,10 @@ def candidate_uri(answer_id: str, rank: int) -> str:
     return f"{answer_uris(answer_id).candidate_prefix}{rank}"
 
 
-def answer_id_of(uri: str) -> str:
+def answer_id_from_uri(uri: str) -> str:
     """Give the id of the answer whose question or stage has this IRI; empty when it is none.
 
-    >>> answer_id_of("urn:trustgraph:docrag:a1/focus")
+    >>> answer_id_from_uri("urn:trustgraph:docrag:a1/focus")
     'a1'
     """
     if not uri.startswith(QUESTION_PREFIX):
@@ -117,13 +117,13 @@ def answer_id_of(uri: str) -> str:
     return answer_id if _ANSWER_ID.match(answer_id) else ""
 
 
-def stage_of(uri: str) -> str:
+def stage_from_uri(uri: str) -> str:
     """Give the stage that has this IRI; empty when it is none of ours.
 
-    >>> stage_of("urn:trustgraph:docrag:a1"), stage_of("urn:trustgraph:docrag:a1/focus")
+    >>> stage_from_uri("urn:trustgraph:docrag:a1"), stage_from_uri("urn:trustgraph:docrag:a1/focus")
     ('question', 'focus')
     """
-    if not answer_id_of(uri):
+    if not answer_id_from_uri(uri):
         return ""
     # Ids of answers hold no slash.
     return uri[len(QUESTION_PREFIX) :].partition("/")[2] or "question"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from whence.provenance.reasons import DROP_REASONS, reason
-from whence.provenance.redaction import trimmed
-from whence.provenance.stage_records import CandidateAccount
+from whence.provenance.reasons import DROP_REASONS, describe_reason
+from whence.provenance.redaction import redact_trace
+from whence.provenance.stage_records import CandidateRecord
 from whence.provenance.terms import Scalar
 from whence.provenance.trace import Trace
 
@@ -42,17 +42,17 @@ def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
         item: Id of a chunk or of a document.
         visible: Ids of the chunks that the reader may see, of those that `trimming.chunk_ids` names.
     """
-    trace = trimmed(trace, visible)
+    trace = redact_trace(trace, visible)
     found = [c for c in trace.candidates if item in {c.chunk_id, c.document_id}]
     if not found:
         return _told(trace, item, "not_retrieved", None)
     cited = {citation.chunk_id for citation in trace.citations}
-    given = frozenset(trace.given)
+    given = frozenset(trace.used)
     best = min(found, key=lambda c: _nearness(c, _code(c, trace, given, cited)))
     return _told(trace, best.chunk_id, _code(best, trace, given, cited), best)
 
 
-def _code(candidate: CandidateAccount, trace: Trace, given: frozenset[str], cited: set[str]) -> str:
+def _code(candidate: CandidateRecord, trace: Trace, given: frozenset[str], cited: set[str]) -> str:
     if candidate.chunk_id in cited:
         return "cited"
     if candidate.reason_code in DROP_REASONS:
@@ -65,19 +65,19 @@ def _code(candidate: CandidateAccount, trace: Trace, given: frozenset[str], cite
     return "reranked_out" if focus and candidate.chunk_id not in kept else "undecided"
 
 
-def _nearness(candidate: CandidateAccount, code: str) -> tuple[int, int, int, int, str]:
+def _nearness(candidate: CandidateRecord, code: str) -> tuple[int, int, int, int, str]:
     """Order candidates by how near they came to being cited."""
     return (
         code != "cited",
         code in DROP_REASONS,
-        -_PROGRESS[reason(code).stage],
+        -_PROGRESS[describe_reason(code).stage],
         candidate.rerank_rank or candidate.rank,
         candidate.chunk_id,
     )
 
 
-def _told(trace: Trace, chunk_id: str, code: str, candidate: CandidateAccount | None) -> WhyNot:
-    meaning = reason(code)
+def _told(trace: Trace, chunk_id: str, code: str, candidate: CandidateRecord | None) -> WhyNot:
+    meaning = describe_reason(code)
     numbers = _numbers_of_trace(trace)
     if candidate is not None:
         numbers |= _numbers_of_candidate(candidate)
@@ -95,11 +95,11 @@ def _numbers_of_trace(trace: Trace) -> dict[str, Scalar]:
     numbers: dict[str, Scalar] = {"candidates": len(trace.candidates)}
     for stage in trace.stages:
         for key in ("doc_limit", "fetch_limit", "threshold", "token_budget"):
-            if key in stage.facts.settings:
-                numbers[key] = stage.facts.settings[key]
+            if key in stage.run.settings:
+                numbers[key] = stage.run.settings[key]
     if trace.stage("focus"):
-        if trace.reread < len(trace.explored):
-            numbers["reread"] = trace.reread
+        if trace.reranked_count < len(trace.explored):
+            numbers["reread"] = trace.reranked_count
         numbers["kept"] = len(trace.selections)
     scores = [c.score for c in trace.candidates if c.score is not None]
     if scores:
@@ -109,7 +109,7 @@ def _numbers_of_trace(trace: Trace) -> dict[str, Scalar]:
     return numbers
 
 
-def _numbers_of_candidate(candidate: CandidateAccount) -> dict[str, Scalar]:
+def _numbers_of_candidate(candidate: CandidateRecord) -> dict[str, Scalar]:
     facts: dict[str, Scalar | None] = {
         "rank": candidate.rank or None,
         "score": candidate.score,

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from whence.provenance.checking import check
-from whence.provenance.graph_walks import read_walk
+from whence.provenance.checking import check_trace
+from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.namespaces import GRAPH_RETRIEVAL
 from whence.provenance.trace import Stage, Trace
 from whence.schema.codec import to_builtins
 from whence.schema.terms import Triple
 
-__all__ = ("summary", "to_json", "triple_row")
+__all__ = ("to_json", "trace_summary", "triple_to_json")
 
 
 def to_json(trace: Trace) -> dict[str, Any]:
     """Give `{answer_id, question, graph, stages, triples, complete, faults}`; JSON types only."""
-    return summary(trace) | {"triples": [triple_row(triple) for triple in trace.triples]}
+    return trace_summary(trace) | {"triples": [triple_to_json(triple) for triple in trace.triples]}
 
 
-def summary(trace: Trace) -> dict[str, Any]:
+def trace_summary(trace: Trace) -> dict[str, Any]:
     """Give the same without the triples."""
-    faults = check(trace)
+    faults = check_trace(trace)
     return {
         "answer_id": trace.answer_id,
         "question": trace.question,
@@ -33,7 +33,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     }
 
 
-def triple_row(triple: Triple) -> dict[str, str | None]:
+def triple_to_json(triple: Triple) -> dict[str, str | None]:
     """Give a triple with plain strings, and beside them what kind of object it has."""
     return {
         "s": triple.s.iri,
@@ -46,18 +46,18 @@ def triple_row(triple: Triple) -> dict[str, str | None]:
 
 
 def _stage(stage: Stage, trace: Trace) -> dict[str, Any]:
-    facts = stage.facts
+    run = stage.run
     return {
         "stage": stage.stage,
         "uri": stage.uri,
         "derived_from": stage.derived_from or None,
         "label": stage.label,
-        "started_at": facts.started_at or None,
-        "ended_at": facts.ended_at or None,
-        "duration_ms": facts.duration_ms,
-        "models": [to_builtins(model) for model in facts.models],
-        "settings": facts.settings,
-        "degraded": [_degradation(d.stage, d.code, d.reason) for d in facts.degraded],
+        "started_at": run.started_at or None,
+        "ended_at": run.ended_at or None,
+        "duration_ms": run.duration_ms,
+        "models": [to_builtins(model) for model in run.models],
+        "settings": run.settings,
+        "degraded": [_degradation(d.stage, d.code, d.reason) for d in run.degraded],
         **_contents(stage, trace),
     }
 
@@ -82,7 +82,7 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
         case "synthesis":
             return {
                 "citations": [_row(citation) for citation in trace.citations],
-                "used": list(trace.given),
+                "used": list(trace.used),
                 "found": trace.found,
                 "answer_document": trace.answer_document or None,
                 "answer_digest": trace.answer_digest or None,
@@ -94,7 +94,7 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
 
 def _walk(trace: Trace) -> dict[str, Any]:
     """Give the walk that found candidates; nothing where there was none."""
-    walk = read_walk(trace)
+    walk = read_graph_walk(trace)
     if not walk.nodes:
         return {}
     return {

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from whence.provenance.namespaces import XSD_STRING
 from whence.schema.terms import Term, Triple
 
-__all__ = ("nquads",)
+__all__ = ("to_nquads",)
 
 #: Canonical N-Quads escapes these and nothing else (RDF 1.2 N-Quads, section "A canonical form").
 _SPECIAL = re.compile(r'[\x00-\x1f"\\\x7f]')
 _NAMED = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-def nquads(triples: Iterable[Triple]) -> str:
+def to_nquads(triples: Iterable[Triple]) -> str:
     """Give canonical N-Quads, sorted by code point, each statement once. Cost: n log n."""
     return "".join(sorted({_line(triple) for triple in triples}))
 

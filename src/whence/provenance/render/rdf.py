@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.render.nquads import nquads
+from whence.provenance.render.nquads import to_nquads
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rdflib import Dataset
     from rdflib.query import Result
 
-__all__ = ("PREFIXES", "SparqlAnswer", "json_ld", "query", "serialize", "trig")
+__all__ = ("PREFIXES", "SparqlAnswer", "run_sparql", "serialize", "to_json_ld", "to_trig")
 
 #: Prefixes of our output; a query may use them without declaring them.
 PREFIXES = {
@@ -54,7 +54,7 @@ class SparqlAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """True when there were more rows than allowed."""
 
 
-def trig(triples: Iterable[Triple]) -> str:
+def to_trig(triples: Iterable[Triple]) -> str:
     """Give TriG with prefixes that reads back as the same triples."""
     from io import BytesIO
 
@@ -77,7 +77,7 @@ def trig(triples: Iterable[Triple]) -> str:
     return buffer.getvalue().decode()
 
 
-def json_ld(triples: Iterable[Triple]) -> str:
+def to_json_ld(triples: Iterable[Triple]) -> str:
     """Give JSON-LD with a context of prefixes that reads back as the same triples."""
     triples = tuple(triples)
     context = {**PREFIXES, **_coerced(triples)}
@@ -107,13 +107,13 @@ def serialize(triples: Iterable[Triple], form: str) -> str:
     Raises:
         BadInput: There is no such form.
     """
-    writers = {"nquads": nquads, "trig": trig, "jsonld": json_ld}
+    writers = {"nquads": to_nquads, "trig": to_trig, "jsonld": to_json_ld}
     if form not in writers:
         raise BadInput(f"unknown form {form!r}", hint="one of " + ", ".join(writers))
     return writers[form](triples)
 
 
-def query(triples: Iterable[Triple], sparql: str, *, max_rows: int = 10_000) -> SparqlAnswer:
+def run_sparql(triples: Iterable[Triple], sparql: str, *, max_rows: int = 10_000) -> SparqlAnswer:
     """Answer a SELECT, ASK, CONSTRUCT or DESCRIBE query over the triples.
 
     A pattern outside `GRAPH` matches in any graph. The prefixes of `PREFIXES` are known.

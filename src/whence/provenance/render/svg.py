@@ -15,9 +15,9 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from whence.provenance.checking import check
+from whence.provenance.checking import check_trace
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.render.text import one_line, percent, seconds
+from whence.provenance.render.text import format_duration, one_line, ratio
 from whence.provenance.trace import Stage, Trace
 
 __all__ = ("Theme", "to_svg")
@@ -111,7 +111,7 @@ class _Picture:
         self.shapes: list[str] = []
         self.links: list[str] = []
         self.cited = {citation.chunk_id for citation in trace.citations}
-        self.given = set(trace.given)
+        self.given = set(trace.used)
         self.columns = _columns(trace)
         #: Right end and height of the last bar drawn of a chunk.
         self.ends: dict[str, tuple[float, float]] = {}
@@ -147,7 +147,7 @@ class _Picture:
         room = width - 2 * _MARGIN
         question = trace.question or "a question that was not recorded"
         self._text(_MARGIN, 40, question, room, kind="h1", size=19)
-        faults = check(trace)
+        faults = check_trace(trace)
         state = "complete" if not faults else f"not complete: {len(faults)} faults"
         facts = " · ".join(part for part in (trace.asked_at, trace.answer_id, state) if part)
         self._text(_MARGIN, 62, facts, room, kind="soft" if not faults else "bad", size=12)
@@ -158,7 +158,7 @@ class _Picture:
         self._text(
             column.x, _TOP + 16, name.capitalize(), column.width, kind="h2", size=14, anchor="start"
         )
-        facts = [_count(name, self.trace), seconds(column.stage.facts.duration_ms)]
+        facts = [_count(name, self.trace), format_duration(column.stage.run.duration_ms)]
         sub = " · ".join(part for part in facts if part)
         self._text(column.x, _TOP + 32, sub, column.width, kind="soft", size=11)
         contents: dict[str, Callable[[_Column], float]] = {
@@ -174,7 +174,7 @@ class _Picture:
 
     def _question(self, column: _Column) -> float:
         y = float(_BODY)
-        for key, value in sorted(column.stage.facts.settings.items()):
+        for key, value in sorted(column.stage.run.settings.items()):
             self._text(column.x, y + 12, key.replace("_", " "), 96, kind="soft", size=11)
             self._text(
                 column.right,
@@ -285,7 +285,7 @@ class _Picture:
         self.shapes.append(f"<g><title>{escape(one_line(title))}</title>")
         self._rect(column.x, y, column.width, height, "track")
         if row.score is not None:
-            length = column.width * percent(row.score, full)
+            length = column.width * ratio(row.score, full)
             self._rect(column.x, y + height - bar, length, bar, row.state, radius=2)
         x = column.x + 26
         if row.rank:
@@ -362,15 +362,15 @@ class _Picture:
 
     def _notes(self, column: _Column, y: float) -> float:
         """Name the models and what was left out, below the stage."""
-        facts = column.stage.facts
+        run = column.stage.run
         y += 6
-        names = [" ".join(p for p in (m.role, m.name, m.precision) if p) for m in facts.models]
-        if column.stage.model and column.stage.model not in {m.name for m in facts.models}:
+        names = [" ".join(p for p in (m.role, m.name, m.precision) if p) for m in run.models]
+        if column.stage.model and column.stage.model not in {m.name for m in run.models}:
             names.append(f"written by {column.stage.model}")
         for name in names:
             self._text(column.x, y + 13, name, column.width, kind="soft", size=11)
             y += 16
-        for degradation in facts.degraded:
+        for degradation in run.degraded:
             for line in _wrapped(f"degraded: {degradation.reason}", column.width, 11, lines=3):
                 self._text(column.x, y + 13, line, column.width, kind="warn", size=11)
                 y += 16
@@ -454,9 +454,9 @@ def _count(stage: str, trace: Trace) -> str:
         case "exploration":
             return f"{len(trace.candidates)} found · {len(trace.explored)} read"
         case "focus":
-            return f"{trace.reread} reranked · {len(trace.selections)} kept"
+            return f"{trace.reranked_count} reranked · {len(trace.selections)} kept"
         case "synthesis":
-            return f"{len(trace.given)} used · {len({c.chunk_id for c in trace.citations})} cited"
+            return f"{len(trace.used)} used · {len({c.chunk_id for c in trace.citations})} cited"
         case _:
             return ""
 

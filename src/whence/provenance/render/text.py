@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ("one_line", "percent", "seconds", "shortened")
+__all__ = ("format_duration", "one_line", "ratio", "shorten")
 
 #: Characters that turn the direction of the text around them, and could show it as what it is not.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -24,25 +24,25 @@ def one_line(text: str) -> str:
     return " ".join(clean.split())
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """Give one line of at most `width` characters, cut at the end.
 
-    >>> shortened("retrieval", 6)
+    >>> shorten("retrieval", 6)
     'retri…'
     """
     text = one_line(text)
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def percent(part: float, whole: float) -> float:
+def ratio(part: float, whole: float) -> float:
     """Give a share from 0 to 1; 0 of nothing."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
 
-def seconds(duration_ms: float | None) -> str:
+def format_duration(duration_ms: float | None) -> str:
     """Give a duration for people; empty when there is none.
 
-    >>> seconds(0.4), seconds(12.3), seconds(1234.0), seconds(None)
+    >>> format_duration(0.4), format_duration(12.3), format_duration(1234.0), format_duration(None)
     ('0.4 ms', '12 ms', '1.23 s', '')
     """
     if duration_ms is None:

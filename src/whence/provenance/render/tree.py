@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from rich.tree import Tree
 
-from whence.provenance.checking import check
-from whence.provenance.graph_walks import read_walk
+from whence.provenance.checking import check_trace
+from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.render.text import one_line, seconds, shortened
-from whence.provenance.stage_records import CandidateAccount, StageFacts
+from whence.provenance.render.text import format_duration, one_line, shorten
+from whence.provenance.stage_records import CandidateRecord, StageRun
 from whence.provenance.trace import Stage, Trace
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def to_tree(trace: Trace, *, dropped_shown: int = 5) -> Tree:
             _add_synthesis(branch, trace, dropped_shown)
         elif stage.stage == "error":
             _add_failure(branch, trace)
-        _add_facts(branch, stage.facts)
+        _add_run(branch, stage.run)
     _add_faults(root, trace)
     return root
 
@@ -72,7 +72,9 @@ def _joined(*parts: tuple[str, str]) -> Text:
 def _title(stage: Stage, trace: Trace) -> Text:
     style = "bold red" if stage.stage == "error" else "bold"
     facts = [
-        part for part in (_counts(stage.stage, trace), seconds(stage.facts.duration_ms)) if part
+        part
+        for part in (_counts(stage.stage, trace), format_duration(stage.run.duration_ms))
+        if part
     ]
     return _joined(
         (stage.stage.capitalize(), style), ("  " + ", ".join(facts) if facts else "", "dim")
@@ -86,12 +88,10 @@ def _counts(stage: str, trace: Trace) -> str:
         case "exploration":
             return f"{len(trace.candidates)} found, {len(trace.explored)} read"
         case "focus":
-            done = "weighed" if read_walk(trace).nodes else "reranked"
-            return (
-                f"{_share(trace.reread, len(trace.explored))} {done}, {len(trace.selections)} kept"
-            )
+            done = "weighed" if read_graph_walk(trace).nodes else "reranked"
+            return f"{_share(trace.reranked_count, len(trace.explored))} {done}, {len(trace.selections)} kept"
         case "synthesis":
-            return f"{len(trace.given)} used, {len({c.chunk_id for c in trace.citations})} cited"
+            return f"{len(trace.used)} used, {len({c.chunk_id for c in trace.citations})} cited"
         case _:
             return ""
 
@@ -102,7 +102,7 @@ def _share(part: int, whole: int) -> str:
 
 def _add_concepts(branch: Tree, trace: Trace) -> None:
     for concept in trace.concepts:
-        branch.add(Text(shortened(concept, 72)))
+        branch.add(Text(shorten(concept, 72)))
 
 
 def _add_exploration(branch: Tree, trace: Trace, dropped_shown: int) -> None:
@@ -118,7 +118,7 @@ def _add_exploration(branch: Tree, trace: Trace, dropped_shown: int) -> None:
 
 def _add_walk(branch: Tree, trace: Trace) -> None:
     """List the edges that a walk went along, each seed with those that lead from it."""
-    walk = read_walk(trace)
+    walk = read_graph_walk(trace)
     if not walk.nodes:
         return
     deepest = max(node.depth for node in walk.nodes)
@@ -156,7 +156,7 @@ def _score(score: float | None) -> str:
 
 def _add_dropped(branch: Tree, trace: Trace, stage: str, dropped_shown: int) -> None:
     """List the dropped by reason, in the order of the reasons."""
-    groups: dict[str, list[CandidateAccount]] = defaultdict(list)
+    groups: dict[str, list[CandidateRecord]] = defaultdict(list)
     for candidate in trace.candidates:
         if candidate.reason_code:
             groups[candidate.reason_code].append(candidate)
@@ -172,7 +172,7 @@ def _add_dropped(branch: Tree, trace: Trace, stage: str, dropped_shown: int) -> 
             _list_dropped(node, groups[code], dropped_shown)
 
 
-def _list_dropped(node: Tree, dropped: Sequence[CandidateAccount], shown: int) -> None:
+def _list_dropped(node: Tree, dropped: Sequence[CandidateRecord], shown: int) -> None:
     dropped = sorted(dropped, key=lambda c: (c.rerank_rank or c.rank, c.chunk_id))
     for candidate in dropped[:shown]:
         reranked = candidate.rerank_score is not None
@@ -195,7 +195,7 @@ def _add_synthesis(branch: Tree, trace: Trace, dropped_shown: int) -> None:
             )
         )
         if citation.quote:
-            node.add(Text(f"“{shortened(citation.quote, 200)}”", style="italic"))
+            node.add(Text(f"“{shorten(citation.quote, 200)}”", style="italic"))
 
 
 def _add_failure(branch: Tree, trace: Trace) -> None:
@@ -208,21 +208,21 @@ def _add_failure(branch: Tree, trace: Trace) -> None:
         branch.add(Text(f"hint: {one_line(failure.hint)}", style="dim"))
 
 
-def _add_facts(branch: Tree, facts: StageFacts) -> None:
-    for model in facts.models:
+def _add_run(branch: Tree, run: StageRun) -> None:
+    for model in run.models:
         version = " ".join(part for part in (model.revision[:16], model.precision) if part)
         text = f"{model.role} by {model.name}" + (f" ({version})" if version else "")
         branch.add(Text(one_line(text), style="dim"))
-    if facts.settings:
-        pairs = ", ".join(f"{key} {value}" for key, value in sorted(facts.settings.items()))
+    if run.settings:
+        pairs = ", ".join(f"{key} {value}" for key, value in sorted(run.settings.items()))
         branch.add(Text(one_line(pairs), style="dim"))
-    for degradation in facts.degraded:
+    for degradation in run.degraded:
         text = f"degraded, {degradation.code}: {degradation.reason}"
         branch.add(Text(one_line(text), style="yellow"))
 
 
 def _add_faults(root: Tree, trace: Trace) -> None:
-    faults = check(trace)
+    faults = check_trace(trace)
     if not faults:
         root.add(Text("complete: every reference resolves", style="green"))
         return
