@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
-    from whence.engine.results import RetrievalResult
     from whence.engine.retriever import Retriever
+    from whence.retrieval.results import RetrievalResult
     from whence.schema.access import Access
 
 __all__ = ("Access", "Engine", "RetrievalResult", "Retriever")
@@ -19,7 +19,7 @@ __all__ = ("Access", "Engine", "RetrievalResult", "Retriever")
 _HOMES = {
     "Access": "whence.schema.access",
     "Engine": "whence.engine.engine",
-    "RetrievalResult": "whence.engine.results",
+    "RetrievalResult": "whence.retrieval.results",
     "Retriever": "whence.engine.retriever",
 }
 

@@ -15,11 +15,11 @@ from tests.support.fake_bundles import write_fake_bundles, write_zip
 from tests.support.small_bundles import import_into, small_files, write_small
 
 from whence.engine import code_import
-from whence.engine.results import SearchReport
 from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot, search_snapshot
 from whence.ingest.bundles import reading
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.bundle_reader import BundleContents
+from whence.retrieval.results import SearchReport
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.engine.reranking import RerankPlan, check_budget, rerank
-from whence.engine.results import RetrievalResult, RetrievedChunk
 from whence.retrieval.rerank import blended_score
+from whence.retrieval.results import RetrievalResult, RetrievedChunk
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, WhenceError
 from whence.schema.rerank import RerankerResult, RerankRequest, RerankResponse
 

@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from whence.engine.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.gateway.app import gateway
 from whence.gateway.auth import Caller, Rights, token_digest
 from whence.gateway.events import asked
 from whence.gateway.failures import STATUSES
 from whence.gateway.openapi import openapi
 from whence.gateway.service import Service
+from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema import Access, Answer, Term, Triple
 from whence.schema.errors import (
     DeadlineExceeded,

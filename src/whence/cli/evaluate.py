@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whence.engine import Engine
-    from whence.engine.results import RetrievalResult
     from whence.evaluation.beir import BeirDataset
     from whence.evaluation.benchmark import Run
     from whence.evaluation.document_ranking import Ranker
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
     from whence.models.protocols import Reranker
+    from whence.retrieval.results import RetrievalResult
 
 __all__ = ("EngineSearcher", "baseline", "beir", "gate")
 

@@ -15,7 +15,7 @@ from whence.cli.session import access_of, as_json, run_with_engine, settings_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whence.engine.results import SearchReport
+    from whence.retrieval.results import SearchReport
 
 __all__ = ("search",)
 

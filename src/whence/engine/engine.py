@@ -24,10 +24,11 @@ from whence.engine.indexing import Indexing, Progress, from_thread
 from whence.engine.node_texts import GraphEngine
 from whence.engine.replay import ReplayReport, replay
 from whence.engine.reranking import RERANK_BUDGET_S, RerankPlan, check_budget
-from whence.engine.results import IndexReport, RetrievalResult, SearchReport
+from whence.engine.results import IndexReport
 from whence.engine.snapshot_reading import SnapshotChoice, search_snapshot
 from whence.engine.trace_access import explain, why_not
 from whence.retrieval.pipeline import check_text, search, search_match, search_mode
+from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, DocumentRagRequest
 from whence.schema.errors import BadInput, WhenceError

@@ -12,7 +12,7 @@ from whence.schema.errors import BadInput, ModelMissing, NotFound, WhenceError
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
-    from whence.engine.results import RetrievalResult
+    from whence.retrieval.results import RetrievalResult
     from whence.schema.access import Access
 
 __all__ = ("EngineRetriever",)

@@ -18,7 +18,7 @@ from whence.store.chunk_ids import chunk_key
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
-    from whence.engine.results import RetrievalResult
+    from whence.retrieval.results import RetrievalResult
     from whence.schema.access import Access
     from whence.schema.texts import ChunkText
     from whence.store.protocols import ChunkStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whence.engine.results import SearchReport
+    from whence.retrieval.results import SearchReport
     from whence.schema.document_rag import Answer
 
 __all__ = ("answer_document", "found_message", "search_document")

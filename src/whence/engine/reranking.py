@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.engine.results import Reranking, RetrievalResult
 from whence.retrieval.rerank import RERANK_DEPTH, blended_score, text_to_read
+from whence.retrieval.results import Reranking, RetrievalResult
 from whence.retrieval.symbols import MOST_UNNAMED
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.rerank import RerankItem, RerankRequest, RerankResponse

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
-from whence.engine.results import RetrievalResult, RetrievedChunk
 from whence.retrieval.fusion import Fusion, Scores, fuse
 from whence.retrieval.pipeline import check_query
+from whence.retrieval.results import RetrievalResult, RetrievedChunk
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.search import Candidate

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from whence.engine.results import SearchReport
+from whence.retrieval.results import SearchReport
 from whence.schema.errors import BadInput, NotFound, Unavailable
 
 if TYPE_CHECKING:

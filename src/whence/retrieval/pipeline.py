@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whence.engine.reranking import RERANK_DEPTH, Reranked, RerankPlan, rerank
-from whence.engine.results import RetrievalResult, RetrievedChunk, SearchReport
+from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Unavailable

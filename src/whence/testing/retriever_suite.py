@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whence.engine.results import RetrievalResult
 from whence.engine.retriever import Retriever
+from whence.retrieval.results import RetrievalResult
 from whence.schema.access import Access, DocumentTags
 
 __all__ = ("CHUNKS", "EmbedderSuite", "RetrieverSuite", "SparseRetrieverSuite", "VectorStoreSuite")

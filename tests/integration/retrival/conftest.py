@@ -29,7 +29,8 @@ from whence.schema.texts import TextBudget
 if TYPE_CHECKING:
     from whence.engine import Engine
     from whence.engine.node_texts import FetchReport
-    from whence.engine.results import ImportResult, SearchReport
+    from whence.engine.results import ImportResult
+    from whence.retrieval.results import SearchReport
     from whence.schema.graph import ExpandResponse
     from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet
 

@@ -1,0 +1,72 @@
+"""What a search returns to Python code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from whence.schema.search import Degradation, GraphUse
+
+__all__ = ("Reranking", "RetrievalResult", "RetrievedChunk", "SearchReport")
+
+
+class RetrievedChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a document, verbatim."""
+
+    id: str = ""
+    """IRI of the chunk."""
+    content: str
+    """The text."""
+    metadata: dict[str, Any]
+    """`source_file`, `source_url`, `section_path`, `header_path`, `heading`, `chunk_index`, and the
+    document's own metadata."""
+
+
+class Reranking(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a hit stood before it was reranked, and what the reranker said."""
+
+    score: float
+    """The reranker's, 0 to 1."""
+    rank_before: int
+    """Rank by retrieval alone, 1 is first."""
+    score_before: float
+    """Score by retrieval alone, 0 to 1."""
+
+
+class RetrievalResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One hit of a search."""
+
+    rank: int
+    """1 is first."""
+    similarity_score: float
+    """0 to 1, higher is better; the order of hits is the order of this score."""
+    chunk: RetrievedChunk
+    """What was found."""
+    document_id: str = ""
+    """Document the chunk is part of."""
+    score_breakdown: dict[str, float | None] = {}
+    """`dense_score` (cosine), `sparse_score` (lexical share), `combined_score` (the score itself; of a
+    reranked hit the one before), `graph_score` (what links added) where the passage graph took part, and
+    `name_score` (what its name added) of a hit that goes by the very name that the query is."""
+    reranking: Reranking | None = None
+    """Set when the hits were reranked."""
+
+
+class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A search and how it went."""
+
+    results: list[RetrievalResult]
+    """Best first."""
+    degraded: tuple[Degradation, ...] = ()
+    """What did not take part, and why."""
+    reranker: str = ""
+    """Model that reranked; empty when none did."""
+    graph: GraphUse | None = None
+    """What the passage graph did; None when it took no part."""
+    latency_ms: dict[str, float] = {}
+    """`embedding`, `search`, `texts`, `total`, and `rerank` when that was asked for, in milliseconds."""
+    snapshot_id: str | None = None
+    """The snapshot of code that was searched, when it was one."""
+    best_score: float | None = None
+    """The highest score, 0 to 1, whether or not it reaches the threshold; None when nothing has a score."""
