@@ -106,7 +106,7 @@ async def measure_one(nodes: int, edges: int, asked: int) -> dict[str, Any]:
             PostgresStore.open(server) as store,
         ):
             began = time.perf_counter()
-            async with store._connection() as connection:
+            async with store.pool.connection() as connection:
                 await write_graph(connection, tags, drawn)
                 fill_s = time.perf_counter() - began
                 await connection.execute(BARE_EDGES)
@@ -130,7 +130,7 @@ async def measure_one(nodes: int, edges: int, asked: int) -> dict[str, Any]:
 
             async def bare(start: list[str]) -> None:
                 nodes = [numbers[one] for one in start]
-                async with store._connection() as connection:
+                async with store.pool.connection() as connection:
                     await connection.fetch(BARE, collection, nodes, DEPTH, CAP)
 
             async def texts(_: list[str]) -> None:

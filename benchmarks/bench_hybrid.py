@@ -178,7 +178,7 @@ async def fill_both(
 ) -> dict[str, Any]:
     """Fill the store and the plain tables."""
     await fill(store, "bench", texts, tags, unit_vectors(len(texts), 2))
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         await store._keep_indexed(connection, "bench")
     await settled(store)
     await _plain_tables(store)
@@ -186,7 +186,7 @@ async def fill_both(
 
 
 async def _plain_tables(store: PostgresStore) -> None:
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         await connection.execute(f"SET statement_timeout = 0; SET search_path = public; {_TABLES}")
         await connection.execute("VACUUM ANALYZE")
 
@@ -219,9 +219,7 @@ async def _compare(
     tags = sorted(access.acl_tags)
     words = [list(dict.fromkeys(query.split())) for query in queries]
     right = await _right(store, vectors[:40])
-    pool, ef_search, recall = await _statement_pool(
-        server, store._pool.get_max_size(), vectors[:40], right
-    )
+    pool, ef_search, recall = await _statement_pool(server, store.pool.size, vectors[:40], right)
     own = await _recall_of_legs(store, vectors[:40], right)
 
     async def legs(n: int) -> None:

@@ -177,7 +177,7 @@ async def measure(n: int) -> dict[str, Any]:
             EmbeddedServer(folder / "home") as server,
             PostgresStore.open(server) as store,
         ):
-            async with store._connection() as connection:
+            async with store.pool.connection() as connection:
                 process = parent(connection.get_server_pid())
             for step, path in (("import", first), ("again", first), ("replace", second)):
                 embedder.asked_at = 0.0
@@ -194,7 +194,7 @@ async def measure(n: int) -> dict[str, Any]:
                         "seconds": round(without, 2),
                         "nodes_per_s": round(n / without),
                     }
-                    async with store._connection() as connection:
+                    async with store.pool.connection() as connection:
                         files = await take_rows(connection, folder)
                         for floor in ("copy", "floor"):
                             await make_tables(connection)

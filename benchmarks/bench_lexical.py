@@ -127,7 +127,7 @@ async def fill_words(
     began = time.perf_counter()
     await fill(store, "bench", texts, tags, np.ones((chunks, 1), np.float32))
     found: dict[str, Any] = {"fill_s": time.perf_counter() - began}
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         found["bytes_per_chunk"] = await sizes(connection)
     found["append_ms"] = await appends(store, source, chunks, await postmaster_of(store))
     await settled(store)
@@ -136,7 +136,7 @@ async def fill_words(
 
 async def postmaster_of(store: PostgresStore) -> int:
     """Give the process that all processes of a store's server are children of."""
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         return parent(await connection.fetchval("SELECT pg_backend_pid()"))
 
 

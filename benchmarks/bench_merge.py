@@ -72,7 +72,7 @@ async def measure(store: PostgresStore, source: Texts) -> None:
 
     acts = {"append": append, "search": search}
     began = time.perf_counter()
-    merge = store._maintain("bench")
+    merge = store.maintenance.start("bench")
     times = await asyncio.gather(*(timed(act, lambda _: merge.done()) for act in acts.values()))
     print(f"merged in {time.perf_counter() - began:.1f} s")
     for name, some in zip(acts, times, strict=True):

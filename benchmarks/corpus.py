@@ -6,7 +6,6 @@ of four tags, so that readers see all of them, 50 %, 5 % or 0.5 %.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -110,7 +109,7 @@ async def fill(
     segments of words have 5000 chunks.
     """
     await store.ensure_collection(name, EmbeddingModel(name="bench", dimension=vectors.shape[1]))
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         number = await connection.fetchval("SELECT id FROM collection WHERE name = $1", name)
         numbers = await intern_classes(connection, [DocumentTags((tag,)) for tag in TAGS])
         class_of = {one.acl[0]: number for one, number in numbers.items()}
@@ -198,5 +197,4 @@ def _chunks(
 
 async def settled(store: PostgresStore) -> None:
     """Wait for everything that goes on in the background."""
-    while running := [*store._maintenance.values(), *store._indexing.values()]:
-        await asyncio.gather(*running)
+    await store.maintenance.wait()

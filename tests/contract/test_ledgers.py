@@ -61,7 +61,7 @@ class PostgresBench:
         )
 
     async def run(self, statement: str, *values: Any) -> Any:
-        async with self.store._connection() as connection:
+        async with self.store.pool.connection() as connection:
             return await connection.fetch(statement, *values)
 
     async def aclose(self) -> None:

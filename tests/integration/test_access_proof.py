@@ -152,8 +152,8 @@ async def prove(
 
 async def indexed(store: Any) -> None:
     """Wait until what the store builds in the background is there."""
-    while running := list(getattr(store, "_indexing", {}).values()):
-        await asyncio.gather(*running)
+    if isinstance(store, PostgresStore):
+        await store.maintenance.wait()
 
 
 @pytest.mark.timeout(1500)

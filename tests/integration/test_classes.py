@@ -49,7 +49,7 @@ async def test_classes_are_those_of_the_definition(
     """Whatever the tags, and however many: the classes are those whose tags `Access.allows`."""
     corpus = AccessCorpus(seed=11, documents=150)
     many = frozenset(f"group-{number}" for number in range(3_000))
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         numbers = await intern_classes(connection, set(corpus.tags.values()))
         if generic:
             await connection.execute("SET plan_cache_mode = force_generic_plan")
@@ -92,7 +92,7 @@ async def test_a_new_class_ends_the_epoch(postgres_store: PostgresStore) -> None
     await postgres_store.ensure_collection("c", MODEL)
     await store_one(postgres_store, "one", DocumentTags(("a",)))
     assert await found(postgres_store) == {"one"}
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         before = await epoch_of(connection)
         await store_one(postgres_store, "two", DocumentTags(("new",), ("x",), 2))
         after = await epoch_of(connection)
@@ -108,7 +108,7 @@ async def test_a_change_behind_our_back_ends_the_epoch(postgres_store: PostgresS
     await postgres_store.ensure_collection("c", MODEL)
     await store_one(postgres_store, "one", DocumentTags(("a",)))
     assert await found(postgres_store) == {"one"}
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         await connection.execute("UPDATE sec_class SET acl = '{other}' WHERE acl = '{a}'")
 
     assert await found(postgres_store) == set()
@@ -129,7 +129,7 @@ async def test_writers_of_new_classes_take_turns(postgres_store: PostgresStore) 
     tags = [DocumentTags((f"t{number}",)) for number in range(12)]
 
     async def write(some: list[DocumentTags]) -> dict[DocumentTags, int]:
-        async with postgres_store._connection() as connection:
+        async with postgres_store.pool.connection() as connection:
             return await intern_classes(connection, some)
 
     numbers = await asyncio.gather(*(write(tags[n:] + tags[:n]) for n in range(4)))

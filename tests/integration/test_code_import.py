@@ -59,14 +59,14 @@ EVERYTHING = Access(frozenset({"hr", "ops"}), frozenset({"secret"}), 9)
 
 async def rows_of(store: PostgresStore) -> dict[str, int]:
     """Count the rows of every table that an import writes."""
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         return {
             table: await connection.fetchval(f"SELECT count(*) FROM {table}") for table in TABLES
         }
 
 
 async def statuses(store: PostgresStore) -> list[str]:
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         rows = await connection.fetch("SELECT status FROM code_import ORDER BY id")
     return [row["status"] for row in rows]
 
@@ -83,7 +83,7 @@ async def texts_of(store: PostgresStore, record: SnapshotRecord, access: Access)
 async def edges_of(
     store: PostgresStore, record: SnapshotRecord, *, back: bool = False
 ) -> set[tuple[str, str, str]]:
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         rows = await connection.fetch(
             "SELECT a.local_id AS f, b.local_id AS t, r.name FROM collection c"
             " JOIN code_neighbours e ON e.collection_id = c.id CROSS JOIN unnest(e.others) o(node)"
@@ -153,7 +153,7 @@ async def test_numbers_follow_ids(postgres_store: PostgresStore, tmp_path: Path)
     names = ["C9", "C10", "Zeta", "alpha", "\u00e4", "SQL:dbo.b", "SQL:dbo.A"]
     path = write_small(tmp_path / "b.zip", {name: f"text {name}" for name in names})
     await import_into(postgres_store, [path])
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         rows = await connection.fetch("SELECT node, local_id FROM code_node ORDER BY node")
     kinds = [("sql" if name.startswith("SQL:") else "cs", name) for name in names]
     assert [row["local_id"] for row in rows] == [name for _, name in sorted(kinds)]
@@ -311,7 +311,7 @@ async def test_next_import_removes_what_a_dead_one_left(
             await staged.add_prepared(staged.preparer()(nodes))
             await import_into(postgres_store, [other])
             assert (await rows_of(postgres_store))["document"] == 4
-            async with postgres_store._connection() as connection:
+            async with postgres_store.pool.connection() as connection:
                 await connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_locks"
                     " WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
@@ -586,7 +586,7 @@ async def test_a_large_bundle_is_the_same(
 async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, list[int]]]:
     """Give the nodes of each segment of the one snapshot, and those that its index has for each term."""
     (record,) = await store.snapshots()
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         number = await connection.fetchval("SELECT collection_id FROM code_snapshot")
         segments = await connection.fetch("SELECT chunks FROM segment ORDER BY first_slot")
         first = await connection.fetchval("SELECT min(ord) FROM chunk")
@@ -641,7 +641,7 @@ async def test_content_of_an_earlier_version_is_replaced_only_by_leave(
     """What an earlier version imported cannot be compared with a bundle: that is said, nothing is changed."""
     await import_into(postgres_store, [bundle])
     (first,) = await postgres_store.snapshots()
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         await connection.execute("UPDATE code_snapshot SET digest = ''")
     with pytest.raises(BadInput, match="by an earlier version: its content cannot be compared"):
         await import_into(postgres_store, [bundle])
@@ -652,7 +652,7 @@ async def test_content_of_an_earlier_version_is_replaced_only_by_leave(
 
 async def test_numbers_are_those_that_nobody_else_has(postgres_store: PostgresStore) -> None:
     """Numbers of several columns come in one statement, ascending, as many as asked for, and never twice."""
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         wanted = (("chunk", "ord", 3), ("term", "id", 0), ("document", "id", 2))
         first, none, other = await reserve_all(connection, *wanted)
         taken = await connection.fetchval("SELECT nextval(pg_get_serial_sequence('chunk', 'ord'))")

@@ -28,7 +28,7 @@ _REFERRING = """
 
 async def rows_of(store: PostgresStore) -> dict[str, int]:
     """Count the rows of every table of the schema that a snapshot may have rows in."""
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         names = await connection.fetch(
             "SELECT table_name AS name FROM information_schema.columns"
             " WHERE table_schema = 'whence' AND column_name IN ('collection_id', 'ord', 'segment',"
@@ -42,7 +42,7 @@ async def rows_of(store: PostgresStore) -> dict[str, int]:
 
 async def test_no_table_is_forgotten(postgres_store: PostgresStore) -> None:
     """Whatever refers to a collection, however far away, is deleted by name, for no key is looked after."""
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         found = {row["name"] for row in await connection.fetch(_REFERRING)}
     told = {statement.split()[2] for statement in code_removal._STATEMENTS} | {"code_import"}
     assert found - told == _GO_BEFORE
@@ -61,7 +61,7 @@ async def test_nothing_is_left_and_nothing_else_goes(
     await import_into(postgres_store, [second])
     assert (await rows_of(postgres_store))["chunk"] == 2 * alone["chunk"] == 6
     gone = (await postgres_store.resolve_snapshot("h2")).info.snapshot_id
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         collection = await connection.fetchval(
             "DELETE FROM code_snapshot WHERE snapshot_id = $1 RETURNING collection_id", gone
         )
@@ -86,7 +86,7 @@ async def test_what_can_be_read_is_not_deleted(
     """A collection that is a snapshot's, or a user's, stays, whoever asks for it to go."""
     await import_into(postgres_store, [write_small(tmp_path / "b.zip", NODES, EDGES)])
     before = await rows_of(postgres_store)
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         rows = await connection.fetch("SELECT id FROM collection")
         await discard(connection, [row["id"] for row in rows], 10.0)
     assert await rows_of(postgres_store) == before

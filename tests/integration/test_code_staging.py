@@ -51,7 +51,7 @@ async def words_written(
     store: PostgresStore, batches: Sequence[Sequence[str]], most_kept: int
 ) -> tuple[list[dict[str, int]], dict[str, int], tuple[int, int, int]]:
     """Give the terms of each text, the counts of terms, and the sums of the lexicon; nothing is kept."""
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute("SET LOCAL session_replication_role = replica")
@@ -132,7 +132,7 @@ async def test_what_is_not_whole_is_not_published(
             while texts := await staged.texts(10):
                 vectors = await embedder.embed([one.text for one in texts])
                 await staged.add_vectors([one.key for one in texts], vectors, embedder.model)
-            async with postgres_store._connection() as connection, connection.transaction():
+            async with postgres_store.pool.connection() as connection, connection.transaction():
                 await connection.execute("SET LOCAL session_replication_role = replica")
                 await connection.execute(f"DELETE FROM {table}")
             await run.publish()
@@ -140,13 +140,13 @@ async def test_what_is_not_whole_is_not_published(
     with pytest.raises(InternalError, match="2 nodes of Small"):
         await publish_damaged()
     assert await postgres_store.snapshots() == []
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM collection") == 0
 
 
 async def test_checks_are_skipped_only_by_leave(postgres_store: PostgresStore) -> None:
     """A role without the right to switch the server's checks off writes with them on."""
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         assert "session_replication_role = replica" in await bulk_settings(connection, 1.0)
         await connection.execute("CREATE ROLE whence_plain")
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -120,7 +119,7 @@ async def _write_code(store: PostgresStore) -> None:
         CodeEdge(from_id=_node(LOCALS[a]), to_id=_node(LOCALS[b]), relation="cs_dep")
         for a, b in ends
     ]
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         await write_graph(connection, rights, edges, collection="code.lines")
 
 
@@ -136,9 +135,7 @@ async def filled(postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch)
     await postgres_store.replace_documents(NAME, [_document(number) for number in range(SIZE)])
     await postgres_store.ensure_collection(SOURCES, MODEL)
     await postgres_store.replace_documents(SOURCES, [_source_file(n) for n in range(SIZE)])
-    while postgres_store._indexing or postgres_store._maintenance:
-        running = [*postgres_store._indexing.values(), *postgres_store._maintenance.values()]
-        await asyncio.gather(*running)
+    await postgres_store.maintenance.wait()
     await _write_code(postgres_store)
     return postgres_store
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,8 +51,7 @@ async def _filled(store: PostgresStore, n: int = 400, *, name: str = "c", start:
 
 
 async def _indexed(store: PostgresStore) -> None:
-    while store._indexing:
-        await asyncio.gather(*store._indexing.values())
+    await store.maintenance.wait()
 
 
 async def _found(
@@ -228,11 +226,11 @@ async def test_one_process_builds(
     holder = await asyncpg.connect(database_url)
     try:
         await holder.fetchval("SELECT pg_try_advisory_lock($1, $2)", vector_index._LOCK, number)
-        async with postgres_store._connection() as connection:
+        async with postgres_store.pool.connection() as connection:
             assert not await vector_index.build_index(connection, number)
     finally:
         await holder.close()
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         assert await vector_index.build_index(connection, number)
         assert not await vector_index.build_index(connection, number)
 
@@ -249,7 +247,7 @@ async def test_graphs_of_collections_that_are_gone_go(
         "DELETE FROM collection",
         "SELECT 1",
     )
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         await vector_index.drop_orphans(connection)
 
     assert await rows_of(database_url, _GRAPHS) == []
@@ -261,7 +259,7 @@ async def test_searches_and_writes_go_on_while_a_graph_is_built(
     """A build stops nobody, and what was written meanwhile is in the graph."""
     await _filled(postgres_store, 1500)
     rounds = 0
-    while postgres_store._indexing:
+    while postgres_store.maintenance.is_running:
         await _filled(postgres_store, 5, start=2000 + 10 * rounds)
         (vector,) = _vectors(1, rounds)
         assert len(await _found(postgres_store, vector)) == 10
@@ -318,7 +316,7 @@ async def test_a_graph_is_measured(
     number, name = (
         await rows_of(database_url, "SELECT id, 'chunk_vec_near_' || id FROM collection")
     )[0]
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         assert not await vector_index.build_index(connection, number)
         await connection.execute(f"COMMENT ON INDEX {name} IS NULL")
     (vector,) = _vectors(1, 5)
@@ -326,7 +324,7 @@ async def test_a_graph_is_measured(
     await _indexed(postgres_store)
     again = await _measured(database_url)
     monkeypatch.setattr(vector_index, "_GROWTH", 0.5)
-    async with postgres_store._connection() as connection:
+    async with postgres_store.pool.connection() as connection:
         assert await vector_index.index_due(connection, number)
 
     assert first == again == ["ef_search=40 chunks=400"]

@@ -70,7 +70,7 @@ async def write(
         CodeEdge(from_id=node(snapshot, a), to_id=node(snapshot, b), relation=relation)
         for a, b, relation in sorted(pairs)
     ]
-    async with store._connection() as connection:
+    async with store.pool.connection() as connection:
         await write_graph(connection, rights, edges, collection=snapshot)
     return GraphModel(snapshot, rights, edges)
 

@@ -14,7 +14,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
 from whence.store.memory.store import MemoryStore
-from whence.store.postgres import documents
+from whence.store.postgres import maintenance
 from whence.store.postgres.lexical import merge_policy as planning
 from whence.store.postgres.lexical import merging, postings
 from whence.store.postgres.lexical import posting_writer as runs
@@ -38,8 +38,7 @@ PUBLIC = Access.public()
 
 
 async def _settled(store: PostgresStore) -> None:
-    while store._maintenance:
-        await asyncio.gather(*store._maintenance.values())
+    await store.maintenance.wait()
 
 
 @pytest.fixture
@@ -151,13 +150,13 @@ async def test_indexing_outlives_the_search_that_began_it(
     expected = {key for key, _ in await _ranking(postgres_store)}
     await rows_of(database_url, "DELETE FROM lexicon")
     started = asyncio.Event()
-    maintain = documents.maintain
+    maintain = maintenance.maintain
 
     async def noted(*args: Any) -> None:
         started.set()
         await maintain(*args)
 
-    monkeypatch.setattr(documents, "maintain", noted)
+    monkeypatch.setattr(maintenance, "maintain", noted)
     search = asyncio.create_task(_ranking(postgres_store))
     await started.wait()
     search.cancel()
@@ -362,7 +361,7 @@ async def test_closing_ends_maintenance(database_url: str, monkeypatch: pytest.M
         await asyncio.sleep(60)
 
     monkeypatch.setattr(postings, "ensure_indexed", sleep_on)
-    task = store._maintain("c")
+    task = store.maintenance.start("c")
     await started.wait()
     await store.aclose()
     monkeypatch.undo()
@@ -382,11 +381,13 @@ async def test_failed_maintenance_is_told_and_tried_again(
         raise OSError("no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr("whence.store.postgres.documents.maintain", fail)
+        patch.setattr("whence.store.postgres.maintenance.maintain", fail)
         with pytest.raises(Unavailable):
-            await postgres_store._maintain("c")
+            await postgres_store.maintenance.start("c")
         await asyncio.sleep(0)
-    await postgres_store._maintain("c")
+    await postgres_store.maintenance.start("c")
 
-    assert [record.getMessage() for record in caplog.records] == ["maintenance of the words failed"]
-    assert postgres_store._maintenance == {}
+    assert [record.getMessage() for record in caplog.records] == [
+        "maintenance of collection 'c' failed"
+    ]
+    assert not postgres_store.maintenance.is_running

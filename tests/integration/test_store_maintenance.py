@@ -98,7 +98,7 @@ async def _within(what: Awaitable[Any]) -> Any:
 @contextlib.asynccontextmanager
 async def _merging(store: PostgresStore, pause: Pause) -> AsyncIterator[asyncio.Task[None]]:
     """Do something in the middle of a merge, which is ended then."""
-    task = store._maintain("c")
+    task = store.maintenance.start("c")
     async with asyncio.timeout(_PATIENCE_S):
         reached = asyncio.create_task(pause.reached.wait())
         await asyncio.wait([task, reached], return_when=asyncio.FIRST_COMPLETED)
@@ -236,7 +236,7 @@ async def test_writes_do_not_wait_for_a_merge_and_hold_at_once(
     # What was carried over stands at the right segment: it goes with those who are dead.
     await _all(memory)
     await _all(postgres_store)
-    await postgres_store._maintain("c")
+    await postgres_store.maintenance.start("c")
     assert await _rankings(postgres_store) == await _rankings(memory)
     await _check_index(database_url)
 
@@ -307,7 +307,7 @@ async def test_a_merge_that_is_cut_off_leaves_nothing(
     pause = Pause(monkeypatch)
     async with PostgresStore.open(database_url, pool_size=4) as store:
         await _filled(memory, store)
-        task = store._maintain("c")
+        task = store.maintenance.start("c")
         await _within(pause.reached.wait())
         for some in (memory, store):
             await _all(some)
@@ -325,7 +325,7 @@ async def test_a_merge_that_is_cut_off_leaves_nothing(
     await _check_index(database_url)
     async with PostgresStore.open(database_url, pool_size=4) as store:
         assert await _rankings(store) == await _rankings(memory)
-        await store._maintain("c")
+        await store.maintenance.start("c")
         assert await _rankings(store) == await _rankings(memory)
 
     assert pause.begun > 1
@@ -344,7 +344,7 @@ async def test_two_processes_do_not_do_the_same_merge(
         PostgresStore.open(database_url, pool_size=2) as other,
         _merging(postgres_store, pause) as task,
     ):
-        await _within(other._maintain("c"))
+        await _within(other.maintenance.start("c"))
         await _all(other)
         await _all(memory)
         assert pause.begun == 1
@@ -469,7 +469,7 @@ async def _cut_off(url: str) -> MemoryStore:
         await rows_of(url, "UPDATE lexicon SET analyzer = '0'")
         with pytest.MonkeyPatch.context() as patch:
             count = Count(patch, stop_after=9)
-            task = store._maintain("c")
+            task = store.maintenance.start("c")
             await _within(count.reached.wait())
             # What is cut off is the fourth portion; closing the store does it.
             await store.aclose()

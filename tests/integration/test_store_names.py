@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import asyncpg
@@ -48,7 +47,7 @@ async def test_links_of_a_former_version_are_found_in_the_background(
     await connection.close()
 
     before = await postgres_store.link_statistics("c", PUBLIC)
-    await asyncio.gather(*postgres_store._maintenance.values())
+    await postgres_store.maintenance.wait()
 
     assert (before, len(expected)) == (None, 10)
     assert await postgres_store.linked_titles("c", keys, PUBLIC) == expected

@@ -113,7 +113,7 @@ async def test_settings_outlive_the_first_use(database_url: str) -> None:
     """Settings of a connection hold after it was given back, on which asyncpg resets everything."""
     async with PostgresStore.open(database_url, pool_size=1, statement_timeout_s=7) as store:
         for _ in range(2):
-            async with store._connection() as connection:
+            async with store.pool.connection() as connection:
                 found = {
                     name: await connection.fetchval(f"SHOW {name}")
                     for name in ("plan_cache_mode", "jit", "statement_timeout", "application_name")
@@ -133,11 +133,11 @@ async def test_a_write_reads_no_table_whole(database_url: str) -> None:
     async with PostgresStore.open(database_url, pool_size=1) as store:
         await store.ensure_collection("c", MODEL)
         await store.replace_documents("c", [make_document("first", [QUERY])])
-        async with store._connection() as connection:
+        async with store.pool.connection() as connection:
             await connection.execute("ANALYZE")
 
         async def read_whole() -> dict[str, int]:
-            async with store._connection() as connection:
+            async with store.pool.connection() as connection:
                 await connection.execute("SELECT pg_stat_force_next_flush()")
                 rows = await connection.fetch(
                     "SELECT relname, seq_tup_read FROM pg_stat_user_tables"
@@ -373,7 +373,7 @@ async def test_a_slow_statement_is_stopped(database_url: str) -> None:
     """A read that takes too long ends as a deadline exceeded, and the connection goes on."""
     async with PostgresStore.open(database_url, pool_size=1, statement_timeout_s=0.05) as store:
         with pytest.raises(DeadlineExceeded):
-            async with store._connection() as connection:
+            async with store.pool.connection() as connection:
                 await connection.fetch("SELECT pg_sleep(5)")
         assert await store.collections() == []
 
@@ -382,15 +382,15 @@ async def test_a_cut_connection_is_replaced(database_url: str) -> None:
     """A connection that the server ends in the middle is `Unavailable`; the next call has a new one."""
     async with PostgresStore.open(database_url, pool_size=1) as store:
         with pytest.raises(Unavailable):
-            async with store._connection() as connection:
+            async with store.pool.connection() as connection:
                 await connection.fetch("SELECT pg_terminate_backend(pg_backend_pid())")
         assert await store.collections() == []
 
 
 async def test_a_full_pool_is_overload(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When all connections stay in use, waiting ends with a clear error."""
-    monkeypatch.setattr("whence.store.postgres.store._ACQUIRE_TIMEOUT_S", 0.05)
-    async with PostgresStore.open(database_url, pool_size=1) as store, store._connection():
+    monkeypatch.setattr("whence.store.postgres.pool._ACQUIRE_TIMEOUT_S", 0.05)
+    async with PostgresStore.open(database_url, pool_size=1) as store, store.pool.connection():
         with pytest.raises(Overloaded, match="1 connections"):
             await store.collections()
 
@@ -399,7 +399,7 @@ async def test_a_cancelled_call_gives_its_connection_back(database_url: str) -> 
     """Cancelling ends the statement on the server and frees the connection."""
     async with PostgresStore.open(database_url, pool_size=1) as store:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), store._connection() as connection:
+            async with asyncio.timeout(0.05), store.pool.connection() as connection:
                 await connection.fetch("SELECT pg_sleep(30)")
         assert await store.collections() == []
 
@@ -426,7 +426,7 @@ async def test_the_store_survives_a_killed_server(tmp_path: Path) -> None:
         postmaster = int((tmp_path / "home/postgres/postmaster.pid").read_text().split()[0])
 
         async def sleep_on() -> None:
-            async with store._connection() as connection:
+            async with store.pool.connection() as connection:
                 await connection.fetch("SELECT pg_sleep(60)")
 
         running = asyncio.ensure_future(sleep_on())

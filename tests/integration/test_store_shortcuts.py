@@ -61,9 +61,10 @@ async def _write(store: PostgresStore, rng: random.Random, numbers: list[int]) -
 
 
 async def _settled(store: PostgresStore) -> None:
-    memory = store._shortcuts
-    while running := [*store._indexing.values(), *store._maintenance.values(), *memory._loading]:
-        await asyncio.gather(*running)
+    memory = store.search._shortcuts
+    await store.maintenance.wait()
+    while memory._loading:
+        await asyncio.gather(*memory._loading)
 
 
 async def _nothing(*_: Any) -> None:
@@ -81,14 +82,14 @@ async def _filtered_answers(
         for limit in (1, 7, 500):
             with pytest.MonkeyPatch.context() as patch:
                 if cold:
-                    store._shortcuts.standings.forget("c")
-                    patch.setattr(store, "_prime", _nothing)
+                    store.search._shortcuts.standings.forget("c")
+                    patch.setattr(store.search, "_prime", _nothing)
                 try:
                     found[f"dense {name} {given} {limit}"] = await store.search_dense(
                         "c", vector, limit=limit, access=access, filters=filters
                     )
                     if cold:
-                        store._shortcuts.standings.forget("c")
+                        store.search._shortcuts.standings.forget("c")
                     found[f"words {name} {given} {limit}"] = await store.search_lexical(
                         "c", "green blue red", limit=limit, access=access, filters=filters
                     )
@@ -107,13 +108,13 @@ async def _answers(store: PostgresStore, *, cold: bool = False) -> dict[str, lis
             (vector,) = _vectors(1, seed)
             for limit in (1, 7, 500):
                 if cold:
-                    store._shortcuts.standings.forget("c")
+                    store.search._shortcuts.standings.forget("c")
                 found[f"dense {name} {seed} {limit}"] = await store.search_dense(
                     "c", vector, limit=limit, access=access
                 )
         for query in ("red", "green blue red", "nothing of that", "…"):
             if cold:
-                store._shortcuts.standings.forget("c")
+                store.search._shortcuts.standings.forget("c")
             found[f"words {name} {query}"] = await store.search_lexical(
                 "c", query, limit=7, access=access
             )
@@ -155,7 +156,7 @@ async def test_what_is_remembered_answers_as_the_database_does(
         await _warm(reader)
         expected = await _answers(writer, cold=True)
         assert await _answers(reader) == expected
-        held = reader._shortcuts._vectors._held
+        held = reader.search._shortcuts._vectors._held
         assert any(one.readers for one in held.values()), "nothing was held"
         some = [f"d{n:03}" for n in rng.sample(range(60), 5)]
         if turn % 3 == 0:
@@ -287,7 +288,7 @@ async def test_filters_that_keep_many_share_one_look_at_all_chunks(
             # As of a collection of few documents: each filter looks up its own.
             patch.setattr(held_filters, "_MANY", 1000)
             expected = await kept()
-        reader._shortcuts._filters = held_filters.HeldFilters()
+        reader.search._shortcuts._filters = held_filters.HeldFilters()
         with monkeypatch.context() as patch:
             patch.setattr(held_filters, "visible_numbers", noted)
             assert await kept() == expected
@@ -299,11 +300,11 @@ async def test_what_filters_look_up_is_bounded(two: tuple[PostgresStore, Postgre
     """Beyond its bound only what the last filter keeps is held, and searches go on."""
     _, reader = two
     expected = await _answers(reader, cold=True)
-    reader._shortcuts._filters = held_filters.HeldFilters(most_bytes=10)
+    reader.search._shortcuts._filters = held_filters.HeldFilters(most_bytes=10)
 
     assert await _answers(reader) == expected
-    assert len(reader._shortcuts._filters._held) == 1
-    assert not reader._shortcuts._filters._visible
+    assert len(reader.search._shortcuts._filters._held) == 1
+    assert not reader.search._shortcuts._filters._visible
 
 
 async def test_errors_are_those_of_the_state_at_hand(
@@ -318,7 +319,7 @@ async def test_errors_are_those_of_the_state_at_hand(
         await reader.search_dense("c", vector, limit=0, access=access)
     with pytest.raises(BadInput):
         await reader.search_lexical("c", "red", limit=0, access=access)
-    async with writer._connection() as connection:
+    async with writer.pool.connection() as connection:
         await connection.execute("DELETE FROM collection")
     for _ in range(2):
         with pytest.raises(NotFound):
@@ -333,7 +334,7 @@ async def test_errors_are_those_of_the_state_at_hand(
 
 def _poison(store: PostgresStore) -> None:
     """Put into memory, for every reader, what the reader of everything sees."""
-    memory = store._shortcuts
+    memory = store.search._shortcuts
     for held in memory._vectors._held.values():
         everything = max(held.readers.values(), key=lambda one: len(one._ords))
         held.readers = dict.fromkeys(held.readers, everything)
@@ -386,7 +387,7 @@ async def test_a_memory_gone_wrong_shows_nothing_hidden(
 
 async def _everything(store: PostgresStore, name: str) -> list[Candidate]:
     """Give all that the reader of an answer may see, without memory."""
-    store._shortcuts.standings.forget("c")
+    store.search._shortcuts.standings.forget("c")
     (vector,) = _vectors(1, 1)
     return await store.search_dense("c", vector, limit=1000, access=READERS[name.split()[1]])
 
@@ -401,7 +402,7 @@ async def test_readers_of_many_classes_use_memory(
     await _warm(reader)
 
     assert await _answers(reader) == expected
-    assert reader._shortcuts._postings._held
+    assert reader.search._shortcuts._postings._held
 
 
 async def test_vectors_that_are_too_many_are_not_held(
@@ -410,11 +411,11 @@ async def test_vectors_that_are_too_many_are_not_held(
     """Beyond its bound nothing is held, and searches go on."""
     _, reader = two
     expected = await _answers(reader, cold=True)
-    reader._shortcuts._vectors._most = 10
+    reader.search._shortcuts._vectors._most = 10
     await _warm(reader)
 
     assert await _answers(reader) == expected
-    assert sum(one.size for one in reader._shortcuts._vectors._held.values()) <= 10
+    assert sum(one.size for one in reader.search._shortcuts._vectors._held.values()) <= 10
 
 
 async def test_searches_at_once_are_answered_as_one_by_one(

@@ -5,7 +5,6 @@ Whoever may not see them gets the same results, counts and errors in both, for t
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -180,8 +179,7 @@ async def test_results_and_errors_are_those_of_the_other_world(
         await postgres_store.ensure_collection(name, MODEL)
         kept = [one for one in documents if name == "with" or READER.allows(one.draft.tags)]
         await postgres_store.replace_documents(name, kept)
-        while postgres_store._maintenance:
-            await asyncio.gather(*postgres_store._maintenance.values())
+        await postgres_store.maintenance.wait()
         await _dense(postgres_store, name)
 
     for path, read in READS.items():

@@ -25,13 +25,13 @@ from whence.store.postgres.collection_version import (
     stamped,
     standing,
 )
+from whence.store.postgres.collections import model_of
 from whence.store.postgres.dense.vector_index import (
     Neighbourhood,
     VisibleCounts,
     fewest_visible,
     neighbourhood,
 )
-from whence.store.postgres.documents import model_of
 from whence.store.postgres.driver import Connection, settings_for, snapshot
 from whence.store.postgres.metadata_index import facts_are_kept, matching
 from whence.store.protocols import CollectionInfo

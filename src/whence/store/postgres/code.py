@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any
 
+from whence.schema.graph import ExpandRequest, ExpandResponse
+from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.snapshots import catalogue as code_snapshots
+from whence.store.postgres.snapshots import expansion as code_graph
 from whence.store.postgres.snapshots import importing as code_import
 from whence.store.snapshot_protocols import CodeImport, SnapshotRecord, SnapshotSet, SnapshotSource
 
@@ -15,23 +17,23 @@ __all__ = ("PostgresCode",)
 
 
 class PostgresCode:
-    """Snapshots and sets; implements `CodeStore`. Part of `PostgresStore`, which lends connections."""
+    """Snapshots and sets; implements `CodeStore`."""
 
-    _write_timeout_s: float
-    _clock: Callable[[], datetime]
-
-    def _connection(self) -> AbstractAsyncContextManager[Any]:
-        """Lend a connection."""
-        raise TypeError("PostgresCode is a part of PostgresStore")
+    def __init__(
+        self, pool: ConnectionPool, write_timeout_s: float, clock: Callable[[], datetime]
+    ) -> None:
+        self._pool = pool
+        self._write_timeout_s = write_timeout_s
+        self._clock = clock
 
     async def snapshots(self) -> list[SnapshotRecord]:
         """Give all published snapshots, newest first; for the owner's eyes only."""
-        async with self._connection() as connection:
+        async with self._pool.connection() as connection:
             return await code_snapshots.list_snapshots(connection)
 
     async def sets(self) -> list[SnapshotSet]:
         """Give all sets by name; for the owner's eyes only."""
-        async with self._connection() as connection:
+        async with self._pool.connection() as connection:
             return await code_snapshots.list_sets(connection)
 
     async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
@@ -40,7 +42,7 @@ class PostgresCode:
         Raises:
             NotFound: There is none, or no such set that is active.
         """
-        async with self._connection() as connection:
+        async with self._pool.connection() as connection:
             return await code_snapshots.resolve_snapshot(connection, reference, within)
 
     async def resolve_set(self, name: str, source: SnapshotSource = "primary") -> SnapshotRecord:
@@ -49,16 +51,19 @@ class PostgresCode:
         Raises:
             NotFound: There is no such set, it or the snapshot is not active, or it has no second one.
         """
-        async with self._connection() as connection:
+        async with self._pool.connection() as connection:
             return await code_snapshots.resolve_set(connection, name, source)
 
     @asynccontextmanager
     async def importing(self) -> AsyncIterator[CodeImport]:
         """Begin an import for the time of a block; what it does not publish is removed."""
         async with (
-            self._connection() as connection,
+            self._pool.connection() as connection,
             code_import.importing(
-                connection, self._connection, timeout_s=self._write_timeout_s, clock=self._clock
+                connection,
+                self._pool.connection,
+                timeout_s=self._write_timeout_s,
+                clock=self._clock,
             ) as run,
         ):
             yield run
@@ -70,7 +75,7 @@ class PostgresCode:
             NotFound: A reference stands for no active snapshot.
             BadInput: The name cannot be, or the snapshots are none or not of one repository.
         """
-        async with self._connection() as connection:
+        async with self._pool.connection() as connection:
             return await code_snapshots.make_set(connection, name, references, self._clock())
 
     async def set_active(self, name: str, active: bool) -> None:
@@ -79,7 +84,7 @@ class PostgresCode:
         Raises:
             NotFound: There is neither.
         """
-        async with self._connection() as connection:
+        async with self._pool.connection() as connection:
             await code_snapshots.set_active(connection, name, active)
 
     async def remove_set(self, name: str) -> None:
@@ -88,7 +93,7 @@ class PostgresCode:
         Raises:
             NotFound: There is none.
         """
-        async with self._connection() as connection:
+        async with self._pool.connection() as connection:
             await code_snapshots.remove_set(connection, name)
 
     async def purge_snapshot(self, snapshot_id: str) -> None:
@@ -97,5 +102,10 @@ class PostgresCode:
         Raises:
             NotFound: There is none.
         """
-        async with self._connection() as connection:
+        async with self._pool.connection() as connection:
             await code_snapshots.purge_snapshot(connection, snapshot_id, self._write_timeout_s)
+
+    async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
+        """Walk the graph of a snapshot; see `GraphStore`."""
+        async with self._pool.connection() as connection:
+            return await code_graph.expand(connection, request, travel=travel)

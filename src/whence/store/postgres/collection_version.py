@@ -17,8 +17,8 @@ from uuid import UUID
 import msgspec
 
 from whence.store.postgres.acl_classes import EPOCH
+from whence.store.postgres.collections import model_of
 from whence.store.postgres.dense.vector_index import INDEXED, MEASURED
-from whence.store.postgres.documents import model_of
 from whence.store.postgres.driver import Connection
 from whence.store.protocols import CollectionInfo
 from whence.store.validation import missing_collection

@@ -1,9 +1,9 @@
-"""Traces in PostgreSQL: one statement writes a whole trace, two more read any number of them back."""
+"""Traces in PostgreSQL: one statement writes a whole trace, three read any number of them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,10 +14,11 @@ from whence.schema.document_rag import Answer, ExplainEvent, TraceRecord
 from whence.schema.terms import Term, Triple, iri, literal
 from whence.store.chunk_ids import document_key
 from whence.store.postgres.driver import Connection
+from whence.store.postgres.pool import ConnectionPool
 from whence.store.protocols import StoredTrace
-from whence.store.validation import check_limit, check_trace, json_text
+from whence.store.validation import check_limit, check_trace, is_text, json_text
 
-__all__ = ("find_trace", "latest_traces", "record_trace", "rewrite_trace", "traces_about")
+__all__ = ("PostgresTraces",)
 
 _RECORD = """
 WITH recorded AS (
@@ -44,22 +45,75 @@ SELECT t.answer_id FROM trace t WHERE t.collection = $1 AND (
     OR EXISTS (SELECT FROM json_array_elements(t.answer -> 'citations') c WHERE c ->> 'document_id' = $3)
 ) ORDER BY t.answer_id
 """
-_TRACE = (
-    "SELECT number, answer_id, collection, question, acl_tags, labels, clearance, settings, answer,"
-    " asked_at, recorded_at FROM trace"
-)
+_TRACES = """
+SELECT number, answer_id, collection, question, acl_tags, labels, clearance, settings, answer, asked_at, recorded_at
+FROM trace
+"""
+_FIND = _TRACES + "WHERE answer_id = $1"
+_RECENT = _TRACES + "ORDER BY number DESC LIMIT $1"
+_EVENTS = """
+SELECT trace, place, answer_id, stage, sequence, explain_id FROM trace_event
+WHERE trace = ANY($1::bigint[]) ORDER BY trace, place
+"""
+_QUADS = """
+SELECT trace, event, s, p, o, o_kind, datatype, g FROM trace_quad
+WHERE trace = ANY($1::bigint[]) ORDER BY trace, event, seq
+"""
+_DELETE = "DELETE FROM trace WHERE answer_id = $1 RETURNING recorded_at"
 
 
-def _term(kind: str, text: str, datatype: str) -> Term:
-    return iri(text) if kind == "i" else literal(text, datatype)
+class PostgresTraces:
+    """Implements the part of `TraceStore` that reads and writes traces.
 
-
-async def record_trace(connection: Connection, record: TraceRecord, recorded_at: datetime) -> bool:
-    """Keep a trace; False when that answer id is recorded already. Cost: linear in its triples.
-
-    Raises:
-        BadInput: It could not be given back as it is.
+    Args:
+        pool: Lends connections.
+        clock: Returns the time a trace is recorded, with its zone.
     """
+
+    def __init__(self, pool: ConnectionPool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def record_trace(self, record: TraceRecord) -> bool:
+        """Store a trace in one transaction. Cost: linear in its triples."""
+        async with self._pool.connection() as connection:
+            return await _record(connection, record, self._clock())
+
+    async def rewrite_trace(self, record: TraceRecord) -> bool:
+        """Replace a trace in one transaction. Cost: linear in its triples."""
+        async with self._pool.connection() as connection, connection.transaction():
+            recorded_at = await connection.fetchval(_DELETE, record.answer_id)
+            return recorded_at is not None and await _record(connection, record, recorded_at)
+
+    async def trace(self, answer_id: str) -> StoredTrace | None:
+        """Return a trace, or None. Cost: linear in its triples."""
+        if not is_text(answer_id):
+            return None
+        async with self._pool.connection() as connection:
+            traces = await _rebuild(connection, await connection.fetch(_FIND, answer_id))
+        return traces[0] if traces else None
+
+    async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
+        """Return the latest traces, newest first. Cost: linear in their triples."""
+        check_limit(limit)
+        async with self._pool.connection() as connection:
+            return await _rebuild(connection, await connection.fetch(_RECENT, limit))
+
+    async def traces_about(self, collection: str, document_id: str) -> list[str]:
+        """Return the sorted ids of answers whose traces name a document or its chunks.
+
+        Cost: linear in all statements about the collection's questions; the need is too rare for an index.
+        """
+        if not (is_text(collection) and is_text(document_id)):
+            return []
+        key = document_key(collection, document_id)
+        async with self._pool.connection() as connection:
+            rows = await connection.fetch(_ABOUT, collection, key, document_id)
+        return [row["answer_id"] for row in rows]
+
+
+async def _record(connection: Connection, record: TraceRecord, recorded_at: datetime) -> bool:
+    """Insert a trace; return False when its answer id is recorded already."""
     check_trace(record)
     number = await connection.fetchval(
         _RECORD,
@@ -77,32 +131,6 @@ async def record_trace(connection: Connection, record: TraceRecord, recorded_at:
         *_quad_columns(record.events),
     )
     return number is not None
-
-
-async def rewrite_trace(connection: Connection, record: TraceRecord) -> bool:
-    """Put a trace in the place of the one with its answer id; False when there is none.
-
-    Cost: linear in its triples.
-
-    Raises:
-        BadInput: It could not be given back as it is.
-    """
-    async with connection.transaction():
-        recorded_at = await connection.fetchval(
-            "DELETE FROM trace WHERE answer_id = $1 RETURNING recorded_at", record.answer_id
-        )
-        return recorded_at is not None and await record_trace(connection, record, recorded_at)
-
-
-async def traces_about(connection: Connection, collection: str, document_id: str) -> list[str]:
-    """Give the ids of the answers whose traces name a document or its chunks, sorted.
-
-    Cost: linear in all statements about the collection's questions; there is no index for so rare a need.
-    """
-    rows = await connection.fetch(
-        _ABOUT, collection, document_key(collection, document_id), document_id
-    )
-    return [row["answer_id"] for row in rows]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
@@ -136,36 +164,10 @@ def _quad_columns(events: Sequence[ExplainEvent]) -> list[list[Any]]:
     return _columns(rows, 8)
 
 
-async def find_trace(connection: Connection, answer_id: str) -> StoredTrace | None:
-    """Give a trace, or None when there is none. Cost: linear in its triples."""
-    rows = await connection.fetch(f"{_TRACE} WHERE answer_id = $1", answer_id)
-    traces = await _rebuild(connection, rows)
-    return traces[0] if traces else None
-
-
-async def latest_traces(connection: Connection, limit: int) -> list[StoredTrace]:
-    """Give the latest traces, newest first. Cost: linear in their triples.
-
-    Raises:
-        BadInput: The limit is below 1.
-    """
-    check_limit(limit)
-    rows = await connection.fetch(f"{_TRACE} ORDER BY number DESC LIMIT $1", limit)
-    return await _rebuild(connection, rows)
-
-
 async def _rebuild(connection: Connection, rows: Sequence[Any]) -> list[StoredTrace]:
     numbers = [row["number"] for row in rows]
-    events = await connection.fetch(
-        "SELECT trace, place, answer_id, stage, sequence, explain_id FROM trace_event"
-        " WHERE trace = ANY($1::bigint[]) ORDER BY trace, place",
-        numbers,
-    )
-    quads = await connection.fetch(
-        "SELECT trace, event, s, p, o, o_kind, datatype, g FROM trace_quad"
-        " WHERE trace = ANY($1::bigint[]) ORDER BY trace, event, seq",
-        numbers,
-    )
+    events = await connection.fetch(_EVENTS, numbers)
+    quads = await connection.fetch(_QUADS, numbers)
     triples: dict[tuple[int, int], list[Triple]] = defaultdict(list)
     for quad in quads:
         triples[quad["trace"], quad["event"]].append(_triple(quad))
@@ -173,6 +175,10 @@ async def _rebuild(connection: Connection, rows: Sequence[Any]) -> list[StoredTr
     for row in events:
         rebuilt[row["trace"]].append(_event(row, triples[row["trace"], row["place"]]))
     return [_stored(row, rebuilt[row["number"]]) for row in rows]
+
+
+def _term(kind: str, text: str, datatype: str) -> Term:
+    return iri(text) if kind == "i" else literal(text, datatype)
 
 
 def _triple(quad: Any) -> Triple:

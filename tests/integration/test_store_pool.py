@@ -1,4 +1,4 @@
-"""Connections that are lent quickly: never more than allowed, never a broken one."""
+"""The connection pool for searches: never more connections than allowed, never a broken one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from whence.schema.errors import BadInput, Overloaded
-from whence.store.postgres import store as postgres
+from whence.store.postgres import pool
 from whence.store.postgres.driver import connect
 from whence.store.postgres.store import PostgresStore
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.postgres
 
 @pytest.fixture
 async def store(database_url: str) -> AsyncIterator[PostgresStore]:
-    """A store with two quick connections."""
+    """A store with two connections for searches."""
     async with PostgresStore.open(database_url, pool_size=4) as opened:
         yield opened
 
 
 async def _pid(store: PostgresStore) -> int:
-    async with store._quick_connection() as connection:
+    async with store.pool.search_connection() as connection:
         pid: int = await connection.fetchval("SELECT pg_backend_pid()")
         return pid
 
@@ -53,11 +53,11 @@ async def test_what_was_given_up_leaves_nothing_behind(store: PostgresStore) -> 
     """After searches that were cancelled, or failed, all connections answer again."""
 
     async def wait() -> None:
-        async with store._quick_connection() as connection:
+        async with store.pool.search_connection() as connection:
             await connection.fetch("SELECT pg_sleep(60)")
 
     async def fail() -> None:
-        async with store._quick_connection() as connection:
+        async with store.pool.search_connection() as connection:
             await connection.fetch("SELECT 1 / 0")
 
     for _ in range(3):
@@ -78,8 +78,8 @@ async def test_who_waits_too_long_is_told(
 ) -> None:
     """When all connections stay in use, a search ends with `Overloaded`, and the next finds its turn."""
     # Both are opened before: that may take longer than the wait.
-    async with store._quick_connection(), store._quick_connection():
-        monkeypatch.setattr(postgres, "_ACQUIRE_TIMEOUT_S", 0.05)
+    async with store.pool.search_connection(), store.pool.search_connection():
+        monkeypatch.setattr(pool, "_ACQUIRE_TIMEOUT_S", 0.05)
         with pytest.raises(Overloaded):
             await _pid(store)
     assert await _pid(store)

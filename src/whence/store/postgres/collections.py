@@ -1,0 +1,196 @@
+"""Collections in PostgreSQL: looked up, created, and locked by their writers.
+
+Writers of one collection take turns: each holds the row of the collection while it writes. Readers never wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC
+from typing import Any
+
+import msgspec
+
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import ModelMismatch
+from whence.store.postgres.driver import Connection
+from whence.store.postgres.migrate import SCHEMA
+from whence.store.postgres.pool import ConnectionPool
+from whence.store.protocols import CollectionInfo
+from whence.store.snapshot_documents import is_internal
+from whence.store.validation import (
+    check_model,
+    check_name,
+    is_text,
+    missing_collection,
+    model_words,
+)
+
+__all__ = (
+    "LockedCollection",
+    "PostgresCollections",
+    "is_writable",
+    "lock_collection",
+    "model_of",
+    "writable_collection",
+    "write_settings",
+)
+
+_COUNTED = """
+SELECT c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, count(d.id) AS documents,
+    coalesce(sum(d.chunks), 0)::bigint AS chunks, max(d.stored_at) AS changed_at
+FROM collection c LEFT JOIN document d ON d.collection_id = c.id
+"""
+_FIND = _COUNTED + "WHERE c.name = $1 GROUP BY c.id"
+_LIST = _COUNTED + "WHERE NOT c.internal GROUP BY c.id ORDER BY c.name"
+_MODEL = """
+SELECT model_name, model_revision, model_precision, dimension FROM collection WHERE name = $1
+"""
+# Without counts, which take time that grows with the documents: writers need none.
+_UNCOUNTED = """
+SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,
+    0 AS documents, 0 AS chunks, NULL::timestamptz AS changed_at
+FROM collection c WHERE c.name = $1
+"""
+_LOCK = _UNCOUNTED + "FOR NO KEY UPDATE"
+_INSERT = """
+INSERT INTO collection (name, model_name, model_revision, model_precision, dimension)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING
+"""
+# Read from catalogues only.
+_SIZES = """
+SELECT (SELECT coalesce(sum(chunks), 0) FROM document) AS chunks,
+    (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname ~ '^(chunk|document|passage|posting|segment|term)') AS bytes
+"""
+
+
+class LockedCollection(msgspec.Struct, frozen=True):
+    """A collection whose row this transaction holds."""
+
+    id: int
+    info: CollectionInfo
+
+
+class PostgresCollections:
+    """Collections and their models."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def collection(self, name: str) -> CollectionInfo | None:
+        """Return a collection with its counts, or None. Cost: linear in its documents."""
+        if not is_text(name):
+            return None
+        async with self._pool.connection() as connection:
+            return await _find(connection, name)
+
+    async def collection_model(self, name: str) -> EmbeddingModel | None:
+        """Return the model of a collection, or None. Cost: one look-up."""
+        if not is_text(name):
+            return None
+        async with self._pool.connection() as connection:
+            row = await connection.fetchrow(_MODEL, name)
+        return None if row is None else model_of(row)
+
+    async def collections(self) -> list[CollectionInfo]:
+        """Return all collections by name, without those of code snapshots. Cost: linear in all documents."""
+        async with self._pool.connection() as connection:
+            found = [_info(row) for row in await connection.fetch(_LIST)]
+            total = await connection.fetchrow(_SIZES, SCHEMA)
+        share = total["bytes"] / max(1, total["chunks"])
+        return [msgspec.structs.replace(one, bytes=round(share * one.chunks)) for one in found]
+
+    async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
+        """Return a collection, created for this model if it does not exist."""
+        check_name(name)
+        check_model(model)
+        async with self._pool.connection() as connection:
+            info = await _find(connection, name)
+            if info is None:
+                values = (model.name, model.revision, model.precision, model.dimension)
+                await connection.execute(_INSERT, name, *values)
+                info = await _find(connection, name)
+        if info is None:
+            raise missing_collection(name)
+        if info.model != model:
+            raise ModelMismatch(
+                f"collection {name!r} was made with {model_words(info.model)},"
+                f" not with {model_words(model)}"
+            )
+        return info
+
+
+def model_of(row: Mapping[str, Any]) -> EmbeddingModel:
+    """Return the model that a row of `collection` names."""
+    return EmbeddingModel(
+        name=row["model_name"],
+        revision=row["model_revision"],
+        precision=row["model_precision"],
+        dimension=row["dimension"],
+    )
+
+
+def _info(row: Mapping[str, Any]) -> CollectionInfo:
+    return CollectionInfo(
+        name=row["name"],
+        model=model_of(row),
+        documents=row["documents"],
+        chunks=row["chunks"],
+        changed_at=row["changed_at"].astimezone(UTC).isoformat() if row["changed_at"] else "",
+    )
+
+
+async def _find(connection: Connection, name: str) -> CollectionInfo | None:
+    row = await connection.fetchrow(_FIND, name)
+    return None if row is None else _info(row)
+
+
+async def writable_collection(connection: Connection, name: str) -> CollectionInfo:
+    """Return a collection that documents may be written to, without counts.
+
+    Raises:
+        NotFound: There is no such collection, or it holds a code snapshot, which only an import writes.
+    """
+    row = None
+    if is_text(name) and not is_internal(name):
+        row = await connection.fetchrow(_UNCOUNTED, name)
+    if row is None:
+        raise missing_collection(name)
+    return _info(row)
+
+
+async def is_writable(connection: Connection, name: str) -> bool:
+    """Return whether there is such a collection and it does not hold a code snapshot."""
+    if not is_text(name) or is_internal(name):
+        return False
+    return await connection.fetchrow(_UNCOUNTED, name) is not None
+
+
+async def lock_collection(connection: Connection, name: str) -> LockedCollection:
+    """Lock a collection's row until the transaction ends.
+
+    Raises:
+        NotFound: There is no such collection.
+    """
+    row = await connection.fetchrow(_LOCK, name)
+    if row is None:
+        raise missing_collection(name)
+    return LockedCollection(row["id"], _info(row))
+
+
+def write_settings(timeout_s: float) -> tuple[str, ...]:
+    """Return the settings of a transaction that writes, for `driver.writing`.
+
+    A write looks its rows up by an index each, most of them for foreign keys. Planning each look-up for its
+    values, as searches need it, took half of the database's time. Tables that were tiny when a plan was made
+    grow while it is kept, so none may be read whole.
+
+    Args:
+        timeout_s: Longest one statement may take, in seconds.
+    """
+    return (
+        f"statement_timeout = {int(timeout_s * 1000)}",
+        "plan_cache_mode = force_generic_plan",
+        "enable_seqscan = off",
+    )

@@ -1,0 +1,205 @@
+"""Connections to one database: opened with its migrations applied, lent for a block, errors made ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from pgvector.asyncpg import register_vector
+
+from whence.schema.errors import Overloaded, Unavailable, WhenceError
+from whence.store.postgres.driver import Connection, Pool, connect, create_pool
+from whence.store.postgres.errors import DRIVER_ERRORS, address, check_url, is_lost, translate
+from whence.store.postgres.migrate import SCHEMA, extension_schema, migrate, migrations
+from whence.store.postgres.server.server import EmbeddedServer
+
+__all__ = ("ConnectionPool",)
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S = 10.0
+_CLOSE_TIMEOUT_S = 10.0
+_ACQUIRE_TIMEOUT_S = 30.0
+_LOCK_TIMEOUT_S = 60.0
+#: Throughput levels off at four to eight connections per core; more only queue inside the server.
+_CONNECTIONS_PER_CORE = 4
+
+
+class ConnectionPool:
+    """Lends connections; restarts an embedded server that died.
+
+    There are two pools. Connections of the first plan every statement for its values: a plan that fits every
+    array of classes fits none, generic plans of scans took 400 times longer. Connections of the second plan a
+    statement once, since planning a search of an HNSW graph or of postings takes longer than running it.
+
+    Args:
+        pool: For writes and for statements that scan.
+        search_pool: For searches by index, which leave no settings or locks behind.
+        where: Address of the server for people, without password.
+        server: The embedded server that the connections lead to, if any.
+    """
+
+    def __init__(
+        self, pool: Pool, search_pool: Pool, where: str, server: EmbeddedServer | None
+    ) -> None:
+        self._pool = pool
+        self._search_pool = search_pool
+        self._where = where
+        self._server = server
+
+    @classmethod
+    async def open(
+        cls, source: str | EmbeddedServer, *, size: int | None, statement_timeout_s: float
+    ) -> ConnectionPool:
+        """Bring the database to the schema of this version and open connections.
+
+        Args:
+            source: A URL `postgresql://...`, or an embedded server that was started.
+            size: Most connections of the first pool, 1 or more; None for four per core. The second has half as
+                many.
+            statement_timeout_s: Longest a statement may take, in seconds.
+
+        Raises:
+            ConfigError: The URL is invalid, or the server refuses the connection, is too old or lacks pgvector.
+            HomeTooNew: A newer version of Whence has migrated the database.
+            Unavailable: The server cannot be reached.
+        """
+        server = source if isinstance(source, EmbeddedServer) else None
+        url = source if isinstance(source, str) else source.url()
+        check_url(url)
+        where = address(url)
+        most = size or _CONNECTIONS_PER_CORE * (os.cpu_count() or 1)
+        with _translated(where):
+            vector_schema = await _migrate(url)
+            settings = _settings(vector_schema, statement_timeout_s)
+            pool = await _create(
+                url, vector_schema, 1, most, {**settings, "plan_cache_mode": "force_custom_plan"}
+            )
+            search_settings = {
+                **settings,
+                "plan_cache_mode": "force_generic_plan",
+                # Only an HNSW graph gives rows in order of distance without a sort.
+                "enable_sort": "off",
+                "hnsw.iterative_scan": "relaxed_order",
+            }
+            search_pool = await _create(
+                url, vector_schema, 0, max(1, most // 2), search_settings, reset=_keep_settings
+            )
+        return cls(pool, search_pool, where, server)
+
+    async def aclose(self) -> None:
+        """Close all connections; statements still running after 10 s are cut off."""
+        # A caller that comes later finds no connection, which does not mean that the server died.
+        self._server = None
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._search_pool.close()
+                await self._pool.close()
+        except TimeoutError:
+            self._search_pool.terminate()
+            self._pool.terminate()
+
+    @property
+    def size(self) -> int:
+        """Most connections of the first pool."""
+        return self._pool.get_max_size()
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        """Lend a connection whose settings and locks may be changed; they are reset afterwards."""
+        return self._lend(self._pool)
+
+    def search_connection(self) -> AbstractAsyncContextManager[Connection]:
+        """Lend a connection that plans a statement once; its settings must not be changed."""
+        return self._lend(self._search_pool)
+
+    @contextlib.asynccontextmanager
+    async def _lend(self, pool: Pool) -> AsyncIterator[Connection]:
+        try:
+            with _translated(self._where):
+                connection = await self._acquire(pool)
+                try:
+                    yield connection
+                finally:
+                    await pool.release(connection)
+        except Unavailable as error:
+            if self._server is not None and error.__cause__ and is_lost(error.__cause__):
+                logger.warning("the embedded server died", extra={"action": "restart"})
+                await self._server.revive()
+            raise
+
+    async def _acquire(self, pool: Pool) -> Connection:
+        try:
+            return await pool.acquire(timeout=_ACQUIRE_TIMEOUT_S)
+        except TimeoutError as error:
+            if pool.get_size() < pool.get_max_size():
+                raise
+            raise Overloaded(
+                f"all {pool.get_size()} connections to {self._where} are in use"
+            ) from error
+
+
+@contextlib.contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """Raise our errors in place of the driver's."""
+    try:
+        yield
+    except WhenceError:
+        raise
+    except (*DRIVER_ERRORS, OSError, TimeoutError) as error:
+        raise translate(error, where) from error
+
+
+async def _migrate(url: str) -> str:
+    """Bring the database up to date; return the schema that pgvector is in."""
+    connection = await connect(url, _CONNECT_TIMEOUT_S)
+    try:
+        await migrate(connection, migrations())
+        return await extension_schema(connection) or "public"
+    finally:
+        await connection.close(timeout=_CLOSE_TIMEOUT_S)
+
+
+async def _create(
+    url: str,
+    vector_schema: str,
+    min_size: int,
+    max_size: int,
+    settings: dict[str, str],
+    **options: Any,
+) -> Pool:
+    """Open a pool. Settings go into the start-up message: a reset undoes what `init` sets."""
+
+    async def register(connection: Any) -> None:
+        await register_vector(connection, schema=vector_schema)
+
+    return await create_pool(
+        url,
+        min_size=min_size,
+        max_size=max_size,
+        init=register,
+        timeout=_CONNECT_TIMEOUT_S,
+        server_settings=settings,
+        **options,
+    )
+
+
+async def _keep_settings(connection: Any) -> None:
+    """Reset nothing, which saves a message for each search."""
+    del connection
+
+
+def _settings(vector_schema: str, statement_timeout_s: float) -> dict[str, str]:
+    """Return what all connections have in common."""
+    return {
+        "application_name": "whence",
+        "search_path": f'{SCHEMA}, public, "{vector_schema}"',
+        "jit": "off",
+        "statement_timeout": str(int(statement_timeout_s * 1000)),
+        "lock_timeout": str(int(_LOCK_TIMEOUT_S * 1000)),
+        "idle_in_transaction_session_timeout": str(int(_LOCK_TIMEOUT_S * 1000)),
+    }
