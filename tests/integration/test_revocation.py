@@ -11,7 +11,8 @@ import pytest
 from whence import Access, Engine
 from whence.schema.access import DocumentTags
 from whence.schema.errors import NotFound
-from whence.store.postgres.store import PostgresStore
+from whence.store.postgres.documents import PostgresDocuments
+from whence.store.postgres.search import PostgresSearch
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres
@@ -35,16 +36,17 @@ async def engine(tmp_path: Path, new_home: Callable[[Path], Path]) -> AsyncItera
 def ranked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Hide everything between ranking and reading; gives the chunks that were ranked by then."""
     chunks: list[str] = []
-    read = PostgresStore.chunk_texts
+    read = PostgresSearch.chunk_texts
 
     async def revoked(self: Any, collection: str, chunk_ids: Any, access: Access) -> Any:
         chunks.extend(chunk_ids)
-        documents = await self.document_ids(collection)
+        documents = PostgresDocuments(self._pool, self._maintenance, 60.0)
         board = DocumentTags(tuple(BOARD.acl_tags))
-        await self.retag_documents(collection, dict.fromkeys(documents, board))
+        tags = dict.fromkeys(await documents.document_ids(collection), board)
+        await documents.retag_documents(collection, tags)
         return await read(self, collection, chunk_ids, access)
 
-    monkeypatch.setattr(PostgresStore, "chunk_texts", revoked)
+    monkeypatch.setattr(PostgresSearch, "chunk_texts", revoked)
     return chunks
 
 

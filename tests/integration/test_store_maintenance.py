@@ -22,6 +22,7 @@ from whence.store.memory.store import MemoryStore
 from whence.store.postgres.lexical import merge_policy as planning
 from whence.store.postgres.lexical import merging, postings
 from whence.store.postgres.lexical import posting_writer as runs
+from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.store import PostgresStore
 from whence.testing.lexical_suite import text_document
 from whence.text.analysis import ANALYZER_VERSION
@@ -131,7 +132,7 @@ def lazy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(self: PostgresStore, connection: Any, collection: str) -> None:
         del self, connection, collection
 
-    monkeypatch.setattr(PostgresStore, "_keep_up", nothing)
+    monkeypatch.setattr(Maintenance, "start_needed", nothing)
 
 
 async def _rankings(store: Any) -> list[list[tuple[str, float | None]]]:
