@@ -11,8 +11,7 @@ import pytest
 from whence import Access, Engine
 from whence.schema.access import DocumentTags
 from whence.schema.errors import NotFound
-from whence.store.postgres.documents import PostgresDocuments
-from whence.store.postgres.search import PostgresSearch
+from whence.store.postgres.store import PostgresStore
 from whence.testing.stub_models import HashEmbedder
 
 pytestmark = pytest.mark.postgres
@@ -33,20 +32,20 @@ async def engine(tmp_path: Path, new_home: Callable[[Path], Path]) -> AsyncItera
 
 
 @pytest.fixture
-def ranked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Hide everything between ranking and reading; gives the chunks that were ranked by then."""
+async def ranked(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Hide every document between ranking and reading; the chunks that were ranked by then."""
     chunks: list[str] = []
-    read = PostgresSearch.chunk_texts
+    store: PostgresStore = await engine._store()  # type: ignore[assignment]
+    read = store.chunk_texts
 
-    async def revoked(self: Any, collection: str, chunk_ids: Any, access: Access) -> Any:
+    async def revoked(collection: str, chunk_ids: Any, access: Access) -> Any:
         chunks.extend(chunk_ids)
-        documents = PostgresDocuments(self._pool, self._maintenance, 60.0)
+        documents = await store.document_ids(collection)
         board = DocumentTags(tuple(BOARD.acl_tags))
-        tags = dict.fromkeys(await documents.document_ids(collection), board)
-        await documents.retag_documents(collection, tags)
-        return await read(self, collection, chunk_ids, access)
+        await store.retag_documents(collection, dict.fromkeys(documents, board))
+        return await read(collection, chunk_ids, access)
 
-    monkeypatch.setattr(PostgresSearch, "chunk_texts", revoked)
+    monkeypatch.setattr(store, "chunk_texts", revoked)
     return chunks
 
 

@@ -129,7 +129,7 @@ def _document(k: int, *, words: str = "") -> Any:
 def lazy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes that leave merges for later."""
 
-    async def nothing(self: PostgresStore, connection: Any, collection: str) -> None:
+    async def nothing(self: Maintenance, connection: Any, collection: str) -> None:
         del self, connection, collection
 
     monkeypatch.setattr(Maintenance, "start_needed", nothing)
