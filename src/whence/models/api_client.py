@@ -248,7 +248,7 @@ def _seconds(header: str | None) -> float | None:
 
 
 def _said(text: str) -> str:
-    """Give a service's own words about an error, on one line."""
+    """Return a service's own words about an error, on one line."""
     message: Any = text
     try:
         body = json.loads(text)
@@ -263,5 +263,5 @@ def _said(text: str) -> str:
 
 
 def _words(error: Exception) -> str:
-    """Give an exception's words on one line; many of httpx have none."""
+    """Return an exception's words on one line; many of httpx have none."""
     return re.sub(r"\s+", " ", str(error)).strip() or type(error).__name__

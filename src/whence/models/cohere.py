@@ -55,7 +55,7 @@ class CohereEmbedder:
         return EmbeddingModel(name=f"cohere:{self._name}", dimension=self._dimension)
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Give float32 vectors of shape (len(texts), dimension), each of length 1.
+        """Return float32 vectors of shape (len(texts), dimension), each of length 1.
 
         Raises:
             Unavailable: The service does not answer, or not with such vectors.

@@ -176,7 +176,7 @@ class ExtractiveWriter:
 
 
 def _questions_in(query: str) -> list[str]:
-    """Give the questions that one question is made of.
+    """Return the questions that one question is made of.
 
     "Who approves it, and how much may it cost?" asks for two things, which often stand in two places.
 
@@ -190,7 +190,7 @@ def _questions_in(query: str) -> list[str]:
 
 
 def _read_in_context(candidate: _Candidate) -> str:
-    """Give a sentence with what it stands under; an item of a list says little without its lead."""
+    """Return a sentence with what it stands under; an item of a list says little without its lead."""
     part = candidate.part
     heading = "" if part.heading and candidate.section.endswith(part.heading) else part.heading
     above = [candidate.section, heading, part.lead if part.kind in ("item", "table") else ""]
@@ -198,7 +198,7 @@ def _read_in_context(candidate: _Candidate) -> str:
 
 
 def _answering(request: WriteRequest) -> list[_Candidate]:
-    """Give the sentences that can stand in an answer, without those about another release, code or day."""
+    """Return the sentences that can stand in an answer, without those about another release, code or day."""
     sections = request.sections or ("",) * len(request.documents)
     candidates = [
         candidate
@@ -212,12 +212,12 @@ def _answering(request: WriteRequest) -> list[_Candidate]:
 
 
 def _above(candidate: _Candidate) -> tuple[str, str, str]:
-    """Give what a sentence stands under, the nearest first."""
+    """Return what a sentence stands under, the nearest first."""
     return candidate.part.lead, candidate.part.heading, candidate.section
 
 
 def _candidates(number: int, text: str, section: str) -> list[_Candidate]:
-    """Give the sentences of a document that are any."""
+    """Return the sentences of a document that are any."""
     candidates = []
     for part in split_sentences(text):
         content = text[part.start : part.end]
@@ -240,7 +240,7 @@ def _without_emphasis(text: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Give a sentence as it is shown: on one line, and without numbers that look like our markers."""
+    """Return a sentence as it is shown: on one line, and without numbers that look like our markers."""
     line = re.sub(r"\s+", " ", text).strip()
     line = re.sub(r"\[(\s*\d[\d\s,;]*)\]", r"(\1)", line)
     return (
@@ -261,7 +261,7 @@ def _question(query: str, candidates: Sequence[_Candidate]) -> _Question:
 
 
 def _lexical(question: _Question, candidate: _Candidate) -> float:
-    """Give the share of the question's words in a sentence and, at a lower weight, in its context."""
+    """Return the share of the question's words in a sentence and, at a lower weight, in its context."""
     said = candidate.terms | (candidate.context & question.exact)
     own = overlap(question.terms, said, question.weights, question.default)
     both = overlap(
@@ -276,7 +276,7 @@ def _relevance(
     vectors: NDArray[np.float32] | None,
     row: int,
 ) -> list[float]:
-    """Give relevance, 0 to 1, per candidate."""
+    """Return relevance, 0 to 1, per candidate."""
     factors = [_KIND_FACTOR[candidate.part.kind] for candidate in candidates]
     if vectors is None:
         return [factor * share for factor, share in zip(factors, lexical, strict=True)]
@@ -288,7 +288,7 @@ def _relevance(
 
 
 def _factors(candidates: Sequence[_Candidate], request: WriteRequest) -> list[float]:
-    """Give the weight of each candidate by the currency of its document, and by what it stands under."""
+    """Return the weight of each candidate by the currency of its document, and by what it stands under."""
     old = frozenset[int]() if _YEAR.search(request.query) else request.outdated
     asked = question_identifiers(request.query)
     return [
@@ -336,7 +336,7 @@ def _adds(
     picked: Sequence[int],
     index: int,
 ) -> bool:
-    """Tell whether a sentence brings words that are missing, or goes on with a list, or is as relevant."""
+    """Return whether a sentence brings words that are missing, or goes on with a list, or is as relevant."""
     if any(_one_list(candidates[i], candidates[index]) for i in picked):
         return True
     covered = {term for i in picked for term in candidates[i].terms}
@@ -345,7 +345,7 @@ def _adds(
 
 
 def _one_list(a: _Candidate, b: _Candidate) -> bool:
-    """Tell whether two candidates are items that one line announces."""
+    """Return whether two candidates are items that one line announces."""
     same = a.document == b.document and a.part.lead == b.part.lead
     return same and a.part.kind == b.part.kind == "item" and a.part.lead.endswith(":")
 
@@ -353,7 +353,7 @@ def _one_list(a: _Candidate, b: _Candidate) -> bool:
 def _alike(
     candidates: Sequence[_Candidate], vectors: NDArray[np.float32] | None, i: int, j: int
 ) -> float:
-    """Give how far two sentences say the same, 0 to 1."""
+    """Return how far two sentences say the same, 0 to 1."""
     a, b = candidates[i].terms, candidates[j].terms
     common = len(a & b) / len(a | b) if a | b else 1.0
     if vectors is None:

@@ -37,7 +37,7 @@ _HUB_TIMEOUT_S: Final = 20.0
 
 
 def hub_models() -> tuple[str, ...]:
-    """Give the names of the models that flashrank can fetch and that score pairs."""
+    """Return the names of the models that flashrank can fetch and that score pairs."""
     from flashrank.Config import listwise_rankers, model_file_map
 
     return tuple(sorted(set(model_file_map) - set(listwise_rankers)))
@@ -77,7 +77,7 @@ class FlashrankReranker:
         return f"flashrank:{Path(self._wanted).name}"
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Give one score per document, 0 to 1, in the order given.
+        """Return one score per document, 0 to 1, in the order given.
 
         Cost: one pass of the model per document, quadratic in tokens of attention only.
 
@@ -130,7 +130,7 @@ class FlashrankReranker:
 
 
 def _model_file(folder: Path) -> str:
-    """Give the name of the model in a folder after checking that all files are there."""
+    """Return the name of the model in a folder after checking that all files are there."""
     from flashrank.Config import model_file_map
 
     if (folder / MANIFEST).is_file():

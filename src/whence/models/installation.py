@@ -136,7 +136,7 @@ def install_models(
 
 
 def _silent(label: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 @contextmanager

@@ -96,7 +96,7 @@ class LocalEmbedder:
         return MAX_TOKENS
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Give float32 vectors of shape (len(texts), 384), each of length 1; purposes do not differ.
+        """Return float32 vectors of shape (len(texts), 384), each of length 1; purposes do not differ.
 
         Cost: proportional to the tokens, of which each text has at most 256.
 
@@ -163,7 +163,7 @@ class LocalEmbedder:
             return _Engine(session.result(), tokenizer)
 
     def _find(self) -> Path:
-        """Give the model's folder, which holds what was installed.
+        """Return the model's folder, which holds what was installed.
 
         Raises:
             ModelMissing: It does not.

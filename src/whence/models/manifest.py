@@ -62,12 +62,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shipped_graph(name: str) -> bytes:
-    """Give one of the graphs that come with Whence."""
+    """Return one of the graphs that come with Whence."""
     return (files("whence.models") / "graphs" / name).read_bytes()
 
 
 def expected_digests(model: str) -> dict[str, str]:
-    """Give the digests that this version of Whence wants in a model's folder, by file name."""
+    """Return the digests that this version of Whence wants in a model's folder, by file name."""
     graphs = {
         EMBEDDER_NAME: {name: name for name in ("minilm-fp32.onnx", "minilm-w8.onnx")},
         RERANKER_NAME: {"maxsim.onnx": "maxsim-w8.onnx"},

@@ -16,7 +16,7 @@ MODELS_VARIABLE = "WHENCE_MODELS"
 
 
 def model_places(home: Path | None = None, models: Path | None = None) -> tuple[Path, ...]:
-    """Give the folders that may hold models, in the order they are looked into.
+    """Return the folders that may hold models, in the order they are looked into.
 
     `models`, or `$WHENCE_MODELS`, alone when it is set; else the home's, the Python environment's and
     the user's.
@@ -45,7 +45,7 @@ def find_model(name: str, home: Path | None = None, models: Path | None = None) 
 
 
 def install_target() -> Path:
-    """Give the folder that models are installed into when none is named.
+    """Return the folder that models are installed into when none is named.
 
     `$WHENCE_MODELS` when set; the Python environment when it is a virtual one that can be written, so
     that removing the environment removes the models; else the user's data folder.

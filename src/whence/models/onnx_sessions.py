@@ -41,7 +41,7 @@ def usable_cores() -> int:
 
 @cache
 def int8_is_exact() -> bool:
-    """Tell whether this processor multiplies 8 bit integers fast and without saturating.
+    """Return whether this processor multiplies 8 bit integers fast and without saturating.
 
     On x86 that takes the VNNI instructions; older ones add pairs of products in 16 bits and may clip.
     """

@@ -62,7 +62,7 @@ class OpenAIEmbedder:
         return EmbeddingModel(name=f"openai:{self._name}", dimension=self._dimension)
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Give float32 vectors of shape (len(texts), dimension), each of length 1; purposes do not differ.
+        """Return float32 vectors of shape (len(texts), dimension), each of length 1; purposes do not differ.
 
         Raises:
             Unavailable: The service does not answer, or not with such vectors.

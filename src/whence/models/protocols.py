@@ -31,7 +31,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Give float32 vectors of shape (len(texts), dimension), each of length 1.
+        """Return float32 vectors of shape (len(texts), dimension), each of length 1.
 
         Raises:
             ModelMissing: The model's files are absent or damaged.
@@ -57,7 +57,7 @@ class Reranker(Protocol):
         ...
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Give one score per document, 0 to 1, in the order given.
+        """Return one score per document, 0 to 1, in the order given.
 
         Raises:
             ModelMissing: The model's files are absent or damaged.

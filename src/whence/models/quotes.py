@@ -18,7 +18,7 @@ _LEAST_SHARE = 0.2
 
 
 def quotes_of(answer: str, documents: Sequence[str]) -> tuple[Quote, ...]:
-    """Give for each marker the sentence of its document that shares most words with the answer's sentence.
+    """Return for each marker the sentence of its document that shares most words with the answer's sentence.
 
     A marker that names no document, or whose document has no sentence in common with the answer, gives no
     quote. A marker used with several sentences gives one quote each, in order of first use, none twice.

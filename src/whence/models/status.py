@@ -39,7 +39,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
 def model_status(
     home: Path | None = None, models: Path | None = None, *, rehash: bool = False
 ) -> list[ModelStatus]:
-    """Give the state of every model; never raises for a model that is missing or damaged.
+    """Return the state of every model; never raises for a model that is missing or damaged.
 
     Args:
         home: The home whose `models` folder is looked into.
@@ -50,7 +50,7 @@ def model_status(
 
 
 def is_current(folder: Path, name: str, *, rehash: bool = False) -> bool:
-    """Tell whether a folder holds a model, whole and as this version of Whence wants it."""
+    """Return whether a folder holds a model, whole and as this version of Whence wants it."""
     try:
         manifest = check_files(folder, rehash=rehash)
     except ModelMissing:

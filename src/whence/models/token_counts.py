@@ -55,13 +55,13 @@ class TokenCounts:
         ]
 
     def _words(self, text: str) -> list[str] | None:
-        """Give what stands between white space and marks; None where the tokenizer must look itself."""
+        """Return what stands between white space and marks; None where the tokenizer must look itself."""
         if _PLAIN.fullmatch(text) is None or any(token in text for token in self._special):
             return None
         return text.lower().translate(_NO_MARKS).split()
 
     def _of_words(self, words: set[str]) -> dict[str, int]:
-        """Give the tokens of each of these words, at least."""
+        """Return the tokens of each of these words, at least."""
         known = self._known
         new = [word for word in words if word not in known]
         if not new:

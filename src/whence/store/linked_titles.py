@@ -60,7 +60,7 @@ class SupportsLinks(Protocol):
     """A store that knows the names of its passages."""
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
-        """Tell how densely a collection is linked for a reader; None when its links are not known (yet).
+        """Return how densely a collection is linked for a reader; None when its links are not known (yet).
 
         Only what the reader may see is looked at: hidden documents change nothing, as in a collection without
         them. A store may remember what it found until a tenth of what the reader sees is new.
@@ -70,7 +70,7 @@ class SupportsLinks(Protocol):
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
-        """Give the rare names that some visible chunks bear or hold, or that a query holds, by name.
+        """Return the rare names that some visible chunks bear or hold, or that a query holds, by name.
 
         Both sides of a link are visible, and what is hidden counts for no limit: a reader gets what a
         collection of the visible documents alone would give. Ids that do not exist or are hidden are left out.

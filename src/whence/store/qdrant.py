@@ -78,11 +78,11 @@ class QdrantClient(Protocol):
     """What is used of the client: four calls, all of which only read."""
 
     async def collection_exists(self, collection_name: str) -> bool:
-        """Tell whether there is such a collection."""
+        """Return whether there is such a collection."""
         ...
 
     async def get_collection(self, collection_name: str) -> Any:
-        """Give its configuration."""
+        """Return its configuration."""
         ...
 
     async def query_points(self, collection_name: str, **options: Any) -> Any:
@@ -90,7 +90,7 @@ class QdrantClient(Protocol):
         ...
 
     async def scroll(self, collection_name: str, **options: Any) -> Any:
-        """Give points in order of their ids."""
+        """Return points in order of their ids."""
         ...
 
 
@@ -188,7 +188,7 @@ class QdrantCollection:
             await client.close()
 
     async def dimension(self) -> int:
-        """Give the length of the vectors; the configuration is read once.
+        """Return the length of the vectors; the configuration is read once.
 
         Raises:
             NotFound: There is no such collection.
@@ -209,7 +209,7 @@ class QdrantCollection:
     async def search(
         self, vector: NDArray[np.float32], *, limit: int, access: Access
     ) -> list[QdrantChunk]:
-        """Give the visible chunks with the greatest cosine, best first, ties by id.
+        """Return the visible chunks with the greatest cosine, best first, ties by id.
 
         Args:
             vector: float32 of shape (dimension,).
@@ -229,7 +229,7 @@ class QdrantCollection:
     async def scores(
         self, vector: NDArray[np.float32], chunk_ids: Sequence[str], *, access: Access
     ) -> dict[str, float]:
-        """Give the cosine of those of these chunks that exist and are visible, by id.
+        """Return the cosine of those of these chunks that exist and are visible, by id.
 
         Raises:
             WhenceError: As for `search`.
@@ -246,7 +246,7 @@ class QdrantCollection:
         return {str(point.id): float(point.score) for point in found}
 
     async def chunks(self, limit: int, *, source_url: str | None = None) -> list[QdrantChunk]:
-        """Give chunks in order of their ids, public ones only.
+        """Return chunks in order of their ids, public ones only.
 
         Args:
             limit: Most chunks.
@@ -310,7 +310,7 @@ class QdrantCollection:
         return models.Filter(must=conditions) if conditions else None
 
     def _conditions(self, access: Access) -> list[Any]:
-        """Give what a point must fulfil to be visible to a reader."""
+        """Return what a point must fulfil to be visible to a reader."""
         from qdrant_client import models
 
         if self._public:
@@ -331,7 +331,7 @@ class QdrantCollection:
         return conditions
 
     def _size(self, vectors: Any) -> int:
-        """Give the dimension of the vector that is searched.
+        """Return the dimension of the vector that is searched.
 
         Raises:
             ConfigError: There is no such vector, or it is not compared by the cosine.

@@ -48,12 +48,12 @@ _LONGEST_NAME = 200
 
 
 def internal_name(number: int) -> str:
-    """Give the name of the collection that an import writes into."""
+    """Return the name of the collection that an import writes into."""
     return f"{_INTERNAL}{number}"
 
 
 def is_internal(name: str) -> bool:
-    """Tell whether only an import may write a collection of this name."""
+    """Return whether only an import may write a collection of this name."""
     return name.startswith(_INTERNAL)
 
 
@@ -68,7 +68,7 @@ class NodeText(msgspec.Struct, frozen=True):
 
 
 def node_text(node: CodeNode) -> NodeText:
-    """Give what a node is stored with beside its text."""
+    """Return what a node is stored with beside its text."""
     title = node.qualified_name or node.name or node.local_id
     signature = str(node.metadata.get("signature", ""))
     head = " ".join(filter(None, (node.symbol_type, title, signature, node.path)))
@@ -85,7 +85,7 @@ def node_text(node: CodeNode) -> NodeText:
 
 
 def node_document(node: CodeNode) -> DocumentDraft:
-    """Give the document that a node is stored as: its id is the node's, its one chunk the whole text."""
+    """Return the document that a node is stored as: its id is the node's, its one chunk the whole text."""
     text = node_text(node)
     title, metadata, searched = text.title, text.metadata, text.searched
     chunk = ChunkDraft(
@@ -107,7 +107,7 @@ def node_document(node: CodeNode) -> DocumentDraft:
 
 
 def snapshot_refs(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...]:
-    """Give the names beside id and head sha that a snapshot is found by, sorted.
+    """Return the names beside id and head sha that a snapshot is found by, sorted.
 
     Raises:
         BadInput: One cannot be a name.
@@ -174,7 +174,7 @@ def check_vectors(
 
 
 def missing_snapshot(reference: str) -> NotFound:
-    """Give the error for a reference that stands for no snapshot that can be read."""
+    """Return the error for a reference that stands for no snapshot that can be read."""
     shown = reference if is_text(reference) else repr(reference)
     return NotFound(
         f"there is no snapshot {shown!r}",
@@ -183,12 +183,12 @@ def missing_snapshot(reference: str) -> NotFound:
 
 
 def missing_set(name: str) -> NotFound:
-    """Give the error for a set that does not exist or is switched off."""
+    """Return the error for a set that does not exist or is switched off."""
     return NotFound(f"there is no active set {name!r}", hint="see whence snapshots")
 
 
 def different_content(snapshot: SnapshotInfo, *, comparable: bool = True) -> BadInput:
-    """Give the error for other content under an id that is taken.
+    """Return the error for other content under an id that is taken.
 
     Args:
         snapshot: What was to be imported.

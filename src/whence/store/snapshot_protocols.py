@@ -97,7 +97,7 @@ class StagedSnapshot(Protocol):
     """A snapshot on its way in; nobody can read it. All nodes, their end, all edges, `close`, then vectors."""
 
     def preparer(self) -> Callable[[Sequence[CodeNode]], Any]:
-        """Give what prepares nodes, each id once; it can be sent to another process before it is used."""
+        """Return what prepares nodes, each id once; it can be sent to another process before it is used."""
         ...
 
     async def add_prepared(self, batch: Any) -> None:
@@ -105,7 +105,7 @@ class StagedSnapshot(Protocol):
         ...
 
     async def end_nodes(self) -> None:
-        """Say that there are no more nodes: what can be done once all are known begins."""
+        """End the nodes and start the work that needs all of them."""
         ...
 
     async def add_edges(self, edges: SnapshotEdges) -> None:
@@ -113,7 +113,7 @@ class StagedSnapshot(Protocol):
         ...
 
     async def close(self, report: ImportReport, *, replace: bool = False) -> bool:
-        """Say that all was written; False when the published snapshot has the same content already.
+        """End the writing; return False when the published snapshot has the same content already.
 
         Nothing is left to embed then, and nothing of what was written is kept.
 
@@ -123,7 +123,7 @@ class StagedSnapshot(Protocol):
         ...
 
     async def texts(self, limit: int) -> list[NodeText]:
-        """Give some nodes that have no vector and were not given before; empty when there are no more.
+        """Return some nodes that have no vector and were not given before; empty when there are no more.
 
         The first call gives one: with its vector the model becomes known, and nodes that stand in another
         snapshot of the repository with the same text and a vector of that model get that vector.
@@ -133,7 +133,7 @@ class StagedSnapshot(Protocol):
     async def add_vectors(
         self, keys: Sequence[int], vectors: NDArray[np.float32], model: EmbeddingModel
     ) -> None:
-        """Give nodes their vectors.
+        """Store the vectors of nodes.
 
         Args:
             keys: Of nodes from `texts`.
@@ -168,7 +168,7 @@ class CodeImport(Protocol):
     async def publish(
         self, *, set_name: str = "", refs: Sequence[str] = ()
     ) -> tuple[list[SnapshotRecord], SnapshotSet | None]:
-        """Make everything staged readable, in one transaction; gives the snapshots in the order staged.
+        """Make everything staged readable, in one transaction; return the snapshots in the order staged.
 
         Args:
             set_name: Set to make of these snapshots, in the place of any of that name; none when empty.
@@ -185,15 +185,15 @@ class CodeStore(Protocol):
     """Snapshots of code and the sets they are in."""
 
     async def snapshots(self) -> list[SnapshotRecord]:
-        """Give all published snapshots, newest first; for the owner's eyes only."""
+        """Return all published snapshots, newest first; for the owner's eyes only."""
         ...
 
     async def sets(self) -> list[SnapshotSet]:
-        """Give all sets by name; for the owner's eyes only."""
+        """Return all sets by name; for the owner's eyes only."""
         ...
 
     async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
-        """Give the newest active snapshot that has this id, head sha, branch or tag.
+        """Return the newest active snapshot that has this id, head sha, branch or tag.
 
         Args:
             reference: One of these.
@@ -205,7 +205,7 @@ class CodeStore(Protocol):
         ...
 
     async def resolve_set(self, name: str, source: SnapshotSource = "primary") -> SnapshotRecord:
-        """Give the first or the second snapshot of a set.
+        """Return the first or the second snapshot of a set.
 
         Raises:
             NotFound: There is no such set, it or the snapshot is not active, or it has no second one.

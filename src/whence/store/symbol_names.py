@@ -53,7 +53,7 @@ class SymbolMatch(msgspec.Struct, frozen=True):
 
 
 def parse_symbol_query(query_text: str) -> str | None:
-    """Give the name that a query consists of, beside stop words; None when it asks for anything else.
+    """Return the name that a query consists of, beside stop words; None when it asks for anything else.
 
     >>> [parse_symbol_query(query) for query in ("the `Cart.total()`", "_private", "total of a cart")]
     ['Cart.total', '_private', None]
@@ -72,7 +72,7 @@ def _says_nothing(word: str) -> bool:
 
 
 def symbol_fit(name: str, heading: str) -> int | None:
-    """Tell how well a name fits what a chunk is called, as in `SymbolMatch`; None when it is not called so.
+    """Return how well a name fits what a chunk is called, as in `SymbolMatch`; None when it is not called so.
 
     >>> [symbol_fit("total", one) for one in ("total", "Cart.total", "Cart.Total", "subtotal")]
     [2, 1, 0, None]
@@ -90,7 +90,7 @@ def symbol_fit(name: str, heading: str) -> int | None:
 
 
 def is_symbol_heading(heading: str, title: str, document_id: str) -> bool:
-    """Tell whether a heading is the name of what stands below it.
+    """Return whether a heading is the name of what stands below it.
 
     Files of source code have their path for a title, which is their id; nodes of a snapshot are called by their
     title.
@@ -104,7 +104,7 @@ def is_symbol_heading(heading: str, title: str, document_id: str) -> bool:
 
 
 def best_matches(chunks: Iterable[SymbolMatch], limit: int) -> list[SymbolMatch]:
-    """Give the chunks that fit best, equal ones by id, at most `limit`."""
+    """Return the chunks that fit best, equal ones by id, at most `limit`."""
     return sorted(chunks, key=lambda one: (-one.fit, one.chunk_id))[:limit]
 
 
@@ -115,7 +115,7 @@ class SupportsSymbols(Protocol):
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
     ) -> list[SymbolMatch]:
-        """Give the visible chunks that go by a name, those that fit best first, equal ones by id.
+        """Return the visible chunks that go by a name, those that fit best first, equal ones by id.
 
         Those that `filters` do not keep are left out. A collection that does not exist has none. Cost: grows
         with the chunks of that name, hidden ones included.

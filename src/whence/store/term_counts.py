@@ -78,7 +78,7 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> DocumentT
 
 
 def merge_languages(known: Sequence[str], found: Iterable[str]) -> tuple[str, ...]:
-    """Give the languages of a collection together with those of new documents."""
+    """Return the languages of a collection together with those of new documents."""
     return (*known, *sorted(set(found).difference(known)))
 
 
@@ -130,7 +130,7 @@ class LexicalQuery(msgspec.Struct, frozen=True):
 
 
 def reader_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
-    """Give the languages that at least one in a hundred of the reader's chunks is written in, commonest first.
+    """Return the languages that at least one in a hundred of the reader's chunks is written in, commonest first.
 
     A document in a language of its own among hundreds would lend its stems to queries about all others.
 

@@ -58,7 +58,7 @@ class PassageTitles(msgspec.Struct, frozen=True):
 
 
 def normalize_title(title: str, language: str) -> str | None:
-    """Give the name that a title or heading makes, terms joined by spaces; None when it makes none.
+    """Return the name that a title or heading makes, terms joined by spaces; None when it makes none.
 
     A qualifier in parentheses at the end is left out. A name has a strong term, three characters at least,
     and 16 terms at most.
@@ -76,12 +76,12 @@ def normalize_title(title: str, language: str) -> str | None:
 
 
 def title_terms(name: str) -> list[str]:
-    """Give the terms of a name that are no stop words and no single letters."""
+    """Return the terms of a name that are no stop words and no single letters."""
     return [term for term in name.split(" ") if not is_stop_term(term)]
 
 
 def anchor_term(name: str, chunks: Mapping[str, int]) -> str:
-    """Give the term by which a name is looked up: the rarest strong one, then the longest, then the first.
+    """Return the term by which a name is looked up: the rarest strong one, then the longest, then the first.
 
     A text brings up all names with an anchor that it holds, so that of titles which share a word (`Record 1`,
     `Record 2`, ...) each text would bring up all by that. Any strong term would do: what it was does not have
@@ -97,7 +97,7 @@ def anchor_term(name: str, chunks: Mapping[str, int]) -> str:
 
 
 def chunk_titles(draft: DocumentDraft, language: str) -> list[tuple[str, ...]]:
-    """Give the names that each chunk of a document bears.
+    """Return the names that each chunk of a document bears.
 
     The first chunk bears the title; the first chunk under a heading bears the heading.
     """
@@ -113,7 +113,7 @@ def chunk_titles(draft: DocumentDraft, language: str) -> list[tuple[str, ...]]:
 
 
 def passage_titles(draft: DocumentDraft, language: str) -> list[PassageTitles]:
-    """Give the names and terms of each chunk of a document. Cost: linear in the texts."""
+    """Return the names and terms of each chunk of a document. Cost: linear in the texts."""
     return [
         PassageTitles(borne, tuple(document_terms(chunk.content, language)))
         for borne, chunk in zip(chunk_titles(draft, language), draft.chunks, strict=True)
@@ -136,7 +136,7 @@ class MentionFinder:
         self._lengths = {first: sorted(some) for first, some in lengths.items()}
 
     def find(self, terms: Sequence[str]) -> set[str]:
-        """Give the names whose terms stand side by side in a text.
+        """Return the names whose terms stand side by side in a text.
 
         Cost: linear in the terms, times the number of lengths of names that begin with one term.
         """

@@ -36,7 +36,7 @@ _VECTOR = np.array([1, 0], dtype=np.float32)
 def text_document(
     document_id: str, *texts: str, tags: DocumentTags | None = None, embed_text: str = ""
 ) -> EmbeddedDocument:
-    """Give a document with one chunk for each text."""
+    """Return a document with one chunk for each text."""
     chunks = tuple(ChunkDraft(content=text, embed_text=embed_text) for text in texts)
     draft = DocumentDraft(document_id=document_id, chunks=chunks, tags=tags or DocumentTags())
     return EmbeddedDocument(draft=draft, vectors=np.tile(_VECTOR, (len(texts), 1)))
@@ -50,7 +50,7 @@ class Corpus:
         self.documents: dict[str, EmbeddedDocument] = {}
 
     def chunks(self, access: Access | None = None) -> dict[str, Counter[str]]:
-        """Give the counted terms of each chunk that a reader may see, of all without one."""
+        """Return the counted terms of each chunk that a reader may see, of all without one."""
         return {
             f"urn:chunk:{self.collection}:{document_id}:{index}": Counter(
                 document_terms(chunk.embed_text or chunk.content)
@@ -61,13 +61,13 @@ class Corpus:
         }
 
     def mean(self, access: Access) -> float:
-        """Give the mean length of the chunks that a reader may see, 1 at least."""
+        """Return the mean length of the chunks that a reader may see, 1 at least."""
         chunks = self.chunks(access)
         total = sum(map(_length, chunks.values()))
         return max(1.0, total / len(chunks)) if chunks else 1.0
 
     def shares(self, query: str, access: Access) -> dict[str, float | None]:
-        """Give the share of each visible chunk, None without a shared word; checked by the plain formula."""
+        """Return the share of each visible chunk, None without a shared word; checked by the plain formula."""
         mean = self.mean(access)
         visible = self.chunks(access)
         df = Counter(term for words in visible.values() for term in words)
@@ -89,7 +89,7 @@ class Corpus:
     def ranking(
         self, query: str, access: Access, *, every: bool = False
     ) -> list[tuple[str, float]]:
-        """Give ids and scores, best first, ties by id; of all chunks or of those with every word."""
+        """Return ids and scores, best first, ties by id; of all chunks or of those with every word."""
         chunks = self.chunks(access)
         scored = [
             (-score, key)
@@ -104,7 +104,7 @@ def _length(words: Counter[str]) -> int:
 
 
 def _lacking(query: str, words: Counter[str]) -> set[str]:
-    """Give the words of a query that a chunk does not have, without sharing code with the store."""
+    """Return the words of a query that a chunk does not have, without sharing code with the store."""
     parts: set[str] = set()
     for word in query.split():
         terms = document_terms(word)
@@ -182,7 +182,7 @@ async def _filled(store: ChunkStore, *documents: EmbeddedDocument) -> str:
 async def _found(
     store: ChunkStore, name: str, query: str, access: Access = EVERYTHING, limit: int = 100
 ) -> list[str]:
-    """Give the documents of a ranking."""
+    """Return the documents of a ranking."""
     hits = await store.search_lexical(name, query, limit=limit, access=access)
     return [hit.document_id for hit in hits]
 

@@ -44,7 +44,7 @@ def titled(
     headings: Sequence[str] = (),
     tags: DocumentTags | None = None,
 ) -> EmbeddedDocument:
-    """Give a document with a title and one chunk for each text."""
+    """Return a document with a title and one chunk for each text."""
     chunks = tuple(
         ChunkDraft(content=text, heading=heading, embed_text=f"{title}\n{heading}\n{text}")
         for text, heading in itertools.zip_longest(texts, headings[: len(texts)], fillvalue="")
@@ -72,7 +72,7 @@ _NAMES = {
 
 
 def _terms(text: str) -> str:
-    """Give the terms of a text made of `_PIECES`, each between spaces."""
+    """Return the terms of a text made of `_PIECES`, each between spaces."""
     words = [_TERMS.get(word.lower(), word.lower()) for word in text.split() if word != "."]
     return f" {' '.join(words)} "
 
@@ -100,7 +100,7 @@ class _World:
         return found
 
     def names(self, access: Access) -> dict[str, tuple[set[PassageRef], set[PassageRef]]]:
-        """Give titled_passages and mentions of every rare name."""
+        """Return titled_passages and mentions of every rare name."""
         passages = self._passages(access)
         graph = {}
         for name in {name for _, names, _ in passages for name in names}:
@@ -116,7 +116,7 @@ class _World:
         return graph
 
     def expected(self, access: Access, wanted: Sequence[str], query: str) -> list[LinkTitle]:
-        """Give what `linked_titles` is to give."""
+        """Return what `linked_titles` is to give."""
         return [
             LinkTitle(
                 name=name,

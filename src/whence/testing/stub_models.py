@@ -53,7 +53,7 @@ class HashEmbedder:
         return self._model
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Give float32 vectors of shape (len(texts), dimension), each of length 1."""
+        """Return float32 vectors of shape (len(texts), dimension), each of length 1."""
         import numpy as np
 
         self.calls.append(tuple(texts))
@@ -100,7 +100,7 @@ class OverlapReranker:
         return self._name
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Give one score per document, 0 to 1, in the order given."""
+        """Return one score per document, 0 to 1, in the order given."""
         self.calls.append((query, tuple(documents)))
         wanted = set(_words(query))
         if not wanted:

@@ -49,7 +49,7 @@ def defining(
     near: float = 0.6,
     title: str | None = None,
 ) -> EmbeddedDocument:
-    """Give a document of chunks, each a heading and a text; `near` is their cosine with the query.
+    """Return a document of chunks, each a heading and a text; `near` is their cosine with the query.
 
     It is a file of source code, whose title is its id, unless it has a title of its own.
     """

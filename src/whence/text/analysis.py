@@ -110,7 +110,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)+")
 
 
 def document_terms(text: str, language: str = "english") -> list[str]:
-    """Give all terms of a document's text, in order, with repeats.
+    """Return all terms of a document's text, in order, with repeats.
 
     Args:
         text: Any text.
@@ -136,7 +136,7 @@ def term_counts(text: str, language: str = "english") -> dict[str, int]:
 
 
 def ascii_pretokens(text: str) -> list[str]:
-    r"""Give the parts of a text that is ASCII, in order, between characters that are in no token.
+    r"""Return the parts of a text that is ASCII, in order, between characters that are in no token.
 
     The terms of the text are those of its runs, and to cut them takes a tenth of the time of finding tokens.
     The character NUL is a run of its own where space is on both sides of it, and has no terms: texts joined by
@@ -147,12 +147,12 @@ def ascii_pretokens(text: str) -> list[str]:
 
 @lru_cache(maxsize=_REMEMBERED)
 def pretoken_terms(run: str, language: str) -> tuple[str, ...]:
-    """Give the terms of one of the `ascii_pretokens`, in order; those of the last few are remembered."""
+    """Return the terms of one of the `ascii_pretokens`, in order; those of the last few are remembered."""
     return analyze_pretoken(run, language)
 
 
 def analyze_pretoken(run: str, language: str) -> tuple[str, ...]:
-    """Give the terms of one of the `ascii_pretokens`, for a caller that remembers them itself."""
+    """Return the terms of one of the `ascii_pretokens`, for a caller that remembers them itself."""
     if run.isalnum():
         return _ascii_word_terms(run, language)
     tokens = _ASCII_TOKEN.findall(run)
@@ -162,7 +162,7 @@ def analyze_pretoken(run: str, language: str) -> tuple[str, ...]:
 
 
 def _ascii_terms(token: str, language: str) -> tuple[str, ...]:
-    """Give the terms of a match of `_ASCII_TOKEN`."""
+    """Return the terms of a match of `_ASCII_TOKEN`."""
     if token[-1] not in "#+":
         return _ascii_word_terms(token, language)
     word = token.rstrip("#+")
@@ -170,7 +170,7 @@ def _ascii_terms(token: str, language: str) -> tuple[str, ...]:
 
 
 def _ascii_word_terms(token: str, language: str) -> tuple[str, ...]:
-    """Give what `_word_terms` gives for a word that is ASCII."""
+    """Return what `_word_terms` gives for a word that is ASCII."""
     # Digits have no stem, and there are more of them than can be remembered.
     if token.isdigit():
         return (token,)
@@ -182,7 +182,7 @@ def _ascii_word_terms(token: str, language: str) -> tuple[str, ...]:
 
 
 def field_length(counts: Mapping[str, int]) -> int:
-    """Give how many occurrences of terms that are not weak are counted."""
+    """Return how many occurrences of terms that are not weak are counted."""
     return sum(
         n
         for term, n in counts.items()
@@ -200,7 +200,7 @@ class QueryWord(msgspec.Struct, frozen=True):
 
 
 def query_words(text: str, languages: Sequence[str] = ("english",)) -> list[QueryWord]:
-    """Give the words of a query in every language of a collection, in order, with repeats.
+    """Return the words of a query in every language of a collection, in order, with repeats.
 
     Weak words are left out unless there is nothing else: a query is only empty when it holds no letter and no
     digit.
@@ -209,7 +209,7 @@ def query_words(text: str, languages: Sequence[str] = ("english",)) -> list[Quer
 
 
 def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[list[QueryWord], bool]:
-    """Give the `query_words`, and whether they are one word as written: see `is_single_word`."""
+    """Return the `query_words`, and whether they are one word as written: see `is_single_word`."""
     found: list[QueryWord] = []
     strong, is_cjk = 0, False
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
@@ -232,12 +232,12 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
 
 
 def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:
-    """Give the terms of the words of a query, in order, with repeats; arguments as for `query_words`."""
+    """Return the terms of the words of a query, in order, with repeats; arguments as for `query_words`."""
     return [term for word in query_words(text, languages) for term in dict.fromkeys(word.terms)]
 
 
 def is_single_word(text: str) -> bool:
-    """Tell whether a query is one word beside stop words, be it with parts: `OrderService`, `the net.core_v2`.
+    """Return whether a query is one word beside stop words, be it with parts: `OrderService`, `the net.core_v2`.
 
     `force-with-lease` is three, nowhere kept whole; a run of a script without spaces is any number.
     """
@@ -245,7 +245,7 @@ def is_single_word(text: str) -> bool:
 
 
 def is_stop_term(term: str) -> bool:
-    """Tell whether a term says nothing of a topic: a stop word, or a single letter or digit."""
+    """Return whether a term says nothing of a topic: a stop word, or a single letter or digit."""
     return term in _STOP_WORDS or (len(term) == 1 and (term.isascii() or not _is_cjk(term)))
 
 
@@ -261,7 +261,7 @@ def _terms(text: str, language: str) -> Iterator[str]:
 
 
 def _pairs(run: str) -> Iterator[str]:
-    """Give the overlapping pairs of characters of a run, or its only character."""
+    """Return the overlapping pairs of characters of a run, or its only character."""
     if len(run) == 1:
         yield run
     for start in range(len(run) - 1):
@@ -270,7 +270,7 @@ def _pairs(run: str) -> Iterator[str]:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _word_terms(token: str, language: str) -> tuple[str, ...]:
-    """Give a word's stem, or an identifier whole and in stemmed parts."""
+    """Return a word's stem, or an identifier whole and in stemmed parts."""
     if token.isascii():
         return _ascii_word_terms(token, language)
     parts = _PLAIN_PART.findall(token)
@@ -280,7 +280,7 @@ def _word_terms(token: str, language: str) -> tuple[str, ...]:
 
 
 def _numbers(token: str) -> list[str]:
-    """Give the numbers with points in them that are part of an identifier."""
+    """Return the numbers with points in them that are part of an identifier."""
     if "." not in token:
         return []
     return [number for number in _NUMBER.findall(token) if number != token]
@@ -297,7 +297,7 @@ def _stem(word: str, language: str) -> str:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _part_stem(part: str, language: str) -> str:
-    """Give the stem of a part of an identifier: identifiers are new, their parts the same again and again."""
+    """Return the stem of a part of an identifier: identifiers are new, their parts the same again and again."""
     return _stem(part, language)
 
 

@@ -33,7 +33,7 @@ _IRREGULAR = {
 
 
 def content_terms(text: str) -> list[str]:
-    """Give the stems of the words that carry meaning, in order, repeats kept.
+    """Return the stems of the words that carry meaning, in order, repeats kept.
 
     Compound words give their parts as well, so that `e-mail` meets `mail`.
 
@@ -49,7 +49,7 @@ def content_terms(text: str) -> list[str]:
 
 
 def _pieces(word: str) -> list[str]:
-    """Give a word without possessive, apostrophes and the v of a version, and the parts of a compound."""
+    """Return a word without possessive, apostrophes and the v of a version, and the parts of a compound."""
     plain = re.sub(r"'s?\Z", "", word.replace("\u2019", "'")).replace("'", "")
     plain = re.sub(r"\Av(?=\d+\.)", "", plain)
     parts = re.split(r"[.-]", plain)
@@ -75,7 +75,7 @@ def _stem(word: str) -> str:
 
 
 def inverse_document_frequencies(texts: Iterable[Iterable[str]]) -> dict[str, float]:
-    """Give the weight of each term over some texts: log(1 + (N - n + 1/2) / (n + 1/2)), as in BM25.
+    """Return the weight of each term over some texts: log(1 + (N - n + 1/2) / (n + 1/2)), as in BM25.
 
     Cost: one pass over all terms.
     """
@@ -90,7 +90,7 @@ def inverse_document_frequencies(texts: Iterable[Iterable[str]]) -> dict[str, fl
 def overlap(
     wanted: Iterable[str], found: Iterable[str], weights: Mapping[str, float], default: float
 ) -> float:
-    """Give the weighted share of wanted terms that are found, 0 to 1; 0 when none is wanted."""
+    """Return the weighted share of wanted terms that are found, 0 to 1; 0 when none is wanted."""
     wanted, found = set(wanted), set(found)
     total = sum(weights.get(term, default) for term in sorted(wanted))
     shared = sum(weights.get(term, default) for term in sorted(wanted & found))

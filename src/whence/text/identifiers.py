@@ -111,7 +111,7 @@ _RANGE_AFTER: Final = re.compile(
 
 
 def question_identifiers(question: str) -> frozenset[Identifier]:
-    """Give the values that a question is about; none where it asks how they relate to others.
+    """Return the values that a question is about; none where it asks how they relate to others.
 
     A number counts when it is certain to be a value of the word before it: when that word is a name or a noun
     that is numbered, or the number has a point in it and nothing follows that it could count.
@@ -134,7 +134,7 @@ def question_identifiers(question: str) -> frozenset[Identifier]:
 
 
 def names_other_identifier(asked: Iterable[Identifier], scopes: Sequence[str]) -> bool:
-    """Tell whether a text is about another value of a name than the one asked for.
+    """Return whether a text is about another value of a name than the one asked for.
 
     Args:
         asked: From `question_identifiers`.
@@ -154,7 +154,7 @@ def names_other_identifier(asked: Iterable[Identifier], scopes: Sequence[str]) -
 
 
 def _decides(group: Sequence[Identifier], scopes: Sequence[str]) -> bool:
-    """Tell whether the first scope that names a value of the group's name names another one only."""
+    """Return whether the first scope that names a value of the group's name names another one only."""
     for scope in scopes:
         found = _identifiers_in(scope)
         if any(_same(one, other.identifier) for one in group for other in found):
@@ -165,7 +165,7 @@ def _decides(group: Sequence[Identifier], scopes: Sequence[str]) -> bool:
 
 
 def _same(asked: Identifier, other: Identifier) -> bool:
-    """Tell whether a value is the one asked for, a part of it, or what it is a part of.
+    """Return whether a value is the one asked for, a part of it, or what it is a part of.
 
     What has a point or a dash in it, or a name of its own, is known by its value alone.
     """
@@ -178,7 +178,7 @@ def _same(asked: Identifier, other: Identifier) -> bool:
 
 
 def _rival(asked: Identifier, found: _Found, text: str, scopes: Sequence[str]) -> bool:
-    """Tell whether a value is another one of the same name, and not the end of a range.
+    """Return whether a value is another one of the same name, and not the end of a range.
 
     A version without a name is one of what the text, or what it stands under, names. "Version 1" and
     "version 2.9" are hardly of one thing.
@@ -245,7 +245,7 @@ def _named_numbers(text: str) -> Iterator[_Found]:
 
 
 def _counts(text: str, end: int) -> bool:
-    """Tell whether a number that ends there may count what follows: a word that carries meaning."""
+    """Return whether a number that ends there may count what follows: a word that carries meaning."""
     word = _WORD_AFTER.match(text, end)
     return word is not None and bool(content_terms(word[1]))
 

@@ -60,12 +60,12 @@ _OF_SCRIPT = {
 
 
 def sample(texts: Iterable[str]) -> str:
-    """Give the beginning of a text that comes in parts, as far as `detect_language` looks."""
+    """Return the beginning of a text that comes in parts, as far as `detect_language` looks."""
     return " ".join(islice((text[:_SAMPLE] for text in texts), 8))[:_SAMPLE]
 
 
 def detect_language(text: str) -> str:
-    """Tell the language of a text, as Snowball names it; English when it is not told clearly.
+    """Return the language of a text, as Snowball names it; English when it is not told clearly.
 
     Cost: linear in the first 4,000 characters.
     """

@@ -144,7 +144,7 @@ def _fenced_lines(text: str) -> Iterator[tuple[int, int, bool | None]]:
 
 
 def _line_block(line: str, start: int, end: int) -> _Block | None:
-    """Tell what a line outside of code is; None for one without content."""
+    """Return what a line outside of code is; None for one without content."""
     if not line.strip() or _RULE.match(line):
         return None
     heading = _HEADING.match(line)
@@ -179,7 +179,7 @@ def _cut(text: str, block: _Block) -> Iterator[tuple[int, int]]:
 
 
 def _ends(text: str, match: re.Match[str], start: int, end: int) -> bool:
-    """Tell whether marks end a sentence."""
+    """Return whether marks end a sentence."""
     marks = match["marks"]
     if marks is None:
         return True

@@ -31,7 +31,7 @@ _SPACE = re.compile(r"\s")
 
 
 def trimmed(text: str, start: int, end: int) -> Span | None:
-    """Give a span without white space at its ends, None when nothing is left."""
+    """Return a span without white space at its ends, None when nothing is left."""
     while start < end and text[start].isspace():
         start += 1
     while start < end and text[end - 1].isspace():
@@ -98,7 +98,7 @@ def _even_borders(text: str, start: int, end: int, size: int) -> Iterator[int]:
 
 
 def _abbreviated(text: str, start: int, stop: int) -> bool:
-    """Tell whether the full stop at `stop` belongs to an abbreviation or an initial."""
+    """Return whether the full stop at `stop` belongs to an abbreviation or an initial."""
     if text[stop] != ".":
         return False
     found = _LAST_WORD.search(text[max(start, stop - 12) : stop])

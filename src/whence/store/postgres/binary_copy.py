@@ -123,7 +123,7 @@ def rows_of_columns(
 
 
 def _joined(heads: NDArray[np.void], texts: Sequence[Sequence[bytes]]) -> bytes:
-    """Give rows that begin with integers and end with texts, by columns."""
+    """Return rows that begin with integers and end with texts, by columns."""
     size, head = heads.dtype.itemsize, heads.tobytes()
     width = 1 + 2 * len(texts)
     pieces = [b""] * (len(heads) * width)
@@ -135,7 +135,7 @@ def _joined(heads: NDArray[np.void], texts: Sequence[Sequence[bytes]]) -> bytes:
 
 
 def int_arrays(values: NDArray[np.integer[Any]], widths: NDArray[np.integer[Any]]) -> list[bytes]:
-    """Give arrays of type `integer[]`, none of them empty, as columns of bytes. Cost: linear.
+    """Return arrays of type `integer[]`, none of them empty, as columns of bytes. Cost: linear.
 
     Args:
         values: Elements of all arrays, one after the other.
@@ -157,7 +157,7 @@ def _fixed(
     others: int,
     tail: np.dtype[np.void] | None = None,
 ) -> NDArray[np.void]:
-    """Give rows of integers, with room for a tail.
+    """Return rows of integers, with room for a tail.
 
     Args:
         numbers: The columns.

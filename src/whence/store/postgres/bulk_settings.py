@@ -8,7 +8,7 @@ __all__ = ("bulk_settings",)
 
 
 async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, ...]:
-    """Give the settings of a transaction that writes rows of a snapshot, for `driver.writing`.
+    """Return the settings of a transaction that writes rows of a snapshot, for `driver.writing`.
 
     Where the role may, the server does not look after foreign keys: the caller writes and deletes whole
     snapshots, and knows that nothing else refers to them.

@@ -46,7 +46,7 @@ async def find_symbols(
     access: Access,
     filters: Filters = (),
 ) -> list[SymbolMatch] | None:
-    """Give the visible chunks that go by a name, see `SupportsSymbols`; None when facts are not kept yet.
+    """Return the visible chunks that go by a name, see `SupportsSymbols`; None when facts are not kept yet.
 
     One statement; with a filter, a few, in one state of the database.
 

@@ -45,7 +45,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 def plan_all_merges(segments: Sequence[Segment]) -> list[Segment]:
-    """Tell which ranges of slots to write again, as segments that are not there yet.
+    """Return which ranges of slots to write again, as segments that are not there yet.
 
     A segment that is half dead is written again by itself. When there are too many small ones, the newest are
     merged: all after the last that is at least twice as large as everything behind it. Each range leaves fewer
@@ -58,7 +58,7 @@ def plan_all_merges(segments: Sequence[Segment]) -> list[Segment]:
 
 
 def plan_inline_merges(segments: Sequence[Segment]) -> list[Segment]:
-    """Tell what a write is to merge: as `plan_all_merges`, of the newest segments and of no other."""
+    """Return what a write is to merge: as `plan_all_merges`, of the newest segments and of no other."""
     own = _first_own(segments)
     start = _merge_start(segments)
     if start < own:
@@ -79,7 +79,7 @@ def packed(segments: Sequence[Segment]) -> list[Segment]:
 
 
 def _first_own(segments: Sequence[Segment]) -> int:
-    """Give the place of the first of the segments that are the writes' own."""
+    """Return the place of the first of the segments that are the writes' own."""
     place, behind = len(segments), 0
     while place and behind + segments[place - 1].live <= _MERGED_IN_PLACE:
         place -= 1
@@ -88,7 +88,7 @@ def _first_own(segments: Sequence[Segment]) -> int:
 
 
 def _merge_start(segments: Sequence[Segment]) -> int:
-    """Give the place of the first segment to merge with all behind it; the end when none has to be."""
+    """Return the place of the first segment to merge with all behind it; the end when none has to be."""
     small = [place for place in range(len(segments)) if _is_small(segments, place)]
     if len(small) <= _MOST_SEGMENTS:
         return len(segments)
@@ -103,7 +103,7 @@ def _merge_start(segments: Sequence[Segment]) -> int:
 
 
 def _is_small(segments: Sequence[Segment], place: int) -> bool:
-    """Tell whether a segment is less than half full, and fits into one with the next."""
+    """Return whether a segment is less than half full, and fits into one with the next."""
     live = segments[place].live
     behind = segments[place + 1].live if place + 1 < len(segments) else 0
     return 2 * live < MAX_SEGMENT_CHUNKS and live + behind <= MAX_SEGMENT_CHUNKS

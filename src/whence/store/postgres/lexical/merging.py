@@ -104,7 +104,7 @@ class _Merge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def segments_of(connection: Connection, collection_id: int) -> list[Segment]:
-    """Give all segments of a collection, in the order of their slots."""
+    """Return all segments of a collection, in the order of their slots."""
     rows = await connection.fetch(
         "SELECT first_slot, last_slot, chunks, dead FROM segment WHERE collection_id = $1"
         " ORDER BY first_slot",
@@ -213,7 +213,7 @@ async def _merge(
 
 
 async def _died(connection: Connection, merge: _Merge) -> int:
-    """Give how many chunks of a merge have died since it began, and note it of their postings.
+    """Return how many chunks of a merge have died since it began, and note it of their postings.
 
     Raises:
         _Lost: The sources are not what there is of these slots any more.
@@ -246,7 +246,7 @@ async def _take_place(connection: Connection, merge: _Merge, *, dead: int) -> No
 
 
 def _moves(sources: Sequence[Any], living: NDArray[np.int32]) -> list[NDArray[np.int32]]:
-    """Give the new place of each place of each segment, -1 for the dead.
+    """Return the new place of each place of each segment, -1 for the dead.
 
     Args:
         sources: The segments.
@@ -287,7 +287,7 @@ def _sorted(columns: Sequence[NDArray[Any]]) -> PostingLists:
 def _read(
     row: Any, moves: NDArray[np.int32], low: int, high: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Give terms, classes, new places and counts of the postings of a row that are wanted."""
+    """Return terms, classes, new places and counts of the postings of a row that are wanted."""
     terms, ends = _numbers(row["terms"]), _numbers(row["ends"])
     widths = np.diff(ends, prepend=0)
     places = moves[np.frombuffer(row["places"], dtype="<u2")]

@@ -87,7 +87,7 @@ def terms_of(rows: Iterable[Any], asked: Iterable[str]) -> dict[str, Term]:
 
 
 def _weighed(visible: bytes, mean: float) -> bytes:
-    """Give postings as `scoring.Run` takes them, of places and counts. Cost: linear in the postings."""
+    """Return postings as `scoring.Run` takes them, of places and counts. Cost: linear in the postings."""
     n = len(visible) // POSTING_BYTES
     counts = np.frombuffer(visible, "<u2", 2 * n, 2 * n)
     # A multiple of 2**-24 below 1 fits the 24 bits of a float32.
@@ -96,7 +96,7 @@ def _weighed(visible: bytes, mean: float) -> bytes:
 
 
 def languages_of(counted: Sequence[str] | None) -> tuple[str, ...]:
-    """Give the languages that queries are asked in, of a column with each and its chunks, a blank between."""
+    """Return the languages that queries are asked in, of a column with each and its chunks, a blank between."""
     pairs = (one.split(" ") for one in counted or ())
     return reader_languages({language: int(chunks) for language, chunks in pairs})
 
@@ -117,7 +117,7 @@ class HeldPostings:
         self._slots: OrderedDict[tuple[int, int], Slots] = OrderedDict()
 
     def slots(self, known: Standing) -> Slots:
-        """Give the slots of segments of a collection, to be added to; those of former states are gone."""
+        """Return the slots of segments of a collection, to be added to; those of former states are gone."""
         key = (known.id, known.version)
         if key not in self._slots:
             for stale in [one for one in self._slots if one[0] == known.id]:
@@ -128,7 +128,7 @@ class HeldPostings:
         return self._slots[key]
 
     def get(self, known: Standing, classes: Sequence[int], terms: Iterable[str]) -> dict[str, Term]:
-        """Give those of some terms that are held for a reader as the collection stands."""
+        """Return those of some terms that are held for a reader as the collection stands."""
         key = (known.id, known.version, tuple(classes))
         held = self._held.get(key)
         if held is None:

@@ -92,7 +92,7 @@ class PostingLists:
         self._counts = counts.tobytes()
 
     def __len__(self) -> int:
-        """Give the number of postings."""
+        """Return the number of postings."""
         return len(self._places) // 2
 
     def copied(self, segment: int) -> Iterator[bytes]:
@@ -142,7 +142,7 @@ class PostingLists:
 
 
 def _elements(values: NDArray[np.int32]) -> bytes:
-    """Give the elements of an array as PostgreSQL sends them: the width, then the value, big endian."""
+    """Return the elements of an array as PostgreSQL sends them: the width, then the value, big endian."""
     table = np.empty((len(values), 2), dtype=">i4")
     table[:, 0] = 4
     table[:, 1] = values

@@ -106,7 +106,7 @@ _NEXT_TEXTS = (
 
 
 def term_key(term: str) -> str:
-    """Give the form in which a term is stored: itself, or its start and its SHA-256 when it is too long."""
+    """Return the form in which a term is stored: itself, or its start and its SHA-256 when it is too long."""
     if len(term) <= _LONGEST_TERM:
         return term
     # No term holds this control character, so no other term has the same form.
@@ -126,7 +126,7 @@ async def ensure_indexed(connection: Connection, collection_id: int) -> None:
 
 
 async def is_indexed(connection: Connection, collection: str) -> bool:
-    """Tell whether there is a collection, with the words of all chunks indexed by this analyzer."""
+    """Return whether there is a collection, with the words of all chunks indexed by this analyzer."""
     analyzer = await connection.fetchval(
         "SELECT l.analyzer FROM lexicon l JOIN collection c ON c.id = l.collection_id"
         " WHERE c.name = $1",
@@ -194,7 +194,7 @@ async def _end_anew(connection: Connection, collection_id: int) -> bool:
 
 
 async def read_field_boosts(connection: Connection, collection: str) -> FieldBoosts:
-    """Give how much the fields of a collection count."""
+    """Return how much the fields of a collection count."""
     return _boosts(
         await connection.fetchval(
             "SELECT l.boosts FROM lexicon l JOIN collection c ON c.id = l.collection_id"
@@ -330,7 +330,7 @@ async def _count_changes(
 async def _count_terms(
     connection: Connection, collection_id: int, df: dict[str, int]
 ) -> dict[str, int]:
-    """Add to the counts of terms, making those that are new; gives the id of each."""
+    """Add to the counts of terms, making those that are new; return the id of each."""
     rows = await connection.fetch(
         "UPDATE term t SET df = t.df + w.df FROM unnest($2::text[], $3::int[]) w(term, df)"
         " WHERE t.collection_id = $1 AND t.term = w.term RETURNING t.term, t.id",
@@ -352,7 +352,7 @@ async def _count_terms(
 
 
 async def _take_slots(connection: Connection, collection_id: int, n: int) -> int:
-    """Take n slots; gives the first."""
+    """Take n slots; return the first."""
     first: int = await connection.fetchval(
         "UPDATE lexicon SET next_slot = next_slot + $2 WHERE collection_id = $1"
         " RETURNING next_slot - $2",
@@ -363,7 +363,7 @@ async def _take_slots(connection: Connection, collection_id: int, n: int) -> int
 
 
 def _packed(words: Words, ids: dict[str, int]) -> tuple[bytes, bytes]:
-    """Give ids of terms and their counts as two columns of bytes, ascending by id."""
+    """Return ids of terms and their counts as two columns of bytes, ascending by id."""
     pairs = sorted([(ids[term], count) for term, count in words.counts.items()])
     # Some fifty numbers: an array of numpy costs more to make than to fill.
     layout = struct.Struct(f"<{len(pairs)}i")
@@ -416,7 +416,7 @@ async def delete_unused_terms(connection: Connection, terms: Sequence[int]) -> N
 async def chunks_with_terms(
     connection: Connection, collection_id: int, terms: Sequence[int]
 ) -> list[int]:
-    """Give the numbers of the chunks that have one of these terms, ascending, hidden ones included.
+    """Return the numbers of the chunks that have one of these terms, ascending, hidden ones included.
 
     Chunks whose postings are not written yet are left out. Cost: linear in the postings of the terms.
     """
@@ -445,7 +445,7 @@ async def chunks_with_terms(
 async def move_chunk_terms(
     connection: Connection, collection_id: int, former: Mapping[int, int]
 ) -> None:
-    """Give chunks whose rights were changed new slots, so that their postings are written anew.
+    """Move chunks whose rights changed to new slots, so that new postings are written for them.
 
     Args:
         connection: Inside the writing transaction, in which the chunks have their new classes already.
@@ -515,7 +515,7 @@ async def _bury(
 
 
 async def places_of(connection: Connection, collection_id: int, document_id: str) -> dict[int, int]:
-    """Give the slot of each chunk of a document, by the chunk's number."""
+    """Return the slot of each chunk of a document, by the chunk's number."""
     rows = await connection.fetch(
         "SELECT c.ord, coalesce(t.slot, -1) AS slot FROM document d JOIN chunk c ON c.document = d.id"
         " LEFT JOIN chunk_terms t ON t.ord = c.ord WHERE d.collection_id = $1 AND d.document_id = $2",
@@ -544,7 +544,7 @@ async def expel(connection: Connection, collection_id: int, slots: Sequence[int]
 async def count_deleted_postings(
     connection: Connection, collection_id: int, slots: Sequence[int]
 ) -> int:
-    """Give how many dead postings are in the segments of some slots."""
+    """Return how many dead postings are in the segments of some slots."""
     count: int = await connection.fetchval(
         "SELECT coalesce(sum(p.chunks), 0) FROM segment s JOIN posting_dead p ON p.segment = s.id"
         " WHERE s.collection_id = $1 AND EXISTS (SELECT FROM unnest($2::int[]) w(slot)"
@@ -572,7 +572,7 @@ async def settle(connection: Connection, collection_id: int, *, everything: bool
 
 
 async def _post(connection: Connection, collection_id: int, *, fewest: int = 0) -> int:
-    """Write the postings of all new slots, of so many at least; gives the first of these."""
+    """Write the postings of all new slots, of so many at least; return the first of these."""
     row = await connection.fetchrow(
         "SELECT next_slot, posted FROM lexicon WHERE collection_id = $1", collection_id
     )
@@ -586,7 +586,7 @@ async def _post(connection: Connection, collection_id: int, *, fewest: int = 0) 
 
 
 async def merge_pending(connection: Connection, collection: str) -> bool:
-    """Tell whether a merge waits that was too large for the writes. Cost: linear in the segments."""
+    """Return whether a merge waits that was too large for the writes. Cost: linear in the segments."""
     collection_id = await connection.fetchval(
         "SELECT id FROM collection WHERE name = $1", collection
     )
@@ -683,7 +683,7 @@ class TermVectors(msgspec.Struct, frozen=True):
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def by_class(self) -> TermVectors:
-        """Give the chunks in the order of their classes; slots still ascend in a class."""
+        """Return the chunks in the order of their classes; slots still ascend in a class."""
         order = np.argsort(self.classes, kind="stable")
         if (np.diff(order) > 0).all():
             return self
@@ -743,5 +743,5 @@ def _bands(terms: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:
 
 
 def _joined(rows: Sequence[Any], column: str) -> NDArray[np.int32]:
-    """Give the packed numbers of all rows, one after the other."""
+    """Return the packed numbers of all rows, one after the other."""
     return np.frombuffer(b"".join(row[column] for row in rows), dtype="<i4").astype(np.int32)

@@ -34,12 +34,12 @@ class Run(msgspec.Struct, frozen=True):
     """All places, uint16, each once; then the impact of each, float32, a multiple of 2**-24; little endian."""
 
     def places(self) -> NDArray[np.intp]:
-        """Give the places in the segment, shape (n,)."""
+        """Return the places in the segment, shape (n,)."""
         n = len(self.postings) // POSTING_BYTES
         return np.frombuffer(self.postings, "<u2", n).astype(np.intp)
 
     def values(self) -> NDArray[np.float64]:
-        """Give what each posting adds to the score, shape (n,)."""
+        """Return what each posting adds to the score, shape (n,)."""
         n = len(self.postings) // POSTING_BYTES
         return np.frombuffer(self.postings, "<f4", n, 2 * n) * np.float64(self.weight)
 
@@ -51,7 +51,7 @@ class _Board(threading.local):
         self._scores = np.empty(0)
 
     def cleared(self, size: int) -> NDArray[np.float64]:
-        """Give zeros, shape (size,), until the next call in this thread."""
+        """Return zeros, shape (size,), until the next call in this thread."""
         if len(self._scores) < size:
             self._scores = np.empty(size + size // 4)
         scores = self._scores[:size]
@@ -65,7 +65,7 @@ _board = _Board()
 def top_scores(
     runs: Sequence[Run], size: int, n: int, kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Give the n best places and their scores, best first, and all that tie with the last.
+    """Return the n best places and their scores, best first, and all that tie with the last.
 
     Places that nothing is added to are left out; ties are in the order of places. Sums are exact, see
     `lexicon.bm25`: neither the order of runs nor the way they are added up changes a bit. Cost: linear in the
@@ -92,7 +92,7 @@ def top_scores(
 
 
 def _listed(runs: Sequence[Run]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Give all places, ascending, and their scores."""
+    """Return all places, ascending, and their scores."""
     found = np.concatenate([np.empty(0, np.intp), *(run.places() + run.base for run in runs)])
     values = np.concatenate([np.empty(0), *(run.values() for run in runs)])
     places, inverse = np.unique(found, return_inverse=True)
@@ -101,7 +101,7 @@ def _listed(runs: Sequence[Run]) -> tuple[NDArray[np.intp], NDArray[np.float64]]
 
 
 def _laid_out(runs: Sequence[Run], size: int) -> NDArray[np.float64]:
-    """Give the scores of all places, shape (size,); the memory is used again by the next query."""
+    """Return the scores of all places, shape (size,); the memory is used again by the next query."""
     scores = _board.cleared(size)
     for run in runs:
         np.add.at(scores[run.base :], run.places(), run.values())
@@ -109,7 +109,7 @@ def _laid_out(runs: Sequence[Run], size: int) -> NDArray[np.float64]:
 
 
 def _level(sample: NDArray[np.float64], n: int) -> float:
-    """Give a score that at least n places reach; the least above 0 when that is not known."""
+    """Return a score that at least n places reach; the least above 0 when that is not known."""
     if len(sample) < n:
         return _LEAST
     return max(_LEAST, float(np.partition(sample, len(sample) - n)[len(sample) - n]))
@@ -118,7 +118,7 @@ def _level(sample: NDArray[np.float64], n: int) -> float:
 def _chosen(
     scores: NDArray[np.float64], level: float, n: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Give where the n best stand, and all that tie with the last, in order; none is below the level."""
+    """Return where the n best stand, and all that tie with the last, in order; none is below the level."""
     found = np.flatnonzero(scores >= level)
     values = scores[found]
     if len(found) > n:

@@ -286,7 +286,7 @@ async def _slots(
     segments: list[int],
     places: list[int],
 ) -> list[int]:
-    """Give the slots at places; those of a segment are read once, whole.
+    """Return the slots at places; those of a segment are read once, whole.
 
     Raises:
         Changed: A segment is gone.
@@ -298,7 +298,7 @@ async def _slots(
 async def _slots_of(
     connection: Connection, known: Standing, held: HeldPostings, segments: Iterable[int]
 ) -> Slots:
-    """Give the slots of segments, read once.
+    """Return the slots of segments, read once.
 
     Raises:
         Changed: A segment is gone.
@@ -325,7 +325,7 @@ class _Query:
         self._per_share = coverage_per_share(counts, df, chunks, one_word=words.one_word)
 
     def candidates(self, found: Sequence[tuple[float, str, str]], limit: int) -> list[Candidate]:
-        """Give the first of a ranking."""
+        """Return the first of a ranking."""
         return [
             lexical_candidate(key, document_id, -negative, self._per_share, rank)
             for rank, (negative, key, document_id) in enumerate(found[:limit], 1)
@@ -333,7 +333,7 @@ class _Query:
 
 
 async def _postings(connection: Connection, reader: _Reader) -> list[Any]:
-    """Give what is visible of the postings of each term in each segment."""
+    """Return what is visible of the postings of each term in each segment."""
     if not reader.words.times:
         return []
     many = len(reader.classes) > _MANY_CLASSES
@@ -408,7 +408,7 @@ class _Ranking:
         self._kept = places if self._kept is None else self._kept & places
 
     async def walk(self, limit: int) -> list[tuple[float, str, str]]:
-        """Give (minus score, chunk, document) of the best, in order; at least `limit` when there are so many.
+        """Return (minus score, chunk, document) of the best, in order; at least `limit` when there are so many.
 
         Places are looked at from the best down until there are enough whose chunks are still there.
         """
@@ -442,7 +442,7 @@ async def lexical_scores(
     access: Access,
     match: Match = "any",
 ) -> dict[str, float] | None:
-    """Give the share of chunks that exist and are visible; None when the words are not indexed yet.
+    """Return the share of chunks that exist and are visible; None when the words are not indexed yet.
 
     It is 0 of a chunk without a word that is asked for, with `all` of one that lacks any.
 
@@ -481,7 +481,7 @@ async def lexical_scores(
 def _share(
     row: Any, parts: Mapping[int, float], required: Sequence[set[int]], mean: float
 ) -> float:
-    """Give the share of a chunk, 0 when it has none of the terms of a required word."""
+    """Return the share of a chunk, 0 when it has none of the terms of a required word."""
     terms = np.frombuffer(row["terms"], dtype="<i4").tolist()
     if not all(word.intersection(terms) for word in required):
         return 0.0

@@ -128,7 +128,7 @@ def _cut(texts: Sequence[str], language: str) -> list[list[str]]:
 
 
 def named(drafts: Sequence[DocumentDraft], language: str) -> list[PassageTitles]:
-    """Give names and terms of all chunks of some documents, in order. Cost: linear in the texts."""
+    """Return names and terms of all chunks of some documents, in order. Cost: linear in the texts."""
     return [one for draft in drafts for one in passage_titles(draft, language)]
 
 
@@ -163,7 +163,7 @@ async def _is_open(connection: Connection, collection_id: int) -> bool:
 async def _known_terms(
     connection: Connection, collection_id: int, borne: Sequence[tuple[int, tuple[str, ...]]]
 ) -> dict[str, _Term]:
-    """Give the strong terms of names that any chunk has."""
+    """Return the strong terms of names that any chunk has."""
     keys = {
         term: term_key(term)
         for name in {name for _, some in borne for name in some}
@@ -184,7 +184,7 @@ async def _bear(
     borne: Sequence[tuple[int, tuple[str, ...]]],
     known: Mapping[str, _Term],
 ) -> dict[str, int]:
-    """Note which chunks bear which names; gives the ids of names that were not there."""
+    """Note which chunks bear which names; return the ids of names that were not there."""
     names = sorted({name for _, some in borne for name in some})
     if not names:
         return {}
@@ -226,7 +226,7 @@ async def _mention_known(
 async def titles_by_anchor(
     connection: Connection, collection_id: int, terms: set[str]
 ) -> dict[str, int]:
-    """Give the ids of the names that texts with these terms may hold."""
+    """Return the ids of the names that texts with these terms may hold."""
     rows = await connection.fetch(
         "SELECT id, terms FROM passage_name WHERE collection_id = $1 AND anchor = ANY($2::text[])",
         collection_id,
@@ -238,7 +238,7 @@ async def titles_by_anchor(
 def _held(
     ids: dict[str, int], ords: Sequence[int], texts: Sequence[Sequence[str]]
 ) -> list[tuple[int, int]]:
-    """Give the pairs of name and chunk for names that texts hold."""
+    """Return the pairs of name and chunk for names that texts hold."""
     finder = MentionFinder(ids)
     return [
         (ids[name], ord_)
@@ -280,7 +280,7 @@ async def _mention_new(
 
 
 def _terms_of(names: Iterable[str], known: Mapping[str, _Term]) -> dict[int, list[frozenset[int]]]:
-    """Give the ids of the strong terms of each name, by that of its rarest one.
+    """Return the ids of the strong terms of each name, by that of its rarest one.
 
     A name with a term that no chunk has is left out.
     """
@@ -295,7 +295,7 @@ def _terms_of(names: Iterable[str], known: Mapping[str, _Term]) -> dict[int, lis
 
 
 def _with_all_terms(rows: Sequence[Any], wanted: dict[int, list[frozenset[int]]]) -> list[int]:
-    """Give the chunks that have all terms of a name: few texts are then read for nothing."""
+    """Return the chunks that have all terms of a name: few texts are then read for nothing."""
     return [
         row["ord"]
         for row in rows
@@ -310,7 +310,7 @@ def _has_any(terms: frozenset[int], wanted: dict[int, list[frozenset[int]]]) -> 
 async def names_of(
     connection: Connection, collection_id: int, document_ids: Sequence[str]
 ) -> list[int]:
-    """Give the ids of the names that documents bear, before they are deleted, for `delete_unused_titles`."""
+    """Return the ids of the names that documents bear, before they are deleted, for `delete_unused_titles`."""
     rows = await connection.fetch(
         "SELECT DISTINCT b.name FROM document d JOIN chunk c ON c.document = d.id"
         " JOIN passage_bearer b ON b.ord = c.ord"

@@ -80,7 +80,7 @@ class LinkStatisticsCache:
     async def of(
         self, connection: Connection, collection: str, access: Access
     ) -> LinkStatistics | None:
-        """Tell how densely a collection is linked for a reader; None when its links are not known.
+        """Return how densely a collection is linked for a reader; None when its links are not known.
 
         Cost: linear in the classes of rights; when it is found anew, in the visible documents.
         """
@@ -104,7 +104,7 @@ class LinkStatisticsCache:
 
 
 async def links_pending(connection: Connection, collection: str) -> bool:
-    """Tell whether a collection is there whose links are to be found, but are not known by this version."""
+    """Return whether a collection is there whose links are to be found, but are not known by this version."""
     found: bool = await connection.fetchval(
         "SELECT EXISTS (SELECT FROM collection c WHERE c.name = $1 AND NOT c.internal"
         " AND NOT EXISTS (SELECT FROM passage_links l"
@@ -122,7 +122,7 @@ async def linked_titles(
     access: Access,
     query_text: str,
 ) -> list[LinkTitle]:
-    """Give the rare names around visible chunks and in a query, from one snapshot of the database.
+    """Return the rare names around visible chunks and in a query, from one snapshot of the database.
 
     Raises:
         NotFound: There is no such collection.
@@ -165,14 +165,14 @@ def _is_rare(name: LinkTitle) -> bool:
 
 
 def _touches(name: LinkTitle, chunk_ids: frozenset[str]) -> bool:
-    """Tell whether a link of the name ends at one of the chunks; one that bears and holds it has none."""
+    """Return whether a link of the name ends at one of the chunks; one that bears and holds it has none."""
     return any(ref.chunk_id in chunk_ids for ref in (*name.titled_passages, *name.mentions))
 
 
 async def _names_in(
     connection: Connection, collection_id: int, text: str, language: str
 ) -> frozenset[int]:
-    """Give the ids of the names that a query holds, in its first terms."""
+    """Return the ids of the names that a query holds, in its first terms."""
     terms = document_terms(text, language)[:MOST_QUERY_WORDS] if text else []
     if not terms:
         return frozenset()
@@ -188,7 +188,7 @@ async def _side(
     limit: int,
     access: Access,
 ) -> dict[int, tuple[PassageRef, ...]]:
-    """Give the visible passages of each name on one side; one more than the limit says that there are more."""
+    """Return the visible passages of each name on one side; one more than the limit says that there are more."""
     rows = await connection.fetch(query, names, classes, limit)
     return {
         name: tuple(PassageRef(row["chunk_key"], row["document_id"]) for row in some)

@@ -65,7 +65,7 @@ def _record(row: Any) -> SnapshotRecord:
 
 
 async def list_snapshots(connection: Connection) -> list[SnapshotRecord]:
-    """Give all published snapshots, newest first."""
+    """Return all published snapshots, newest first."""
     rows = await connection.fetch(f"{_RECORD} ORDER BY s.published DESC")
     return [_record(row) for row in rows]
 
@@ -73,7 +73,7 @@ async def list_snapshots(connection: Connection) -> list[SnapshotRecord]:
 async def find_published(
     connection: Connection, snapshot_ids: Sequence[str]
 ) -> dict[str, SnapshotRecord]:
-    """Give those of these snapshots that are published, active or not, by id."""
+    """Return those of these snapshots that are published, active or not, by id."""
     rows = await connection.fetch(
         f"{_RECORD} WHERE s.snapshot_id = ANY($1::text[])", list(snapshot_ids)
     )
@@ -81,7 +81,7 @@ async def find_published(
 
 
 async def list_sets(connection: Connection) -> list[SnapshotSet]:
-    """Give all sets by name."""
+    """Return all sets by name."""
     return _sets(await connection.fetch(f"{_SET} ORDER BY t.name, m.place"))
 
 
@@ -98,7 +98,7 @@ def _sets(rows: Sequence[Any]) -> list[SnapshotSet]:
 
 
 async def resolve_snapshot(connection: Connection, reference: str, within: str) -> SnapshotRecord:
-    """Give the newest active snapshot of that name.
+    """Return the newest active snapshot of that name.
 
     Raises:
         NotFound: There is none, or no such set that is active.
@@ -120,7 +120,7 @@ async def resolve_snapshot(connection: Connection, reference: str, within: str) 
 
 
 async def resolve_set(connection: Connection, name: str, source: SnapshotSource) -> SnapshotRecord:
-    """Give the first or the second snapshot of a set.
+    """Return the first or the second snapshot of a set.
 
     Raises:
         NotFound: There is no such set, it or the snapshot is not active, or it has no second one.

@@ -99,7 +99,7 @@ class _Step(NamedTuple):
 
     @property
     def edge(self) -> _Edge:
-        """Give the stored edge."""
+        """Return the stored edge."""
         ends = (self.target, self.origin) if self.back else (self.origin, self.target)
         return _Edge(*ends, self.relation)
 
@@ -153,7 +153,7 @@ def check_expand(request: ExpandRequest) -> None:
 
 
 async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> dict[int, str]:
-    """Give the seeds by number, in the order asked.
+    """Return the seeds by number, in the order asked.
 
     Raises:
         BadInput: One is of another snapshot.
@@ -198,7 +198,7 @@ async def _check_relations(connection: Connection, row: Any, wanted: Sequence[st
 
 
 def _relations(row: Any, wanted: Iterable[str]) -> dict[int, str]:
-    """Give the relations to follow by number, in order of their names."""
+    """Return the relations to follow by number, in order of their names."""
     allowed = RelationFilter(wanted)
     known = zip(row["relations"], row["relation_names"], strict=True)
     return {number: name for number, name in known if allowed.allows(name)}
@@ -280,7 +280,7 @@ class _Walk:
         return self._request.max_nodes - len(self.places)
 
     def _take(self, steps: Sequence[_Step], depth: int) -> list[int]:
-        """Take up the new nodes of a level as far as there is room; gives those to go on from."""
+        """Take up the new nodes of a level as far as there is room; return those to go on from."""
         reached: dict[int, tuple[int, int]] = {}
         hidden = set()
         for step in steps:
@@ -369,9 +369,9 @@ class _Names:
             self._chunks[kind] = chunk_key(row["name"], prefix, 0).removesuffix(":0")
 
     def canonical(self, local: str) -> str:
-        """Give the canonical id."""
+        """Return the canonical id."""
         return self._ids[kind_of_local(local)] + local
 
     def chunk(self, local: str) -> str:
-        """Give the id of the node's one chunk, as `chunk_key` makes it of the canonical id."""
+        """Return the id of the node's one chunk, as `chunk_key` makes it of the canonical id."""
         return f"{self._chunks[kind_of_local(local)]}{quote(local, safe='/')}:0"

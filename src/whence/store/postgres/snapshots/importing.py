@@ -132,11 +132,11 @@ class PostgresImport:
         return staged
 
     def _collections(self) -> list[int]:
-        """Give the collections of this import."""
+        """Return the collections of this import."""
         return [one.collection_id for one in self._staged]
 
     async def _begin(self, import_id: str, snapshot: SnapshotInfo, tag: str) -> tuple[int, int]:
-        """Note the run and make its collection; gives both numbers."""
+        """Note the run and make its collection; return both numbers."""
         connection = self._connection
         async with connection.transaction():
             number = await connection.fetchval(
@@ -169,7 +169,7 @@ class PostgresImport:
     async def publish(
         self, *, set_name: str = "", refs: Sequence[str] = ()
     ) -> tuple[list[SnapshotRecord], SnapshotSet | None]:
-        """Make everything staged readable, in one transaction; gives the snapshots in the order staged.
+        """Make everything staged readable, in one transaction; return the snapshots in the order staged.
 
         Raises:
             BadInput: The name of the set cannot be, the snapshots are not of one repository, or one was

@@ -97,7 +97,7 @@ _COMPLETE = (
 
 
 def _in_order(local_ids: Sequence[str]) -> NDArray[np.int32]:
-    """Give the order of canonical ids, which are alike up to the kind: C# first, which the local id tells."""
+    """Return the order of canonical ids, which are alike up to the kind: C# first, which the local id tells."""
     order = sorted(range(len(local_ids)), key=local_ids.__getitem__)
     order.sort(key=[kind_of_local(one) != "cs" for one in local_ids].__getitem__)
     return np.array(order, dtype=np.int32)
@@ -176,7 +176,7 @@ class PostgresStagedSnapshot:
         self._waiting: NDArray[np.int32] | None = None
 
     def preparer(self) -> NodePreparer:
-        """Give what makes batches of nodes for `add_prepared`."""
+        """Return what makes batches of nodes for `add_prepared`."""
         return NodePreparer(self.snapshot, internal_name(self.number))
 
     @uncancellable
@@ -247,7 +247,7 @@ class PostgresStagedSnapshot:
         return writing(self._connection, *self._settings)
 
     async def _number_nodes(self) -> NDArray[np.int32]:
-        """Write the nodes under their numbers, once; gives that of each. Cost: n log n."""
+        """Write the nodes under their numbers, once; return that of each. Cost: n log n."""
         if self._numbers is not None:
             return self._numbers
         local = self._locals
@@ -386,7 +386,7 @@ class PostgresStagedSnapshot:
 
     @uncancellable
     async def close(self, report: ImportReport, *, replace: bool = False) -> bool:
-        """Say that all was written; False when the published snapshot has the same content already.
+        """End the writing; return False when the published snapshot has the same content already.
 
         Raises:
             BadInput: The snapshot is published with other content and `replace` is False.
@@ -406,7 +406,7 @@ class PostgresStagedSnapshot:
             return True
 
     def _is_known(self, former: SnapshotRecord | None) -> bool:
-        """Tell whether this content is published already.
+        """Return whether this content is published already.
 
         Raises:
             BadInput: Other content is, and it may not be replaced.
@@ -422,7 +422,7 @@ class PostgresStagedSnapshot:
 
     @uncancellable
     async def texts(self, limit: int) -> list[NodeText]:
-        """Give some nodes that have no vector and were not given before; the first call gives one."""
+        """Return some nodes that have no vector and were not given before; the first call gives one."""
         if self._unchanged:
             return []
         async with self._lock:
@@ -440,7 +440,7 @@ class PostgresStagedSnapshot:
     async def add_vectors(
         self, keys: Sequence[int], vectors: NDArray[np.float32], model: EmbeddingModel
     ) -> None:
-        """Give nodes their vectors.
+        """Store the vectors of nodes.
 
         Raises:
             ModelMismatch: It is another model than that of the first call.
@@ -480,7 +480,7 @@ class PostgresStagedSnapshot:
         )
 
     async def _reuse_vectors(self, model: EmbeddingModel) -> None:
-        """Give nodes the vectors that their texts have in other snapshots of the repository or import."""
+        """Copy the vectors of equal texts from other snapshots of the repository or import."""
         await self._connection.execute(
             _KNOWN_VECTORS,
             self.collection_id,
@@ -536,7 +536,7 @@ class PostgresStagedSnapshot:
                 raise InternalError(f"{n} nodes of {self.snapshot.repo} {what}")
 
     async def _put(self, report: ImportReport, now: datetime) -> int | None:
-        """Write the row by which the snapshot is found; gives the collection it had before."""
+        """Write the row by which the snapshot is found; return the collection it had before."""
         connection, snapshot = self._connection, self.snapshot
         former: int | None = await connection.fetchval(
             "SELECT collection_id FROM code_snapshot WHERE snapshot_id = $1", snapshot.snapshot_id

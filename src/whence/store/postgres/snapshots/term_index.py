@@ -78,7 +78,7 @@ class _Vocabulary:
         self.strong = bytearray()
 
     def entries(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give of every occurrence of a term which text it is in, and the place of the term."""
+        """Return of every occurrence of a term which text it is in, and the place of the term."""
         runs = self._runs
         flat: list[int] = []
         # One number between texts; a text that is not ASCII is one run.
@@ -109,7 +109,7 @@ class _Vocabulary:
         return self._add(analyze_pretoken(run, self._language))
 
     def _add(self, terms: Iterable[str]) -> int:
-        """Note the terms of a run; gives its number."""
+        """Note the terms of a run; return its number."""
         self._places.extend(map(self._place_of.__getitem__, terms))
         self._ends.append(len(self._places))
         return len(self._ends) - 2
@@ -120,7 +120,7 @@ class _Vocabulary:
         return max(len(self._place_of), len(self._ends) - 1)
 
     def new_terms(self) -> list[str]:
-        """Give the terms that came since this was asked last."""
+        """Return the terms that came since this was asked last."""
         count = len(self._place_of) - self._known
         new = list(islice(reversed(self._place_of), count))[::-1]
         self._known += count
@@ -260,12 +260,12 @@ class SnapshotTermWriter:
         self._postings += len(words.terms)
 
     def is_full(self, coming: int) -> bool:
-        """Tell whether a segment is to be made before the words of some more chunks are written."""
+        """Return whether a segment is to be made before the words of some more chunks are written."""
         chunks = sum(len(one.slots) for one in self._unposted)
         return self._postings >= _MOST_POSTINGS or chunks + coming > MAX_SEGMENT_CHUNKS
 
     def segment(self) -> Callable[[Connection], Awaitable[None]]:
-        """Give what writes the postings of the words so far; those of later words go into another segment.
+        """Return what writes the postings of the words so far; those of later words go into another segment.
 
         It needs a connection in a transaction, and may run while more words are written.
         """
@@ -287,7 +287,7 @@ class SnapshotTermWriter:
         await write_segment(connection, self._collection_id, joined)
 
     async def _number_terms(self, new: Sequence[str], numbers: Sequence[int]) -> None:
-        """Give every new term a number; after a spill it may have one."""
+        """Number the new terms; after a spill a term may have a number already."""
         if self._has_spilt:
             known = await self._look_up(new)
             first = len(self._terms)
@@ -308,7 +308,7 @@ class SnapshotTermWriter:
     def _words(
         self, slots: NDArray[np.int32], classes: NDArray[np.int32], counted: Counted
     ) -> TermVectors:
-        """Give the words of texts with the terms of each ascending by number."""
+        """Return the words of texts with the terms of each ascending by number."""
         found = np.bincount(counted.places, minlength=len(self._terms))
         found[: len(self._df)] += self._df
         self._df = found
