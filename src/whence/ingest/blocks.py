@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from whence.schema.access import DocumentTags
-from whence.text.spans import Span, paragraphs, sentences
+from whence.text.sentences import sentence_spans
+from whence.text.spans import Span, paragraphs
 
 __all__ = ("Block", "BlockKind", "Outline", "ParsedDocument", "outlined", "path_of", "prose_blocks")
 
@@ -53,7 +54,8 @@ class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
 def prose_blocks(text: str, start: int, end: int, path: tuple[str, ...] = ()) -> tuple[Block, ...]:
     """Return the paragraphs of plain text, each cut into sentences."""
     return tuple(
-        Block("prose", path, tuple(sentences(text, *span))) for span in paragraphs(text, start, end)
+        Block("prose", path, tuple(sentence_spans(text, *span)))
+        for span in paragraphs(text, start, end)
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from whence.ingest.blocks import Block, Outline, outlined, path_of
 from whence.ingest.document_builder import MAX_HEADING, shortened
-from whence.text.spans import Span, sentences
+from whence.text.sentences import sentence_spans
+from whence.text.spans import Span
 
 __all__ = ("ExtractedText", "one_line")
 
@@ -65,7 +66,9 @@ class ExtractedText:
         if not line:
             return
         start = self._write(line)
-        parts = tuple((start + begin, start + end) for begin, end in sentences(line, 0, len(line)))
+        parts = tuple(
+            (start + begin, start + end) for begin, end in sentence_spans(line, 0, len(line))
+        )
         self._blocks.append(Block("prose", path_of(self._outline), parts))
 
     def whole(self, lines: Sequence[str]) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from whence.models.protocols import Embedder, WritePiece, WriteRequest
 from whence.schema.errors import ModelMissing, Unavailable
 from whence.schema.prompt import PromptResult, Quote
-from whence.text.content_words import content_terms, inverse_document_frequencies, overlap
 from whence.text.identifiers import names_other_identifier, question_identifiers
+from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import Sentence, split_sentences
 
 if TYPE_CHECKING:

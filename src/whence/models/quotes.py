@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from whence.schema.prompt import Quote
-from whence.text.content_words import content_terms, inverse_document_frequencies, overlap
+from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
 
 __all__ = ("quotes_of",)

@@ -30,7 +30,7 @@ class FieldBoosts(msgspec.Struct, frozen=True, kw_only=True):
     """The document's id, 0 to 10: of a file its path in what was indexed."""
 
     def searched(self, text: str, *, title: str, heading: str, path: str) -> str:
-        """Return the text whose words are counted: with each field as often as it counts beside once in the text.
+        """Return the text to index: the text itself, and each field once less than its boost.
 
         Args:
             text: What is searched, with title and heading in front where the document has them.

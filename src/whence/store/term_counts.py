@@ -16,7 +16,7 @@ from whence.text.analysis import (
     parse_query,
     term_counts,
 )
-from whence.text.languages import DEFAULT_LANGUAGE, detect_language, sample
+from whence.text.languages import DEFAULT_LANGUAGE, detect_language, language_sample
 
 __all__ = (
     "DEFAULT_LANGUAGES",
@@ -64,7 +64,7 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> DocumentT
 
     They are stemmed in the language that the document is written in, as far as that can be told.
     """
-    language = detect_language(sample(chunk.content for chunk in draft.chunks))
+    language = detect_language(language_sample(chunk.content for chunk in draft.chunks))
     texts = (
         boosts.searched(
             chunk.embed_text or chunk.content,
@@ -130,9 +130,9 @@ class LexicalQuery(msgspec.Struct, frozen=True):
 
 
 def reader_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the languages that at least one in a hundred of the reader's chunks is written in, commonest first.
+    """Return the languages of at least one in a hundred of the reader's chunks, commonest first.
 
-    A document in a language of its own among hundreds would lend its stems to queries about all others.
+    A rarer language would change the stems of queries about all other documents.
 
     Args:
         chunks: How many are written in each language.

@@ -23,7 +23,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
 from whence.store.field_boosts import FieldBoosts
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.text.analysis import document_terms, is_single_word, is_stop_term, query_terms
+from whence.text.analysis import document_terms, is_stop_term, parse_query, query_terms
 
 __all__ = ("Corpus", "LexicalSuite", "text_document")
 
@@ -72,7 +72,7 @@ class Corpus:
         visible = self.chunks(access)
         df = Counter(term for words in visible.values() for term in words)
         counts = Counter(query_terms(query))
-        one_word = is_single_word(query)
+        _, one_word = parse_query(query)
         parts = weights(counts, df, len(visible), one_word=one_word)
         found: dict[str, float | None] = {}
         for key, words in visible.items():

@@ -1,8 +1,8 @@
-"""Values by which a question means one thing of several: a release, a code, a numbered part, a day.
+"""Identifiers in questions and texts: a release, a code, a numbered part, a day.
 
-Whoever asks for release 4.1 is not answered by a sentence about 4.2, however many words the two share. A
-value belongs to a name: "Harbour 4.1" and "Harbour 4.2" are two values of one name, "Harbour 4.1" and
-"Android 9" have nothing to do with each other, and amounts ("0.8 seconds") are no values of anything.
+A sentence about release 4.2 does not answer a question about 4.1, however many words the two share. An
+identifier is a value of a name: "Harbour 4.1" and "Harbour 4.2" are two values of one name, "Harbour 4.1" and
+"Android 9" are unrelated, and an amount ("0.8 seconds") is not an identifier.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from whence.text.content_words import content_terms
+from whence.text.overlap import content_terms
 
 __all__ = ("Identifier", "names_other_identifier", "question_identifiers")
 
@@ -23,7 +23,7 @@ class Identifier(NamedTuple):
     name: str
     """Lower case: a word, the letters of a code, `version`, `date`, or empty where a number stands alone."""
     value: str
-    """Lower case, without the v of a version; dates as in ISO 8601, a day or a month."""
+    """Lower case, without the v of a version; a day or a month as in ISO 8601."""
 
 
 class _Found(NamedTuple):
@@ -31,10 +31,10 @@ class _Found(NamedTuple):
     start: int
     end: int
     named: bool
-    """Whether it is certain that the word before the number is its name."""
+    """Whether the word before the number is certainly its name."""
 
 
-_MONTHS: Final = (
+_MONTHS: Final = [
     "jan",
     "feb",
     "mar",
@@ -47,7 +47,7 @@ _MONTHS: Final = (
     "oct",
     "nov",
     "dec",
-)
+]
 _MONTH: Final = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -81,12 +81,12 @@ _NAMED: Final = re.compile(
 _WORD_AFTER: Final = re.compile(r"\s+([^\W\d_][\w-]*)")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _VERSION_NAMES: Final = frozenset(("v", "ver", "version", "release", "build", "firmware", "patch"))
-#: Nouns that are numbered rather than counted.
 _NUMBERED_TEXT: Final = """appendix article build building case chapter class code edition error figure firmware floor gate grade
     incident issue item level line model number order page part phase platform port release revision room rule section
     stage step table ticket tier type version week"""
+#: Nouns that are numbered rather than counted.
 _NUMBERED: Final = frozenset(_NUMBERED_TEXT.split())
-#: Questions that ask how one value relates to others, which sentences about those others answer.
+#: Questions about the relation of one value to others; sentences about the others answer them.
 _RELATES: Final = re.compile(
     r"\b(?:since|after|before|until|till|between|than|newer|older|later|earlier|next|previous|prior|latest|newest"
     r"|call(?:s|ed|ers?)?|depend\w*|import(?:s|ed)?|inherit\w*|extend\w*|implement\w*|refer\w*"
@@ -98,7 +98,7 @@ _RELATES: Final = re.compile(
 _ASKS_WHEN: Final = re.compile(
     r"\b(?:when|how long|how many|what day|which day|date)\b", re.IGNORECASE
 )
-#: Before a value, or after it: it begins or ends a range, or is one of a list.
+#: Text before or after a value that begins or ends a range, or is one of a list.
 _RANGE_BEFORE: Final = re.compile(
     r"\b(?:since|from|until|till|before|after|by|between|than|above|below)\s+(?:the\s+)?\Z"
     r"|\d(?:\s*[-\u2013,]\s*|\s+(?:to|and|or)\s+)\Z",
@@ -111,10 +111,10 @@ _RANGE_AFTER: Final = re.compile(
 
 
 def question_identifiers(question: str) -> frozenset[Identifier]:
-    """Return the values that a question is about; none where it asks how they relate to others.
+    """Return the identifiers that a question is about; none if it asks for their relation to others.
 
-    A number counts when it is certain to be a value of the word before it: when that word is a name or a noun
-    that is numbered, or the number has a point in it and nothing follows that it could count.
+    A number counts only if it is certainly a value of the word before it: that word is a name or a numbered
+    noun, or the number has a point and no noun follows that it could count.
 
     >>> sorted(question_identifiers("What was repaired in Harbour 4.1?"))
     [Identifier(name='harbour', value='4.1')]
@@ -134,12 +134,12 @@ def question_identifiers(question: str) -> frozenset[Identifier]:
 
 
 def names_other_identifier(asked: Iterable[Identifier], scopes: Sequence[str]) -> bool:
-    """Return whether a text is about another value of a name than the one asked for.
+    """Return whether a text is about another value of a name than the question.
 
     Args:
         asked: From `question_identifiers`.
-        scopes: The text itself, then what it stands under, the nearest first. The first that names a value of
-            the name decides: a sentence about 4.1 in the notes for 4.2 is one about 4.1.
+        scopes: The text, then the headings and titles above it, the nearest first. The first scope that names a
+            value of the name decides: a sentence about 4.1 in the notes for 4.2 is about 4.1.
 
     >>> asked = question_identifiers("What was repaired in Harbour 4.1?")
     >>> names_other_identifier(asked, ["The alarm sounds again.", "Repaired", "Harbour 4.2 release notes"])
@@ -150,24 +150,24 @@ def names_other_identifier(asked: Iterable[Identifier], scopes: Sequence[str]) -
     by_name: dict[str, list[Identifier]] = {}
     for one in asked:
         by_name.setdefault(one.name, []).append(one)
-    return any(_decides(group, scopes) for group in by_name.values())
+    return any(_names_other_value(group, scopes) for group in by_name.values())
 
 
-def _decides(group: Sequence[Identifier], scopes: Sequence[str]) -> bool:
-    """Return whether the first scope that names a value of the group's name names another one only."""
+def _names_other_value(group: Sequence[Identifier], scopes: Sequence[str]) -> bool:
+    """Return whether the first scope with a value of the group's name has only other values."""
     for scope in scopes:
         found = _identifiers_in(scope)
         if any(_same(one, other.identifier) for one in group for other in found):
             return False
-        if any(_rival(group[0], other, scope, scopes) for other in found):
+        if any(_is_other_value(group[0], other, scope, scopes) for other in found):
             return True
     return False
 
 
 def _same(asked: Identifier, other: Identifier) -> bool:
-    """Return whether a value is the one asked for, a part of it, or what it is a part of.
+    """Return whether one of two values is equal to, or a part of, the other.
 
-    What has a point or a dash in it, or a name of its own, is known by its value alone.
+    A value with a point or a dash identifies itself without its name.
     """
     exact = asked.name == other.name or re.search(r"\D", asked.value) is not None
     if not exact or (asked.name == "date") != (other.name == "date"):
@@ -177,32 +177,29 @@ def _same(asked: Identifier, other: Identifier) -> bool:
     return ours[:shorter] == theirs[:shorter]
 
 
-def _rival(asked: Identifier, found: _Found, text: str, scopes: Sequence[str]) -> bool:
+def _is_other_value(asked: Identifier, found: _Found, text: str, scopes: Sequence[str]) -> bool:
     """Return whether a value is another one of the same name, and not the end of a range.
 
-    A version without a name is one of what the text, or what it stands under, names. "Version 1" and
-    "version 2.9" are hardly of one thing.
+    A version without a name belongs to a name in any of the scopes. "Version 1" and "version 2.9" are not
+    compared.
     """
     name, value = found.identifier
     if name == "version" and ("." in value) != ("." in asked.value):
         return False
     unnamed = name == "version" and "." in value
-    if name != asked.name and not (unnamed and any(_says(asked.name, one) for one in scopes)):
+    named = any(asked.name in re.findall(r"\w+", one.lower()) for one in scopes)
+    if name != asked.name and not (unnamed and named):
         return False
     before, after = text[: found.start], text[found.end :]
     return not (_RANGE_BEFORE.search(before) or _RANGE_AFTER.match(after))
 
 
-def _says(name: str, text: str) -> bool:
-    return name in re.findall(r"\w+", text.lower())
-
-
-@lru_cache(maxsize=4096)  # Headings and titles come with every sentence below them.
+@lru_cache(maxsize=4096)  # Headings and titles are examined with every sentence below them.
 def _identifiers_in(text: str) -> tuple[_Found, ...]:
     if not any(character.isdigit() for character in text):
         return ()
     found = list(_dates(text))
-    # What is read already is not read again as something else.
+    # Each pattern sees only text that no earlier one has matched.
     rest = list(text)
     for reader in (_codes, _named_numbers, _numbers):
         for one in found:
@@ -245,7 +242,7 @@ def _named_numbers(text: str) -> Iterator[_Found]:
 
 
 def _counts(text: str, end: int) -> bool:
-    """Return whether a number that ends there may count what follows: a word that carries meaning."""
+    """Return whether a number that ends at `end` may count the word that follows."""
     word = _WORD_AFTER.match(text, end)
     return word is not None and bool(content_terms(word[1]))
 

@@ -1,9 +1,9 @@
-"""The language of a document, told by its commonest words, for the stemmer.
+"""Detection of a document's language by its commonest words, for the stemmer.
 
-Small words (articles, prepositions, pronouns) are a third of running text in any of these languages and hardly
-occur in another. Scripts that one language of Snowball's is written in tell it by themselves. What is not told
-clearly is taken for English: a document in the wrong language loses some inflected matches, while a language
-that a collection does not have would only add terms to its queries.
+Function words (articles, prepositions, pronouns) are a third of running text in any of these languages and
+hardly occur in another. A script that only one of Snowball's languages uses is sufficient. Unclear text counts
+as English: a document in the wrong language loses some inflected matches, while a language that a collection
+does not have would only add terms to its queries.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
-__all__ = ("DEFAULT_LANGUAGE", "detect_language", "sample")
+__all__ = ("DEFAULT_LANGUAGE", "detect_language", "language_sample")
 
 DEFAULT_LANGUAGE = "english"
 
-#: Characters of a document that are looked at: some six hundred words.
-_SAMPLE = 4000
-#: Least small words of a language, least share of all words, and how many times those of English there must be.
-_LEAST_WORDS = 4
-_LEAST_SHARE = 0.12
-_TIMES_ENGLISH = 2
+#: Characters of a document that are examined: some six hundred words.
+_SAMPLE_CHARACTERS = 4000
+#: A language is detected by at least this many different function words, which are at least this share of all
+#: words, and at least this many times as frequent as English ones.
+_MIN_WORDS = 4
+_MIN_SHARE = 0.12
+_MIN_RATIO_TO_ENGLISH = 2
 _WORD = re.compile(r"[^\W\d_]+")
 
-# None of one letter: these are names of variables and marks of lists as well. Words that another language
-# writes alike are counted for both; the greater count decides.
-_SMALL_WORDS = {
+# No words of one letter: these are names of variables and list markers as well. A word of two languages counts
+# for both.
+_FUNCTION_WORDS = {
     "english": "the of and to in is that it for was on are as with be this by from at or which not have an",
     "danish": "og det er en til af på som at den der med de for ikke et jeg har vi kan om fra men ved",
     "dutch": "de het een en van in is dat op te zijn voor met niet die aan er om als bij ook door naar wordt",
@@ -45,11 +46,11 @@ _SMALL_WORDS = {
     "turkish": "ve bir bu da de için ile ne çok olarak daha gibi olan kadar sonra her değil ama veya",
 }
 _LANGUAGES_OF: dict[str, tuple[str, ...]] = {}
-for _name, _words in _SMALL_WORDS.items():
+for _name, _words in _FUNCTION_WORDS.items():
     for _word in _words.split():
         _LANGUAGES_OF[_word] = (*_LANGUAGES_OF.get(_word, ()), _name)
-#: Scripts of one language each, by the first word of the names of their letters.
-_OF_SCRIPT = {
+#: Language by script; scripts are named as in the first word of the Unicode names of their letters.
+_LANGUAGE_OF_SCRIPT = {
     "ARABIC": "arabic",
     "ARMENIAN": "armenian",
     "CYRILLIC": "russian",
@@ -59,23 +60,20 @@ _OF_SCRIPT = {
 }
 
 
-def sample(texts: Iterable[str]) -> str:
-    """Return the beginning of a text that comes in parts, as far as `detect_language` looks."""
-    return " ".join(islice((text[:_SAMPLE] for text in texts), 8))[:_SAMPLE]
+def language_sample(texts: Iterable[str]) -> str:
+    """Return as much of the beginning of a text given in parts as `detect_language` examines."""
+    return " ".join(islice((text[:_SAMPLE_CHARACTERS] for text in texts), 8))[:_SAMPLE_CHARACTERS]
 
 
 def detect_language(text: str) -> str:
-    """Return the language of a text, as Snowball names it; English when it is not told clearly.
-
-    Cost: linear in the first 4,000 characters.
-    """
-    words = _WORD.findall(unicodedata.normalize("NFC", text[:_SAMPLE]).casefold())
+    """Return Snowball's name of the language of a text, by its first 4,000 characters; English when unclear."""
+    words = _WORD.findall(unicodedata.normalize("NFC", text[:_SAMPLE_CHARACTERS]).casefold())
     if not words:
         return DEFAULT_LANGUAGE
     scripts = Counter([_script(word) for word in words if not word.isascii()])
     name = max(sorted(scripts), key=scripts.__getitem__, default="")
-    if name in _OF_SCRIPT and scripts[name] * 2 > len(words):
-        return _OF_SCRIPT[name]
+    if name in _LANGUAGE_OF_SCRIPT and scripts[name] * 2 > len(words):
+        return _LANGUAGE_OF_SCRIPT[name]
     found: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     for word, times in Counter(filter(_LANGUAGES_OF.__contains__, words)).items():
@@ -84,9 +82,9 @@ def detect_language(text: str) -> str:
             kinds[language] += 1
     best = max(sorted(found), key=lambda name: (found[name], kinds[name]), default=DEFAULT_LANGUAGE)
     is_clear = (
-        kinds[best] >= _LEAST_WORDS
-        and found[best] >= _LEAST_SHARE * len(words)
-        and found[best] >= _TIMES_ENGLISH * found[DEFAULT_LANGUAGE]
+        kinds[best] >= _MIN_WORDS
+        and found[best] >= _MIN_SHARE * len(words)
+        and found[best] >= _MIN_RATIO_TO_ENGLISH * found[DEFAULT_LANGUAGE]
     )
     return best if is_clear else DEFAULT_LANGUAGE
 

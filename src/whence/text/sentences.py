@@ -1,16 +1,18 @@
-"""Sentences of a text as spans of it, aware of Markdown.
+"""Sentences of a text as spans of it: sentences of Markdown for answers, sentence borders for chunks.
 
-Headings, list items, table rows and lines of code are units of their own; other lines are joined to paragraphs
-and cut at the ends of sentences. A span is always verbatim: the text between its offsets.
+The two find different ends of sentences, because answers and chunk borders depend on them: chunking wants a
+simple rule for any text, answers want no half sentences. A span is always verbatim.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-__all__ = ("Sentence", "SentenceKind", "split_sentences")
+from whence.text.spans import Span, spans_between, trimmed
+
+__all__ = ("Sentence", "SentenceKind", "sentence_spans", "split_sentences")
 
 SentenceKind = Literal["prose", "item", "table", "code", "heading"]
 
@@ -26,7 +28,7 @@ class Sentence(NamedTuple):
     heading: str
     """Nearest heading above, without its marks; empty when there is none."""
     lead: str
-    """What it belongs to: the line before a list, the header row of a table; else empty."""
+    """The line before a list or the header row of a table; else empty."""
 
 
 class _Block(NamedTuple):
@@ -35,6 +37,7 @@ class _Block(NamedTuple):
     kind: SentenceKind
 
 
+_LINE = re.compile(r"^.*$", re.MULTILINE)
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(?P<body>.*?)[ \t]*#*[ \t]*\Z")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{3,})[ \t]*\Z")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
@@ -43,90 +46,120 @@ _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
 _TABLE = re.compile(r"[ \t]*\|.*\|[ \t]*\Z")
 _RULE = re.compile(r"[ \t]*\|?[ \t:|=+*_-]{3,}\Z")
 
-#: An end of a sentence: marks, closing quotes or brackets, then white space; or a mark of East Asian scripts.
-_END = re.compile(
+#: For chunks: a closing mark, closing quotes, white space, then something that can begin the next sentence. The
+#: full-width marks need no white space.
+_CHUNK_END = re.compile(
+    r"""[.!?\u2026]["'\u201d\u2019)\]*_]*\s+(?=["'\u201c\u2018(\[*_`#\-]*[^\W_a-z])"""
+    r"""|[\u3002\uff01\uff1f]["\u201d\u2019\u300d\u300f\uff09]*\s*"""
+)
+#: For answers: marks, closing quotes or brackets, then white space; or a mark of East Asian scripts.
+_ANSWER_END = re.compile(
     r"(?P<marks>[.!?\u2026]+)[\"'\u201d\u2019)\]*_]*(?=\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09]*"
 )
-_OPENS = re.compile(r"[\s\"'\u201c\u2018(\[*_]*(\S)")
-#: Abbreviations that are followed by a name or a number, so that a capital proves nothing.
-_ABBREVIATIONS_TEXT = """mr mrs ms dr prof rev hon st sr jr gen col capt lt sgt no nos vol fig figs eq eqs sec ch art p pp ed eds vs
-    cf al etc approx ca inc ltd co corp dept est min max jan feb mar apr jun jul aug sep sept oct nov dec mon tue
-    wed thu fri sat sun e.g i.e a.m p.m u.s u.k"""
-_ABBREVIATIONS = frozenset(_ABBREVIATIONS_TEXT.split())
-#: Of those, the ones that often end a sentence as well: there a capital does count.
-_MAY_END_TEXT = "etc inc ltd co corp a.m p.m u.s u.k al no est min max sat sun mar art"
-_MAY_END = frozenset(_MAY_END_TEXT.split())
+_OPENING = re.compile(r"[\s\"'\u201c\u2018(\[*_]*(\S)")
+_LAST_WORD = re.compile(r"(?:^|[^\w.])([\w.]+)\Z")
+
+_COMMON_ABBREVIATIONS = """e.g i.e etc cf vs al approx est ca mr mrs ms dr prof st inc ltd co corp dept no nos fig figs
+    eq sec ch vol pp ed eds jan feb mar apr jun jul aug sep sept oct nov dec"""
+_FURTHER_ABBREVIATIONS = """rev hon sr jr gen col capt lt sgt eqs art p min max mon tue wed thu fri sat sun a.m p.m u.s
+    u.k"""
+#: Abbreviations whose full stop ends no sentence of a chunk.
+_CHUNK_ABBREVIATIONS = frozenset(_COMMON_ABBREVIATIONS.split())
+#: Abbreviations that a name or a number may follow, so that a capital does not prove the end of a sentence.
+_ANSWER_ABBREVIATIONS = _CHUNK_ABBREVIATIONS.union(_FURTHER_ABBREVIATIONS.split())
+#: Those that often end a sentence as well: after them a capital does prove it.
+_FINAL_ABBREVIATIONS = frozenset(
+    [
+        "etc",
+        "inc",
+        "ltd",
+        "co",
+        "corp",
+        "a.m",
+        "p.m",
+        "u.s",
+        "u.k",
+        "al",
+        "no",
+        "est",
+        "min",
+        "max",
+        "sat",
+        "sun",
+        "mar",
+        "art",
+    ]
+)
+
+
+def sentence_spans(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield the sentences of plain text, for chunks.
+
+    A rule of thumb for languages with full stops: a mark, white space, then a capital, digit or opening mark.
+    Well-known abbreviations and initials (`e.g. `, `J. `) end no sentence.
+    """
+    return _cut(text, start, end, _CHUNK_END, _ends_chunk_sentence)
 
 
 def split_sentences(text: str) -> list[Sentence]:
-    """Cut a text into sentences: in order, not overlapping, none blank, each verbatim.
+    """Split Markdown into sentences: in order, not overlapping, none blank, each verbatim.
 
-    Cost: linear in the text.
+    Headings, list items, table rows and lines of code are units of their own. Other lines are joined to
+    paragraphs, which are split at the ends of sentences. Cost: linear in the text.
 
     >>> [text[s.start:s.end] for s in split_sentences(text := "Dr. No pays 3.5 euros. Done!")]
     ['Dr. No pays 3.5 euros.', 'Done!']
     """
     sentences: list[Sentence] = []
     heading = lead = header = ""
-    for block in _blocks(text):
-        content = text[block.start : block.end]
-        if block.kind == "heading":
+    for start, end, kind in _blocks(text):
+        content = text[start:end]
+        if kind == "heading":
             heading, lead = content.strip("#*_ \t"), ""
-            sentences.append(Sentence(block.start, block.end, "heading", "", ""))
+            sentences.append(Sentence(start, end, "heading", "", ""))
             continue
-        if block.kind == "table":
+        if kind == "table":
             first_row = not (sentences and sentences[-1].kind == "table")
             header = content if first_row else header
             context = "" if first_row else header
         else:
-            context = "" if block.kind == "prose" else lead
-        for start, end in _cut(text, block):
-            sentences.append(Sentence(start, end, block.kind, heading, context))
-        if block.kind == "prose":
+            context = "" if kind == "prose" else lead
+        whole = kind in ("table", "code")
+        spans = [(start, end)] if whole else _cut(text, start, end, _ANSWER_END, _ends_sentence)
+        sentences += [Sentence(*span, kind, heading, context) for span in spans]
+        if kind == "prose":
             lead = text[sentences[-1].start : sentences[-1].end]
     return sentences
 
 
-def _lines(text: str) -> Iterator[tuple[int, int]]:
-    start = 0
-    while start <= len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        yield start, end
-        start = end + 1
-
-
 def _blocks(text: str) -> Iterator[_Block]:
-    """Yield trimmed blocks that are not blank."""
-    for block in _raw_blocks(text):
-        content = text[block.start : block.end]
-        start = block.start + len(content) - len(content.lstrip())
-        end = block.start + len(content.rstrip())
-        if start < end:
-            yield _Block(start, end, block.kind)
+    """Yield blocks that are not blank, without white space at their ends."""
+    for start, end, kind in _raw_blocks(text):
+        if span := trimmed(text, start, end):
+            yield _Block(*span, kind)
 
 
 def _raw_blocks(text: str) -> Iterator[_Block]:
-    """Join lines to blocks; fenced code gives one block per line."""
+    """Join lines to blocks; each line of fenced code is a block."""
     open_block: _Block | None = None
     for start, end, in_code in _fenced_lines(text):
         line = text[start:end].rstrip("\r")
         if in_code is None:
-            fresh = _line_block(line, start, end)
+            block = _line_block(line, start, end)
         else:
-            fresh = _Block(start, end, "code") if in_code else None
+            block = _Block(start, end, "code") if in_code else None
         if open_block and open_block.kind == "prose" and _UNDERLINE.match(line):
             yield open_block._replace(kind="heading")
             open_block = None
-        elif open_block and fresh and fresh.kind == "prose":
-            # A line without a mark of its own goes on with the paragraph or the list item above.
+        elif open_block and block and block.kind == "prose":
+            # A line without a mark of its own continues the paragraph or the list item above.
             open_block = open_block._replace(end=end)
         else:
             if open_block:
                 yield open_block
-            open_block = fresh if fresh and fresh.kind in ("prose", "item") else None
-            if fresh and not open_block:
-                yield fresh
+            open_block = block if block and block.kind in ("prose", "item") else None
+            if block and not open_block:
+                yield block
     if open_block:
         yield open_block
 
@@ -134,7 +167,8 @@ def _raw_blocks(text: str) -> Iterator[_Block]:
 def _fenced_lines(text: str) -> Iterator[tuple[int, int, bool | None]]:
     """Yield lines with True inside a fence of code, False for the fence itself, None elsewhere."""
     fence = ""
-    for start, end in _lines(text):
+    for line in _LINE.finditer(text):
+        start, end = line.span()
         mark = _FENCE.match(text, start, end)
         if mark and (not fence or mark[1].startswith(fence)):
             fence = "" if fence else mark[1]
@@ -144,7 +178,7 @@ def _fenced_lines(text: str) -> Iterator[tuple[int, int, bool | None]]:
 
 
 def _line_block(line: str, start: int, end: int) -> _Block | None:
-    """Return what a line outside of code is; None for one without content."""
+    """Return the block that a line outside of code makes; None for a line without content."""
     if not line.strip() or _RULE.match(line):
         return None
     heading = _HEADING.match(line)
@@ -161,37 +195,57 @@ def _line_block(line: str, start: int, end: int) -> _Block | None:
     return _Block(start + offset, end, "prose")
 
 
-def _cut(text: str, block: _Block) -> Iterator[tuple[int, int]]:
-    """Cut a block of prose at the ends of its sentences; other blocks stay whole, but for long items."""
-    if block.kind in ("table", "code"):
-        yield block.start, block.end
-        return
-    start = block.start
-    for match in _END.finditer(text, block.start, block.end):
-        if match.end() >= block.end or not _ends(text, match, start, block.end):
-            continue
-        yield start, match.end()
-        start = match.end()
-        while start < block.end and text[start].isspace():
-            start += 1
-    if start < block.end:
-        yield start, block.end
+def _cut(
+    text: str,
+    start: int,
+    end: int,
+    ending: re.Pattern[str],
+    ends: Callable[[str, re.Match[str], int], bool],
+) -> Iterator[Span]:
+    """Yield the sentences of a span.
+
+    Args:
+        text: The text.
+        start: Where the span begins.
+        end: Where it ends.
+        ending: Matches what may be the end of a sentence.
+        ends: Whether a match is one, given the start of its sentence.
+    """
+
+    def borders() -> Iterator[int]:
+        begin = start
+        for match in ending.finditer(text, start, end):
+            if ends(text, match, begin):
+                begin = match.end()
+                yield begin
+
+    return spans_between(text, start, end, borders())
 
 
-def _ends(text: str, match: re.Match[str], start: int, end: int) -> bool:
-    """Return whether marks end a sentence."""
+def _ends_chunk_sentence(text: str, match: re.Match[str], start: int) -> bool:
+    """Return whether a match of `_CHUNK_END` ends a sentence: no abbreviation and no initial."""
+    stop = match.start()
+    word = _LAST_WORD.search(text[max(start, stop - 12) : stop]) if text[stop] == "." else None
+    if not word:
+        return True
+    is_initial = len(word[1]) == 1 and word[1].isalpha() and word[1] != "I"
+    return not is_initial and word[1].casefold() not in _CHUNK_ABBREVIATIONS
+
+
+def _ends_sentence(text: str, match: re.Match[str], start: int) -> bool:
+    """Return whether a match of `_ANSWER_END` ends a sentence."""
     marks = match["marks"]
     if marks is None:
         return True
-    following = _OPENS.match(text, match.end(), end)
-    opens = following[1] if following else ""
-    if opens.islower():
+    following = _OPENING.match(text, match.end(), match.endpos)
+    opening = following[1] if following else ""
+    if opening.islower():
         return False
     if marks != ".":
         return True
     word = re.split(r"[\s(\[\"'\u201c]", text[max(start, match.start() - 24) : match.start()])[-1]
     lowered = word.lower()
-    if lowered in _ABBREVIATIONS:
-        return lowered in _MAY_END and opens.isupper()
+    if lowered in _ANSWER_ABBREVIATIONS:
+        return lowered in _FINAL_ABBREVIATIONS and opening.isupper()
     # An initial, as in `J. Smith`; but not the pronoun, as in `so do I. Then`.
     return not (len(word) == 1 and word.isupper() and word != "I")

@@ -12,7 +12,8 @@ from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import MAX_HEADING, file_document, shortened
 from whence.ingest.loaders.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
-from whence.text.spans import Span, lines, sentences, spans_between, trimmed
+from whence.text.sentences import sentence_spans
+from whence.text.spans import Span, lines, spans_between, trimmed
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -82,10 +83,10 @@ def _body_block(
         parts = (
             part
             for item in spans_between(text, *span, borders)
-            for part in (sentences(text, *item) if item[1] - item[0] > _LONG_ITEM else (item,))
+            for part in (sentence_spans(text, *item) if item[1] - item[0] > _LONG_ITEM else (item,))
         )
         return Block("whole", (), tuple(parts))
-    return Block("prose", (), tuple(sentences(text, *span)))
+    return Block("prose", (), tuple(sentence_spans(text, *span)))
 
 
 def _item_starts(tokens: Sequence[Token], index: int, offsets: Sequence[int]) -> Iterator[int]:

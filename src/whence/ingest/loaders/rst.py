@@ -13,7 +13,8 @@ from whence.ingest.document_builder import MAX_HEADING, file_document, shortened
 from whence.ingest.loaders.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput
-from whence.text.spans import Span, lines, paragraphs, sentences, trimmed
+from whence.text.sentences import sentence_spans
+from whence.text.spans import Span, lines, paragraphs, trimmed
 
 __all__ = ("load_rst", "rst_blocks")
 
@@ -159,7 +160,7 @@ def _body(text: str, start: int, end: int, path: tuple[str, ...]) -> Iterator[Bl
             kind = found
             parts += lines(text, *stanza)
             continue
-        yield Block("prose", path, tuple(sentences(text, *stanza)))
+        yield Block("prose", path, tuple(sentence_spans(text, *stanza)))
         kind = "literal" if text.endswith("::", *stanza) else ""
     yield from _whole(parts, path)
 

@@ -38,7 +38,7 @@ from whence.store.postgres.lexical.posting_writer import (
 )
 from whence.store.term_counts import DEFAULT_LANGUAGES, Words, count_terms
 from whence.text.analysis import ANALYZER_VERSION
-from whence.text.languages import detect_language, sample
+from whence.text.languages import detect_language, language_sample
 
 __all__ = (
     "TermVectors",
@@ -231,7 +231,7 @@ def _counted(rows: Sequence[Any], boosts: FieldBoosts, told: bool) -> list[Words
     words: list[Words] = []
     for _, some in itertools.groupby(rows, key=lambda row: row["document"]):
         chunks = list(some)
-        told_of = sample(row["content"] for row in chunks) if told else ""
+        told_of = language_sample(row["content"] for row in chunks) if told else ""
         language = detect_language(told_of)
         for row in chunks:
             text = boosts.searched(

@@ -188,7 +188,7 @@ async def _side(
     limit: int,
     access: Access,
 ) -> dict[int, tuple[PassageRef, ...]]:
-    """Return the visible passages of each name on one side; one more than the limit says that there are more."""
+    """Return the visible passages of each title on one side, at most one more than the limit."""
     rows = await connection.fetch(query, names, classes, limit)
     return {
         name: tuple(PassageRef(row["chunk_key"], row["document_id"]) for row in some)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from whence.models.quotes import quotes_of
 from whence.schema.prompt import Quote
-from whence.text.content_words import content_terms, inverse_document_frequencies, overlap
+from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
 
 MARKDOWN = st.lists(

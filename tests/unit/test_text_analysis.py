@@ -1,18 +1,36 @@
-"""The analyzer: what documents and queries have in common."""
+"""The analyzer yields the same terms for documents and queries, for any text and language."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from whence.text.analysis import (
-    LANGUAGES,
     document_terms,
-    is_single_word,
+    field_length,
     is_stop_term,
+    parse_query,
     query_terms,
+    term_counts,
 )
+from whence.text.normalization import LANGUAGES
+
+PIECES = [
+    *"aCxZ19_.:#+- \n",
+    "::",
+    "++",
+    "C#",
+    "C++",
+    "F#",
+    "the",
+    "parseHTTPResponse",
+    "net.core_v2",
+    "x1",
+]
+ascii_texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +69,7 @@ def test_terms_of_a_text(text: str, expected: list[str]) -> None:
         ("?!", []),
     ],
 )
-def test_weak_terms_leave_a_query_only_when_something_stays(
+def test_stop_terms_are_dropped_unless_nothing_else_is_left(
     query: str, expected: list[str]
 ) -> None:
     """Stop words never empty a query."""
@@ -70,9 +88,9 @@ def test_weak_terms_leave_a_query_only_when_something_stays(
         ("", False),
     ],
 )
-def test_an_identifier_is_one_word(query: str, is_one: bool) -> None:
-    """It is, with all its parts, and beside stop words."""
-    assert is_single_word(query) == is_one
+def test_an_identifier_is_a_single_word(query: str, is_one: bool) -> None:
+    """An identifier with all its parts is a single word, also beside stop words."""
+    assert parse_query(query)[1] == is_one
 
 
 def test_a_query_is_stemmed_in_every_language_of_the_collection() -> None:
@@ -95,8 +113,25 @@ def test_any_text_can_be_analyzed_and_found(text: str, language: str) -> None:
 
 
 @given(st.text(max_size=50))
-def test_no_strong_term_is_lost(text: str) -> None:
-    """A query keeps every strong term with its repeats."""
+def test_a_query_keeps_all_terms_but_stop_terms(text: str) -> None:
+    """A query keeps every other term, with its repeats."""
     strong = [term for term in document_terms(text) if not is_stop_term(term)]
 
     assert query_terms(text) == (strong or document_terms(text))
+
+
+@given(st.one_of(ascii_texts, st.text(max_size=60), st.text("aA1_.#+: \u00e9\u4e00", max_size=40)))
+@example("a.C# C# C++ C+++ _C# 1C# C#x C++1 a::b#C++ F#. c++)")
+@example("C\n# C_# \u212b C#")
+def test_ascii_text_has_the_terms_of_unicode_text(text: str) -> None:
+    """The fast path for ASCII yields the terms of the general one, and the counts are those of the list."""
+    terms = document_terms(text)
+    assert document_terms(f"{text} \u00e9") == [*terms, "e"]
+    assert term_counts(text) == Counter(terms)
+
+
+@given(ascii_texts)
+def test_field_length_leaves_stop_terms_out(text: str) -> None:
+    """The length counts each occurrence of a term that is not a stop term."""
+    expected = sum(not is_stop_term(term) for term in document_terms(text))
+    assert field_length(term_counts(text)) == expected

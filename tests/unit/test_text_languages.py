@@ -1,4 +1,4 @@
-"""The language of a document is told by its small words, or by its script."""
+"""Detection of a document's language by its function words or its script."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.store.term_counts import merge_languages
-from whence.text.analysis import LANGUAGES
-from whence.text.languages import detect_language, sample
+from whence.text.languages import detect_language, language_sample
+from whence.text.normalization import LANGUAGES
 
 SENTENCES = {
     "danish": "Medarbejdere har ret til ferie, og det er ikke muligt at gemme den til næste år.",
@@ -62,8 +62,8 @@ def test_only_the_beginning_is_looked_at() -> None:
     """A sample is short however long and many the parts are, and the beginning of the text."""
     parts = ["x" * 3000, "y" * 3000, *["z"] * 10_000]
 
-    assert len(sample(parts)) == 4000
-    assert sample(["ab", "cd"]) == "ab cd"
+    assert len(language_sample(parts)) == 4000
+    assert language_sample(["ab", "cd"]) == "ab cd"
 
 
 def test_languages_are_kept_in_order() -> None:
