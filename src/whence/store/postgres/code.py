@@ -27,17 +27,17 @@ class PostgresCode:
         self._clock = clock
 
     async def snapshots(self) -> list[SnapshotRecord]:
-        """Give all published snapshots, newest first; for the owner's eyes only."""
+        """Return all published snapshots, newest first; for the owner's eyes only."""
         async with self._pool.connection() as connection:
             return await code_snapshots.list_snapshots(connection)
 
     async def sets(self) -> list[SnapshotSet]:
-        """Give all sets by name; for the owner's eyes only."""
+        """Return all sets by name; for the owner's eyes only."""
         async with self._pool.connection() as connection:
             return await code_snapshots.list_sets(connection)
 
     async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
-        """Give the newest active snapshot that has this id, head sha, branch or tag.
+        """Return the newest active snapshot that has this id, head sha, branch or tag.
 
         Raises:
             NotFound: There is none, or no such set that is active.
@@ -46,7 +46,7 @@ class PostgresCode:
             return await code_snapshots.resolve_snapshot(connection, reference, within)
 
     async def resolve_set(self, name: str, source: SnapshotSource = "primary") -> SnapshotRecord:
-        """Give the first or the second snapshot of a set.
+        """Return the first or the second snapshot of a set.
 
         Raises:
             NotFound: There is no such set, it or the snapshot is not active, or it has no second one.
