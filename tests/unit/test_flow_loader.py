@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from whence.broker.transport import RetryPolicy
 from whence.flow.definition import FlowDefinition, check_report
-from whence.flow.loader import MAX_BYTES, load_flow, parse_flow
+from whence.flow.loader import load_flow, parse_flow
 from whence.flow.registry import Registry
-from whence.flow.yaml_nodes import FlowError
+from whence.flow.yaml_nodes import MAX_BYTES, FlowError
 from whence.processors.base import Processor, Service
 from whence.schema.errors import ConfigError
 from whence.schema.message import Message
@@ -364,7 +364,7 @@ BROKEN = {
     "tag": ("mode: hybrid", "mode: !!python/name:os.system x", "!!python", "tag"),
     "tab": ("    type: finder", "\ttype: finder", "\ttype", "not valid YAML"),
     "no name": ("flow: sample\n", "", "description:", "lacks the key 'flow'"),
-    "bad processor name": ("  finder:", "  Finder_1:", "Finder_1", "is no name for a processor"),
+    "bad processor name": ("  finder:", "  Finder_1:", "Finder_1", "is not a valid processor name"),
 }
 
 
@@ -393,7 +393,9 @@ def test_all_faults_are_found_at_once() -> None:
         parse(text)
 
     assert len(caught.value.problems) == 3
-    assert str(caught.value).startswith("f.yaml:5:11: unknown type 'int'")
+    assert str(caught.value).startswith(
+        "f.yaml:5:11: 'type' in 'limit' in 'parameters' is 'int'"
+    )
     assert str(caught.value).endswith("(and 2 more, line 13, 32)")
 
 
@@ -412,7 +414,7 @@ def test_an_unknown_type_hides_no_topic() -> None:
         (b"", 1, "the file is empty"),
         (b"# nothing\n", 1, "the file is empty"),
         (b"- a\n- b\n", 1, "the flow must be a mapping, not a list"),
-        (b"flow: a\n---\nflow: b\n", 3, "a second document"),
+        (b"flow: a\n---\nflow: b\n", 2, "a second document"),
         (b"flow: a\nx: \x07\n", 2, "not valid YAML"),
         (b"flow: a\nx: [1, 2\n", 3, "not valid YAML"),
         (b"flow: " + b"[" * 30 + b"]" * 30, 1, "nested more than 20 deep"),

@@ -602,7 +602,9 @@ async def test_nothing_left_to_run_is_an_error() -> None:
 async def test_a_required_port_cannot_be_switched_off() -> None:
     """A processor that cannot do without what is switched off is refused."""
     text = RANKED.replace("back: back.request", "back: rank.request")
-    with pytest.raises(ConfigError, match="'middle' needs what its port 'back' leads to"):
+    with pytest.raises(
+        ConfigError, match="'middle' needs the processor on its port 'back', which is disabled"
+    ):
         async with running(text, settings=Settings({"reranker": "none"})):
             pytest.fail("must not start")
 

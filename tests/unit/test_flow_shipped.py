@@ -10,7 +10,7 @@ import pytest
 from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.definition import check_report, inbound_port
 from whence.flow.loader import load_flow
-from whence.flow.optional_processors import without
+from whence.flow.optional_processors import without_disabled
 from whence.schema.errors import ConfigError
 
 
@@ -57,13 +57,13 @@ def test_the_doors_of_the_reference_are_there() -> None:
 def test_a_switched_off_reranker_leaves_the_rest() -> None:
     """Without a reranker the flow keeps everything else, and the question has no port to it."""
     whole = load_flow(find_flow("all-in-one"))
-    pruned = without(whole, {"reranker": "WHENCE_RERANKER=none"})
+    pruned = without_disabled(whole, {"reranker": "WHENCE_RERANKER=none"})
 
     gone = {one.name for one in whole.processors} - {one.name for one in pruned.processors}
     rag = next(one for one in pruned.processors if one.name == "document-rag")
     assert gone == {"reranker"}
     assert "reranker" not in rag.topics
-    assert without(whole, {}) is whole
+    assert without_disabled(whole, {}) is whole
 
 
 def test_a_flow_is_found_by_name_or_by_path(tmp_path: Path) -> None:

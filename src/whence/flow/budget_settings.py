@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.flow.definition import nearest
-from whence.flow.loader import read_yaml
+from whence.flow.yaml_nodes import read_yaml
 from whence.schema.errors import BadInput
 
 __all__ = ("budget_from_file",)

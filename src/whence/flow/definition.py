@@ -1,7 +1,6 @@
-"""What a flow is once its file was read and checked: processors, the topics between them, its doors.
+"""A checked flow: its processors, the topics between them and its interfaces.
 
-Everything here is frozen and complete: topic names are full, parameters are the processors' own checked
-structs. Nothing here knows YAML.
+Topic names are full names, and parameters are checked structs of the processors.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ __all__ = (
     "check_report",
     "inbound_port",
     "inbound_type",
-    "is_required",
     "nearest",
+    "ports",
 )
 
 #: Name of the interface on which explain events are published.
@@ -49,12 +48,12 @@ ParameterKind = Literal["string", "integer", "number", "boolean", "choice"]
 
 
 class ParameterDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A knob of the whole flow and the value it has."""
+    """A parameter of the whole flow and its value."""
 
     name: str
     """Name that processors refer to as `${name}`."""
     kind: ParameterKind
-    """Type of its values; `choice` is a string out of `choices`."""
+    """Type of its values; `choice` is one of the strings in `choices`."""
     value: Any
     """The value given by the caller, else the default."""
     default: Any
@@ -73,7 +72,7 @@ class ProcessorDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """One processor of a flow."""
 
     name: str
-    """Name in the flow; also the name of its group, so that copies share the work."""
+    """Name in the flow; also the name of its consumer group, so that copies share the work."""
     type: str
     """Name of the processor type."""
     cls: ProcessorClass
@@ -81,7 +80,7 @@ class ProcessorDefinition(msgspec.Struct, frozen=True, kw_only=True):
     parameters: msgspec.Struct
     """An instance of the class's `Parameters`."""
     topics: Mapping[str, str]
-    """Full topic name by port; an optional port that leads nowhere is missing."""
+    """Full topic name by port; an optional port without a topic is missing."""
     replicas: int = 1
     """Instances of the processor in one process, 1 to 64."""
     concurrency: int = 1
@@ -89,16 +88,16 @@ class ProcessorDefinition(msgspec.Struct, frozen=True, kw_only=True):
     prefetch: int | None = None
     """Messages that one instance holds; None for one and a half times `concurrency`."""
     retry: RetryPolicy = RetryPolicy()
-    """How often and after which waits a failed message is tried again."""
+    """Attempts at a failed message and the waits between them."""
 
     @property
     def inbound(self) -> str:
-        """Full name of the topic it takes its messages from."""
+        """Full name of the topic that it receives its messages from."""
         return self.topics[inbound_port(self.cls)]
 
 
 class InterfaceDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A door of the flow: a service (`request` and `response`) or events (`topic`)."""
+    """An entry point of the flow: a service (`request` and `response`) or events (`topic`)."""
 
     name: str
     """Name that clients use."""
@@ -116,7 +115,7 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of the flow."""
     description: str = ""
-    """What it is for, in a line or two."""
+    """Its purpose, in a line or two."""
     namespace: str = DEFAULT_NAMESPACE
     """Tenant and namespace of its topics."""
     parameters: tuple[ParameterDefinition, ...] = ()
@@ -162,18 +161,18 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inbound_port(cls: type[Processor]) -> str:
-    """Return the port on which a processor takes its messages: `request` or `input`."""
+    """Return the port on which a processor receives its messages: `request` or `input`."""
     return "request" if cls.serves is not None else "input"
 
 
 def inbound_type(cls: type[Processor]) -> Any:
-    """Return the message type a processor takes; None for one that takes no messages."""
+    """Return the message type that a processor receives; None for one that receives no messages."""
     return cls.serves.request if cls.serves is not None else cls.consumes
 
 
-def is_required(cls: type[Processor], port: str) -> bool:
-    """Return whether a flow must give this port a topic."""
-    return port not in cls.optional_calls
+def ports(cls: type[Processor]) -> tuple[str, ...]:
+    """Return the names of a processor's ports, the inbound one first."""
+    return (inbound_port(cls), *cls.calls, *cls.emits)
 
 
 def check_report(definition: FlowDefinition) -> dict[str, Any]:

@@ -1,62 +1,46 @@
-"""A flow without what the settings switch off.
-
-A processor that needs a resource which is switched off (`WHENCE_RERANKER=none`) is left out, and so are the
-optional ports that lead to it; flow files stay as they are.
-"""
+"""Leaves processors out of a flow when a setting disables what they need (`WHENCE_RERANKER=none`)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
-from whence.flow.definition import FlowDefinition, ProcessorDefinition, inbound_port, is_required
+from whence.flow.definition import FlowDefinition, inbound_port
 from whence.schema.errors import ConfigError
 
-__all__ = ("without",)
+__all__ = ("without_disabled",)
 
 
-def without(definition: FlowDefinition, absent: Mapping[str, str]) -> FlowDefinition:
-    """Return the flow without the processors that need something absent.
+def without_disabled(definition: FlowDefinition, disabled: Mapping[str, str]) -> FlowDefinition:
+    """Return a flow without the processors that need a disabled resource, and without the ports to them.
 
     Args:
         definition: The whole flow.
-        absent: Resources that are switched off, with the reason for each, e.g. `WHENCE_RERANKER=none`.
+        disabled: Disabled resources with the setting that disables each, e.g. `WHENCE_RERANKER=none`.
 
     Raises:
-        ConfigError: A processor that stays needs one that goes.
+        ConfigError: A processor that stays cannot do without one that is left out.
     """
-    gone = {
-        one.name: one
-        for one in definition.processors
-        if not absent.keys().isdisjoint(one.cls.needs)
-    }
-    if not gone:
+    kept = [one for one in definition.processors if disabled.keys().isdisjoint(one.cls.needs)]
+    if len(kept) == len(definition.processors):
         return definition
-    reasons = ", ".join(absent.values())
-    topics = {one.inbound for one in gone.values()}
-    # A topic that somebody else takes too is still there.
-    topics -= {one.inbound for one in definition.processors if one.name not in gone}
-    return msgspec.structs.replace(
-        definition,
-        processors=tuple(
-            _unbound(one, topics, reasons) for one in definition.processors if one.name not in gone
-        ),
-        interfaces=tuple(one for one in definition.interfaces if one.request not in topics),
-    )
-
-
-def _unbound(
-    processor: ProcessorDefinition, gone: Collection[str], reasons: str
-) -> ProcessorDefinition:
-    kept: dict[str, str] = {}
-    for port, topic in processor.topics.items():
-        if topic not in gone or port == inbound_port(processor.cls):
-            kept[port] = topic
-        elif is_required(processor.cls, port):
+    # A topic that another processor receives from, too, stays.
+    served = {one.inbound for one in kept}
+    unserved = {one.inbound for one in definition.processors} - served
+    processors = []
+    for one in kept:
+        lost = {port for port, topic in one.topics.items() if topic in unserved}
+        for port in lost - one.cls.optional_calls - {inbound_port(one.cls)}:
             raise ConfigError(
-                f"processor {processor.name!r} needs what its port {port!r} leads to,"
-                f" and that is switched off ({reasons})",
+                f"processor {one.name!r} needs the processor on its port {port!r}, which is disabled"
+                f" ({', '.join(disabled.values())})",
                 hint="change the setting, or leave the processor out with --only",
             )
-    return msgspec.structs.replace(processor, topics=kept)
+        topics = {port: topic for port, topic in one.topics.items() if port not in lost}
+        processors.append(msgspec.structs.replace(one, topics=topics))
+    return msgspec.structs.replace(
+        definition,
+        processors=tuple(processors),
+        interfaces=tuple(one for one in definition.interfaces if one.request not in unserved),
+    )

@@ -1,16 +1,14 @@
-"""From the tree of a flow file to its definition, every problem noted at its place.
-
-Keys of a flow: `flow`, `description`, `namespace`, `parameters`, `processors`, `interfaces`. Keys of a
-processor: `type`, `replicas`, `concurrency`, `prefetch`, `parameters`, `topics`, `retry`.
-"""
+"""From the nodes of a flow file to its definition; every problem is collected with its place."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
+import yaml
 
 from whence.broker.transport import RetryPolicy
 from whence.flow.definition import (
@@ -21,45 +19,28 @@ from whence.flow.definition import (
     MAX_REPLICAS,
     FlowDefinition,
     InterfaceDefinition,
-    ParameterDefinition,
     ProcessorDefinition,
     nearest,
+    ports,
 )
-from whence.flow.parameters import Knobs, read_knobs
+from whence.flow.parameters import ParameterFile, read_parameters
 from whence.flow.registry import Registry
-from whence.flow.topology import Wired, WiredInterface, check_wiring, read_topics
-from whence.flow.yaml_nodes import Entry, Node, Problems
-from whence.processors.base import Processor
+from whence.flow.topology import check_topology
+from whence.flow.typed_reader import THE_FLOW, Invalid, TypedReader
+from whence.flow.yaml_nodes import empty_mapping
+from whence.processors.base import NoParameters, Processor
 from whence.schema.errors import ConfigError
 from whence.schema.topics import DEFAULT_NAMESPACE, full_topic
 
 __all__ = ("build_flow",)
 
-_FLOW_KEYS = ("flow", "description", "namespace", "parameters", "processors", "interfaces")
-_PROCESSOR_KEYS = (
-    "type",
-    "replicas",
-    "concurrency",
-    "prefetch",
-    "parameters",
-    "topics",
-    "retry",
-)
-_SCALE_KEYS: tuple[str, ...] = ("replicas", "concurrency", "prefetch")
-_INTERFACE_KEYS = ("request", "response", "topic")
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+\Z")
 
-
-class _Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """How many, with their ranges."""
-
-    replicas: Annotated[int, msgspec.Meta(ge=1, le=MAX_REPLICAS)] = 1
-    concurrency: Annotated[int, msgspec.Meta(ge=1, le=MAX_CONCURRENCY)] = 1
-    prefetch: Annotated[int, msgspec.Meta(ge=1, le=MAX_PREFETCH)] | None = None
+Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class _Retry(msgspec.Struct, frozen=True, kw_only=True):
+class RetryFile(msgspec.Struct, frozen=True, kw_only=True):
     """`RetryPolicy` with the ranges of its fields."""
 
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
@@ -69,224 +50,189 @@ class _Retry(msgspec.Struct, frozen=True, kw_only=True):
     jitter: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.2
 
 
+class ProcessorFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `processors`."""
+
+    type: Text
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=MAX_REPLICAS)] = 1
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=MAX_CONCURRENCY)] = 1
+    prefetch: Annotated[int, msgspec.Meta(ge=1, le=MAX_PREFETCH)] | None = None
+    parameters: yaml.Node | None = None
+    topics: dict[str, Text] = {}
+    retry: RetryFile = RetryFile()
+
+
+class InterfaceFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `interfaces`."""
+
+    request: Text | None = None
+    response: Text | None = None
+    topic: Text | None = None
+
+
+class FlowFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow file."""
+
+    REQUIRED = ("flow", "processors")
+
+    flow: Text = ""
+    description: Text = ""
+    namespace: Text = DEFAULT_NAMESPACE
+    parameters: dict[str, ParameterFile] = {}
+    processors: dict[str, yaml.Node] = {}
+    interfaces: dict[str, InterfaceFile] = {}
+
+
 def build_flow(
-    root: Node, problems: Problems, registry: Registry, values: Mapping[str, Any]
+    root: yaml.Node, source: str, registry: Registry, values: Mapping[str, Any]
 ) -> FlowDefinition:
     """Build the definition of a flow.
 
     Args:
         root: The whole file.
-        problems: Takes what is wrong; raised here when it is anything.
-        registry: Where processor types are looked up.
+        source: Name of the file in errors.
+        registry: Registry of processor types.
         values: Values of flow parameters given by the caller.
 
     Raises:
         FlowError: Something is wrong with the file.
         ConfigError: Something is wrong with `values`.
     """
-    builder = _Builder(problems, registry)
-    return builder.build(root, values)
+    return _Builder(TypedReader(root, source), registry).build(values)
 
 
 class _Builder:
-    def __init__(self, problems: Problems, registry: Registry) -> None:
-        self._problems = problems
+    def __init__(self, reader: TypedReader, registry: Registry) -> None:
+        self._reader = reader
         self._registry = registry
         self._namespace = DEFAULT_NAMESPACE
-        self._knobs = Knobs({}, problems)
 
-    def build(self, root: Node, values: Mapping[str, Any]) -> FlowDefinition:
-        fields = self._problems.fields(root, "the flow", _FLOW_KEYS, ("flow", "processors"))
-        name = self._problems.text(fields.get("flow"), "the name of the flow")
-        if name and not _NAME.match(name):
-            self._bad_name(fields["flow"].node, name, "flow")
-        self._namespace = self._read_namespace(fields.get("namespace"))
-        self._knobs = read_knobs(fields.get("parameters"), self._problems, values)
-        wired = self._read_processors(fields.get("processors"))
-        interfaces = self._read_interfaces(fields.get("interfaces"))
-        check_wiring(wired, interfaces, self._problems)
-        self._problems.raise_if_any()
+    def build(self, values: Mapping[str, Any]) -> FlowDefinition:
+        reader = self._reader
+        file = FlowFile()
+        with suppress(Invalid):
+            file = reader.convert(reader.root, FlowFile, THE_FLOW)
+        self._check_names(file)
+        self._namespace = file.namespace
+        parameters = read_parameters(reader, file.parameters, values)
+        reader.allow_references(parameters)
+        built = [self._processor(name, node) for name, node in file.processors.items()]
+        processors = [one for one in built if one is not None]
+        interfaces = self._interfaces(file.interfaces)
+        # A topic that nothing serves may belong to the processor whose type is unknown.
+        check_topology(processors, interfaces, reader, complete=None not in built)
+        reader.raise_problems()
         return FlowDefinition(
-            name=name,
-            description=self._problems.text(fields.get("description"), "the description"),
-            namespace=self._namespace,
-            parameters=tuple(self._knobs.definitions.values()),
-            processors=tuple(one.definition for one in wired if one.definition is not None),
-            interfaces=tuple(one.definition for one in interfaces),
-            source=self._problems.source,
+            name=file.flow,
+            description=file.description,
+            namespace=file.namespace,
+            parameters=tuple(parameters.values()),
+            processors=tuple(processors),
+            interfaces=tuple(interfaces),
+            source=reader.source,
         )
 
-    def _bad_name(self, node: Node, name: str, what: str) -> None:
-        self._problems.at(
-            node,
-            f"{name!r} is no name for a {what}",
-            "use lower-case words joined by -, e.g. text-fetcher",
-        )
-
-    def _read_namespace(self, entry: Entry | None) -> str:
-        text = self._problems.text(entry, "the namespace", DEFAULT_NAMESPACE)
-        if entry is not None and not _NAMESPACE.match(text):
-            self._problems.at(
-                entry.node,
-                f"{text!r} is no namespace",
+    def _check_names(self, file: FlowFile) -> None:
+        names: list[tuple[tuple[str, ...], str, str]] = []
+        if file.flow:
+            names.append((("flow",), file.flow, "flow"))
+        names += [(("processors", name), name, "processor") for name in file.processors]
+        names += [(("interfaces", name), name, "interface") for name in file.interfaces]
+        for path, name, what in names:
+            if not _NAME.match(name):
+                self._reader.report(
+                    path,
+                    f"{name!r} is not a valid {what} name",
+                    "use lower-case words joined by -, e.g. text-fetcher",
+                    at_key=len(path) > 1,
+                )
+        if not _NAMESPACE.match(file.namespace):
+            self._reader.report(
+                ("namespace",),
+                f"{file.namespace!r} is not a valid namespace",
                 f"use TENANT/NAME, e.g. {DEFAULT_NAMESPACE}",
             )
-        return text
+        if len(file.processors) > MAX_PROCESSORS or not (file.processors or self._reader.problems):
+            message = f"a flow must have 1 to {MAX_PROCESSORS} processors"
+            self._reader.report(("processors",), message)
 
-    def _read_processors(self, entry: Entry | None) -> list[Wired]:
-        if entry is None:
-            return []
-        declared = self._problems.fields(entry.node, "processors")
-        if entry.node.kind == "mapping" and not entry.node.entries:
-            self._problems.at(entry.node, "a flow needs at least one processor")
-        if len(declared) > MAX_PROCESSORS:
-            self._problems.at(entry.key, f"a flow may have {MAX_PROCESSORS} processors at most")
-            return []
-        return [self._read_processor(name, item) for name, item in declared.items()]
-
-    def _read_processor(self, name: str, entry: Entry) -> Wired:
-        what = f"processor {name!r}"
-        if not _NAME.match(name):
-            self._bad_name(entry.key, name, "processor")
-        fields = self._problems.fields(entry.node, what, _PROCESSOR_KEYS, ("type",))
-        cls = self._read_class(fields.get("type"), what)
-        wired = Wired(name, entry.key, cls)
-        if cls is None:
-            return wired
-        topics = fields.get("topics")
-        wired.ports = read_topics(topics, cls, what, entry.key, self._namespace, self._problems)
-        scale = {key: fields[key] for key in _SCALE_KEYS if key in fields}
-        size = self._struct(_Scale, scale, what)
-        retry = self._read_struct(_Retry, fields.get("retry"), f"retry of {what}")
-        parameters = self._read_struct(
-            cls.Parameters, fields.get("parameters"), f"parameters of {what}"
-        )
-        if size is None or retry is None or parameters is None:
-            return wired
-        wired.definition = ProcessorDefinition(
+    def _processor(self, name: str, node: yaml.Node) -> ProcessorDefinition | None:
+        """Return a processor; None when its type is unknown."""
+        reader, what = self._reader, f"processor {name!r}"
+        try:
+            file: ProcessorFile = reader.convert(node, ProcessorFile, what)
+            cls = self._registry.get(file.type)
+        except Invalid:
+            return None
+        except ConfigError as error:
+            reader.report(("processors", name, "type"), error.message, error.hint)
+            return None
+        # With wrong parameters the topics are checked all the same; then the problems are raised.
+        parameters: msgspec.Struct = NoParameters()
+        with suppress(Invalid):
+            given = file.parameters or empty_mapping(node)
+            parameters = reader.convert(given, cls.Parameters, f"parameters of {what}")
+        return ProcessorDefinition(
             name=name,
             type=cls.type_name,
             cls=cls,
             parameters=parameters,
-            topics={port: topic.name for port, topic in wired.ports.items()},
-            retry=RetryPolicy(**msgspec.structs.asdict(retry)),
-            **msgspec.structs.asdict(size),
+            topics=self._topics(name, cls, file.topics),
+            retry=RetryPolicy(**msgspec.structs.asdict(file.retry)),
+            replicas=file.replicas,
+            concurrency=file.concurrency,
+            prefetch=file.prefetch,
         )
-        return wired
 
-    def _read_class(self, entry: Entry | None, what: str) -> type[Processor] | None:
-        name = self._problems.text(entry, f"type of {what}")
-        if entry is None or not name:
-            return None
-        try:
-            return self._registry.get(name)
-        except ConfigError as error:
-            self._problems.at(entry.node, error.message, error.hint)
-            return None
-
-    def _read_struct(
-        self, cls: type[msgspec.Struct], entry: Entry | None, what: str
-    ) -> msgspec.Struct | None:
-        """Read a mapping into a struct; None when something is wrong with it."""
-        names = tuple(field.encode_name for field in msgspec.structs.fields(cls))
-        before = len(self._problems.found)
-        fields = self._problems.fields(entry.node, what, names) if entry else {}
-        built = self._struct(cls, fields, what, entry.node if entry else None)
-        return built if len(self._problems.found) == before else None
-
-    def _struct(
-        self,
-        cls: type[msgspec.Struct],
-        entries: Mapping[str, Entry],
-        what: str,
-        place: Node | None = None,
-    ) -> msgspec.Struct | None:
-        before = len(self._problems.found)
-        types = {field.encode_name: field.type for field in msgspec.structs.fields(cls)}
-        values: dict[str, Any] = {}
-        for name, entry in entries.items():
-            has_value, value, knob = self._knobs.resolve(entry.node, f"{name!r} in {what}")
-            if has_value:
-                values[name] = value
-                self._check_value(entry.node, f"{name!r} in {what}", value, types[name], knob)
-        if len(self._problems.found) > before:
-            return None
-        try:
-            return msgspec.convert(values, cls)
-        except (msgspec.ValidationError, ValueError) as error:
-            # What fits field by field can still be refused as a whole.
-            node = place or next((entry.key for entry in entries.values()), Node("scalar", 1, 1))
-            self._problems.at(node, f"{what}: {_words(error)}")
-            return None
-
-    def _check_value(
-        self, node: Node, what: str, value: Any, kind: Any, knob: ParameterDefinition | None
-    ) -> None:
-        reason = _refusal(value, kind)
-        if reason:
-            near = _near_choice(value, kind)
-            source = f" (from parameter {knob.name!r})" if knob else ""
-            self._problems.at(node, f"{what} is {value!r}{source}: {reason}{near}")
-            return
-        # A parameter must not promise what the processor will refuse.
-        for allowed in (knob.minimum, knob.maximum, *knob.choices) if knob else ():
-            reason = _refusal(allowed, kind) if allowed is not None else ""
-            if knob and reason:
-                self._problems.at(
-                    node, f"parameter {knob.name!r} may be {allowed!r}, but {what} not: {reason}"
+    def _topics(
+        self, name: str, cls: type[Processor], declared: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return full topics by port; unknown ports, bad names and missing ports are reported."""
+        what, path = f"processor {name!r}", ("processors", name, "topics")
+        topics: dict[str, str] = {}
+        for port, topic in declared.items():
+            if port not in ports(cls):
+                self._reader.report(
+                    (*path, port),
+                    f"unknown port {port!r} of {what}{nearest(port, ports(cls))}",
+                    f"its ports: {', '.join(ports(cls))}",
+                    at_key=True,
                 )
-                return
+            elif full := self._full_topic((*path, port), topic):
+                topics[port] = full
+        for port in ports(cls):
+            if port not in cls.optional_calls and not self._reader.has((*path, port)):
+                self._reader.report(
+                    path,
+                    f"{what} has no topic for its port {port!r}",
+                    f"add `{port}: TOPIC` to its topics",
+                    at_key=True,
+                )
+        return topics
 
-    def _read_interfaces(self, entry: Entry | None) -> list[WiredInterface]:
-        declared = self._problems.fields(entry.node, "interfaces") if entry else {}
-        found = [self._read_interface(name, item) for name, item in declared.items()]
-        return [interface for interface in found if interface is not None]
+    def _interfaces(self, declared: Mapping[str, InterfaceFile]) -> list[InterfaceDefinition]:
+        found = []
+        for name, one in declared.items():
+            given = {key: text for key, text in msgspec.structs.asdict(one).items() if text}
+            if set(given) not in ({"request", "response"}, {"topic"}) or (
+                name == EXPLAIN and not one.topic
+            ):
+                wanted = "`topic`" if name == EXPLAIN else "`request` and `response`, or `topic`"
+                message = f"interface {name!r} must have {wanted}"
+                self._reader.report(("interfaces", name), message, at_key=True)
+                continue
+            topics = {
+                key: self._full_topic(("interfaces", name, key), text)
+                for key, text in given.items()
+            }
+            if all(topics.values()):
+                found.append(InterfaceDefinition(name=name, **topics))
+        return found
 
-    def _read_interface(self, name: str, entry: Entry) -> WiredInterface | None:
-        what = f"interface {name!r}"
-        if not _NAME.match(name):
-            self._bad_name(entry.key, name, "interface")
-        before = len(self._problems.found)
-        fields = self._problems.fields(entry.node, what, _INTERFACE_KEYS)
-        if set(fields) not in ({"request", "response"}, {"topic"}) or (
-            name == EXPLAIN and "topic" not in fields
-        ):
-            wanted = "`topic`" if name == EXPLAIN else "`request` and `response`, or `topic`"
-            if len(self._problems.found) == before:
-                self._problems.at(entry.key, f"{what} must have {wanted}")
-            return None
-        topics = {key: self._read_topic(field, f"{key} of {what}") for key, field in fields.items()}
-        if not all(topics.values()):
-            return None
-        places = {key: field.node for key, field in fields.items()}
-        return WiredInterface(InterfaceDefinition(name=name, **topics), places)
-
-    def _read_topic(self, entry: Entry, what: str) -> str:
-        text = self._problems.text(entry, what)
+    def _full_topic(self, path: tuple[str, ...], topic: str) -> str:
+        """Return the full name of a topic, or an empty text when the name is reported as wrong."""
         try:
-            return full_topic(text, namespace=self._namespace) if text else ""
+            return full_topic(topic, namespace=self._namespace)
         except ConfigError as error:
-            self._problems.at(entry.node, error.message, error.hint)
+            self._reader.report(path, error.message, error.hint)
             return ""
-
-
-def _refusal(value: Any, kind: Any) -> str:
-    """Return the reason why a value is not of a type, or "" when it is."""
-    try:
-        msgspec.convert(value, kind)
-    except (msgspec.ValidationError, ValueError) as error:
-        return _words(error)
-    return ""
-
-
-def _words(error: Exception) -> str:
-    text = str(error)
-    return text[:1].lower() + text[1:]
-
-
-def _near_choice(value: Any, kind: Any) -> str:
-    """Name the nearest member of a `Literal`, when the type is one."""
-    members = [member for member in getattr(kind, "__args__", ()) if isinstance(member, str)]
-    if not isinstance(value, str) or not members:
-        return ""
-    return nearest(value, members) or f"; one of {', '.join(members)}"

@@ -22,11 +22,12 @@ from whence.broker.idempotency import Ledger
 from whence.broker.transport import TopicStats, Transport
 from whence.flow.binding import Replica
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
-from whence.flow.optional_processors import without
+from whence.flow.optional_processors import without_disabled
 from whence.flow.resources import Resources
 from whence.flow.supervisor import RestartPolicy, State, Supervisor
 from whence.flow.telemetry.observer import NO_OBSERVER, Observer
 from whence.flow.topic_types import register_types
+from whence.flow.topology import callers_first
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError, WhenceError
 
@@ -192,7 +193,9 @@ class FlowRuntime:
         Callers stop before those they call. Safe to call twice.
         """
         end = self._monotonic() + timeout_s
-        for running in _callers_first(self._running):
+        by_name = {running.definition.name: running for running in self._running}
+        for definition in callers_first([running.definition for running in self._running]):
+            running = by_name[definition.name]
             left = max(0.0, end - self._monotonic())
             results = await asyncio.gather(
                 *(supervisor.stop(left) for supervisor in running.supervisors),
@@ -228,7 +231,7 @@ class FlowRuntime:
 
     def _choose(self) -> tuple[ProcessorDefinition, ...]:
         self._whole.only(self._only)
-        pruned = without(self._whole, self._resources.disabled)
+        pruned = without_disabled(self._whole, self._resources.disabled)
         names = {processor.name for processor in pruned.processors}
         only = tuple(name for name in self._only if name in names)
         if not names or (self._only and not only):
@@ -367,25 +370,3 @@ async def run_flow(
         await runtime.drain(0.0)
         raise
     await runtime.drain(drain_s)
-
-
-def _callers_first(processors: list[_Running]) -> list[_Running]:
-    """Order processors so that each comes before those it sends to. Flows have no cycles."""
-    by_topic: dict[str, list[_Running]] = {}
-    for running in processors:
-        by_topic.setdefault(running.definition.inbound, []).append(running)
-    done: dict[str, _Running] = {}
-
-    def visit(running: _Running) -> None:
-        definition = running.definition
-        if definition.name in done:
-            return
-        for topic in definition.topics.values():
-            for target in by_topic.get(topic, []):
-                if target is not running:
-                    visit(target)
-        done[definition.name] = running
-
-    for running in processors:
-        visit(running)
-    return list(reversed(done.values()))

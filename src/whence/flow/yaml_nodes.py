@@ -1,152 +1,197 @@
-"""A flow file as a tree whose nodes know where they stand, and the list of what is wrong with it."""
+"""YAML with bounds: text in, PyYAML's nodes with their line marks out, or an error that names the line.
+
+Files are not trusted: size, depth and number of nodes are bounded; anchors, aliases and tags are refused. So a
+small file can neither grow large nor create objects.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
+import yaml
 
-from whence.flow.definition import nearest
 from whence.schema.errors import ConfigError
 
-__all__ = ("Entry", "FlowError", "Node", "Problem", "Problems")
+__all__ = (
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_NODES",
+    "FlowError",
+    "Problem",
+    "compose",
+    "describe",
+    "empty_mapping",
+    "problem_at",
+    "read_yaml",
+    "scalar",
+    "to_builtins",
+)
+
+#: Bounds of a file; the shipped flows have under 8 kB, 300 nodes and a depth of 5.
+MAX_BYTES = 262_144
+MAX_NODES = 20_000
+MAX_DEPTH = 20
+
+# The C parser is ten times faster; wheels have it, a build from source may not.
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_parse: Any = yaml.parse
+_compose: Any = yaml.compose
+
+# The scalars of YAML 1.2's core schema. PyYAML's own rules (1.1) would read `on` as a boolean and `12:30` as a
+# number.
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}\Z")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]{1,3})?\Z")
+_CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
-class Node(msgspec.Struct, frozen=True):
-    """One mapping, list or scalar of the file."""
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """One fault of a file; problems are ordered by place."""
 
-    kind: Literal["mapping", "list", "scalar"]
     line: int
     """Line, 1 or more."""
     column: int
     """Column of the first character, 1 or more."""
-    value: Any = None
-    """Of a scalar: a string, integer, float, boolean or None."""
-    items: tuple[Node, ...] = ()
-    """Of a list: its items."""
-    entries: tuple[Entry, ...] = ()
-    """Of a mapping: its entries in the order of the file, repeated keys included."""
-
-    def plain(self) -> Any:
-        """Return the node as dicts, lists and scalars; of a repeated key the last one counts."""
-        if self.kind == "mapping":
-            return {entry.key.value: entry.node.plain() for entry in self.entries}
-        if self.kind == "list":
-            return [item.plain() for item in self.items]
-        return self.value
-
-    def describe(self) -> str:
-        """Say in a few words what it is, for an error."""
-        if self.kind != "scalar":
-            return f"a {self.kind}"
-        return "empty" if self.value is None else repr(self.value)
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """A key of a mapping with its value."""
-
-    key: Node
-    node: Node
-
-
-class Problem(msgspec.Struct, frozen=True, order=True):
-    """One thing that is wrong, ordered by place."""
-
-    line: int
-    column: int
     message: str
     hint: str = ""
 
 
 class FlowError(ConfigError):
-    """A flow file is wrong; nothing was started.
+    """A YAML file is wrong; nothing was started.
 
     Args:
         source: The file.
-        problems: All that was found, at least one; the first makes the message.
+        problems: Every problem found, at least one; the first one makes the message.
     """
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
         self.source = source
         self.problems = tuple(sorted(set(problems)))
-        first, *rest = self.problems
+        first, *others = self.problems
         message = f"{source}:{first.line}:{first.column}: {first.message}"
-        if rest:
-            lines = ", ".join(str(problem.line) for problem in rest[:10])
-            message += f" (and {len(rest)} more, line {lines})"
-        super().__init__(message, hint=first.hint or "correct the flow file and run it again")
+        if others:
+            lines = ", ".join(str(problem.line) for problem in others[:10])
+            message += f" (and {len(others)} more, line {lines})"
+        super().__init__(message, hint=first.hint or "correct the file and run the command again")
 
 
-class Problems:
-    """Collects what is wrong with one file."""
+def compose(text: str, source: str) -> yaml.Node:
+    """Parse one YAML document. Cost: linear in the text.
 
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.found: list[Problem] = []
+    Args:
+        text: The document.
+        source: Its name in errors.
 
-    def at(self, node: Node, message: str, hint: str = "") -> None:
-        """Note a problem at a node."""
-        self.found.append(Problem(node.line, node.column, message, hint))
+    Raises:
+        FlowError: The text is not YAML, exceeds a bound, or uses an anchor, an alias or a tag.
+        ConfigError: The text is too large.
+    """
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"{source} is larger than {MAX_BYTES} bytes, the limit of a YAML file")
+    try:
+        _check_events(text, source)
+        root: yaml.Node | None = _compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        message = " ".join(part for part in (error.context, error.problem) if part)
+        raise FlowError(source, [Problem(line, column, f"not valid YAML: {message}")]) from error
+    except yaml.reader.ReaderError as error:
+        line = text[: error.position].count("\n") + 1
+        message = f"not valid YAML: a character that YAML does not allow ({error.reason})"
+        raise FlowError(source, [Problem(line, 1, message)]) from error
+    if root is None:
+        raise FlowError(source, [Problem(1, 1, "the file is empty")])
+    return root
 
-    def raise_if_any(self) -> None:
-        """Raise all problems as one error.
 
-        Raises:
-            FlowError: There is at least one.
-        """
-        if self.found:
-            raise FlowError(self.source, self.found)
+def _check_events(text: str, source: str) -> None:
+    """Check the bounds before nodes are built: composing recurses, parsing does not."""
+    depth = nodes = documents = 0
+    for event in _parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        nodes += isinstance(event, yaml.NodeEvent)
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        tag = getattr(event, "tag", None)
+        refusals = (
+            (depth > MAX_DEPTH, f"nested more than {MAX_DEPTH} deep", ""),
+            (nodes > MAX_NODES, f"more than {MAX_NODES} values", ""),
+            (documents > 1, "a second document in one file", "write one document a file"),
+            (
+                getattr(event, "anchor", None) is not None,
+                "anchors and aliases are not allowed",
+                "write the value out",
+            ),
+            (tag is not None, f"the tag {tag!r} is not allowed", "remove it"),
+        )
+        for refused, message, hint in refusals:
+            if refused:
+                raise FlowError(source, [problem_at(event, message, hint)])
 
-    def fields(
-        self,
-        node: Node,
-        what: str,
-        allowed: tuple[str, ...] | None = None,
-        required: tuple[str, ...] = (),
-    ) -> dict[str, Entry]:
-        """Return the entries of a mapping by key; wrong ones are noted and left out.
 
-        Args:
-            node: Should be a mapping.
-            what: Words for it in errors.
-            allowed: Keys that it may have; any when None.
-            required: Keys that it must have.
-        """
-        if node.kind != "mapping":
-            self.at(node, f"{what} must be a mapping, not {node.describe()}")
-            return {}
-        found: dict[str, Entry] = {}
-        for entry in node.entries:
-            key = entry.key.value
-            if not isinstance(key, str) or not key:
-                self.at(entry.key, f"a key of {what} must be a word, not {entry.key.describe()}")
-            elif key in found:
-                first = found[key].key.line
-                self.at(
-                    entry.key,
-                    f"two writers of {key!r} in {what}: it has a value in line {first} already",
-                    "keep one of the two",
-                )
-            elif allowed is not None and key not in allowed:
-                self.at(
-                    entry.key,
-                    f"unknown key {key!r} in {what}{nearest(key, allowed)}",
-                    f"its keys: {', '.join(allowed) or 'none'}",
-                )
-            else:
-                found[key] = entry
-        for key in required:
-            if key not in found:
-                self.at(node, f"{what} lacks the key {key!r}")
-        return found
+def problem_at(place: yaml.Node | yaml.Event, message: str, hint: str = "") -> Problem:
+    """Return a problem at the start of a node or an event."""
+    mark: Any = place.start_mark
+    return Problem(mark.line + 1, mark.column + 1, message, hint)
 
-    def text(self, entry: Entry | None, what: str, default: str = "") -> str:
-        """Return a text; anything else is noted."""
-        if entry is None:
-            return default
-        value = entry.node.value
-        if entry.node.kind != "scalar" or not isinstance(value, str) or not value:
-            self.at(entry.node, f"{what} must be a text, not {entry.node.describe()}")
-            return default
-        return value
+
+def empty_mapping(place: yaml.Node) -> yaml.Node:
+    """Return a mapping without entries, at the place of another node."""
+    make: Any = yaml.MappingNode
+    node: yaml.Node = make("", [], place.start_mark)
+    return node
+
+
+def scalar(node: yaml.Node) -> Any:
+    """Return a scalar node as a string, integer, float, boolean or None; quoted ones are strings."""
+    text: str = node.value
+    if getattr(node, "style", None):
+        return text
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _INTEGER.match(text):
+        return int(text)
+    return float(text) if _NUMBER.match(text) else text
+
+
+def describe(node: yaml.Node) -> str:
+    """Return a few words for a node, for an error."""
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    value = scalar(node)
+    return "empty" if value is None else repr(value)
+
+
+def to_builtins(node: yaml.Node, source: str) -> Any:
+    """Return a node as dicts, lists and scalars.
+
+    Raises:
+        FlowError: A key occurs twice or is not a scalar.
+    """
+    if isinstance(node, yaml.SequenceNode):
+        return [to_builtins(item, source) for item in node.value]
+    if not isinstance(node, yaml.MappingNode):
+        return scalar(node)
+    found: dict[Any, Any] = {}
+    for key, value in node.value:
+        name = scalar(key) if isinstance(key, yaml.ScalarNode) else None
+        if not isinstance(key, yaml.ScalarNode) or name in found:
+            message = f"the key {describe(key)} is not a scalar or occurs twice"
+            raise FlowError(source, [problem_at(key, message)])
+        found[name] = to_builtins(value, source)
+    return found
+
+
+def read_yaml(text: str, source: str) -> Any:
+    """Read YAML as dicts, lists and scalars.
+
+    Raises:
+        FlowError: As for `compose` and `to_builtins`.
+        ConfigError: The text is too large.
+    """
+    return to_builtins(compose(text, source), source)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from whence.evaluation.files import read_text
-from whence.flow.loader import read_yaml
+from whence.flow.yaml_nodes import read_yaml
 from whence.ingest.strict_json import parse_json
 from whence.schema.errors import BadInput, ConfigError
 
