@@ -393,9 +393,7 @@ def test_all_faults_are_found_at_once() -> None:
         parse(text)
 
     assert len(caught.value.problems) == 3
-    assert str(caught.value).startswith(
-        "f.yaml:5:11: 'type' in 'limit' in 'parameters' is 'int'"
-    )
+    assert str(caught.value).startswith("f.yaml:5:11: 'type' in 'limit' in 'parameters' is 'int'")
     assert str(caught.value).endswith("(and 2 more, line 13, 32)")
 
 
