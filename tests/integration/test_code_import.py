@@ -16,9 +16,8 @@ from tests.support.small_bundles import import_into, small_files, write_small
 
 from whence.engine import code_import
 from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot, search_snapshot
-from whence.ingest.bundles import reading
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleContents
+from whence.ingest.bundles.bundle_reader import BundleReader
 from whence.retrieval.results import SearchReport
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import CodeId
@@ -145,7 +144,7 @@ async def test_enterprise_counts(postgres_store: PostgresStore, tmp_path: Path) 
 
 
 async def _nodes(path: Path) -> list[Any]:
-    return list(BundleContents(open_bundle(path)).nodes())
+    return list(BundleReader(open_bundle(path)).nodes())
 
 
 async def test_numbers_follow_ids(postgres_store: PostgresStore, tmp_path: Path) -> None:
@@ -302,7 +301,7 @@ async def test_next_import_removes_what_a_dead_one_left(
 ) -> None:
     """A run whose process died is told from one that lives, and its rows go with the next import."""
     opened = open_bundle(bundle)
-    nodes = list(BundleContents(opened).nodes())
+    nodes = list(BundleReader(opened).nodes())
     other = write_small(tmp_path / "other.zip", {"C7": "class Seven"}, head_sha="b1")
 
     async def die() -> None:
@@ -541,46 +540,6 @@ async def test_reader_sees_what_rights_allow(
     record = await postgres_store.resolve_snapshot("main")
     expected = {f"C{n}" for n, one in enumerate(rights) if reader.allows(one)}
     assert set(await texts_of(postgres_store, record, reader)) == expected
-
-
-async def test_a_killed_reader_leaves_nothing(
-    postgres_store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the process that reads a large bundle is killed, the import fails clearly and leaves no row."""
-    path = write_small(tmp_path / "b.zip", {f"C{n}": "x" * 3000 for n in range(9000)})
-    monkeypatch.setattr(reading, "_LARGE_BYTES", 0)
-    following = reading._InProcess._next
-    frames: list[Any] = []
-
-    def killed_at_the_third(reader: Any) -> Any:
-        if len(frames) == 2:
-            reader._process.kill()
-            reader._process.wait()
-        frames.append(following(reader))
-        return frames[-1]
-
-    monkeypatch.setattr(reading._InProcess, "_next", killed_at_the_third)
-    with pytest.raises(InternalError, match="the process that read b"):
-        await import_into(postgres_store, [path])
-    assert not any((await rows_of(postgres_store)).values())
-    assert await statuses(postgres_store) == ["failed"]
-
-
-async def test_a_large_bundle_is_the_same(
-    postgres_store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A bundle that another process reads has the nodes, texts and edges it has when it is small."""
-    path = write_fake_bundles(tmp_path)[0]
-    await import_into(postgres_store, [path])
-    (first,) = await postgres_store.snapshots()
-    small = await edges_of(postgres_store, first)
-    await postgres_store.purge_snapshot(first.info.snapshot_id)
-    monkeypatch.setattr(reading, "_LARGE_BYTES", 0)
-    await import_into(postgres_store, [path])
-    (second,) = await postgres_store.snapshots()
-
-    assert (second.digest, second.nodes, second.edges) == (first.digest, first.nodes, first.edges)
-    assert await edges_of(postgres_store, second) == small
 
 
 async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, list[int]]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.small_bundles import write_small
 
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleContents
+from whence.ingest.bundles.bundle_reader import BundleReader
 from whence.schema.errors import InternalError
 from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.identity_columns import reserve
@@ -119,7 +119,7 @@ async def test_what_is_not_whole_is_not_published(
 ) -> None:
     """A snapshot that lacks a row which another one refers to is refused and can not be read."""
     opened = open_bundle(write_small(tmp_path / "b.zip", {"C1": "class Alpha", "C2": "class Beta"}))
-    contents = BundleContents(opened)
+    contents = BundleReader(opened)
     embedder = HashEmbedder()
 
     async def publish_damaged() -> None:

@@ -21,7 +21,7 @@ from whence.bundler.git_revision import read_revision
 from whence.bundler.source_files import MAX_FILE_BYTES
 from whence.bundler.writer import BundleContent, write_bundle
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleContents
+from whence.ingest.bundles.bundle_reader import BundleReader
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge, CodeNode, ImportReport
 from whence.schema.errors import BadInput
@@ -58,7 +58,7 @@ def checkout(root: Path, files: dict[str, str] | None = None) -> Path:
 
 
 def everything(path: Path) -> tuple[list[CodeNode], list[CodeEdge], ImportReport]:
-    contents = BundleContents(open_bundle(path))
+    contents = BundleReader(open_bundle(path))
     nodes = list(contents.nodes())
     return nodes, edges_between(nodes, contents.edges()), contents.report()
 

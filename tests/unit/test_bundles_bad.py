@@ -13,7 +13,7 @@ import pytest
 from tests.support.fake_bundles import write_folder, write_zip
 
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleContents, validate
+from whence.ingest.bundles.bundle_reader import BundleReader, validate
 from whence.ingest.bundles.limits import BundleLimits
 from whence.schema.errors import BadInput
 
@@ -160,7 +160,7 @@ BAD: list[tuple[str, Change, list[str]]] = [
         put(DEPENDENCIES, b'{\n"C0001": "C0002"}'),
         [DEPENDENCIES, "line 2", "list"],
     ),
-    ("target no text", put(DEPENDENCIES, {"C0001": [2]}), [DEPENDENCIES, "C0001", "no id"]),
+    ("target no text", put(DEPENDENCIES, {"C0001": [2]}), [DEPENDENCIES, "C0001", "not an id"]),
     ("target blank", put(DEPENDENCIES, {"C0001": [" "]}), [DEPENDENCIES, "item 1", "blank"]),
     ("key no text", put(DEPENDENCIES, b"{1: []}"), [DEPENDENCIES, "key"]),
     ("no colon", put(DEPENDENCIES, b'{"C0001" []}'), [DEPENDENCIES, "colon"]),
@@ -226,7 +226,7 @@ def test_a_path_below_the_folder_of_bodies_stays_there(tmp_path: Path) -> None:
     del files[BODIES]
     files["graph/nodes.csv"] = b"key,body_path,acl_allow\nSQL:dbo.t,../secret.sql,[]\n"
     write_folder(files, tmp_path / "bundle")
-    contents = BundleContents(open_bundle(tmp_path / "bundle"))
+    contents = BundleReader(open_bundle(tmp_path / "bundle"))
 
     assert [node.text for node in contents.nodes() if node.kind == "sql"] == [""]
 
@@ -383,7 +383,7 @@ def test_messages_are_printable(tmp_path: Path) -> None:
 def test_the_order_of_reading_is_kept(tmp_path: Path) -> None:
     """Edges are checked against the nodes, so they cannot be read first, nor anything twice."""
     write_zip(good_files(), tmp_path / "good.zip")
-    contents = BundleContents(open_bundle(tmp_path / "good.zip"))
+    contents = BundleReader(open_bundle(tmp_path / "good.zip"))
 
     with pytest.raises(RuntimeError, match="in this order"):
         contents.edges()

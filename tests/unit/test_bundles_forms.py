@@ -17,7 +17,7 @@ from tests.support.small_bundles import edges_between
 
 from whence.ingest.bundles import bundle_reader as bundle_reader_module
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleContents, validate
+from whence.ingest.bundles.bundle_reader import BundleReader, validate
 from whence.schema.access import DocumentTags
 from whence.schema.code import CodeEdge, CodeNode, ImportReport, KindCounts
 
@@ -35,7 +35,7 @@ META = {"RepoName": "Fake", "HeadSha": "abc"}
 
 
 def everything(path: Path, **options: Any) -> tuple[list[CodeNode], list[CodeEdge], ImportReport]:
-    contents = BundleContents(open_bundle(path, **options))
+    contents = BundleReader(open_bundle(path, **options))
     nodes = list(contents.nodes())
     return nodes, edges_between(nodes, contents.edges()), contents.report()
 

@@ -12,7 +12,7 @@ from tests.support.fake_bundles import fake_head_sha, write_fake_bundles
 from tests.support.small_bundles import edges_between
 
 from whence.ingest.bundles.bundle import open_bundle
-from whence.ingest.bundles.bundle_reader import BundleContents
+from whence.ingest.bundles.bundle_reader import BundleReader
 from whence.schema.access import Access
 from whence.schema.code import CodeNode, ImportReport
 from whence.schema.relations import RelationFilter
@@ -28,7 +28,7 @@ class Snapshot:
     """A bundle read into memory, by local ids."""
 
     def __init__(self, path: Path) -> None:
-        contents = BundleContents(open_bundle(path))
+        contents = BundleReader(open_bundle(path))
         nodes = list(contents.nodes())
         self.nodes: dict[str, CodeNode] = {node.local_id: node for node in nodes}
         local = {node.id: node.local_id for node in self.nodes.values()}

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from whence.engine.passage_pooling import Passages
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
-from whence.ingest.bundles.bundle_reader import validate
-from whence.ingest.bundles.reading import reading
+from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, validate
 from whence.schema.code import ImportReport, KindCounts
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
@@ -189,11 +188,12 @@ class Importing:
             self._nodes_read += len(batch)
             self._progress(self._nodes_read, None)
 
-        async with reading(bundle, staged.preparer(), _NODES_AT_ONCE) as reader:
-            await _pump(reader.nodes, add)
-            await staged.end_nodes()
-            await staged.add_edges(await reader.edges())
-            report = await reader.report()
+        reader = BundleReader(bundle)
+        batches = node_batches(reader, staged.preparer(), _NODES_AT_ONCE)
+        await _pump(lambda: asyncio.to_thread(next, batches, None), add)
+        await staged.end_nodes()
+        await staged.add_edges(await asyncio.to_thread(reader.edges))
+        report = await asyncio.to_thread(reader.report)
         is_new = await staged.close(report, replace=self._replace)
         return _Read(import_id, staged, report, is_new)
 

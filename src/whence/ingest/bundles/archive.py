@@ -1,7 +1,7 @@
-"""A bundle's files, in a zip archive or a folder, read as streams and never trusted.
+"""Read the members of a bundle, a zip archive or a folder, as streams.
 
-A bundle comes from another machine. Names that would lead out of it, links, encrypted or repeated members,
-and sizes beyond the limits are refused before anything is read; damage found while reading is refused too.
+Bundles are untrusted input. Paths that lead outside, links, encrypted or repeated members, and sizes beyond the
+limits are refused before anything is read; damage found while reading is an error as well.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from whence.ingest.bundles.limits import BundleLimits
-from whence.ingest.bundles.locations import Place
+from whence.ingest.bundles.locations import Location
+from whence.ingest.decoding import refuse_wide_encoding
 from whence.schema.errors import BadInput
 
 __all__ = ("Archive", "MemberStream", "open_archive")
 
-#: What `zipfile` and `zlib` raise on damaged input, as found by fuzzing them.
+#: Exceptions of `zipfile` and `zlib` on damaged input, found by fuzzing.
 _DAMAGE = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -38,8 +39,8 @@ _DAMAGE = (
 )
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
-#: What desktops add to folders and archives; no part of any bundle.
-_LITTER = ("__MACOSX/", ".DS_Store")
+#: Files that operating systems add to folders and archives.
+_SYSTEM_FILES = ("__MACOSX/", ".DS_Store")
 
 
 class _Opener(Protocol):
@@ -47,16 +48,16 @@ class _Opener(Protocol):
 
 
 class MemberStream:
-    """The bytes of one member; every fault names it.
+    """The bytes of one member; every error names it.
 
     Args:
-        stream: Where they come from.
-        place: The member.
+        stream: Source of the bytes.
+        location: The member.
     """
 
-    def __init__(self, stream: IO[bytes], place: Place) -> None:
+    def __init__(self, stream: IO[bytes], location: Location) -> None:
         self._stream = stream
-        self.place = place
+        self.location = location
 
     def read(self, size: int) -> bytes:
         """Return up to `size` more bytes, none at the end.
@@ -67,10 +68,10 @@ class MemberStream:
         try:
             return self._stream.read(size)
         except _DAMAGE as error:
-            raise _damaged(self.place, error) from error
+            raise _damaged(self.location, error) from error
 
     def readline(self, size: int) -> bytes:
-        """Return up to `size` bytes of the next line with its end.
+        """Return up to `size` bytes of the next line, with its line end.
 
         Raises:
             BadInput: As for `read`.
@@ -78,30 +79,30 @@ class MemberStream:
         try:
             return self._stream.readline(size)
         except _DAMAGE as error:
-            raise _damaged(self.place, error) from error
+            raise _damaged(self.location, error) from error
 
 
 class Archive:
     """An open bundle: its members by name, and their bytes.
 
     Args:
-        shown: Name of the bundle, for people.
+        name: Name of the bundle, for display.
         sizes: Unpacked size of every member by its name, parts joined by `/`.
         opener: Opens a member.
         limits: Bounds on what is read.
     """
 
     def __init__(
-        self, shown: str, sizes: Mapping[str, int], opener: _Opener, limits: BundleLimits
+        self, name: str, sizes: Mapping[str, int], opener: _Opener, limits: BundleLimits
     ) -> None:
-        self.shown = shown
+        self.name = name
         self.sizes = sizes
         self.limits = limits
         self._opener = opener
 
-    def place(self, member: str) -> Place:
-        """Return the place that is a member as a whole."""
-        return Place(self.shown, member)
+    def location(self, member: str) -> Location:
+        """Return the location of a member."""
+        return Location(self.name, member)
 
     @contextmanager
     def open(self, member: str) -> Iterator[MemberStream]:
@@ -110,13 +111,13 @@ class Archive:
         Raises:
             BadInput: It is damaged or cannot be read.
         """
-        place = self.place(member)
+        location = self.location(member)
         try:
             stream = self._opener(member)
         except _DAMAGE as error:
-            raise _damaged(place, error) from error
+            raise _damaged(location, error) from error
         with stream:
-            yield MemberStream(stream, place)
+            yield MemberStream(stream, location)
 
     def read(self, member: str) -> bytes:
         """Return all bytes of a small member.
@@ -128,66 +129,77 @@ class Archive:
         with self.open(member) as stream:
             data = stream.read(limit + 1)
         if len(data) > limit:
-            raise self.place(member).error(f"is larger than {limit:,} bytes")
+            raise self.location(member).error(f"is larger than {limit:,} bytes")
         return data
+
+    def read_text(self, member: str) -> str:
+        """Return the text of a small UTF-8 member, without a byte order mark.
+
+        Raises:
+            BadInput: As for `read`, or it is not UTF-8.
+        """
+        data, location = self.read(member), self.location(member)
+        with location.prefix_errors():
+            refuse_wide_encoding(data)
+        return location.decode(data).removeprefix("\ufeff")
 
 
 @contextmanager
 def open_archive(path: Path, limits: BundleLimits) -> Iterator[Archive]:
     """Open a zip archive or an unpacked folder.
 
-    Cost: one look at each of the n members' directory entries; nothing is unpacked.
+    Cost: linear in the number of members; nothing is unpacked.
 
     Raises:
-        BadInput: There is nothing at the path, it is neither, it is damaged, or a member is unsafe or
-            beyond the limits.
+        BadInput: The path does not exist or is neither, the archive is damaged, or a member is unsafe or
+            exceeds the limits.
     """
-    place = Place(path.name or str(path))
+    location = Location(path.name or str(path))
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
-        raise place.error("there is no such file or folder") from error
+        raise location.error("there is no such file or folder") from error
     if stat.S_ISDIR(mode):
-        yield _folder(path, place, limits)
+        yield _folder(path, location, limits)
         return
     if not stat.S_ISREG(mode):
-        raise place.error("is neither a folder nor a zip archive")
-    with _open_zip(path, place) as packed:
-        yield _zip(packed, place, limits)
+        raise location.error("is neither a folder nor a zip archive")
+    with _open_zip(path, location) as packed:
+        yield _zip(packed, location, limits)
 
 
 @contextmanager
-def _open_zip(path: Path, place: Place) -> Iterator[zipfile.ZipFile]:
+def _open_zip(path: Path, location: Location) -> Iterator[zipfile.ZipFile]:
     try:
         packed = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         reason = f"is neither a folder nor a whole zip archive ({error})"
-        raise place.error(reason, "make or copy the bundle again") from error
+        raise location.error(reason, "make or copy the bundle again") from error
     except _DAMAGE as error:
-        raise _damaged(place, error) from error
+        raise _damaged(location, error) from error
     with packed:
         yield packed
 
 
-def _zip(packed: zipfile.ZipFile, place: Place, limits: BundleLimits) -> Archive:
+def _zip(packed: zipfile.ZipFile, location: Location, limits: BundleLimits) -> Archive:
     entries: dict[str, zipfile.ZipInfo] = {}
     for info in packed.infolist():
-        name = _safe_name(info.filename, place)
-        if info.is_dir() or _is_litter(name):
+        name = _safe_name(info.filename, location)
+        if info.is_dir() or _is_system_file(name):
             continue
-        member = place.of_member(name)
+        member = location.in_member(name)
         _check_entry(info, member, limits)
         if name in entries:
             raise member.error("is in the archive twice")
         entries[name] = info
         if len(entries) > limits.max_members:
-            raise place.error(f"holds more than {limits.max_members:,} files")
+            raise location.error(f"holds more than {limits.max_members:,} files")
     sizes = {name: info.file_size for name, info in entries.items()}
-    _check_total(sizes, place, limits)
-    return Archive(place.bundle, sizes, lambda member: packed.open(entries[member]), limits)
+    _check_total(sizes, location, limits)
+    return Archive(location.bundle, sizes, lambda member: packed.open(entries[member]), limits)
 
 
-def _check_entry(info: zipfile.ZipInfo, member: Place, limits: BundleLimits) -> None:
+def _check_entry(info: zipfile.ZipInfo, member: Location, limits: BundleLimits) -> None:
     if info.flag_bits & _ENCRYPTED:
         raise member.error("is encrypted", "pack the bundle without a password")
     if info.compress_type not in _METHODS:
@@ -202,29 +214,29 @@ def _check_entry(info: zipfile.ZipInfo, member: Place, limits: BundleLimits) -> 
         )
 
 
-def _folder(root: Path, place: Place, limits: BundleLimits) -> Archive:
+def _folder(root: Path, location: Location, limits: BundleLimits) -> Archive:
     sizes: dict[str, int] = {}
-    for path in _files(root, place):
-        name = _safe_name(path.relative_to(root).as_posix(), place)
-        member = place.of_member(name)
-        if _is_litter(name):
+    for path in _files(root, location):
+        name = _safe_name(path.relative_to(root).as_posix(), location)
+        member = location.in_member(name)
+        if _is_system_file(name):
             continue
         sizes[name] = _regular_size(path, member)
         if len(sizes) > limits.max_members:
-            raise place.error(f"holds more than {limits.max_members:,} files")
-    _check_total(sizes, place, limits)
+            raise location.error(f"holds more than {limits.max_members:,} files")
+    _check_total(sizes, location, limits)
 
     def opener(member: str) -> IO[bytes]:
-        # Without O_NOFOLLOW a link put in the file's place since the check would be followed.
+        # O_NOFOLLOW refuses a link that replaced the file after the check.
         handle = os.open(root / member, os.O_RDONLY | os.O_NOFOLLOW)
         return os.fdopen(handle, "rb")
 
-    return Archive(place.bundle, sizes, opener, limits)
+    return Archive(location.bundle, sizes, opener, limits)
 
 
-def _files(root: Path, place: Place) -> Iterator[Path]:
+def _files(root: Path, location: Location) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
-        raise place.error(f"cannot be read: {error.strerror}") from error
+        raise location.error(f"cannot be read: {error.strerror}") from error
 
     for folder, folders, names in os.walk(root, onerror=refuse):
         folders.sort()
@@ -233,7 +245,7 @@ def _files(root: Path, place: Place) -> Iterator[Path]:
             yield Path(folder, name)
 
 
-def _regular_size(path: Path, member: Place) -> int:
+def _regular_size(path: Path, member: Location) -> int:
     try:
         status = path.lstat()
     except OSError as error:
@@ -243,31 +255,33 @@ def _regular_size(path: Path, member: Place) -> int:
     return status.st_size
 
 
-def _safe_name(name: str, place: Place) -> str:
-    r"""Return a member's name with `/` between its parts, refusing one that leads elsewhere.
+def _safe_name(name: str, location: Location) -> str:
+    r"""Return a member's name with `/` between its parts, refusing absolute paths and `..`.
 
-    Some archivers write `\` between parts, so `..\x` is a way out as well.
+    Some archivers write `\` between parts, so `..\x` is refused as well.
     """
     parts = name.replace("\\", "/").removesuffix("/").split("/")
-    member = place.of_member(name)
+    member = location.in_member(name)
     if any(part in ("", ".", "..") for part in parts) or parts[0][1:2] == ":":
         raise member.error("is an unsafe path", "a member's path is relative and has no '..'")
     with suppress(UnicodeEncodeError):
         name.encode()
         return "/".join(parts)
-    raise member.error("is a path that is not UTF-8")
+    raise member.error("has a path that is not UTF-8")
 
 
-def _is_litter(name: str) -> bool:
-    return name.startswith(_LITTER[0]) or name.rsplit("/", 1)[-1] == _LITTER[1]
+def _is_system_file(name: str) -> bool:
+    return name.startswith(_SYSTEM_FILES[0]) or name.rsplit("/", 1)[-1] == _SYSTEM_FILES[1]
 
 
-def _check_total(sizes: Mapping[str, int], place: Place, limits: BundleLimits) -> None:
+def _check_total(sizes: Mapping[str, int], location: Location, limits: BundleLimits) -> None:
     total = sum(sizes.values())
     if total > limits.max_total_bytes:
-        raise place.error(f"unpacks to {total:,} bytes, more than {limits.max_total_bytes:,}")
+        raise location.error(f"unpacks to {total:,} bytes, more than {limits.max_total_bytes:,}")
 
 
-def _damaged(place: Place, error: BaseException) -> BadInput:
+def _damaged(location: Location, error: BaseException) -> BadInput:
     reason = str(error) or type(error).__name__
-    return place.error(f"is damaged or cannot be read: {reason}", "make or copy the bundle again")
+    return location.error(
+        f"is damaged or cannot be read: {reason}", "make or copy the bundle again"
+    )

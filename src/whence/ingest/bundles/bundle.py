@@ -1,4 +1,4 @@
-"""What a bundle is before its nodes are read: which snapshot it makes, and where its parts are."""
+"""Open a bundle: its snapshot and the members to read, without reading any node."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ("Bundle", "open_bundle")
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
-    """A bundle whose directory and `repo_meta.json` were read; it holds nothing open."""
+    """A bundle whose directory and `repo_meta.json` were read; no file is kept open."""
 
     path: Path
     """The zip archive or folder."""
     name: str
-    """Its name without `.zip`, for people and as a tag of the import."""
+    """Its name without `.zip`, for display and as the default tag of the import."""
     snapshot: SnapshotInfo
-    """The state of a repository that it is."""
+    """The repository and its revision."""
     layout: Layout
-    """Where its parts are."""
+    """Its members."""
     limits: BundleLimits
     """Bounds on what is read."""
     legacy_tags: DocumentTags | None
-    """Rights of nodes from a table that has no columns for them; None refuses such a table."""
+    """Access tags for a `nodes.csv` without columns for them; None refuses such a table."""
 
 
 def open_bundle(
@@ -41,25 +41,25 @@ def open_bundle(
     legacy_tags: DocumentTags | None = None,
     limits: BundleLimits | None = None,
 ) -> Bundle:
-    """Look at a bundle without reading its nodes.
+    """Read the directory and `repo_meta.json` of a bundle.
 
     Args:
         path: A zip archive, or the folder it was unpacked to.
-        repo: Name of the repository in the place of the bundle's own.
-        legacy_tags: Rights for SQL nodes of the older form (`nodes.csv`) where it states none. Who gives
-            them vouches for every such node, so nothing is assumed.
+        repo: Overrides the repository name of the bundle.
+        legacy_tags: Access tags for SQL nodes of the older form (`nodes.csv`) if it has no columns for them;
+            there is no default.
         limits: Bounds on sizes.
 
     Raises:
-        BadInput: There is no such bundle, it is damaged, unsafe or too large, `repo_meta.json` or
-            `chunks.json` is missing, or `repo_meta.json` does not tell which state it is.
+        BadInput: The bundle does not exist, is damaged, unsafe or too large, lacks `repo_meta.json` or
+            `chunks.json`, or `repo_meta.json` names no revision.
     """
     source = Path(path)
     bounds = limits or BundleLimits()
     with open_archive(source, bounds) as archive:
         layout = find_layout(archive)
-        data = archive.read(layout.repo_meta)
-        snapshot = read_snapshot(data, archive.place(layout.repo_meta), repo)
+        text = archive.read_text(layout.repo_meta)
+        snapshot = read_snapshot(text, archive.location(layout.repo_meta), repo)
     return Bundle(
         path=source,
         name=source.name.removesuffix(".zip"),

@@ -1,13 +1,11 @@
-"""The nodes and edges of a bundle, each once and checked, and the account of what was found.
+"""Read and check the nodes and edges of a bundle in one pass, and report what was found.
 
-Whoever stores a bundle reads it in one pass:
+    reader = BundleReader(bundle)
+    for node in reader.nodes(): ...
+    edges = reader.edges()
+    report = reader.report()
 
-    contents = BundleContents(bundle)
-    for node in contents.nodes(): ...
-    edges = contents.edges()
-    report = contents.report()
-
-Any of the three may raise `BadInput`; then nothing of the bundle may be kept. `validate` makes the same pass
+Each of the three may raise `BadInput`; then nothing of the bundle may be stored. `validate` makes the same pass
 and stores nothing.
 """
 
@@ -15,9 +13,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,35 +23,39 @@ import numpy as np
 from whence.ingest.bundles.archive import open_archive
 from whence.ingest.bundles.bundle import Bundle
 from whence.ingest.bundles.edge_list import EdgeList, canonical_edges
-from whence.ingest.bundles.edges import FoundEdges, read_edges
-from whence.ingest.bundles.nodes import FoundNode, read_nodes
+from whence.ingest.bundles.edges import LocatedEdges, read_edges
+from whence.ingest.bundles.nodes import LocatedNode, read_nodes
 from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts
 from whence.schema.code_ids import checked_local_id, kind_of_local
 from whence.store.snapshot_protocols import SnapshotEdges
 
-__all__ = ("KNOWN_LABELS", "MAX_WARNINGS", "BundleContents", "validate")
+__all__ = ("KNOWN_LABELS", "MAX_WARNINGS", "BundleReader", "node_batches", "validate")
 
-#: Labels that are no surprise; others are reported, and protect all the same.
+T = TypeVar("T")
+
+#: Labels that are not reported as unknown. Other labels protect a node in the same way.
 KNOWN_LABELS = frozenset({"public", "internal", "restricted", "confidential", "secret"})
-#: Warnings kept word for word; the rest is counted.
+#: Warnings kept in full; further ones are only counted.
 MAX_WARNINGS = 1000
-#: Changes when equal bundles would have to be stored anew.
+#: Changes when bundles of equal content must be stored again.
 _VERSION = b"whence bundle 2\n"
-#: Bytes of a digest kept for each node: 16 make an accidental match a matter of 2**64 nodes.
-_DIGEST_BYTES = 16
+#: Bytes of the content hash of a node; with 16 a collision is expected at 2**64 nodes.
+_HASH_BYTES = 16
+#: Characters of the texts of one batch; memory holds a few batches.
+_MAX_BATCH_CHARACTERS = 4_000_000
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 _Stage = Literal["opened", "reading nodes", "nodes read", "reading edges", "edges read"]
 
 
-class BundleContents:
+class BundleReader:
     """One pass over a bundle.
 
-    Memory holds a block of nodes with their texts, of each node its local id and a digest, and of each edge
-    some numbers; time grows with the bytes of the bundle, and with n log n and m log m of n nodes and m edges.
+    Memory holds one node, the local id and a hash of every node, and a few integers for every edge. Time is
+    linear in the bytes of the bundle, plus n log n and m log m for n nodes and m edges.
 
     Args:
-        bundle: What to read; its files must not change meanwhile.
+        bundle: The bundle; its files must not change during the pass.
         known_labels: Labels that are not reported as unknown.
     """
 
@@ -64,11 +66,11 @@ class BundleContents:
         self._warnings: list[BundleWarning] = []
         self._warning_count = 0
         self._empty_texts = 0
-        #: Which node each local id names, by the order in which they came.
-        self._places: dict[str, int] = {}
-        #: Of each node: its digest.
-        self._digests = bytearray()
-        self._read = EdgeList()
+        #: Number of each node, in the order of the bundle, by local id.
+        self._numbers: dict[str, int] = {}
+        #: Content hashes of all nodes, one after the other.
+        self._hashes = bytearray()
+        self._edge_list = EdgeList()
         self._edges: SnapshotEdges | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._stage: _Stage = "opened"
@@ -77,54 +79,54 @@ class BundleContents:
         """Yield every node once, in the order of the bundle, C# first.
 
         Raises:
-            BadInput: A node is malformed, states no ACL, has an id that cannot be read, or has the id of
-                another node and other content; member, line and reason are named.
+            BadInput: A node is malformed, states no ACL, has an invalid id, or has the id of another node
+                with other content; the message names member, line and reason.
         """
         self._begin("reading nodes", after="opened")
         bundle = self._bundle
         with open_archive(bundle.path, bundle.limits) as archive:
-            for found in read_nodes(
+            for located in read_nodes(
                 archive,
                 bundle.layout,
                 bundle.snapshot,
                 legacy_tags=bundle.legacy_tags,
                 warn=self._warn,
             ):
-                if self._is_new_node(found):
-                    yield found.node
+                if self._is_new_node(located):
+                    yield located.node
         self._stage = "nodes read"
 
     def edges(self) -> SnapshotEdges:
-        """Return every edge whose two ends are nodes once, in the order of the bundle; after all nodes.
+        """Return every edge between two nodes once, in the order of the bundle; call it after `nodes`.
 
-        Cost: m log m of m edges; memory some 40 bytes an edge.
+        Cost: m log m for m edges; memory some 40 bytes an edge.
 
         Raises:
-            BadInput: An edge is malformed, or an id cannot be read; member, line and reason are named.
+            BadInput: An edge is malformed or has an invalid id; the message names member, line and reason.
         """
         self._begin("reading edges", after="nodes read")
         bundle = self._bundle
         with open_archive(bundle.path, bundle.limits) as archive:
-            for found in read_edges(archive, bundle.layout, warn=self._warn):
-                self._take_edges(found)
-        self._edges = edges = self._read.once(self._counts)
+            for located in read_edges(archive, bundle.layout, warn=self._warn):
+                self._add_edges(located)
+        self._edges = edges = self._edge_list.unique(self._counts)
         self._stage = "edges read"
         return edges
 
     def report(self) -> ImportReport:
-        """Return the account, after all edges."""
+        """Return counts, warnings and the content hash; call it after `edges`."""
         self._begin("edges read", after="edges read")
         return ImportReport(
             snapshot=self._bundle.snapshot,
-            digest=self._digest(),
-            nodes=self._of("node"),
-            edges=self._of("edge"),
-            duplicate_nodes=self._of("duplicate node"),
-            duplicate_edges=self._of("duplicate edge"),
-            dangling_edges=self._of("dangling edge"),
+            digest=self._content_hash(),
+            nodes=self._count("node"),
+            edges=self._count("edge"),
+            duplicate_nodes=self._count("duplicate node"),
+            duplicate_edges=self._count("duplicate edge"),
+            dangling_edges=self._count("dangling edge"),
             empty_texts=self._empty_texts,
             unknown_labels=tuple(sorted(self._unknown_labels)),
-            warnings=(*self._warnings, *self._not_shown()),
+            warnings=(*self._warnings, *self._omitted_warnings()),
         )
 
     def _begin(self, stage: _Stage, *, after: _Stage) -> None:
@@ -132,64 +134,63 @@ class BundleContents:
             raise RuntimeError(f"nodes, edges, report are read in this order; now: {self._stage}")
         self._stage = stage
 
-    def _is_new_node(self, found: FoundNode) -> bool:
-        node = found.node
-        digest = _short(_content(node))
-        new = len(self._places)
-        known = self._places.setdefault(node.local_id, new)
-        if known < new:
-            if digest == self._digest_of(known):
+    def _is_new_node(self, located: LocatedNode) -> bool:
+        node = located.node
+        content_hash = _node_hash(node)
+        number = len(self._numbers)
+        known = self._numbers.setdefault(node.local_id, number)
+        if known < number:
+            start = known * _HASH_BYTES
+            if content_hash == self._hashes[start : start + _HASH_BYTES]:
                 self._counts["duplicate node", node.kind] += 1
                 return False
-            raise found.place.error(
-                f"{node.local_id!r} was there before with other content",
+            raise located.location.error(
+                f"{node.local_id!r} occurred before with other content",
                 "an id names one node; keep one of the two",
             )
-        self._digests += digest
+        self._hashes += content_hash
         self._counts["node", node.kind] += 1
         self._empty_texts += not node.text
-        self._look_at_labels(found)
+        self._check_labels(located)
         return True
 
-    def _look_at_labels(self, found: FoundNode) -> None:
-        labels = found.node.tags.labels
+    def _check_labels(self, located: LocatedNode) -> None:
+        labels = located.node.tags.labels
         if self._known_labels.issuperset(labels):
             return
         unknown = set(labels) - self._known_labels - self._unknown_labels
         for label in sorted(unknown):
-            local = found.node.local_id
-            message = f"{found.place}: the label {label!r} of {local!r} is not in the vocabulary"
-            self._warn(BundleWarning(code="unknown_label", message=message))
+            local = located.node.local_id
+            self._warn(
+                BundleWarning(
+                    code="unknown_label",
+                    message=f"{located.location}: the label {label!r} of {local!r} is not in the vocabulary",
+                )
+            )
         self._unknown_labels |= unknown
 
-    def _take_edges(self, found: FoundEdges) -> None:
-        """Note those whose two ends are nodes."""
-        targets = found.to_local
-        place = self._places.get(found.from_local)
-        if place is None:
-            self._warn_of_dangling(found, targets)
-            return
-        try:
-            places = list(map(self._places.__getitem__, targets))
-        except KeyError:
-            self._warn_of_dangling(found, [one for one in targets if one not in self._places])
-            places = [self._places[one] for one in targets if one in self._places]
-        self._read.add(place, places, found.relation, found.graph)
+    def _add_edges(self, located: LocatedEdges) -> None:
+        """Store the edges whose two ends are nodes, and warn of the others."""
+        numbers = self._numbers
+        source = numbers.get(located.from_local)
+        missing = [one for one in located.to_local if source is None or one not in numbers]
+        if missing:
+            self._warn_dangling(located, missing)
+        if source is not None:
+            targets = [numbers[one] for one in located.to_local if one in numbers]
+            self._edge_list.add(source, targets, located.relation, located.graph)
 
-    def _digest_of(self, place: int) -> bytes:
-        at = place * _DIGEST_BYTES
-        return bytes(self._digests[at : at + _DIGEST_BYTES])
-
-    def _warn_of_dangling(self, found: FoundEdges, targets: Sequence[str]) -> None:
-        place, graph, source, relation = found.place, found.graph, found.from_local, found.relation
+    def _warn_dangling(self, located: LocatedEdges, targets: Sequence[str]) -> None:
+        location, source = located.location, located.from_local
         for target in targets:
-            self._counts["dangling edge", graph] += 1
-            missing = [end for end in (source, target) if end not in self._places]
-            with place.blamed():
+            self._counts["dangling edge", located.graph] += 1
+            missing = [end for end in (source, target) if end not in self._numbers]
+            with location.prefix_errors():
                 for local in missing:
                     checked_local_id(local, kind_of_local(local))
             absent = " and ".join(map(repr, dict.fromkeys(missing)))
-            message = f"{place}: the edge {source!r} -{relation}-> {target!r} is left out: no node {absent}"
+            edge = f"{source!r} -{located.relation}-> {target!r}"
+            message = f"{location}: the edge {edge} is left out: no node {absent}"
             self._warn(BundleWarning(code="dangling_edge", message=message))
 
     def _warn(self, warning: BundleWarning) -> None:
@@ -197,60 +198,71 @@ class BundleContents:
         if len(self._warnings) < MAX_WARNINGS:
             self._warnings.append(warning)
 
-    def _not_shown(self) -> Iterator[BundleWarning]:
-        rest = self._warning_count - len(self._warnings)
-        if rest:
-            yield BundleWarning(code="not_shown", message=f"{rest:,} more warnings are not shown")
+    def _omitted_warnings(self) -> Iterator[BundleWarning]:
+        omitted = self._warning_count - len(self._warnings)
+        if omitted:
+            message = f"{omitted:,} more warnings are not shown"
+            yield BundleWarning(code="not_shown", message=message)
 
-    def _of(self, what: str) -> KindCounts:
+    def _count(self, what: str) -> KindCounts:
         return KindCounts(cs=self._counts[what, "cs"], sql=self._counts[what, "sql"])
 
-    def _digest(self) -> str:
-        """Digest the nodes in the order of their ids, and the edges between them by that order."""
+    def _content_hash(self) -> str:
+        """Hash the nodes in the order of their ids, and the edges between them."""
         assert self._edges is not None
-        order = np.fromiter(
-            map(self._places.__getitem__, sorted(self._places)), np.int32, len(self._places)
-        )
+        numbers = map(self._numbers.__getitem__, sorted(self._numbers))
+        order = np.fromiter(numbers, np.int32, len(self._numbers))
         ranks = np.empty_like(order)
         ranks[order] = np.arange(len(order), dtype=np.int32)
-        of_nodes = np.frombuffer(self._digests, np.uint8).reshape(-1, _DIGEST_BYTES)[order]
+        hashes = np.frombuffer(self._hashes, np.uint8).reshape(-1, _HASH_BYTES)[order]
         digest = hashlib.sha256(_VERSION)
         digest.update(len(order).to_bytes(8))
-        digest.update(of_nodes.tobytes())
+        digest.update(hashes.tobytes())
         digest.update(canonical_edges(self._edges, ranks))
         return digest.hexdigest()
 
 
+def node_batches(
+    reader: BundleReader, prepare: Callable[[list[CodeNode]], T], size: int
+) -> Iterator[T]:
+    """Yield what `prepare` makes of every `size` nodes; of fewer where their texts are long."""
+    batch: list[CodeNode] = []
+    characters = 0
+    for node in reader.nodes():
+        batch.append(node)
+        characters += len(node.text)
+        if len(batch) == size or characters >= _MAX_BATCH_CHARACTERS:
+            yield prepare(batch)
+            batch, characters = [], 0
+    if batch:
+        yield prepare(batch)
+
+
 def validate(bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> ImportReport:
-    """Read a whole bundle once and give its account; nothing is stored.
+    """Read a whole bundle and return its report; nothing is stored.
 
     Raises:
-        BadInput: The bundle cannot be imported; member, line and reason are named.
+        BadInput: The bundle cannot be imported; the message names member, line and reason.
     """
-    contents = BundleContents(bundle, known_labels=known_labels)
-    for _ in contents.nodes():
+    reader = BundleReader(bundle, known_labels=known_labels)
+    for _ in reader.nodes():
         pass
-    contents.edges()
-    return contents.report()
+    reader.edges()
+    return reader.report()
 
 
-def _content(node: CodeNode) -> bytes:
-    """Return all there is of a node but its canonical id, which holds the repository's name."""
-    return _encoder.encode(
-        (
-            node.local_id,
-            node.kind,
-            node.text,
-            node.tags,
-            node.file,
-            node.path,
-            node.name,
-            node.qualified_name,
-            node.symbol_type,
-            node.metadata,
-        )
+def _node_hash(node: CodeNode) -> bytes:
+    """Hash all fields of a node except its canonical id, which contains the repository's name."""
+    content = (
+        node.local_id,
+        node.kind,
+        node.text,
+        node.tags,
+        node.file,
+        node.path,
+        node.name,
+        node.qualified_name,
+        node.symbol_type,
+        node.metadata,
     )
-
-
-def _short(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
+    return blake2b(_encoder.encode(content), digest_size=_HASH_BYTES).digest()

@@ -1,4 +1,4 @@
-"""The edges of a bundle in columns of numbers: four bytes for an end, where objects would take a hundred."""
+"""Store the edges of a bundle in integer columns, four bytes for each end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ("EdgeList", "canonical_edges")
 
 
 class EdgeList:
-    """Edges as they are read, repeats among them."""
+    """Edges in the order they are read, repeats included."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, CodeKind], int] = {}
-        #: Of each list of edges from one node: the node, which of the names, and how many they are.
+        #: For each list of edges from one node: the node, the number of the relation, the number of edges.
         self._sources = array("i")
         self._relations = array("i")
-        self._widths = array("i")
+        self._lengths = array("i")
         self._targets = array("i")
 
     def add(self, source: int, targets: Sequence[int], relation: str, graph: CodeKind) -> None:
@@ -32,32 +32,30 @@ class EdgeList:
 
         Args:
             source: Number of the node.
-            targets: Those of the other ends.
-            relation: Stored relation of all.
-            graph: Which of a bundle's graphs lists them.
+            targets: Numbers of the other ends.
+            relation: Stored relation of all edges.
+            graph: The graph of the bundle that lists them.
         """
         self._sources.append(source)
         self._relations.append(self._names.setdefault((relation, graph), len(self._names)))
-        self._widths.append(len(targets))
+        self._lengths.append(len(targets))
         self._targets.extend(targets)
 
-    def once(self, counts: Counter[tuple[str, str]]) -> SnapshotEdges:
-        """Return each edge as it came first, and count in each graph the edges and the repeats.
+    def unique(self, counts: Counter[tuple[str, str]]) -> SnapshotEdges:
+        """Return the first of equal edges, and count edges and repeats of each graph.
 
         Relations are compared without regard to case, so `Calls` and `calls` are one edge. Cost: m log m.
         """
-        widths = np.array(self._widths, dtype=np.int32)
-        sources = np.repeat(np.array(self._sources, dtype=np.int32), widths)
-        relations = np.repeat(np.array(self._relations, dtype=np.int32), widths)
+        lengths = np.array(self._lengths, dtype=np.int32)
+        sources = np.repeat(np.array(self._sources, dtype=np.int32), lengths)
+        relations = np.repeat(np.array(self._relations, dtype=np.int32), lengths)
         targets = np.array(self._targets, dtype=np.int32)
-        first = _first_ones(
-            sources, targets, _keys_of([name for name, _ in self._names])[relations]
-        )
+        first = _is_first(sources, targets, _keys_of([name for name, _ in self._names])[relations])
         for (_, graph), number in self._names.items():
-            there = relations == number
-            kept = int(np.count_nonzero(first & there))
+            of_relation = relations == number
+            kept = int(np.count_nonzero(first & of_relation))
             counts["edge", graph] += kept
-            counts["duplicate edge", graph] += int(np.count_nonzero(there)) - kept
+            counts["duplicate edge", graph] += int(np.count_nonzero(of_relation)) - kept
         return SnapshotEdges(
             sources=sources[first],
             targets=targets[first],
@@ -67,14 +65,14 @@ class EdgeList:
 
 
 def canonical_edges(edges: SnapshotEdges, ranks: NDArray[np.int32]) -> bytes:
-    """Return bytes that are the same for the same edges, in whatever order and case of relations they came.
+    """Return bytes that do not depend on the order of the edges or the case of relations.
 
     Args:
-        edges: Each once.
-        ranks: Place of each node in the order of all ids.
+        edges: Unique edges.
+        ranks: Position of each node in the order of all ids.
     """
     keys = sorted({relation_key(name) for name in edges.names})
-    order_of = {key: place for place, key in enumerate(keys)}
+    order_of = {key: position for position, key in enumerate(keys)}
     relations = np.array([order_of[relation_key(name)] for name in edges.names], dtype=np.int32)
     used = np.unique(relations[edges.relations])
     columns = (ranks[edges.sources], ranks[edges.targets], relations[edges.relations])
@@ -86,15 +84,15 @@ def canonical_edges(edges: SnapshotEdges, ranks: NDArray[np.int32]) -> bytes:
 
 
 def _keys_of(names: Sequence[str]) -> NDArray[np.int32]:
-    """Return equal numbers to names that are compared as equal."""
+    """Number the names; names that differ only in case get the same number."""
     known: dict[str, int] = {}
     numbers = [known.setdefault(relation_key(name), len(known)) for name in names]
     return np.array(numbers, dtype=np.int32)
 
 
-def _first_ones(*columns: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Tell of each row whether no row before it is equal."""
-    order = np.lexsort(columns)  # A stable sort: equal rows stay in their order.
+def _is_first(*columns: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return for each row whether no earlier row is equal."""
+    order = np.lexsort(columns)  # Stable: equal rows keep their order.
     new = np.zeros(len(order), dtype=np.bool_)
     new[:1] = True
     for column in columns:

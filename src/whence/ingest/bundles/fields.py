@@ -1,4 +1,4 @@
-"""Fields of records, under any of the names they go by."""
+"""Read fields of records; a field may have several names."""
 
 from __future__ import annotations
 
@@ -12,26 +12,22 @@ __all__ = ("first_text", "integer", "whole_text")
 
 
 def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str:
-    """Return the first of these fields that holds text, without space around it.
+    """Return the first of these fields that holds text, stripped.
 
     Raises:
-        BadInput: One before it holds something else, or characters that cannot be stored.
+        BadInput: A field before it is not a string, or holds characters that cannot be stored.
     """
     for name in names:
         value = record.get(name)
-        if type(value) is str and value.isascii() and "\0" not in value:  # Nearly every one.
-            text = value.strip()
-        elif value is None or value == "":
-            continue
-        else:
-            text = _text(value, name).strip()
-        if text:
-            return text
+        if value is not None and value != "":
+            text = _string(value, name).strip()
+            if text:
+                return text
     return default
 
 
 def whole_text(record: Mapping[str, Any], *names: str) -> str:
-    """Return the first of these fields that is not empty, verbatim.
+    """Return the first of these fields that is not empty, unchanged.
 
     Raises:
         BadInput: As for `first_text`.
@@ -39,11 +35,11 @@ def whole_text(record: Mapping[str, Any], *names: str) -> str:
     for name in names:
         value = record.get(name)
         if value is not None and value != "":
-            return _text(value, name)
+            return _string(value, name)
     return ""
 
 
-def _text(value: object, name: str) -> str:
+def _string(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise BadInput(f"{name} must be a string, not {type(value).__name__}")
     if not value.isascii() or "\0" in value:
@@ -52,7 +48,7 @@ def _text(value: object, name: str) -> str:
 
 
 def integer(record: Mapping[str, Any], name: str) -> int | None:
-    """Return a field that is a whole number of 0 or more; None when it is absent.
+    """Return a field that is an integer of 0 or more; None if it is absent.
 
     Raises:
         BadInput: It is anything else.
@@ -61,5 +57,5 @@ def integer(record: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise BadInput(f"{name} must be a whole number from 0 to 2,147,483,647, not {value!r}")
+        raise BadInput(f"{name} must be an integer from 0 to 2,147,483,647, not {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""Which member of a bundle is what; several layouts are in use."""
+"""Find the members of a bundle; several layouts are in use."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ _SQL_BODIES = (
 )
 _SQL_NODES = ("sql_code_bundle/graph/nodes.csv", "sql_bundle/graph/nodes.csv", "graph/nodes.csv")
 _SQL_EDGES = ("sql_bundle/graph/edges.csv", "sql_code_bundle/graph/edges.csv", "graph/edges.csv")
-#: Folders below which the path of an SQL body may be meant, besides the root.
+#: Folders that the path of an SQL body may be relative to.
 _BODY_FOLDERS = ("", "sql_code_bundle/", "sql_bundle/")
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of one bundle, by their full names; None for an optional one that is absent."""
+    """Full names of the members of one bundle; None for an absent optional member."""
 
     root: str
-    """Folder that holds everything, with `/` at its end; empty when there is none."""
+    """Top folder of all members, ending in `/`; empty if there is none."""
     repo_meta: str
     chunks: str
     dependencies: str | None = None
     cs_edges: str | None = None
-    """The dependencies again with the names of their relations, in bundles that Whence writes."""
+    """Dependencies with their relations, in bundles that Whence writes."""
     sql_bodies: str | None = None
     sql_nodes: str | None = None
-    """The older form of SQL nodes; None where `sql_bodies` exists, which goes before it."""
+    """SQL nodes in the older form; None if `sql_bodies` exists, which takes precedence."""
     sql_edges: str | None = None
 
     def body_names(self, path: str) -> tuple[str, ...]:
-        """Return the members that may be meant by the path of an SQL body, the likeliest first."""
+        """Return the candidate members for the path of an SQL body, in order of precedence."""
         return tuple(f"{self.root}{folder}{path}" for folder in _BODY_FOLDERS)
 
 
 def find_layout(archive: Archive) -> Layout:
-    """Find the parts of a bundle; where several names exist, the first of the fixed order counts.
+    """Find the members of a bundle; of several names for one member the first in a fixed order is used.
 
     Raises:
-        BadInput: `repo_meta.json` or `chunks.json` is not there.
+        BadInput: `repo_meta.json` or `chunks.json` is missing.
     """
     root = _root(archive.sizes)
 
@@ -58,11 +58,13 @@ def find_layout(archive: Archive) -> Layout:
 
     repo_meta, chunks = first((_REPO_META,)), first(_CHUNKS)
     if repo_meta is None:
-        raise archive.place(root + _REPO_META).error(
+        raise archive.location(root + _REPO_META).error(
             "is missing", "a bundle has repo_meta.json at its root; name one bundle at a time"
         )
     if chunks is None:
-        raise archive.place(root + _CHUNKS[0]).error("is missing", f"{_CHUNKS[1]} will do as well")
+        raise archive.location(root + _CHUNKS[0]).error(
+            "is missing", f"{_CHUNKS[1]} is accepted as well"
+        )
     sql_bodies = first(_SQL_BODIES)
     return Layout(
         root=root,
@@ -77,6 +79,6 @@ def find_layout(archive: Archive) -> Layout:
 
 
 def _root(names: Iterable[str]) -> str:
-    """Return the one folder that all members are in, with `/`; empty when there is no such folder."""
+    """Return the common top folder of all members, with `/`; empty if there is none."""
     tops = {name.split("/", 1)[0] if "/" in name else "" for name in names}
     return f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""

@@ -1,4 +1,4 @@
-"""Where in a bundle something stands, and errors that say so."""
+"""Locations inside a bundle, and errors that name them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = ("Place",)
+__all__ = ("Location",)
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
-    """A bundle, one of its members, a line there, and which item of a list it is."""
+class Location(msgspec.Struct, frozen=True, gc=False):
+    """A bundle, one of its members, a line of the member, and the number of an item in a list."""
 
     bundle: str
-    """File or folder name, for people."""
+    """File or folder name, for display."""
     member: str = ""
     """Path within the bundle; empty for the bundle as a whole."""
     line: int = 0
-    """1 is first; 0 when the whole member is meant."""
+    """1-based; 0 for the member as a whole."""
     item: int = 0
-    """1 is first; 0 when it is no item of a list."""
+    """1-based; 0 outside lists."""
 
     def __str__(self) -> str:
         bundle = _printable(self.bundle)
@@ -31,27 +31,41 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         item = f", item {self.item}" if self.item else ""
         return member + line + item
 
-    def on_line(self, line: int) -> Place:
+    def at_line(self, line: int, item: int = 0) -> Location:
         """Return a line of the same member."""
-        return Place(self.bundle, self.member, line, self.item)
+        return Location(self.bundle, self.member, line, item)
 
-    def of_member(self, member: str) -> Place:
+    def in_member(self, member: str) -> Location:
         """Return a member of the same bundle."""
-        return Place(self.bundle, member)
+        return Location(self.bundle, member)
 
     def error(self, reason: str, hint: str = "") -> BadInput:
-        """Return the error that something at this place is wrong."""
+        """Return an error about this location."""
         return BadInput(f"{self}: {reason}", hint=hint)
 
     @contextmanager
-    def blamed(self) -> Iterator[None]:
-        """Name this place in any `BadInput` that comes out of the block."""
+    def prefix_errors(self) -> Iterator[None]:
+        """Prefix the message of any `BadInput` raised in the block with this location."""
         try:
             yield
         except BadInput as error:
             raise self.error(error.message, error.hint) from error
 
+    def decode(self, data: bytes | bytearray) -> str:
+        """Decode UTF-8 that begins on this line.
+
+        Raises:
+            BadInput: The bytes are not UTF-8; the message names the line of the first invalid byte.
+        """
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            line = max(self.line, 1) + data.count(b"\n", 0, error.start)
+            raise self.at_line(line, self.item).error(
+                f"is not UTF-8: byte 0x{data[error.start]:02x}", "save the member as UTF-8"
+            ) from error
+
 
 def _printable(text: str) -> str:
-    """Keep control characters in a name from reaching a terminal."""
+    """Escape control characters, so that a name cannot control the terminal."""
     return text if text.isprintable() else repr(text)[1:-1]

@@ -1,4 +1,4 @@
-"""Nodes of a bundle: C# from `chunks.json`, SQL from `sql_bodies.jsonl` or from `nodes.csv` with body files."""
+"""Read the nodes of a bundle: C# from `chunks.json`, SQL from `sql_bodies.jsonl` or `nodes.csv`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ import msgspec
 
 from whence.ingest.bundles.archive import Archive
 from whence.ingest.bundles.fields import first_text, integer, whole_text
-from whence.ingest.bundles.json_stream import array_elements, decoded
+from whence.ingest.bundles.json_stream import array_elements
 from whence.ingest.bundles.layout import Layout
-from whence.ingest.bundles.locations import Place
+from whence.ingest.bundles.locations import Location
 from whence.ingest.bundles.tables import Row, csv_rows, text_lines
-from whence.ingest.bundles.tags import ACL_NAMES, LABEL_NAMES, LEVEL_NAMES, read_tags
-from whence.ingest.decoding import refuse_wide_encoding
+from whence.ingest.bundles.tags import ACL_NAMES, CLEARANCE_NAMES, LABEL_NAMES, read_tags
 from whence.ingest.strict_json import parse_json, parse_object
 from whence.schema.access import DocumentTags
 from whence.schema.code import BundleWarning, CodeNode, SnapshotInfo
 from whence.schema.code_ids import CodeKind, canonical_id, checked_local_id
-from whence.schema.errors import BadInput
 
-__all__ = ("FoundNode", "read_nodes")
+__all__ = ("LocatedNode", "read_nodes")
 
-_KEY = ("key", "Key")
-#: Kinds of SQL objects under the names they have in one bundle or another.
+_KEY_NAMES = ("key", "Key")
+#: Kinds of SQL objects, by the names that bundles use.
 _SQL_KINDS = {
     "proc": "Procedure",
     "procedure": "Procedure",
@@ -37,10 +35,10 @@ _SQL_KINDS = {
 }
 
 
-class FoundNode(msgspec.Struct, frozen=True):
-    """A node and where it was found."""
+class LocatedNode(msgspec.Struct, frozen=True):
+    """A node and its location in the bundle."""
 
-    place: Place
+    location: Location
     node: CodeNode
 
 
@@ -51,39 +49,37 @@ def read_nodes(
     *,
     legacy_tags: DocumentTags | None,
     warn: Callable[[BundleWarning], None],
-) -> Iterator[FoundNode]:
-    """Yield all nodes in the order of the bundle, C# first; repeats are yielded again.
+) -> Iterator[LocatedNode]:
+    """Yield all nodes in the order of the bundle, C# first, repeats included.
 
     Memory holds one node.
 
     Args:
         archive: The open bundle.
-        layout: Where its parts are.
-        snapshot: Gives the first parts of the ids.
-        legacy_tags: Rights of the nodes of a `nodes.csv` that has no column for them. None refuses.
-        warn: Takes what is odd.
+        layout: Its members.
+        snapshot: First parts of the ids.
+        legacy_tags: Access tags for a `nodes.csv` without columns for them; with None it is refused.
+        warn: Called for missing bodies.
 
     Raises:
-        BadInput: A node is malformed, has no ACL, or its id cannot be read.
+        BadInput: A node is malformed, has no ACL, or has an invalid id.
     """
     yield from _cs_nodes(archive, layout.chunks, snapshot)
     if layout.sql_bodies is not None:
         yield from _sql_nodes(archive, layout.sql_bodies, snapshot)
     if layout.sql_nodes is not None:
-        yield from _TableOfNodes(archive, layout, snapshot, legacy_tags, warn).nodes()
+        yield from _NodesCsv(archive, layout, snapshot, legacy_tags, warn).nodes()
 
 
-def _cs_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[FoundNode]:
+def _cs_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[LocatedNode]:
     with archive.open(member) as stream:
         for element in array_elements(stream, archive.limits.max_item_bytes):
-            place, value = element.place, element.value
-            if not isinstance(value, dict):
-                raise place.error("must be an object")
-            try:
-                node = _cs_node(value, snapshot)
-            except BadInput as error:  # In place of `blamed`, which takes a tenth of a node's time.
-                raise place.error(error.message, error.hint) from error
-            yield FoundNode(place, node)
+            location = element.location
+            if not isinstance(element.value, dict):
+                raise location.error("must be an object")
+            with location.prefix_errors():
+                node = _cs_node(element.value, snapshot)
+            yield LocatedNode(location, node)
 
 
 def _cs_node(record: Mapping[str, Any], snapshot: SnapshotInfo) -> CodeNode:
@@ -118,23 +114,23 @@ def _cs_node(record: Mapping[str, Any], snapshot: SnapshotInfo) -> CodeNode:
     )
 
 
-def _sql_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[FoundNode]:
+def _sql_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[LocatedNode]:
     with archive.open(member) as stream:
-        for place, line in text_lines(stream, archive.limits.max_item_bytes):
+        for location, line in text_lines(stream, archive.limits.max_item_bytes):
             if not line.strip():
                 continue
-            with place.blamed():
+            with location.prefix_errors():
                 record = parse_object(line)
                 tags = read_tags(record)
                 text = whole_text(record, "body", "text")
                 node = _sql_node(record, snapshot, tags, text)
-            yield FoundNode(place, node)
+            yield LocatedNode(location, node)
 
 
 def _sql_node(
     record: Mapping[str, Any], snapshot: SnapshotInfo, tags: DocumentTags, text: str
 ) -> CodeNode:
-    local = _local_id(record, *_KEY, kind="sql")
+    local = _local_id(record, *_KEY_NAMES, kind="sql")
     file = first_text(record, "file")
     schema = first_text(record, "schema")
     name = first_text(record, "name")
@@ -161,8 +157,8 @@ def _sql_node(
     )
 
 
-class _TableOfNodes:
-    """SQL nodes in their older form: a row each, the text in a file that the row may name."""
+class _NodesCsv:
+    """SQL nodes in the older form: one CSV row each, the text in a file that the row names."""
 
     def __init__(
         self,
@@ -178,22 +174,24 @@ class _TableOfNodes:
         self._legacy_tags = legacy_tags
         self._warn = warn
 
-    def nodes(self) -> Iterator[FoundNode]:
+    def nodes(self) -> Iterator[LocatedNode]:
         """Yield a node for each row."""
         member = self._layout.sql_nodes
         assert member is not None
         with self._archive.open(member) as stream:
-            for row in csv_rows(stream, self._archive.limits.max_item_bytes, needed=(_KEY,)):
-                with row.place.blamed():
+            for row in csv_rows(
+                stream, self._archive.limits.max_item_bytes, required=(_KEY_NAMES,)
+            ):
+                with row.location.prefix_errors():
                     tags = self._tags(row)
                 text = self._text(row)
-                with row.place.blamed():
+                with row.location.prefix_errors():
                     node = _sql_node(row.cells, self._snapshot, tags, text)
-                yield FoundNode(row.place, node)
+                yield LocatedNode(row.location, node)
 
     def _tags(self, row: Row) -> DocumentTags:
-        """Read rights from their columns, lists and numbers written as JSON, an empty cell for none."""
-        names = frozenset((*ACL_NAMES, *LABEL_NAMES, *LEVEL_NAMES))
+        """Read the columns of access tags: lists and numbers as JSON, an empty cell for none."""
+        names = frozenset((*ACL_NAMES, *LABEL_NAMES, *CLEARANCE_NAMES))
         record: dict[str, Any] = dict(row.cells)
         if names.isdisjoint(record) and self._legacy_tags is not None:
             return self._legacy_tags
@@ -209,18 +207,11 @@ class _TableOfNodes:
         names = self._layout.body_names(path)
         member = next((name for name in names if name in self._archive.sizes), None)
         if member is None:
-            message = f"{row.place}: {path!r}, the body of {row.cells.get('key')!r}, is missing"
+            message = f"{row.location}: {path!r}, the body of {row.cells.get('key')!r}, is missing"
             self._warn(BundleWarning(code="missing_body", message=message))
             return ""
-        return self._body(member)
-
-    def _body(self, member: str) -> str:
-        data = self._archive.read(member)
-        place = self._archive.place(member)
-        with place.blamed():
-            refuse_wide_encoding(data)
-        text = decoded(data, place.on_line(1)).removeprefix("\ufeff")
-        with place.blamed():
+        text = self._archive.read_text(member)
+        with self._archive.location(member).prefix_errors():
             return whole_text({"text": text}, "text")
 
 

@@ -1,4 +1,4 @@
-"""`repo_meta.json`: which state of which repository a bundle is."""
+"""Read `repo_meta.json`: the repository and the revision that a bundle contains."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import PureWindowsPath
 from typing import Any
 
 from whence.ingest.bundles.fields import first_text
-from whence.ingest.bundles.json_stream import decoded
-from whence.ingest.bundles.locations import Place
-from whence.ingest.decoding import refuse_wide_encoding
+from whence.ingest.bundles.locations import Location
 from whence.ingest.strict_json import parse_object
 from whence.schema.code import SnapshotInfo
 from whence.schema.code_ids import checked_repo, snapshot_id_of
@@ -17,10 +15,10 @@ from whence.schema.errors import BadInput
 
 __all__ = ("read_snapshot",)
 
-_REPO = ("RepoName", "Repo", "Repository", "RepositoryName", "repo", "repository")
-_BRANCH = ("Branch", "branch")
-#: A commit first; without one what stands for the content, then the id the bundle gave itself.
-_REVISION = (
+_REPO_NAMES = ("RepoName", "Repo", "Repository", "RepositoryName", "repo", "repository")
+_BRANCH_NAMES = ("Branch", "branch")
+#: In order of preference: a commit, a fingerprint of the content, the bundle's own snapshot id.
+_REVISION_NAMES = (
     "HeadSha",
     "HeadSHA",
     "head_sha",
@@ -30,41 +28,37 @@ _REVISION = (
     "snapshot_id",
     "snapshotId",
 )
-_GENERATED = ("GeneratedAtUtc", "GeneratedAtUTC")
+_GENERATED_NAMES = ("GeneratedAtUtc", "GeneratedAtUTC")
 
 
-def read_snapshot(data: bytes, place: Place, repo: str | None = None) -> SnapshotInfo:
-    """Read what `repo_meta.json` says.
+def read_snapshot(text: str, location: Location, repo: str | None = None) -> SnapshotInfo:
+    """Parse `repo_meta.json`.
 
     Args:
-        data: Its bytes.
-        place: The member, for errors.
-        repo: Name of the repository in the place of the bundle's.
+        text: Its content.
+        location: The member, for error messages.
+        repo: Overrides the repository name of the bundle.
 
     Raises:
-        BadInput: It is not UTF-8 or no JSON object, a field is not text, the name of the repository
-            cannot be part of an id, or no revision is named, so that the state could not be told from
-            others.
+        BadInput: It is not a JSON object, a field is not text, the repository name is not valid in an id, or
+            there is no revision.
     """
-    with place.blamed():
-        refuse_wide_encoding(data)
-    text = decoded(data, place.on_line(1)).removeprefix("\ufeff")
-    with place.blamed():
+    with location.prefix_errors():
         meta = parse_object(text)
         name = checked_repo(_repo(meta) if repo is None else repo)
-        revision = first_text(meta, *_REVISION)
+        revision = first_text(meta, *_REVISION_NAMES)
         if not revision:
             raise BadInput("names no revision", hint="give it a HeadSha or a FolderFingerprint")
         return SnapshotInfo(
             snapshot_id=snapshot_id_of(name, revision),
             repo=name,
-            branch=first_text(meta, *_BRANCH, default="(unknown)"),
+            branch=first_text(meta, *_BRANCH_NAMES, default="(unknown)"),
             head_sha=revision,
-            generated_at=first_text(meta, *_GENERATED),
+            generated_at=first_text(meta, *_GENERATED_NAMES),
         )
 
 
 def _repo(meta: Mapping[str, Any]) -> str:
-    """Return the name of the repository, else of its folder; the Windows rules split both kinds of path."""
+    """Return the name of the repository or of its folder; Windows rules split both kinds of path."""
     root = PureWindowsPath(first_text(meta, "RepositoryRoot"))
-    return first_text(meta, *_REPO, default=root.name or "unknown-repo")
+    return first_text(meta, *_REPO_NAMES, default=root.name or "unknown-repo")

@@ -1,112 +1,87 @@
-"""Rights of a node, under the names that bundles have used for them.
+"""Access tags of a node, under the names that bundle formats use for them.
 
-Every node states its ACL, be it empty. A node without one is refused: nobody could tell whether it is
-public or the exporter forgot it. For the same reason a name that looks like a right and is none is refused.
+Every node must state its ACL, even if it is empty: without one it is unknown whether the node is public or the
+exporter omitted the ACL. A field whose name resembles that of an access tag is refused for the same reason.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
 
-__all__ = ("ACL_NAMES", "LABEL_NAMES", "LEVEL_NAMES", "read_tags")
+__all__ = ("ACL_NAMES", "CLEARANCE_NAMES", "LABEL_NAMES", "read_tags")
+
+T = TypeVar("T")
 
 ACL_NAMES = ("acl_allow", "acl_tags_any", "AclTags")
 LABEL_NAMES = ("classification_labels_all", "classification_labels")
-LEVEL_NAMES = ("clearance_level", "doc_level")
-_KNOWN = frozenset(ACL_NAMES + LABEL_NAMES + LEVEL_NAMES)
+CLEARANCE_NAMES = ("clearance_level", "doc_level")
+_KNOWN = frozenset(ACL_NAMES + LABEL_NAMES + CLEARANCE_NAMES)
 _SEPARATORS = re.compile(r"[\s_.-]+")
-#: Other things that people call rights, written without separators in lower case.
-_LOOK_ALIKE = frozenset(
+#: Names that resemble those of access tags, without separators and in lower case.
+_LOOKALIKES = frozenset(
     {_SEPARATORS.sub("", name).lower() for name in _KNOWN}
-    | {"acl", "acltags", "acltagsall", "labels", "clearance", "level"}
-    | {"classification", "classificationlabel", "classificationlevel", "securitylevel"}
+    | {"acl", "acltags", "acltagsall", "labels", "clearance", "level", "securitylevel"}
+    | {"classification", "classificationlabel", "classificationlevel"}
 )
 
 
 def read_tags(record: Mapping[str, Any]) -> DocumentTags:
-    """Read the rights of a node.
+    """Read the access tags of a node.
 
-    ACL and labels are lists of strings, null or an empty list for none; the level is an integer of 0 or
-    more, 0 where it is absent or null.
+    ACL and labels are lists of strings, null or an empty list for none; the clearance is an integer of 0 or
+    more, 0 if absent or null.
 
     Raises:
-        BadInput: The ACL is absent; a right has the wrong type; two names of one right have different
-            values; or a name is almost that of a right.
+        BadInput: The ACL is absent; a tag has the wrong type; two names of one tag have different values; or
+            a field name resembles that of a tag.
     """
-    acl_names, label_names, level_names = names = _names_of_rights(tuple(record))
-    if len(acl_names) == len(label_names) == 1 and not level_names:
-        acl, labels = record[acl_names[0]], record[label_names[0]]
-        if type(acl) is type(labels) is list:
-            try:
-                return _tags_of_lists(acl_names[0], tuple(acl), label_names[0], tuple(labels))
-            except TypeError:  # A tag that is no text may be no key either.
-                return _agreed_tags(record, *names)
-    return _agreed_tags(record, *names)
-
-
-def _agreed_tags(
-    record: Mapping[str, Any],
-    acl_names: Sequence[str],
-    label_names: Sequence[str],
-    level_names: Sequence[str],
-) -> DocumentTags:
-    """Read rights whatever their names and types are."""
-    acl = _agreed(record, acl_names, _tag_list)
-    labels = _agreed(record, label_names, _tag_list)
-    level = _agreed(record, level_names, _level)
-    return _tags(acl or (), labels or (), level or 0)
+    _check_names(tuple(record))
+    acl = _single_value(record, ACL_NAMES, _tag_list)
+    labels = _single_value(record, LABEL_NAMES, _tag_list)
+    clearance = _single_value(record, CLEARANCE_NAMES, _clearance)
+    return _tags(acl or (), labels or (), clearance or 0)
 
 
 @lru_cache(maxsize=4096)
-def _tags(acl: tuple[str, ...], labels: tuple[str, ...], level: int) -> DocumentTags:
-    """Make the rights; the nodes of a bundle share a few."""
-    return DocumentTags(acl, labels, level)
-
-
-@lru_cache(maxsize=4096)
-def _tags_of_lists(
-    acl_name: str, acl: tuple[object, ...], label_name: str, labels: tuple[object, ...]
-) -> DocumentTags:
-    """Read the rights that nearly all nodes have, and the same in most."""
-    return _tags(_tag_list([*acl], acl_name), _tag_list([*labels], label_name), 0)
+def _tags(acl: tuple[str, ...], labels: tuple[str, ...], clearance: int) -> DocumentTags:
+    """Return the tags; nodes with equal tags share one object."""
+    return DocumentTags(acl, labels, clearance)
 
 
 @lru_cache(maxsize=256)
-def _names_of_rights(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the names of ACL, labels and level among those of a record; most records have the same names.
+def _check_names(names: tuple[str, ...]) -> None:
+    """Check the field names of a record; most records have the same.
 
     Raises:
-        BadInput: There is no ACL, or a name is almost that of a right.
+        BadInput: There is no ACL, or a name resembles that of an access tag.
     """
     for name in names:
-        if name not in _KNOWN and _SEPARATORS.sub("", name).lower() in _LOOK_ALIKE:
+        if name not in _KNOWN and _SEPARATORS.sub("", name).lower() in _LOOKALIKES:
             raise BadInput(
-                f"{name!r} is no name of a right that is known",
-                hint=f"write {ACL_NAMES[0]}, {LABEL_NAMES[0]} or {LEVEL_NAMES[0]}",
+                f"{name!r} is not a known name of an access tag",
+                hint=f"write {ACL_NAMES[0]}, {LABEL_NAMES[0]} or {CLEARANCE_NAMES[0]}",
             )
     if not any(name in names for name in ACL_NAMES):
         raise BadInput(
             "has no ACL attribute", hint=f"give every node {ACL_NAMES[0]}, an empty list if public"
         )
-    return tuple(
-        tuple(name for name in known if name in names)
-        for known in (ACL_NAMES, LABEL_NAMES, LEVEL_NAMES)
-    )
 
 
-def _agreed(record: Mapping[str, Any], names: Sequence[str], read: Any) -> Any:
-    """Return the value that all these names have in common; None when there are no names."""
-    values = [read(record[name], name) for name in names]
-    for name, value in zip(names, values, strict=True):
-        if value != values[0]:
-            raise BadInput(f"{names[0]} and {name} have different values")
-    return values[0] if values else None
+def _single_value(
+    record: Mapping[str, Any], names: tuple[str, ...], read: Callable[[object, str], T]
+) -> T | None:
+    """Return the value that all names of a tag have in common; None if the record has none of them."""
+    values = [(name, read(record[name], name)) for name in names if name in record]
+    for name, value in values:
+        if value != values[0][1]:
+            raise BadInput(f"{values[0][0]} and {name} have different values")
+    return values[0][1] if values else None
 
 
 def _tag_list(value: object, name: str) -> tuple[str, ...]:
@@ -118,11 +93,11 @@ def _tag_list(value: object, name: str) -> tuple[str, ...]:
         if not isinstance(tag, str) or not tag.strip():
             raise BadInput(f"{name} holds {tag!r}: a tag is a string that is not blank")
         if any("\ud800" <= char <= "\udfff" for char in tag):
-            raise BadInput(f"{name} holds {tag!r}: half a surrogate pair is no character")
+            raise BadInput(f"{name} holds {tag!r}: an unpaired surrogate is not a character")
     return _tags(tuple(value), (), 0).acl
 
 
-def _level(value: object, name: str) -> int:
+def _clearance(value: object, name: str) -> int:
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int):
