@@ -1,164 +1,10 @@
-"""Every IRI of the vocabulary, in three parts: W3C, the shared one, and our own.
+"""IRIs of the vocabulary: those of the W3C, the shared ones, and our own. All names are public.
 
-The shared vocabulary (`https://trustgraph.ai/ns/` with PROV-O) is used exactly as existing consumers of
-document RAG traces read it: literals are plain strings, everything lies in `urn:graph:retrieval`. All that
-Whence adds lives under `WH`, where literals carry their XSD datatype, so that numbers order as numbers.
+The shared vocabulary (`https://trustgraph.ai/ns/` with PROV-O) is used as existing consumers of document RAG
+traces read it: literals are plain strings, everything lies in `urn:graph:retrieval`. What Whence adds is in
+`WH`, where literals carry their XSD datatype, so that numbers are ordered as numbers.
 """
 
-from __future__ import annotations
-
-__all__ = (
-    "DC",
-    "DC_CREATOR",
-    "DC_DATE",
-    "DC_SOURCE",
-    "DC_TITLE",
-    "GRAPH_DEFAULT",
-    "GRAPH_RETRIEVAL",
-    "GRAPH_SOURCE",
-    "PROV",
-    "PROV_ACTIVITY",
-    "PROV_AGENT",
-    "PROV_ENTITY",
-    "PROV_INVALIDATED_AT_TIME",
-    "PROV_STARTED_AT_TIME",
-    "PROV_USED",
-    "PROV_WAS_ASSOCIATED_WITH",
-    "PROV_WAS_DERIVED_FROM",
-    "PROV_WAS_GENERATED_BY",
-    "RDF",
-    "RDFS",
-    "RDFS_LABEL",
-    "RDF_JSON",
-    "RDF_TYPE",
-    "SCHEMA",
-    "SCHEMA_DESCRIPTION",
-    "SCHEMA_DIGITAL_DOCUMENT",
-    "SCHEMA_KEYWORDS",
-    "SCHEMA_NAME",
-    "SKOS",
-    "SKOS_DEFINITION",
-    "TG",
-    "TG_ACTION",
-    "TG_AGENT_QUESTION",
-    "TG_ANALYSIS",
-    "TG_ANSWER",
-    "TG_ARGUMENTS",
-    "TG_CHAR_LENGTH",
-    "TG_CHAR_OFFSET",
-    "TG_CHUNK",
-    "TG_CHUNK_COUNT",
-    "TG_CHUNK_INDEX",
-    "TG_CHUNK_OVERLAP",
-    "TG_CHUNK_SELECTION",
-    "TG_CHUNK_SIZE",
-    "TG_COMPONENT_VERSION",
-    "TG_CONCEPT",
-    "TG_CONCLUSION",
-    "TG_CONTAINS",
-    "TG_DECOMPOSITION",
-    "TG_DOCUMENT",
-    "TG_DOCUMENT_TYPE",
-    "TG_DOC_RAG_QUESTION",
-    "TG_EDGE",
-    "TG_EDGE_COUNT",
-    "TG_EDGE_SELECTION",
-    "TG_ELEMENT_TYPES",
-    "TG_EMBEDDING_MODEL",
-    "TG_ENTITY",
-    "TG_ERROR",
-    "TG_EXPLORATION",
-    "TG_FINDING",
-    "TG_FOCUS",
-    "TG_GRAPH_RAG_QUESTION",
-    "TG_GROUNDING",
-    "TG_IMAGE",
-    "TG_IMAGE_COUNT",
-    "TG_IN_TOKEN",
-    "TG_LLM_DURATION_MS",
-    "TG_LLM_MODEL",
-    "TG_MIME_TYPE",
-    "TG_OBSERVATION",
-    "TG_OBSERVATION_TYPE",
-    "TG_ONTOLOGY",
-    "TG_OUT_TOKEN",
-    "TG_PAGE",
-    "TG_PAGE_COUNT",
-    "TG_PAGE_NUMBER",
-    "TG_PATTERN",
-    "TG_PATTERN_DECISION",
-    "TG_PLAN",
-    "TG_PLAN_STEP",
-    "TG_QUERY",
-    "TG_QUESTION",
-    "TG_REASONING",
-    "TG_REFLECTION",
-    "TG_SCORE",
-    "TG_SECTION",
-    "TG_SELECTED_CHUNK",
-    "TG_SELECTED_EDGE",
-    "TG_SOURCE_CHAR_LENGTH",
-    "TG_SOURCE_CHAR_OFFSET",
-    "TG_SOURCE_TEXT",
-    "TG_STEP_NUMBER",
-    "TG_STEP_RESULT",
-    "TG_SUBAGENT_GOAL",
-    "TG_SUBGRAPH",
-    "TG_SYNTHESIS",
-    "TG_TABLE_COUNT",
-    "TG_TASK_TYPE",
-    "TG_TERMINATION_REASON",
-    "TG_THOUGHT",
-    "TG_THOUGHT_TYPE",
-    "TG_TOOL_CANDIDATE",
-    "TG_TOOL_DURATION_MS",
-    "TG_TOOL_ERROR",
-    "TG_TOOL_USE",
-    "WH",
-    "WH_ANSWER_DIGEST",
-    "WH_CANDIDATE",
-    "WH_CHUNK",
-    "WH_CITATION",
-    "WH_CITATION_TYPE",
-    "WH_CODE",
-    "WH_CONCEPT_ORDER",
-    "WH_DEGRADATION",
-    "WH_DEGRADATION_TYPE",
-    "WH_DENSE_SCORE",
-    "WH_DEPTH",
-    "WH_DIGEST",
-    "WH_DOCUMENT",
-    "WH_DURATION_MS",
-    "WH_EDGE",
-    "WH_ENDED_AT",
-    "WH_FOUND",
-    "WH_FOUND_BY",
-    "WH_FROM",
-    "WH_GRAPH_SCORE",
-    "WH_HINT",
-    "WH_MARKER",
-    "WH_MESSAGE",
-    "WH_NAME_SCORE",
-    "WH_PARENT",
-    "WH_QUOTE",
-    "WH_RANK",
-    "WH_REASON",
-    "WH_RELATION",
-    "WH_RERANK_RANK",
-    "WH_RERANK_SCORE",
-    "WH_SCORE",
-    "WH_SETTING_PREFIX",
-    "WH_SPARSE_SCORE",
-    "WH_STAGE",
-    "WH_STARTED_AT",
-    "WH_TO",
-    "XSD",
-    "XSD_BOOLEAN",
-    "XSD_DATE_TIME",
-    "XSD_DOUBLE",
-    "XSD_INTEGER",
-    "XSD_STRING",
-)
 
 # W3C.
 
@@ -288,12 +134,12 @@ TG_LLM_DURATION_MS = TG + "llmDurationMs"
 TG_TOOL_DURATION_MS = TG + "toolDurationMs"
 TG_TOOL_ERROR = TG + "toolError"
 
-# Our own.
+# Vocabulary of Whence.
 
 #: Namespace of everything that Whence adds.
 WH = "urn:whence:ns#"
 
-#: Exploration to each candidate; the candidate's facts follow.
+#: From the exploration to each candidate.
 WH_CANDIDATE = WH + "candidate"
 WH_CHUNK = WH + "chunk"
 WH_DOCUMENT = WH + "document"
@@ -301,23 +147,23 @@ WH_RANK = WH + "rank"
 WH_SCORE = WH + "score"
 WH_DENSE_SCORE = WH + "denseScore"
 WH_SPARSE_SCORE = WH + "sparseScore"
-#: What links to other passages added to the score.
+#: Part of the score that comes from links between passages.
 WH_GRAPH_SCORE = WH + "graphScore"
-#: What was added to the score because the candidate goes by the very name that was asked for.
+#: Part of the score for a name equal to the query's identifier.
 WH_NAME_SCORE = WH + "nameScore"
 #: The concept, or the question itself, whose search returned the candidate.
 WH_FOUND_BY = WH + "foundBy"
 WH_DIGEST = WH + "digest"
 WH_RERANK_RANK = WH + "rerankRank"
 WH_RERANK_SCORE = WH + "rerankScore"
-#: Candidate to the IRI of the reason code for which it was dropped.
+#: From a candidate to the IRI of the reason code for which it was dropped.
 WH_REASON = WH + "reason"
 
-#: Steps from a candidate to the nearest seed of the walk that reached it, 0 for a seed.
+#: Steps from a candidate to the nearest seed of the walk, 0 for a seed.
 WH_DEPTH = WH + "depth"
-#: Candidate to the chunk from which the walk came.
+#: From a candidate to the chunk from which the walk reached it.
 WH_PARENT = WH + "parent"
-#: Exploration to each edge that was walked; its ends and its relation follow.
+#: From the exploration to each edge of the walk.
 WH_EDGE = WH + "edge"
 WH_FROM = WH + "from"
 WH_TO = WH + "to"
@@ -347,9 +193,9 @@ WH_ANSWER_DIGEST = WH + "answerDigest"
 
 # Named graphs.
 
-#: Facts.
+#: Extracted statements.
 GRAPH_DEFAULT = ""
-#: Where facts and texts were extracted from.
+#: Sources of the statements and texts.
 GRAPH_SOURCE = "urn:graph:source"
-#: What happened when a question was asked.
+#: Traces of questions.
 GRAPH_RETRIEVAL = "urn:graph:retrieval"

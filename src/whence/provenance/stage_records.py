@@ -1,15 +1,18 @@
-"""What a stage can tell of itself beyond the shared vocabulary: the input of the builders, all optional."""
+"""What a stage can record beyond the shared vocabulary: input of `stages`, output of `trace`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
+from whence.provenance import namespaces as ns
 from whence.provenance.terms import Scalar
 from whence.schema.search import Degradation
 
 __all__ = (
+    "SCORE_PREDICATES",
     "CandidateRecord",
     "ModelRole",
     "ModelUse",
@@ -23,36 +26,45 @@ ModelRole = Literal["embedding", "reranker", "writer"]
 class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One candidate with all that the stages found out about it.
 
-    The same candidate is told of at several stages: use `msgspec.structs.replace` to add what a later
-    stage learned, and keep the rank.
+    A later stage adds to it with `msgspec.structs.replace` and keeps the rank.
     """
 
     chunk_id: str
-    """Chunk it stands for; not empty."""
+    """Chunk; not empty."""
     rank: int
-    """Place among the answer's candidates, 1 is first; no two share one. 0 when it was not recorded."""
+    """Rank among the answer's candidates, 1 is first, each once; 0 when it was not recorded."""
     document_id: str = ""
-    """Document the chunk is part of."""
+    """Document of the chunk."""
     score: float | None = None
-    """Score by which the candidates are ranked, higher is better."""
+    """Score that orders the candidates, higher is better."""
     dense_score: float | None = None
-    """Cosine with the query, -1 to 1; None when the dense leg did not score it."""
+    """Cosine with the query, -1 to 1; None when dense retrieval did not score it."""
     sparse_score: float | None = None
-    """Lexical score, 0 to 1; None when the lexical leg did not score it."""
+    """Lexical score, 0 to 1; None when lexical retrieval did not score it."""
     graph_score: float | None = None
-    """What links to other passages added to `score`, 0 to 1; None when the passage graph took no part."""
+    """Part of `score` that comes from links between passages, 0 to 1; None when links were not used."""
     name_score: float | None = None
-    """What was added to `score` because it goes by the very name that was asked for; None when it does not."""
+    """Part of `score` for a name equal to the query's identifier; None when there is no such match."""
     concepts: tuple[str, ...] = ()
     """Concepts whose search returned it; the question itself may be one."""
     digest: str = ""
     """SHA-256 of its text, hexadecimal; empty when the text was not read."""
     rerank_rank: int = 0
-    """Place after reranking, 1 is first; 0 when it was not reranked."""
+    """Rank after reranking, 1 is first; 0 when it was not reranked."""
     rerank_score: float | None = None
     """Score of the reranker, higher is better."""
     reason_code: str = ""
-    """Code of `reasons.DROP_REASONS` when it was dropped; empty while it is in."""
+    """Code of `reasons.DROP_REASONS` when it was dropped, else empty."""
+
+
+#: Predicate of each score that retrieval gives a candidate.
+SCORE_PREDICATES: Mapping[str, str] = {
+    "score": ns.WH_SCORE,
+    "dense_score": ns.WH_DENSE_SCORE,
+    "sparse_score": ns.WH_SPARSE_SCORE,
+    "graph_score": ns.WH_GRAPH_SCORE,
+    "name_score": ns.WH_NAME_SCORE,
+}
 
 
 class Selection(msgspec.Struct, frozen=True, gc=False):
@@ -60,22 +72,22 @@ class Selection(msgspec.Struct, frozen=True, gc=False):
 
     chunk_id: str
     score: float
-    """As the reranker gave it."""
+    """Score of the reranker."""
 
 
 class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that took part in a stage."""
+    """A model that a stage used."""
 
     role: ModelRole
-    """What it did."""
+    """Task of the model."""
     name: str
-    """Its name; not empty."""
+    """Name; not empty."""
     revision: str = ""
-    """Digest or version of its weights, when known."""
+    """Digest or version of the weights, when known."""
     precision: str = ""
-    """Arithmetic, when known."""
+    """Number format of the weights, when known."""
     dimension: int = 0
-    """Length of its vectors; 0 when it makes none."""
+    """Length of the vectors; 0 when it makes none."""
 
 
 class StageRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,10 +98,10 @@ class StageRun(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: str = ""
     """ISO 8601 with time zone."""
     duration_ms: float | None = None
-    """Milliseconds by a clock that never goes back."""
+    """Duration by a monotonic clock, in milliseconds."""
     models: tuple[ModelUse, ...] = ()
-    """Models that took part, at most one of a role."""
+    """Models used, at most one of a role."""
     settings: dict[str, Scalar] = {}
     """Limits, mode, collection and the like; keys of lower-case letters, digits and `_`."""
     degraded: tuple[Degradation, ...] = ()
-    """What the stage did without, and why."""
+    """What the stage had to leave out, and why."""

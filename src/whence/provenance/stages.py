@@ -1,8 +1,8 @@
-"""The triples of each stage: pure functions from what happened to what is said of it.
+"""Build the triples of each stage from what happened: pure functions, triples in a fixed order.
 
-With the required arguments only, a stage says exactly what the shared vocabulary of document RAG traces
-says, in its order, with its untyped literals. Everything optional adds statements in our own namespace and
-changes none of the others. All triples lie in `urn:graph:retrieval`.
+With the required arguments only, a stage states exactly what the shared vocabulary of document RAG traces
+states, in its order, with its untyped literals. Optional arguments add statements in our own namespace and
+change none of the others. All triples lie in `urn:graph:retrieval`.
 
 Cost: a stage is linear in its candidates, at most 12 triples each; sorting them by rank is n log n.
 """
@@ -14,11 +14,16 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from operator import attrgetter
 
 from whence.provenance import namespaces as ns
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
+from whence.provenance.stage_records import (
+    SCORE_PREDICATES,
+    CandidateRecord,
+    ModelUse,
+    Selection,
+    StageRun,
+)
 from whence.provenance.terms import boolean, date_time, double, integer, scalar
 from whence.provenance.uris import answer_uris, iri_from_id
 from whence.schema.document_rag import Citation
@@ -35,93 +40,55 @@ __all__ = (
     "synthesis_triples",
 )
 
-GRAPH = ns.GRAPH_RETRIEVAL
-
-_TYPE = iri(ns.RDF_TYPE)
-_LABEL = iri(ns.RDFS_LABEL)
-_ENTITY = iri(ns.PROV_ENTITY)
-_STARTED_AT_TIME = iri(ns.PROV_STARTED_AT_TIME)
-_DERIVED_FROM = iri(ns.PROV_WAS_DERIVED_FROM)
-
-_QUESTION_TYPES = (_ENTITY, iri(ns.TG_QUESTION), iri(ns.TG_DOC_RAG_QUESTION))
-_GROUNDING_TYPES = (_ENTITY, iri(ns.TG_GROUNDING))
-_EXPLORATION_TYPES = (_ENTITY, iri(ns.TG_EXPLORATION))
-_FOCUS_TYPES = (_ENTITY, iri(ns.TG_FOCUS))
-_SYNTHESIS_TYPES = (_ENTITY, iri(ns.TG_SYNTHESIS), iri(ns.TG_ANSWER))
-_ERROR_TYPES = (_ENTITY, iri(ns.TG_ERROR))
-_CHUNK_SELECTION = iri(ns.TG_CHUNK_SELECTION)
-
-_QUERY = iri(ns.TG_QUERY)
-_CONCEPT = iri(ns.TG_CONCEPT)
-_CHUNK_COUNT = iri(ns.TG_CHUNK_COUNT)
-_SELECTED_CHUNK = iri(ns.TG_SELECTED_CHUNK)
-_DOCUMENT = iri(ns.TG_DOCUMENT)
-_SCORE = iri(ns.TG_SCORE)
-_IN_TOKEN = iri(ns.TG_IN_TOKEN)
-_OUT_TOKEN = iri(ns.TG_OUT_TOKEN)
-_LLM_MODEL = iri(ns.TG_LLM_MODEL)
-
-_WH_CANDIDATE = iri(ns.WH_CANDIDATE)
-_WH_CHUNK = iri(ns.WH_CHUNK)
-_WH_DOCUMENT = iri(ns.WH_DOCUMENT)
-_WH_RANK = iri(ns.WH_RANK)
-_WH_SCORE = iri(ns.WH_SCORE)
-_WH_DENSE_SCORE = iri(ns.WH_DENSE_SCORE)
-_WH_SPARSE_SCORE = iri(ns.WH_SPARSE_SCORE)
-_WH_GRAPH_SCORE = iri(ns.WH_GRAPH_SCORE)
-_WH_NAME_SCORE = iri(ns.WH_NAME_SCORE)
-_WH_FOUND_BY = iri(ns.WH_FOUND_BY)
-_WH_DIGEST = iri(ns.WH_DIGEST)
-_WH_RERANK_RANK = iri(ns.WH_RERANK_RANK)
-_WH_RERANK_SCORE = iri(ns.WH_RERANK_SCORE)
-_WH_REASON = iri(ns.WH_REASON)
-_WH_STARTED_AT = iri(ns.WH_STARTED_AT)
-_WH_ENDED_AT = iri(ns.WH_ENDED_AT)
-_WH_DURATION_MS = iri(ns.WH_DURATION_MS)
-_WH_CONCEPT_ORDER = iri(ns.WH_CONCEPT_ORDER)
-_WH_DEGRADATION = iri(ns.WH_DEGRADATION)
-_WH_DEGRADATION_TYPE = iri(ns.WH_DEGRADATION_TYPE)
-_WH_STAGE = iri(ns.WH_STAGE)
-_WH_CODE = iri(ns.WH_CODE)
-_WH_MESSAGE = iri(ns.WH_MESSAGE)
-_WH_HINT = iri(ns.WH_HINT)
-_WH_CITATION = iri(ns.WH_CITATION)
-_WH_CITATION_TYPE = iri(ns.WH_CITATION_TYPE)
-_WH_MARKER = iri(ns.WH_MARKER)
-_WH_QUOTE = iri(ns.WH_QUOTE)
-_WH_FOUND = iri(ns.WH_FOUND)
-_WH_ANSWER_DIGEST = iri(ns.WH_ANSWER_DIGEST)
-
-_REASONS = {code: iri(ns.WH + code) for code in DROP_REASONS}
 _SETTING_KEY = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
-_by_rank = attrgetter("rank")
+#: Longest concept that is named in full, in characters; those of a language model are a few words.
+_MAX_CONCEPT_CHARS = 1_000
 
-
-#: Longest concept that is named in full, in characters; a language model's are a few words.
-_LONGEST_NAME = 1_000
+#: Terms of IRIs and of texts that many triples share.
+_shared_iri = lru_cache(maxsize=1024)(iri)
+_shared_literal = lru_cache(maxsize=1024)(literal)
 
 
 @lru_cache(maxsize=4096)
 def _id_term(identifier: str) -> Term:
-    """Give the IRI term of a chunk's id; every chunk is named at several stages."""
+    """Return the IRI term of a chunk's id; each chunk is named at several stages."""
     return iri(iri_from_id(identifier))
 
 
-@lru_cache(maxsize=1024)
-def _text_term(text: str) -> Term:
-    """Give a plain literal that many candidates share: a document's id, a concept."""
-    return literal(text)
+class _StageTriples:
+    """The triples of one stage, in the order in which they were added."""
 
+    def __init__(self, uri: str, label: str, *types: str, derived_from: str = "") -> None:
+        self.node = iri(uri)
+        self.triples: list[Triple] = []
+        for kind in (ns.PROV_ENTITY, *types):
+            self.add(ns.RDF_TYPE, _shared_iri(kind))
+        self.add(ns.RDFS_LABEL, _shared_literal(label))
+        if derived_from:
+            self.add(ns.PROV_WAS_DERIVED_FROM, iri(derived_from))
 
-def _concept_name(concept: str) -> str:
-    """Give what a trace calls a concept: the words themselves, of a very long one the beginning and a digest.
+    def add(self, predicate: str, target: Term, node: Term | None = None) -> None:
+        """Add a statement on a node, on the stage itself by default."""
+        subject = node or self.node
+        self.triples.append(Triple(subject, _shared_iri(predicate), target, ns.GRAPH_RETRIEVAL))
 
-    The question is a concept and may be long; each of its candidates names it.
-    """
-    if len(concept) <= _LONGEST_NAME:
-        return concept
-    digest = sha256(concept.encode()).hexdigest()[:16]
-    return f"{concept[:_LONGEST_NAME]}… ({len(concept)} characters, sha256 {digest})"
+    def add_text(self, predicate: str, text: str | None, node: Term | None = None) -> None:
+        """Add a statement with a plain literal, unless the text is empty."""
+        if text:
+            self.add(predicate, literal(text), node)
+
+    def add_node(self, predicate: str, index: int, kind: str) -> Term:
+        """Link a numbered node of a type to the stage, and return it."""
+        node = iri(f"{self.node.iri}/{predicate.removeprefix(ns.WH)}/{index}")
+        self.add(predicate, node)
+        self.add(ns.RDF_TYPE, _shared_iri(kind), node)
+        return node
+
+    def finish(self, run: StageRun | None) -> tuple[Triple, ...]:
+        """Add how the stage ran, and return all triples."""
+        if run is not None:
+            _add_run(self, run)
+        return tuple(self.triples)
 
 
 def question_triples(
@@ -132,26 +99,25 @@ def question_triples(
     parent_uri: str = "",
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
-    """Say that a question was asked; 6 triples.
+    """State that a question was asked; 6 triples.
 
     Args:
         answer_id: Id from which all IRIs of the trace are made.
         query: The question as asked.
-        timestamp: When, ISO 8601 in UTC ending in Z.
+        timestamp: Time of the question, ISO 8601 in UTC ending in Z.
         parent_uri: What the question came from, when it is part of something larger.
         run: How the stage ran; settings of the whole question belong here.
 
     Raises:
-        BadInput: The id is no answer id, or a setting's key is no key.
+        BadInput: The answer id or the name of a setting is malformed.
     """
-    node = iri(answer_uris(answer_id).question)
-    out = _header(node, _QUESTION_TYPES, "DocumentRAG Question")
-    out.append(Triple(node, _STARTED_AT_TIME, literal(timestamp), GRAPH))
-    out.append(Triple(node, _QUERY, literal(query), GRAPH))
+    types = (ns.TG_QUESTION, ns.TG_DOC_RAG_QUESTION)
+    stage = _StageTriples(answer_uris(answer_id).question, "DocumentRAG Question", *types)
+    stage.add(ns.PROV_STARTED_AT_TIME, literal(timestamp))
+    stage.add(ns.TG_QUERY, literal(query))
     if parent_uri:
-        out.append(Triple(node, _DERIVED_FROM, iri(iri_from_id(parent_uri)), GRAPH))
-    _add_run(out, node, run)
-    return tuple(out)
+        stage.add(ns.PROV_WAS_DERIVED_FROM, iri(iri_from_id(parent_uri)))
+    return stage.finish(run)
 
 
 def grounding_triples(
@@ -163,31 +129,29 @@ def grounding_triples(
     model: str | None = None,
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
-    """Say which concepts were searched for; 4 triples, one per concept, up to 3 for the model's use.
+    """State which concepts were searched for; 4 triples, one per concept, up to 3 for the model's use.
 
     Args:
         answer_id: Id from which all IRIs of the trace are made.
-        concepts: In order of search, each once.
+        concepts: Search queries in order, each once.
         in_token: Tokens that the model read, when known.
-        out_token: Tokens that it wrote, when known.
-        model: Its name, when one took part.
+        out_token: Tokens that the model wrote, when known.
+        model: Name of the model, when one was used.
         run: How the stage ran; when given, the order of the concepts is recorded as well.
 
     Raises:
         BadInput: As for `question_triples`.
     """
     uris = answer_uris(answer_id)
-    node = iri(uris.grounding)
-    out = _header(node, _GROUNDING_TYPES, "Grounding", uris.question)
+    stage = _StageTriples(uris.grounding, "Grounding", ns.TG_GROUNDING, derived_from=uris.question)
     names = [_concept_name(concept) for concept in concepts]
-    out += [Triple(node, _CONCEPT, literal(name), GRAPH) for name in names]
-    _add_model_use(out, node, in_token, out_token, model)
-    order = ""
+    for name in names:
+        stage.add(ns.TG_CONCEPT, literal(name))
+    _add_token_use(stage, in_token, out_token, model)
     if run is not None:
         order = json.dumps(names, ensure_ascii=False)
-        out.append(Triple(node, _WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON), GRAPH))
-    _add_run(out, node, run)
-    return tuple(out)
+        stage.add(ns.WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON))
+    return stage.finish(run)
 
 
 def exploration_triples(
@@ -197,12 +161,12 @@ def exploration_triples(
     candidates: Iterable[CandidateRecord] = (),
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
-    """Say which chunks were retrieved and read; 5 triples and one per chunk.
+    """State which chunks were retrieved and read; 5 triples and one per chunk.
 
     Args:
         answer_id: Id from which all IRIs of the trace are made.
         chunk_ids: Chunks whose text was read, in order of rank.
-        candidates: Every candidate, those dropped so far with their reason; in any order.
+        candidates: All candidates in any order, those dropped so far with their reason.
         run: How the stage ran.
 
     Raises:
@@ -210,14 +174,15 @@ def exploration_triples(
             code is unknown, or a chunk id is empty.
     """
     uris = answer_uris(answer_id)
-    node = iri(uris.exploration)
-    out = _header(node, _EXPLORATION_TYPES, "Exploration", uris.grounding)
-    out.append(Triple(node, _CHUNK_COUNT, literal(str(len(chunk_ids))), GRAPH))
-    out += [Triple(node, _SELECTED_CHUNK, _id_term(c), GRAPH) for c in chunk_ids]
-    accounts = _in_order(candidates)
-    _add_candidates(out, node, uris.candidate_prefix, accounts)
-    _add_run(out, node, run)
-    return tuple(out)
+    stage = _StageTriples(
+        uris.exploration, "Exploration", ns.TG_EXPLORATION, derived_from=uris.grounding
+    )
+    stage.add(ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids))))
+    for chunk_id in chunk_ids:
+        stage.add(ns.TG_SELECTED_CHUNK, _id_term(chunk_id))
+    for candidate in _by_rank(candidates):
+        _add_candidate(stage, iri(f"{uris.candidate_prefix}{candidate.rank}"), candidate)
+    return stage.finish(run)
 
 
 def focus_triples(
@@ -227,30 +192,28 @@ def focus_triples(
     candidates: Iterable[CandidateRecord] = (),
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
-    """Say which chunks the reranker kept; 4 triples and four per kept chunk.
+    """State which chunks the reranker kept; 4 triples and four per kept chunk.
 
     Args:
         answer_id: Id from which all IRIs of the trace are made.
         selections: Kept chunks, best first.
-        candidates: Those that the reranker saw, with its rank and score, those that it dropped with
-            their reason; told of at exploration already; in any order.
+        candidates: Those that the reranker read, with its rank and score, and those that it dropped, with
+            their reason; in any order. Each was recorded at exploration.
         run: How the stage ran.
 
     Raises:
         BadInput: As for `exploration_triples`.
     """
     uris = answer_uris(answer_id)
-    node = iri(uris.focus)
-    out = _header(node, _FOCUS_TYPES, "Chunk Selection", uris.exploration)
+    stage = _StageTriples(uris.focus, "Chunk Selection", ns.TG_FOCUS, derived_from=uris.exploration)
     for index, selection in enumerate(selections):
-        chosen = iri(uris.selection_prefix + str(index))
-        out.append(Triple(node, _SELECTED_CHUNK, chosen, GRAPH))
-        out.append(Triple(chosen, _TYPE, _CHUNK_SELECTION, GRAPH))
-        out.append(Triple(chosen, _DOCUMENT, _id_term(selection.chunk_id), GRAPH))
-        out.append(Triple(chosen, _SCORE, literal(str(float(selection.score))), GRAPH))
-    _add_reranking(out, uris.candidate_prefix, candidates)
-    _add_run(out, node, run)
-    return tuple(out)
+        node = iri(f"{uris.selection_prefix}{index}")
+        stage.add(ns.TG_SELECTED_CHUNK, node)
+        stage.add(ns.RDF_TYPE, _shared_iri(ns.TG_CHUNK_SELECTION), node)
+        stage.add(ns.TG_DOCUMENT, _id_term(selection.chunk_id), node)
+        stage.add(ns.TG_SCORE, literal(str(float(selection.score))), node)
+    _add_outcomes(stage, uris.candidate_prefix, candidates)
+    return stage.finish(run)
 
 
 def synthesis_triples(
@@ -267,17 +230,17 @@ def synthesis_triples(
     answer_digest: str = "",
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
-    """Say how the answer came about; 5 triples, one when it is kept, up to 3 for the model's use.
+    """State how the answer was written; 5 triples, one when it is stored, up to 3 for the model's use.
 
     Args:
         answer_id: Id from which all IRIs of the trace are made.
-        reranked: Whether there is a focus stage, which then is what the answer derives from.
-        saved: Whether the text is kept under the answer's own IRI.
+        reranked: True when the trace has a focus stage, from which the answer derives then.
+        saved: True when the text is stored under the answer's own IRI.
         in_token: Tokens that the model read, when known.
-        out_token: Tokens that it wrote, when known.
-        model: Its name, when one took part.
-        dropped: Candidates that were dropped after the last stage spoke, with their reason.
-        citations: What the markers stand on, in order of their markers.
+        out_token: Tokens that the model wrote, when known.
+        model: Name of the model, when one was used.
+        dropped: Candidates dropped at this stage, with their reason.
+        citations: Sources of the markers, in order of the markers.
         found: False when there was no text to answer from.
         answer_digest: SHA-256 of the answer's text, hexadecimal.
         run: How the stage ran.
@@ -286,21 +249,23 @@ def synthesis_triples(
         BadInput: As for `exploration_triples`.
     """
     uris = answer_uris(answer_id)
-    node = iri(uris.synthesis)
     parent = uris.focus if reranked else uris.exploration
-    out = _header(node, _SYNTHESIS_TYPES, "Synthesis", parent)
+    types = (ns.TG_SYNTHESIS, ns.TG_ANSWER)
+    stage = _StageTriples(uris.synthesis, "Synthesis", *types, derived_from=parent)
     if saved:
-        out.append(Triple(node, _DOCUMENT, iri(uris.answer), GRAPH))
-    _add_model_use(out, node, in_token, out_token, model)
+        stage.add(ns.TG_DOCUMENT, iri(uris.answer))
+    _add_token_use(stage, in_token, out_token, model)
     if found is not None:
-        out.append(Triple(node, _WH_FOUND, boolean(found), GRAPH))
-    if answer_digest:
-        out.append(Triple(node, _WH_ANSWER_DIGEST, literal(answer_digest), GRAPH))
-    _add_reranking(out, uris.candidate_prefix, dropped)
+        stage.add(ns.WH_FOUND, boolean(found))
+    stage.add_text(ns.WH_ANSWER_DIGEST, answer_digest)
+    _add_outcomes(stage, uris.candidate_prefix, dropped)
     for index, citation in enumerate(citations):
-        _add_citation(out, node, index, citation)
-    _add_run(out, node, run)
-    return tuple(out)
+        node = stage.add_node(ns.WH_CITATION, index, ns.WH_CITATION_TYPE)
+        stage.add(ns.WH_MARKER, integer(citation.marker), node)
+        stage.add(ns.WH_CHUNK, _id_term(citation.chunk_id), node)
+        stage.add_text(ns.WH_DOCUMENT, citation.document_id, node)
+        stage.add_text(ns.WH_QUOTE, citation.quote, node)
+    return stage.finish(run)
 
 
 def failure_triples(
@@ -313,58 +278,62 @@ def failure_triples(
     hint: str = "",
     run: StageRun | None = None,
 ) -> tuple[Triple, ...]:
-    """Say that the question failed, so that its chain has an end.
+    """State that the question failed, so that its chain has an end.
 
     Args:
         answer_id: Id from which all IRIs of the trace are made.
-        derived_from: Name of the last stage that was told of: `question`, `grounding`, `exploration` or
-            `focus`.
+        derived_from: Name of the last stage recorded: `question`, `grounding`, `exploration` or `focus`.
         stage: Name of the stage that failed.
-        code: Machine word of the error.
-        message: One line for people.
-        hint: What to do about it.
+        code: Code of the error.
+        message: Message of the error, one line.
+        hint: What the user can do.
         run: How the failed stage ran.
 
     Raises:
-        BadInput: As for `question_triples`; or `derived_from` is no such stage.
+        BadInput: As for `question_triples`; or `derived_from` is not such a stage.
     """
     uris = answer_uris(answer_id)
     if derived_from not in {"question", "grounding", "exploration", "focus"}:
         raise BadInput(f"a failure cannot derive from {derived_from!r}")
-    node = iri(uris.error)
-    out = _header(node, _ERROR_TYPES, "Error", getattr(uris, derived_from))
-    out.append(Triple(node, _WH_STAGE, literal(stage), GRAPH))
-    out.append(Triple(node, _WH_CODE, literal(code), GRAPH))
-    out.append(Triple(node, _WH_MESSAGE, literal(message), GRAPH))
-    if hint:
-        out.append(Triple(node, _WH_HINT, literal(hint), GRAPH))
-    _add_run(out, node, run)
-    return tuple(out)
+    parent = getattr(uris, derived_from)
+    failure = _StageTriples(uris.error, "Error", ns.TG_ERROR, derived_from=parent)
+    failure.add(ns.WH_STAGE, literal(stage))
+    failure.add(ns.WH_CODE, literal(code))
+    failure.add(ns.WH_MESSAGE, literal(message))
+    failure.add_text(ns.WH_HINT, hint)
+    return failure.finish(run)
 
 
-def _header(node: Term, types: tuple[Term, ...], label: str, parent: str = "") -> list[Triple]:
-    """Give the statements that every stage begins with."""
-    out = [Triple(node, _TYPE, kind, GRAPH) for kind in types]
-    out.append(Triple(node, _LABEL, literal(label), GRAPH))
-    if parent:
-        out.append(Triple(node, _DERIVED_FROM, iri(parent), GRAPH))
-    return out
+def _concept_name(concept: str) -> str:
+    """Return the name of a concept in the trace: its words, or of a very long one the beginning and a digest.
+
+    The question is a concept and may be long; each of its candidates names it.
+    """
+    if len(concept) <= _MAX_CONCEPT_CHARS:
+        return concept
+    digest = sha256(concept.encode()).hexdigest()[:16]
+    return f"{concept[:_MAX_CONCEPT_CHARS]}… ({len(concept)} characters, sha256 {digest})"
 
 
-def _add_model_use(
-    out: list[Triple], node: Term, in_token: int | None, out_token: int | None, model: str | None
+def _add_token_use(
+    stage: _StageTriples, in_token: int | None, out_token: int | None, model: str | None
 ) -> None:
-    if in_token is not None:
-        out.append(Triple(node, _IN_TOKEN, literal(str(in_token)), GRAPH))
-    if out_token is not None:
-        out.append(Triple(node, _OUT_TOKEN, literal(str(out_token)), GRAPH))
-    if model is not None:
-        out.append(Triple(node, _LLM_MODEL, literal(model), GRAPH))
+    for predicate, value in (
+        (ns.TG_IN_TOKEN, in_token),
+        (ns.TG_OUT_TOKEN, out_token),
+        (ns.TG_LLM_MODEL, model),
+    ):
+        if value is not None:
+            stage.add(predicate, literal(str(value)))
 
 
-def _in_order(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
-    """Sort by rank, which names the node, and refuse what would give two candidates one node."""
-    ordered = sorted(candidates, key=_by_rank)
+def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
+    """Sort by rank, which names the node of a candidate.
+
+    Raises:
+        BadInput: Two candidates share a rank, or a rank is below 1.
+    """
+    ordered = sorted(candidates, key=lambda candidate: candidate.rank)
     before = 0
     for candidate in ordered:
         if candidate.rank <= before:
@@ -376,107 +345,74 @@ def _in_order(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
     return ordered
 
 
-def _reason(candidate: CandidateRecord) -> Term:
-    term = _REASONS.get(candidate.reason_code)
-    if term is None:
-        raise BadInput(
-            f"{candidate.reason_code!r} is not a reason to drop candidate {candidate.chunk_id!r}",
-            hint="one of " + ", ".join(_REASONS),
-        )
-    return term
+def _add_candidate(stage: _StageTriples, node: Term, candidate: CandidateRecord) -> None:
+    """Add all that retrieval knows of a candidate."""
+    stage.add(ns.WH_CANDIDATE, node)
+    stage.add(ns.WH_CHUNK, _id_term(candidate.chunk_id), node)
+    stage.add(ns.WH_RANK, integer(candidate.rank), node)
+    if candidate.document_id:
+        stage.add(ns.WH_DOCUMENT, _shared_literal(candidate.document_id), node)
+    for field, predicate in SCORE_PREDICATES.items():
+        score = getattr(candidate, field)
+        if score is not None:
+            stage.add(predicate, double(score), node)
+    for concept in candidate.concepts:
+        stage.add(ns.WH_FOUND_BY, _shared_literal(_concept_name(concept)), node)
+    stage.add_text(ns.WH_DIGEST, candidate.digest, node)
+    _add_reason(stage, node, candidate)
 
 
-def _add_candidates(
-    out: list[Triple], stage: Term, prefix: str, candidates: Sequence[CandidateRecord]
-) -> None:
-    """Tell all that retrieval knows of each candidate, in order of rank."""
-    add = out.append
-    for candidate in candidates:
-        node = Term("i", prefix + str(candidate.rank))
-        out += (
-            Triple(stage, _WH_CANDIDATE, node, GRAPH),
-            Triple(node, _WH_CHUNK, _id_term(candidate.chunk_id), GRAPH),
-            Triple(node, _WH_RANK, integer(candidate.rank), GRAPH),
-        )
-        if candidate.document_id:
-            add(Triple(node, _WH_DOCUMENT, _text_term(candidate.document_id), GRAPH))
-        for term, score in (
-            (_WH_SCORE, candidate.score),
-            (_WH_DENSE_SCORE, candidate.dense_score),
-            (_WH_SPARSE_SCORE, candidate.sparse_score),
-            (_WH_GRAPH_SCORE, candidate.graph_score),
-            (_WH_NAME_SCORE, candidate.name_score),
-        ):
-            if score is not None:
-                add(Triple(node, term, double(score), GRAPH))
-        for concept in candidate.concepts:
-            add(Triple(node, _WH_FOUND_BY, _text_term(_concept_name(concept)), GRAPH))
-        if candidate.digest:
-            add(Triple(node, _WH_DIGEST, literal(candidate.digest), GRAPH))
-        if candidate.reason_code:
-            add(Triple(node, _WH_REASON, _reason(candidate), GRAPH))
-
-
-def _add_reranking(out: list[Triple], prefix: str, candidates: Iterable[CandidateRecord]) -> None:
-    """Tell what was learned of candidates after exploration."""
-    add = out.append
-    for candidate in _in_order(candidates):
-        node = Term("i", prefix + str(candidate.rank))
+def _add_outcomes(stage: _StageTriples, prefix: str, candidates: Iterable[CandidateRecord]) -> None:
+    """Add what became known of candidates after exploration."""
+    for candidate in _by_rank(candidates):
+        node = iri(f"{prefix}{candidate.rank}")
         if candidate.rerank_rank:
-            add(Triple(node, _WH_RERANK_RANK, integer(candidate.rerank_rank), GRAPH))
+            stage.add(ns.WH_RERANK_RANK, integer(candidate.rerank_rank), node)
         if candidate.rerank_score is not None:
-            add(Triple(node, _WH_RERANK_SCORE, double(candidate.rerank_score), GRAPH))
-        if candidate.reason_code:
-            add(Triple(node, _WH_REASON, _reason(candidate), GRAPH))
+            stage.add(ns.WH_RERANK_SCORE, double(candidate.rerank_score), node)
+        _add_reason(stage, node, candidate)
 
 
-def _add_citation(out: list[Triple], stage: Term, index: int, citation: Citation) -> None:
-    node = iri(f"{stage.iri}/citation/{index}")
-    out.append(Triple(stage, _WH_CITATION, node, GRAPH))
-    out.append(Triple(node, _TYPE, _WH_CITATION_TYPE, GRAPH))
-    out.append(Triple(node, _WH_MARKER, integer(citation.marker), GRAPH))
-    out.append(Triple(node, _WH_CHUNK, _id_term(citation.chunk_id), GRAPH))
-    if citation.document_id:
-        out.append(Triple(node, _WH_DOCUMENT, literal(citation.document_id), GRAPH))
-    if citation.quote:
-        out.append(Triple(node, _WH_QUOTE, literal(citation.quote), GRAPH))
-
-
-def _add_run(out: list[Triple], node: Term, run: StageRun | None) -> None:
-    if run is None:
+def _add_reason(stage: _StageTriples, node: Term, candidate: CandidateRecord) -> None:
+    code = candidate.reason_code
+    if not code:
         return
+    if code not in DROP_REASONS:
+        raise BadInput(
+            f"{code!r} is not a reason to drop candidate {candidate.chunk_id!r}",
+            hint="one of " + ", ".join(DROP_REASONS),
+        )
+    stage.add(ns.WH_REASON, _shared_iri(ns.WH + code), node)
+
+
+def _add_run(stage: _StageTriples, run: StageRun) -> None:
     if run.started_at:
-        out.append(Triple(node, _WH_STARTED_AT, date_time(run.started_at), GRAPH))
+        stage.add(ns.WH_STARTED_AT, date_time(run.started_at))
     if run.ended_at:
-        out.append(Triple(node, _WH_ENDED_AT, date_time(run.ended_at), GRAPH))
+        stage.add(ns.WH_ENDED_AT, date_time(run.ended_at))
     if run.duration_ms is not None:
-        out.append(Triple(node, _WH_DURATION_MS, double(run.duration_ms), GRAPH))
+        stage.add(ns.WH_DURATION_MS, double(run.duration_ms))
     for model in run.models:
-        _add_model(out, node, model)
+        _add_model(stage, model)
     for key in sorted(run.settings):
         if not _SETTING_KEY.match(key):
             raise BadInput(f"{key!r} is not the name of a setting")
-        predicate = iri(ns.WH_SETTING_PREFIX + key)
-        out.append(Triple(node, predicate, scalar(run.settings[key]), GRAPH))
+        stage.add(ns.WH_SETTING_PREFIX + key, scalar(run.settings[key]))
     for index, degradation in enumerate(run.degraded):
-        _add_degradation(out, node, index, degradation)
+        _add_degradation(stage, index, degradation)
 
 
-def _add_model(out: list[Triple], node: Term, model: ModelUse) -> None:
+def _add_model(stage: _StageTriples, model: ModelUse) -> None:
     prefix = ns.WH + model.role
-    out.append(Triple(node, iri(prefix + "Model"), literal(model.name), GRAPH))
-    if model.revision:
-        out.append(Triple(node, iri(prefix + "Revision"), literal(model.revision), GRAPH))
-    if model.precision:
-        out.append(Triple(node, iri(prefix + "Precision"), literal(model.precision), GRAPH))
+    stage.add(prefix + "Model", literal(model.name))
+    stage.add_text(prefix + "Revision", model.revision)
+    stage.add_text(prefix + "Precision", model.precision)
     if model.dimension:
-        out.append(Triple(node, iri(prefix + "Dimension"), integer(model.dimension), GRAPH))
+        stage.add(prefix + "Dimension", integer(model.dimension))
 
 
-def _add_degradation(out: list[Triple], stage: Term, index: int, degradation: Degradation) -> None:
-    node = iri(f"{stage.iri}/degradation/{index}")
-    out.append(Triple(stage, _WH_DEGRADATION, node, GRAPH))
-    out.append(Triple(node, _TYPE, _WH_DEGRADATION_TYPE, GRAPH))
-    out.append(Triple(node, _WH_STAGE, literal(degradation.stage), GRAPH))
-    out.append(Triple(node, _WH_CODE, literal(degradation.code), GRAPH))
-    out.append(Triple(node, _WH_MESSAGE, literal(degradation.reason), GRAPH))
+def _add_degradation(stage: _StageTriples, index: int, degradation: Degradation) -> None:
+    node = stage.add_node(ns.WH_DEGRADATION, index, ns.WH_DEGRADATION_TYPE)
+    stage.add(ns.WH_STAGE, literal(degradation.stage), node)
+    stage.add(ns.WH_CODE, literal(degradation.code), node)
+    stage.add(ns.WH_MESSAGE, literal(degradation.reason), node)

@@ -1,8 +1,8 @@
-"""Reading a trace back from its triples.
+"""Read a trace: triples in any order in, everything known of one question out.
 
 A trace is a set: the order in which its triples arrive carries no meaning and is never used. Where order
-matters it is stated (ranks, the order of concepts, the places in the IRIs of kept chunks); where nothing is
-stated, as in a trace that holds the shared vocabulary alone, order is by name.
+matters it is stated (ranks, the order of concepts, numbers in the IRIs of kept chunks); where nothing is
+stated, as in a trace of the shared vocabulary alone, order is by name.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 
 from whence.provenance import namespaces as ns
 from whence.provenance.stage_records import (
+    SCORE_PREDICATES,
     CandidateRecord,
     ModelRole,
     ModelUse,
@@ -29,9 +30,9 @@ from whence.schema.errors import BadInput
 from whence.schema.search import Degradation
 from whence.schema.terms import Term, Triple
 
-__all__ = ("STAGE_TYPES", "Failure", "Properties", "Stage", "Trace", "read_trace")
+__all__ = ("STAGE_TYPES", "Failure", "Stage", "Trace", "read_trace")
 
-#: Stages in the order of the chain, with the class that tells each.
+#: Class of each stage, in the order of the chain.
 STAGE_TYPES: Mapping[str, str] = {
     "question": ns.TG_DOC_RAG_QUESTION,
     "grounding": ns.TG_GROUNDING,
@@ -40,11 +41,6 @@ STAGE_TYPES: Mapping[str, str] = {
     "synthesis": ns.TG_SYNTHESIS,
     "error": ns.TG_ERROR,
 }
-_STAGE_OF_TYPE = {kind: stage for stage, kind in STAGE_TYPES.items()}
-_ORDER = {stage: place for place, stage in enumerate(STAGE_TYPES)}
-
-Properties = Mapping[str, list[Term]]
-"""Objects by predicate, of one subject; every list sorted."""
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,17 +49,17 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     """`question`, `grounding`, `exploration`, `focus`, `synthesis` or `error`."""
     uri: str
-    """Its IRI."""
+    """IRI of the stage."""
     label: str = ""
-    """Its name for people."""
+    """`rdfs:label` of the stage."""
     derived_from: str = ""
-    """IRI of the stage it continues; empty for the question."""
+    """IRI of the stage before it; empty for the question."""
     in_token: int | None = None
-    """Tokens that a language model read, when known."""
+    """Tokens that the model read, when known."""
     out_token: int | None = None
-    """Tokens that it wrote, when known."""
+    """Tokens that the model wrote, when known."""
     model: str = ""
-    """The language model or writer, when recorded."""
+    """Language model or writer, when recorded."""
     run: StageRun = StageRun()
     """How the stage ran."""
 
@@ -74,11 +70,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     """Stage that failed."""
     code: str
-    """Machine word."""
+    """Code of the error."""
     message: str
-    """One line for people."""
+    """Message of the error, one line."""
     hint: str = ""
-    """What to do about it."""
+    """What the user can do."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,27 +83,27 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     answer_id: str
     """Id of the answer."""
     question: str = ""
-    """As asked."""
+    """The question as asked."""
     asked_at: str = ""
     """ISO 8601."""
     stages: tuple[Stage, ...] = ()
     """In the order of the chain."""
     concepts: tuple[str, ...] = ()
-    """What was searched for; in order when it was recorded, else by name."""
+    """Search queries; in order when the order was recorded, else by name."""
     chunk_count: int | None = None
     """Number of chunks read, as the trace states it."""
     explored: tuple[str, ...] = ()
     """Chunks whose text was read, by rank, or by id where no rank is known."""
     candidates: tuple[CandidateRecord, ...] = ()
-    """Every candidate by rank; of a trace without accounts the explored chunks, with rank 0."""
+    """All candidates by rank; of a trace without candidates the explored chunks, with rank 0."""
     selections: tuple[Selection, ...] = ()
     """Chunks that the reranker kept, best first."""
     citations: tuple[Citation, ...] = ()
-    """What the answer's markers stand on, in order."""
+    """Sources of the answer's markers, in order."""
     found: bool | None = None
     """False when there was no text to answer from; None when not recorded."""
     answer_document: str = ""
-    """IRI under which the answer's text is kept."""
+    """IRI under which the answer's text is stored."""
     answer_digest: str = ""
     """SHA-256 of the answer's text, hexadecimal."""
     failure: Failure | None = None
@@ -116,25 +112,25 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """All statements, sorted, each once."""
 
     def stage(self, name: str) -> Stage | None:
-        """Give the stage of a name, or None when the trace has none."""
+        """Return the stage of a name, or None when the trace has none."""
         return next((stage for stage in self.stages if stage.stage == name), None)
 
     @property
     def reranked_count(self) -> int:
-        """How many of the chunks whose text was read a reranker was given, where there was one."""
+        """Number of chunks that the reranker read, when there was one."""
         unread = sum(c.reason_code == "over_rerank_limit" for c in self.candidates)
         return len(self.explored) - unread
 
     @property
     def documents(self) -> dict[str, str]:
-        """Give the document of each chunk of which the trace tells it."""
+        """Document of each chunk, as far as the trace states it."""
         found = {c.chunk_id: c.document_id for c in self.citations}
         found |= {c.chunk_id: c.document_id for c in self.candidates if c.document_id}
         return found
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Chunks whose text the writer got, best first; empty when the question failed."""
+        """Chunks whose text the writer received, best first; empty when the question failed."""
         if self.failure is not None:
             return ()
         dropped = {c.chunk_id for c in self.candidates if c.reason_code}
@@ -145,42 +141,85 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
     """Read the trace of one answer from triples in any order.
 
-    What is missing or damaged stays empty; `checking.check` tells of it. Statements about other answers
+    Missing or damaged parts stay empty; `checking.check_trace` reports them. Statements about other answers
     are left out. Cost: n log n in the triples.
 
     Args:
-        triples: Statements, those of the answer and perhaps others.
-        answer_id: Answer to read; may be empty when the triples speak of one answer only.
+        triples: Statements about the answer and perhaps others.
+        answer_id: Answer to read; may be empty when the triples are about one answer only.
 
     Raises:
-        BadInput: No id is given and the triples speak of no answer or of several.
+        BadInput: No id is given and the triples are about no answer or several.
     """
     statements = sorted(set(triples), key=_sort_key)
     answer_id = answer_id or _only_answer(statements)
-    own = _own(statements, answer_id)
+    own = _own_triples(statements, answer_id)
     nodes = _by_subject(own)
-    stages = _stages(nodes)
+    stages = _read_stages(nodes)
     first = {stage.stage: nodes[stage.uri] for stage in reversed(stages)}
-    exploration = first.get("exploration", {})
-    accounts = _candidates(exploration, nodes)
-    explored = _explored(exploration, accounts)
+    absent = _Node()
+    question, grounding = first.get("question", absent), first.get("grounding", absent)
+    exploration, focus = first.get("exploration", absent), first.get("focus", absent)
+    synthesis, error = first.get("synthesis", absent), first.get("error")
+    candidates = _read_candidates(exploration, nodes)
+    explored = _read_explored(exploration, candidates)
     return Trace(
         answer_id=answer_id,
-        question=_text(first.get("question", {}), ns.TG_QUERY),
-        asked_at=_text(first.get("question", {}), ns.PROV_STARTED_AT_TIME),
+        question=question.text(ns.TG_QUERY),
+        asked_at=question.text(ns.PROV_STARTED_AT_TIME),
         stages=tuple(stages),
-        concepts=_concepts(first.get("grounding", {})),
-        chunk_count=_int(exploration, ns.TG_CHUNK_COUNT),
+        concepts=_read_concepts(grounding),
+        chunk_count=exploration.integer(ns.TG_CHUNK_COUNT),
         explored=explored,
-        candidates=accounts or tuple(CandidateRecord(chunk_id=c, rank=0) for c in explored),
-        selections=_selections(first.get("focus", {}), nodes),
-        citations=_citations(first.get("synthesis", {}), nodes),
-        found=_bool(first.get("synthesis", {}), ns.WH_FOUND),
-        answer_document=_iri(first.get("synthesis", {}), ns.TG_DOCUMENT),
-        answer_digest=_text(first.get("synthesis", {}), ns.WH_ANSWER_DIGEST),
-        failure=_failure(first.get("error")),
+        candidates=candidates or tuple(CandidateRecord(chunk_id=c, rank=0) for c in explored),
+        selections=tuple(
+            Selection(node.id(ns.TG_DOCUMENT), node.number(ns.TG_SCORE) or 0.0)
+            for node in _linked(focus, ns.TG_SELECTED_CHUNK, nodes)
+        ),
+        citations=_read_citations(synthesis, nodes),
+        found=synthesis.boolean(ns.WH_FOUND),
+        answer_document=synthesis.iri(ns.TG_DOCUMENT),
+        answer_digest=synthesis.text(ns.WH_ANSWER_DIGEST),
+        failure=None if error is None else _read_failure(error),
         triples=tuple(own),
     )
+
+
+class _Node(defaultdict[str, list[Term]]):
+    """Objects of one subject by predicate, each list sorted; reads the first one in the type asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(list)
+
+    def text(self, predicate: str) -> str:
+        terms = self.get(predicate)
+        return terms[0].value if terms else ""
+
+    def iri(self, predicate: str) -> str:
+        terms = self.get(predicate)
+        return terms[0].iri if terms else ""
+
+    def id(self, predicate: str) -> str:
+        return id_from_iri(self.iri(predicate))
+
+    def integer(self, predicate: str) -> int | None:
+        try:
+            return int(self.text(predicate))
+        except ValueError:
+            return None
+
+    def number(self, predicate: str) -> float | None:
+        try:
+            return float(self.text(predicate))
+        except ValueError:
+            return None
+
+    def boolean(self, predicate: str) -> bool | None:
+        text = self.text(predicate)
+        return text in {"true", "1"} if text else None
+
+
+_Nodes = Mapping[str, _Node]
 
 
 def _sort_key(triple: Triple) -> tuple[str, ...]:
@@ -189,217 +228,159 @@ def _sort_key(triple: Triple) -> tuple[str, ...]:
 
 
 def _only_answer(triples: Iterable[Triple]) -> str:
-    """Give the one answer that the triples speak of."""
+    """Return the id of the one answer that the triples are about."""
     ids = sorted({answer_id_from_uri(triple.s.iri) for triple in triples} - {""})
     if len(ids) != 1:
         raise BadInput(
-            f"these triples speak of {len(ids)} answers, not of one",
+            f"the triples are about {len(ids)} answers, not one",
             hint="name the answer to read" if ids else "",
         )
     return ids[0]
 
 
-def _own(triples: Iterable[Triple], answer_id: str) -> list[Triple]:
-    """Keep what is said of this answer's nodes."""
-    uris = answer_uris(answer_id)
+def _own_triples(triples: Iterable[Triple], answer_id: str) -> list[Triple]:
+    prefix = answer_uris(answer_id).selection_prefix
     return [
         triple
         for triple in triples
-        if answer_id_from_uri(triple.s.iri) == answer_id
-        or triple.s.iri.startswith(uris.selection_prefix)
+        if answer_id_from_uri(triple.s.iri) == answer_id or triple.s.iri.startswith(prefix)
     ]
 
 
-def _by_subject(triples: Iterable[Triple]) -> dict[str, dict[str, list[Term]]]:
-    nodes: dict[str, dict[str, list[Term]]] = defaultdict(lambda: defaultdict(list))
+def _by_subject(triples: Iterable[Triple]) -> dict[str, _Node]:
+    nodes: dict[str, _Node] = defaultdict(_Node)
     for triple in triples:
         nodes[triple.s.iri][triple.p.iri].append(triple.o)
-    return {subject: dict(properties) for subject, properties in nodes.items()}
+    return dict(nodes)
 
 
-def _stages(nodes: Mapping[str, Properties]) -> list[Stage]:
-    found = []
-    for uri, properties in nodes.items():
-        for kind in properties.get(ns.RDF_TYPE, ()):
-            stage = _STAGE_OF_TYPE.get(kind.iri)
-            if stage is not None:
-                found.append(_stage(stage, uri, properties, nodes))
-    return sorted(found, key=lambda stage: (_ORDER[stage.stage], stage.uri))
+def _linked(node: _Node, predicate: str, nodes: _Nodes) -> list[_Node]:
+    """Return the nodes that a predicate links to, in order of the number that ends their IRI."""
+    uris = sorted((term.iri for term in node.get(predicate, ())), key=_number_in)
+    return [nodes[uri] for uri in uris if uri in nodes]
 
 
-def _stage(name: str, uri: str, properties: Properties, nodes: Mapping[str, Properties]) -> Stage:
+def _number_in(uri: str) -> tuple[int, str]:
+    """Return the number at the end of an IRI, and the IRI."""
+    digits = uri[len(uri.rstrip("0123456789")) :]
+    # A longer one is part of a name, not a number; int() refuses very long ones.
+    return (int(digits) if 0 < len(digits) < 10 else 0, uri)
+
+
+def _read_stages(nodes: _Nodes) -> list[Stage]:
+    """Return the stages in the order of the chain; a damaged trace may have one kind twice."""
+    return [
+        _read_stage(stage, uri, nodes)
+        for stage, kind in STAGE_TYPES.items()
+        for uri in sorted(nodes)
+        for term in nodes[uri].get(ns.RDF_TYPE, ())
+        if term.iri == kind
+    ]
+
+
+def _read_stage(name: str, uri: str, nodes: _Nodes) -> Stage:
+    node = nodes[uri]
     return Stage(
         stage=name,
         uri=uri,
-        label=_text(properties, ns.RDFS_LABEL),
-        derived_from=_iri(properties, ns.PROV_WAS_DERIVED_FROM),
-        in_token=_int(properties, ns.TG_IN_TOKEN),
-        out_token=_int(properties, ns.TG_OUT_TOKEN),
-        model=_text(properties, ns.TG_LLM_MODEL),
+        label=node.text(ns.RDFS_LABEL),
+        derived_from=node.iri(ns.PROV_WAS_DERIVED_FROM),
+        in_token=node.integer(ns.TG_IN_TOKEN),
+        out_token=node.integer(ns.TG_OUT_TOKEN),
+        model=node.text(ns.TG_LLM_MODEL),
         run=StageRun(
-            started_at=_text(properties, ns.WH_STARTED_AT),
-            ended_at=_text(properties, ns.WH_ENDED_AT),
-            duration_ms=_float(properties, ns.WH_DURATION_MS),
-            models=_models(properties),
-            settings=_settings(properties),
-            degraded=_degradations(properties, nodes),
+            started_at=node.text(ns.WH_STARTED_AT),
+            ended_at=node.text(ns.WH_ENDED_AT),
+            duration_ms=node.number(ns.WH_DURATION_MS),
+            models=_read_models(node),
+            settings=_read_settings(node),
+            degraded=tuple(
+                Degradation(
+                    stage=degradation.text(ns.WH_STAGE),
+                    reason=degradation.text(ns.WH_MESSAGE),
+                    code=degradation.text(ns.WH_CODE),
+                )
+                for degradation in _linked(node, ns.WH_DEGRADATION, nodes)
+            ),
         ),
     )
 
 
-def _models(properties: Properties) -> tuple[ModelUse, ...]:
-    models = []
-    for role in get_args(ModelRole):
-        name = _text(properties, f"{ns.WH}{role}Model")
-        if not name:
-            continue
-        models.append(
-            ModelUse(
-                role=role,
-                name=name,
-                revision=_text(properties, f"{ns.WH}{role}Revision"),
-                precision=_text(properties, f"{ns.WH}{role}Precision"),
-                dimension=_int(properties, f"{ns.WH}{role}Dimension") or 0,
-            )
+def _read_models(node: _Node) -> tuple[ModelUse, ...]:
+    return tuple(
+        ModelUse(
+            role=role,
+            name=name,
+            revision=node.text(f"{ns.WH}{role}Revision"),
+            precision=node.text(f"{ns.WH}{role}Precision"),
+            dimension=node.integer(f"{ns.WH}{role}Dimension") or 0,
         )
-    return tuple(models)
+        for role in get_args(ModelRole)
+        if (name := node.text(f"{ns.WH}{role}Model"))
+    )
 
 
-def _settings(properties: Properties) -> dict[str, Scalar]:
+def _read_settings(node: _Node) -> dict[str, Scalar]:
     prefix = ns.WH_SETTING_PREFIX
     return {
         predicate.removeprefix(prefix): read_scalar(objects[0])
-        for predicate, objects in properties.items()
+        for predicate, objects in node.items()
         if predicate.startswith(prefix)
     }
 
 
-def _degradations(
-    properties: Properties, nodes: Mapping[str, Properties]
-) -> tuple[Degradation, ...]:
-    return tuple(
-        Degradation(
-            stage=_text(node, ns.WH_STAGE),
-            reason=_text(node, ns.WH_MESSAGE),
-            code=_text(node, ns.WH_CODE),
+def _read_candidates(exploration: _Node, nodes: _Nodes) -> tuple[CandidateRecord, ...]:
+    candidates = [
+        CandidateRecord(
+            chunk_id=node.id(ns.WH_CHUNK),
+            rank=node.integer(ns.WH_RANK) or 0,
+            document_id=node.text(ns.WH_DOCUMENT),
+            concepts=tuple(term.value for term in node.get(ns.WH_FOUND_BY, ())),
+            digest=node.text(ns.WH_DIGEST),
+            rerank_rank=node.integer(ns.WH_RERANK_RANK) or 0,
+            rerank_score=node.number(ns.WH_RERANK_SCORE),
+            reason_code=node.iri(ns.WH_REASON).removeprefix(ns.WH),
+            **{field: node.number(predicate) for field, predicate in SCORE_PREDICATES.items()},
         )
-        for node in _linked(properties, ns.WH_DEGRADATION, nodes)
-    )
+        for node in _linked(exploration, ns.WH_CANDIDATE, nodes)
+    ]
+    return tuple(sorted(candidates, key=lambda one: (one.rank, one.chunk_id)))
 
 
-def _linked(
-    properties: Properties, predicate: str, nodes: Mapping[str, Properties]
-) -> list[Properties]:
-    """Give the nodes that a predicate leads to, in order of the number that ends their IRI."""
-    uris = sorted((term.iri for term in properties.get(predicate, ())), key=_place)
-    return [nodes[uri] for uri in uris if uri in nodes]
-
-
-def _place(uri: str) -> tuple[int, str]:
-    """Give the number at the end of an IRI, and the IRI."""
-    stem = uri.rstrip("0123456789")
-    digits = uri[len(stem) :]
-    # More digits than any place has is a name, not a number; int() of very long ones is refused.
-    return (int(digits) if 0 < len(digits) < 10 else 0, uri)
-
-
-def _candidates(
-    exploration: Properties, nodes: Mapping[str, Properties]
-) -> tuple[CandidateRecord, ...]:
-    accounts = [_candidate(node) for node in _linked(exploration, ns.WH_CANDIDATE, nodes)]
-    return tuple(sorted(accounts, key=lambda account: (account.rank, account.chunk_id)))
-
-
-def _candidate(node: Properties) -> CandidateRecord:
-    return CandidateRecord(
-        chunk_id=id_from_iri(_iri(node, ns.WH_CHUNK)),
-        rank=_int(node, ns.WH_RANK) or 0,
-        document_id=_text(node, ns.WH_DOCUMENT),
-        score=_float(node, ns.WH_SCORE),
-        dense_score=_float(node, ns.WH_DENSE_SCORE),
-        sparse_score=_float(node, ns.WH_SPARSE_SCORE),
-        graph_score=_float(node, ns.WH_GRAPH_SCORE),
-        name_score=_float(node, ns.WH_NAME_SCORE),
-        concepts=tuple(term.value for term in node.get(ns.WH_FOUND_BY, ())),
-        digest=_text(node, ns.WH_DIGEST),
-        rerank_rank=_int(node, ns.WH_RERANK_RANK) or 0,
-        rerank_score=_float(node, ns.WH_RERANK_SCORE),
-        reason_code=_iri(node, ns.WH_REASON).removeprefix(ns.WH),
-    )
-
-
-def _explored(exploration: Properties, accounts: Iterable[CandidateRecord]) -> tuple[str, ...]:
-    ranks = {account.chunk_id: account.rank for account in accounts}
+def _read_explored(exploration: _Node, candidates: Iterable[CandidateRecord]) -> tuple[str, ...]:
+    ranks = {candidate.chunk_id: candidate.rank for candidate in candidates}
     chunk_ids = [id_from_iri(term.iri) for term in exploration.get(ns.TG_SELECTED_CHUNK, ())]
     return tuple(sorted(chunk_ids, key=lambda chunk_id: (ranks.get(chunk_id, 0), chunk_id)))
 
 
-def _concepts(grounding: Properties) -> tuple[str, ...]:
-    """Give the concepts, in the recorded order when it names exactly them."""
-    named = tuple(term.value for term in grounding.get(ns.TG_CONCEPT, ()))
+def _read_concepts(grounding: _Node) -> tuple[str, ...]:
+    """Return the concepts, in the recorded order when it names exactly these."""
+    names = tuple(term.value for term in grounding.get(ns.TG_CONCEPT, ()))
     try:
-        order = json.loads(_text(grounding, ns.WH_CONCEPT_ORDER) or "[]")
+        order = json.loads(grounding.text(ns.WH_CONCEPT_ORDER) or "[]")
     except (ValueError, RecursionError):
-        return named
+        return names
     if isinstance(order, list) and all(isinstance(concept, str) for concept in order):
-        return tuple(order) if sorted(order) == sorted(named) else named
-    return named
+        return tuple(order) if sorted(order) == sorted(names) else names
+    return names
 
 
-def _selections(focus: Properties, nodes: Mapping[str, Properties]) -> tuple[Selection, ...]:
-    return tuple(
-        Selection(id_from_iri(_iri(node, ns.TG_DOCUMENT)), _float(node, ns.TG_SCORE) or 0.0)
-        for node in _linked(focus, ns.TG_SELECTED_CHUNK, nodes)
-    )
-
-
-def _citations(synthesis: Properties, nodes: Mapping[str, Properties]) -> tuple[Citation, ...]:
+def _read_citations(synthesis: _Node, nodes: _Nodes) -> tuple[Citation, ...]:
     return tuple(
         Citation(
-            marker=_int(node, ns.WH_MARKER) or 0,
-            chunk_id=id_from_iri(_iri(node, ns.WH_CHUNK)),
-            document_id=_text(node, ns.WH_DOCUMENT),
-            quote=_text(node, ns.WH_QUOTE),
+            marker=node.integer(ns.WH_MARKER) or 0,
+            chunk_id=node.id(ns.WH_CHUNK),
+            document_id=node.text(ns.WH_DOCUMENT),
+            quote=node.text(ns.WH_QUOTE),
         )
         for node in _linked(synthesis, ns.WH_CITATION, nodes)
     )
 
 
-def _failure(node: Properties | None) -> Failure | None:
-    if node is None:
-        return None
+def _read_failure(error: _Node) -> Failure:
     return Failure(
-        stage=_text(node, ns.WH_STAGE),
-        code=_text(node, ns.WH_CODE),
-        message=_text(node, ns.WH_MESSAGE),
-        hint=_text(node, ns.WH_HINT),
+        stage=error.text(ns.WH_STAGE),
+        code=error.text(ns.WH_CODE),
+        message=error.text(ns.WH_MESSAGE),
+        hint=error.text(ns.WH_HINT),
     )
-
-
-def _text(node: Properties, predicate: str) -> str:
-    terms = node.get(predicate)
-    return terms[0].value if terms else ""
-
-
-def _iri(node: Properties, predicate: str) -> str:
-    terms = node.get(predicate)
-    return terms[0].iri if terms else ""
-
-
-def _int(node: Properties, predicate: str) -> int | None:
-    try:
-        return int(_text(node, predicate))
-    except ValueError:
-        return None
-
-
-def _float(node: Properties, predicate: str) -> float | None:
-    try:
-        return float(_text(node, predicate))
-    except ValueError:
-        return None
-
-
-def _bool(node: Properties, predicate: str) -> bool | None:
-    text = _text(node, predicate)
-    return text in {"true", "1"} if text else None
