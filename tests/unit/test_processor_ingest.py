@@ -109,6 +109,12 @@ class MemoryStore:
         self.tags.update(tags)
         self.keep(effects)
 
+    async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
+        return sorted(self.documents)
+
+    async def source_digests(self, collection: str, document_ids: Any) -> dict[str, str]:
+        return self.sources
+
     async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
         self.sources.update(digests)
 

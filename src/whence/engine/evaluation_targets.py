@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from whence.retrieval.results import RetrievalResult
     from whence.schema.access import Access
     from whence.schema.texts import ChunkText
-    from whence.store.protocols import ChunkStore
+    from whence.store.protocols import Store
 
 __all__ = ("EngineTarget",)
 
@@ -45,7 +45,7 @@ class EngineTarget:
     def __init__(
         self,
         engine: Engine,
-        store: ChunkStore,
+        store: Store,
         *,
         collection: str,
         access: Access,

@@ -107,15 +107,22 @@ class Resources:
         return self._opened[kind]
 
     async def _open_store(self) -> Any:
-        source: Any = self._settings.database_url
-        if source is None:
+        url = self._settings.database_url
+        store: Any
+        if url is None:
             from whence.store.postgres.server.server import EmbeddedServer
 
-            source = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
-        # After the server: it loads this while it waits.
-        from whence.store.postgres.store import PostgresStore
+            server = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
+            # After the server: it loads this while it waits.
+            from whence.store.postgres.store import PostgresStore
 
-        return await self._stack.enter_async_context(PostgresStore.open(source))
+            store = await PostgresStore.connect(server)
+        else:
+            from whence.store.open import open_store
+
+            store = await open_store(url)
+        self._stack.push_async_callback(store.aclose)
+        return store
 
     async def _open_ledger(self) -> Any:
         """Return the ledger of processors that work once: durable where messages are."""

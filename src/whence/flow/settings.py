@@ -304,6 +304,11 @@ def _check_value(name: str, value: str, origin: Origin) -> None:
     if schemes is None:
         return
     scheme, mark, _ = value.partition("://")
+    if name == "database_url" and scheme not in schemes:
+        # Reading entry points takes longer than all other checks.
+        from whence.store.open import store_schemes
+
+        schemes = store_schemes()
     if not mark or scheme not in schemes:
         raise ConfigError(
             f"the setting {name} ({origin}) is no address that starts with"

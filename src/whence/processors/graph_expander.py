@@ -16,7 +16,7 @@ from whence.schema.errors import BadInput
 from whence.schema.graph import ExpandRequest, ExpandResponse
 
 if TYPE_CHECKING:
-    from whence.store.graph_protocol import GraphStore
+    from whence.store.protocols import GraphStore
 
 __all__ = ("GraphExpanderParameters", "GraphExpanderProcessor")
 

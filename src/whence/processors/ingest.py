@@ -33,6 +33,7 @@ from whence.schema.ingest import (
     IngestRequest,
     IngestResponse,
 )
+from whence.store.protocols import SupportsDocumentListing, SupportsEffects
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,13 +92,14 @@ class IngestProcessor(Processor):
         if model is not None:
             ids = [document.document_id for document in batch.valid]
             batch.compare(await self._store.document_states(message.collection, ids))
-            batch.recall(await self._store.effects_of(message.collection, context.message_id))
+            if isinstance(self._store, SupportsEffects):
+                batch.recall(await self._store.effects_of(message.collection, context.message_id))
         model = await self._embed(message.collection, batch, context, model)
         await self._save(message.collection, batch, context.message_id)
         if batch.retagged:
             effects = batch.effects(context.message_id, batch.retagged)
             await self._store.retag_documents(message.collection, batch.retagged, effects=effects)
-        if batch.sources:
+        if batch.sources and isinstance(self._store, SupportsDocumentListing):
             # Last: a source digest says that nothing is left to be done for the document.
             await self._store.note_sources(message.collection, batch.sources)
         return IngestResponse(outcomes=batch.outcomes(), model=model)

@@ -1,9 +1,13 @@
-"""What processors ask of the store. The PostgreSQL store is chosen by `flow` and passed in."""
+"""What other packages require of a store.
+
+`ChunkStore` is what a new store has to implement; `whence.testing` has its contract suite. What only some
+stores can do are protocols of their own, which callers test with `isinstance`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -11,6 +15,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.filters import Filters
+from whence.schema.graph import ExpandRequest, ExpandResponse
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
 from whence.schema.search import Candidate, Match
@@ -27,51 +32,55 @@ __all__ = (
     "DocumentParts",
     "DocumentState",
     "EmbeddedDocument",
+    "GraphStore",
     "Store",
     "StoreOverview",
     "StoredTrace",
+    "SupportsDocumentListing",
+    "SupportsEffects",
+    "SupportsErasure",
+    "SupportsFieldBoosts",
     "TraceStore",
 )
 
 
 class CollectionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A collection and the model all its vectors come from."""
+    """A collection and the model of all its vectors."""
 
     name: str
     model: EmbeddingModel
     documents: int = 0
-    """Documents in it, hidden ones included; for the owner's eyes only."""
+    """Documents in it, hidden ones included; not to be shown to readers."""
     chunks: int = 0
     """Chunks in it, hidden ones included."""
     changed_at: str = ""
     """When a document was stored last, ISO 8601 in UTC; empty when there is none."""
     bytes: int = 0
-    """About what it takes on disk: its share, by its chunks, of the tables of all collections. Only in lists; 0
-    where nothing is on disk."""
+    """Approximate size on disk: its share, by chunks, of the tables of all collections. Set in lists only."""
 
 
 class DocumentState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a document, enough to see whether it changed."""
+    """The stored state of a document, enough to detect a change."""
 
     document_id: str
     digest: str
     tags: DocumentTags
     chunks: int
     source_digest: str = ""
-    """As in the draft; empty when it is unknown, or when the tags were changed since."""
+    """As in the draft; empty when unknown or when the tags were changed later."""
 
 
 class DocumentParts(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a document is stored, by kind."""
+    """Number of stored parts of a document, by kind."""
 
     documents: int = 0
     """1 while it is in the collection, else 0."""
     chunks: int = 0
     vectors: int = 0
     postings: int = 0
-    """Words of its chunks in the index of words, each counted once a chunk."""
+    """Distinct terms of each of its chunks in the lexical index."""
     links: int = 0
-    """Names in the passage graph that its chunks bear or mention."""
+    """Entries of its chunks in the passage graph."""
 
 
 class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +92,7 @@ class EmbeddedDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store is and how much it holds; for the owner's eyes only."""
+    """Server, sizes and counts of a store; not to be shown to readers."""
 
     server: str
     """The database server and its version."""
@@ -92,12 +101,12 @@ class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     """Size of the whole database, in bytes."""
     parts: dict[str, int] = {}
-    """Bytes by what they are for: `texts`, `vectors`, `words`, `filters`, `links`, `traces`, `code` and
+    """Bytes by purpose: `texts`, `vectors`, `words`, `filters`, `links`, `traces`, `code` and
     `other`."""
     questions: int = 0
-    """Questions of which a trace is kept."""
+    """Number of stored traces."""
     snapshots: int = 0
-    """Snapshots of code."""
+    """Number of code snapshots."""
     asked_at: str = ""
     """When the last question was recorded, ISO 8601 in UTC; empty when none was."""
     stored_at: str = ""
@@ -105,41 +114,47 @@ class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace as it was recorded."""
+    """A trace and the time of its recording."""
 
     record: TraceRecord
     recorded_at: str
     """ISO 8601 in UTC."""
 
 
+@runtime_checkable
 class ChunkStore(Protocol):
-    """Documents, their chunks and vectors. Everything that reads takes the reader's access."""
+    """Collections of documents, cut into chunks with one vector each.
+
+    Rights: every read takes the reader's `Access`. Hidden chunks must not influence ranks, scores,
+    counts or errors: hidden and missing look the same. A revoked right holds for the next call.
+    """
+
+    async def collections(self) -> list[CollectionInfo]:
+        """Return all collections by name."""
+        ...
 
     async def collection(self, name: str) -> CollectionInfo | None:
-        """Give a collection, or None when it does not exist."""
+        """Return a collection with its counts, or None."""
         ...
 
     async def collection_model(self, name: str) -> EmbeddingModel | None:
-        """Give the model of a collection, or None when it does not exist; counts nothing."""
-        ...
-
-    async def collections(self) -> list[CollectionInfo]:
-        """Give all collections by name."""
+        """Return the model of a collection, or None. Unlike `collection` this counts nothing."""
         ...
 
     async def ensure_collection(self, name: str, model: EmbeddingModel) -> CollectionInfo:
-        """Give a collection, made for this model when it does not exist.
+        """Return a collection, created for this model if it does not exist.
 
         Raises:
             ModelMismatch: It exists with another model, precision or dimension.
-            BadInput: The name is not 1 to 63 of `a-z 0-9 _ -`, starting with a letter or digit.
+            BadInput: The name is not 1 to 63 of `a-z 0-9 _ -`, starting with a letter or digit, or the
+                dimension is out of range.
         """
         ...
 
     async def document_states(
         self, collection: str, document_ids: Sequence[str]
     ) -> dict[str, DocumentState]:
-        """Give the state of each of these documents that exists."""
+        """Return the state of each of these documents that exists."""
         ...
 
     async def replace_documents(
@@ -149,17 +164,18 @@ class ChunkStore(Protocol):
         *,
         effects: Effects | None = None,
     ) -> None:
-        """Store documents in one transaction, each in the place of its former self.
+        """Store documents in one transaction; each replaces a stored one of the same id.
 
-        `effects` are kept in the same transaction; see `effects_of`.
+        Args:
+            collection: Its name.
+            documents: With chunks and their vectors.
+            effects: Recorded in the same transaction, see `SupportsEffects`; other stores ignore them.
 
         Raises:
+            NotFound: There is no such collection.
             ModelMismatch: A vector's length is not the collection's dimension.
+            BadInput: A document cannot be stored; then none is.
         """
-        ...
-
-    async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
-        """Give what a message did to documents before, by document id; forgotten after a day or so."""
         ...
 
     async def retag_documents(
@@ -169,47 +185,19 @@ class ChunkStore(Protocol):
         *,
         effects: Effects | None = None,
     ) -> None:
-        """Change the tags of documents in one transaction; nothing is embedded again.
+        """Change the access tags of documents in one transaction; unknown ids are ignored.
 
-        `effects` are kept in the same transaction.
-        Their source digests are forgotten, since those vouch for the tags too.
-        """
-        ...
-
-    async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
-        """Have words of some fields count more often, in what is stored and in what will be.
-
-        Cost: none when they count so already; else linear in the texts of the collection.
+        Source digests of retagged documents are cleared, since they cover the tags too. `effects` is as for
+        `replace_documents`.
 
         Raises:
             NotFound: There is no such collection.
+            BadInput: A tag cannot be stored.
         """
-        ...
-
-    async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
-        """Give the source digests of those of these documents that exist and have one."""
-        ...
-
-    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
-        """Set the source digests of documents that are stored already; unknown ids are left out."""
         ...
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
-        """Remove documents with all that hangs on them; gives how many there were."""
-        ...
-
-    async def erase_document(
-        self, collection: str, document_id: str
-    ) -> tuple[DocumentParts, DocumentParts]:
-        """Remove a document and what a removal leaves for later, such as its postings in old segments.
-
-        Gives what was stored of it before, and what is still found of the same chunks after; both are zero when
-        there is no such document. Cost: linear in the segments of postings that it is in.
-        """
-        ...
-
-    async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
-        """Give the sorted ids that begin with `prefix`; for the owner's eyes only."""
+        """Remove documents with their chunks in one transaction; return how many there were."""
         ...
 
     async def search_dense(
@@ -223,16 +211,17 @@ class ChunkStore(Protocol):
         filters: Filters = (),
         exact: bool = False,
     ) -> list[Candidate]:
-        """Give the visible chunks nearest to a unit vector, by cosine, ties by chunk id.
+        """Rank the visible chunks by cosine to a unit vector, ties by chunk id.
 
-        `filters` narrow before anything is ranked. `score` is max(0, cosine), `dense_score` the exact
-        cosine. A store may ask an approximate index where very many chunks are visible, but never gives
-        fewer than there are; `exact` looks at every visible chunk, at a cost that grows with them.
+        `score` is max(0, cosine), `dense_score` the exact cosine. `filters` apply before ranking. A store may
+        use an approximate index where many chunks are visible, but never returns fewer than `limit` if there
+        are as many; `exact` compares every visible chunk.
 
         Raises:
             NotFound: There is no such collection.
             ModelMismatch: The vector's length is not the collection's dimension.
-            BadInput: No visible document has a key of the filters.
+            BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the
+                filters.
         """
         ...
 
@@ -246,17 +235,31 @@ class ChunkStore(Protocol):
         filters: Filters = (),
         match: Match = "any",
     ) -> list[Candidate]:
-        """Rank the visible chunks by BM25 over the words of a query, ties by chunk id.
+        """Rank the visible chunks by BM25, ties by chunk id; the list is exact.
 
-        `sparse_score` is the lexical share, BM25 over its bound with a floor, and `score` the share of the
-        query alone that is covered, see `lexicon.bm25`; both give one order. Chunks without any word of the
-        query are left out, with `match` of `all` those that lack one, and those that `filters` do not keep. A
-        word is there when it is in one of the languages of the collection. The list is exact. Cost grows with
-        the visible postings of the query's terms, not with the collection.
+        `sparse_score` is the lexical share, BM25 over its bound with a floor, and `score` the covered share of
+        the query alone, see `whence.store.bm25`; both give one order. Chunks without a term of the query are
+        left out, with `match="all"` those that lack one. A term matches in any language of the collection.
 
         Raises:
             NotFound: There is no such collection.
-            BadInput: No visible document has a key of the filters.
+            BadInput: The limit is below 1, or no visible document has a key of the filters.
+        """
+        ...
+
+    async def dense_scores(
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        chunk_ids: Sequence[str],
+        access: Access,
+    ) -> dict[str, float]:
+        """Return the exact cosine of those chunks that exist and are visible.
+
+        Raises:
+            NotFound: There is no such collection.
+            ModelMismatch: The vector's length is not the collection's dimension.
+            BadInput: The vector is not a unit vector.
         """
         ...
 
@@ -269,84 +272,161 @@ class ChunkStore(Protocol):
         *,
         match: Match = "any",
     ) -> dict[str, float]:
-        """Give the lexical share of those chunks that exist and are visible; 0 of one that does not match.
+        """Return the lexical share of those chunks that exist and are visible; 0 of one that does not match.
 
         Raises:
             NotFound: There is no such collection.
-        """
-        ...
-
-    async def dense_scores(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        chunk_ids: Sequence[str],
-        access: Access,
-    ) -> dict[str, float]:
-        """Give the exact cosine of those chunks that exist and are visible.
-
-        Raises:
-            NotFound: There is no such collection.
-            ModelMismatch: The vector's length is not the collection's dimension.
         """
         ...
 
     async def chunk_texts(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> list[ChunkText]:
-        """Give the texts of chunks that exist and are visible, in the order asked.
+        """Return the texts of those chunks that exist and are visible, in the order asked."""
+        ...
 
-        One statement, whatever the number of ids.
+
+@runtime_checkable
+class SupportsDocumentListing(Protocol):
+    """Lists documents and remembers which source each was made of, so that unchanged sources are skipped."""
+
+    async def document_ids(self, collection: str, *, prefix: str = "") -> list[str]:
+        """Return the sorted ids that begin with `prefix`, hidden documents included."""
+        ...
+
+    async def source_digests(self, collection: str, document_ids: Sequence[str]) -> dict[str, str]:
+        """Return the source digests of those of these documents that exist and have one."""
+        ...
+
+    async def note_sources(self, collection: str, digests: Mapping[str, str]) -> None:
+        """Set the source digests of stored documents; unknown ids are ignored."""
+        ...
+
+
+@runtime_checkable
+class SupportsEffects(Protocol):
+    """Records what a message did to documents, so that a redelivered message reports the same outcome."""
+
+    async def effects_of(self, collection: str, message_id: str) -> dict[str, EffectKind]:
+        """Return what a message did to documents, by document id; kept for about a day."""
+        ...
+
+
+@runtime_checkable
+class SupportsErasure(Protocol):
+    """Removes what `remove_documents` leaves for later, such as postings in old segments."""
+
+    async def erase_document(
+        self, collection: str, document_id: str
+    ) -> tuple[DocumentParts, DocumentParts]:
+        """Remove a document physically; return its stored parts before and after.
+
+        Both are zero when there is no such document. Cost: linear in the segments that have its postings.
         """
         ...
 
 
+@runtime_checkable
+class SupportsFieldBoosts(Protocol):
+    """Weights title and headings above the text in BM25."""
+
+    async def boost_fields(self, collection: str, boosts: FieldBoosts) -> None:
+        """Set the weights of fields, for stored and future documents.
+
+        Cost: none when they are set already; else linear in the texts of the collection.
+
+        Raises:
+            NotFound: There is no such collection.
+        """
+        ...
+
+
+@runtime_checkable
 class TraceStore(Protocol):
-    """What is kept of questions."""
+    """Traces of answered questions, and the checks that reading them needs."""
 
     async def record_trace(self, record: TraceRecord) -> bool:
-        """Keep a trace in one transaction; False when that answer id is recorded already."""
+        """Store a trace in one transaction; return False when its answer id is recorded already.
+
+        Raises:
+            BadInput: It cannot be stored unchanged.
+        """
+        ...
+
+    async def rewrite_trace(self, record: TraceRecord) -> bool:
+        """Replace the trace with the same answer id, for an erasure; return False when there is none.
+
+        One transaction; the time of recording stays.
+
+        Raises:
+            BadInput: It cannot be stored unchanged.
+        """
         ...
 
     async def trace(self, answer_id: str) -> StoredTrace | None:
-        """Give a trace, or None when there is none."""
+        """Return a trace, or None."""
         ...
 
     async def recent_traces(self, limit: int = 20) -> list[StoredTrace]:
-        """Give the latest traces, newest first."""
+        """Return the latest traces, newest first.
+
+        Raises:
+            BadInput: The limit is below 1.
+        """
+        ...
+
+    async def traces_about(self, collection: str, document_id: str) -> list[str]:
+        """Return the sorted ids of answers whose traces name a document or its chunks.
+
+        Cost: linear in all traces.
+        """
         ...
 
     async def visible_chunks(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> frozenset[str]:
-        """Tell which of these chunks exist and are visible."""
+        """Return which of these chunks exist and are visible."""
         ...
 
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
-        """Tell which of these chunks exist, whoever may see them; for the owner's eyes only."""
+        """Return which of these chunks exist, hidden ones included."""
         ...
 
-    async def traces_about(self, collection: str, document_id: str) -> list[str]:
-        """Give the ids of the answers whose traces name a document or its chunks, sorted.
 
-        For the owner's eyes only. Cost: linear in all that is kept of questions.
-        """
-        ...
+@runtime_checkable
+class GraphStore(Protocol):
+    """Code snapshots as graphs."""
 
-    async def rewrite_trace(self, record: TraceRecord) -> bool:
-        """Put a trace in the place of the one with its answer id; False when there is none.
+    async def expand(self, request: ExpandRequest, *, travel: bool = False) -> ExpandResponse:
+        """Walk the graph of a snapshot from some nodes, breadth first, as far as the reader may see.
 
-        One transaction; the time of its recording stays. Only an erasure has reason to do so.
+        Nodes are ordered by depth, then relation, then id. Cost: linear in the nodes visited and their edges.
+
+        Args:
+            request: Seeds, limits, relations and access.
+            travel: Whether to walk through hidden nodes, which are left out of the result either way. The
+                reader then sees what lies behind them, and that something lies between.
 
         Raises:
-            BadInput: It could not be given back as it is.
+            BadInput: A limit is out of range, there are more seeds than `max_nodes`, a seed is of another
+                snapshot, or a relation is neither a known one nor that of an edge between visible
+                nodes.
+            NotFound: There is no such snapshot, or a seed does not exist or is hidden.
         """
         ...
 
 
-class Store(ChunkStore, TraceStore, Protocol):
-    """Documents and traces in one place."""
+class Store(
+    ChunkStore,
+    SupportsDocumentListing,
+    SupportsEffects,
+    SupportsErasure,
+    SupportsFieldBoosts,
+    TraceStore,
+    Protocol,
+):
+    """Everything that the engine uses, in one store."""
 
     async def overview(self) -> StoreOverview:
-        """Describe the store; for the owner's eyes only."""
+        """Return what the store is and how much it holds."""
         ...

@@ -22,7 +22,7 @@ from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
 from whence.store.field_boosts import FieldBoosts
-from whence.store.protocols import ChunkStore, EmbeddedDocument
+from whence.store.protocols import ChunkStore, EmbeddedDocument, Store
 from whence.text.analysis import document_terms, is_stop_term, parse_query, query_terms
 
 __all__ = ("Corpus", "LexicalSuite", "text_document")
@@ -335,7 +335,7 @@ class LexicalSuite:
         assert rare == []
         assert len(await _found(store, name, "longer")) == 99
 
-    async def test_fields_may_count_more(self, store: ChunkStore) -> None:
+    async def test_fields_may_count_more(self, store: Store) -> None:
         """Words of boosted fields count as if they stood there again, in what is stored and in what comes."""
         sizes = {"titled": ("Red lake", ""), "headed": ("", "Red lake"), "plain": ("", "")}
 

@@ -31,7 +31,7 @@ from whence.evaluation.gate.schema import (
 )
 from whence.evaluation.statistics import bootstrap_interval
 from whence.schema.errors import BadInput, NotFound
-from whence.store.protocols import ChunkStore
+from whence.store.protocols import Store
 
 __all__ = (
     "Change",
@@ -71,7 +71,7 @@ def check_comparable(baseline: Baseline, suite: Suite, k: int) -> None:
             )
 
 
-async def collection_digest(store: ChunkStore, collection: str) -> str:
+async def collection_digest(store: Store, collection: str) -> str:
     """Return a digest of the ids and contents of all documents of a collection.
 
     Cost: linear in the documents; their texts are not read.

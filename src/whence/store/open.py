@@ -1,0 +1,68 @@
+"""Open the store that a database URL names.
+
+Other packages add stores through the entry-point group `whence.stores`: the name of an entry point is the
+scheme of the URL, its value an async function `open_store(url) -> ChunkStore` whose result has `aclose`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib.metadata import entry_points
+from typing import Any
+from urllib.parse import urlsplit
+
+from whence.schema.errors import ConfigError
+
+__all__ = ("GROUP", "open_store", "store_schemes")
+
+GROUP = "whence.stores"
+_POSTGRES = ("postgresql", "postgres")
+
+
+async def open_store(url: str) -> Any:
+    """Open a store, to be closed by the caller with `aclose`.
+
+    Returns:
+        A `ChunkStore`, with the optional protocols that it supports.
+
+    Raises:
+        ConfigError: There is no store for the scheme, or the store's package cannot be loaded.
+        Unavailable: The database cannot be reached.
+    """
+    return await _factory(_scheme(url))(url)
+
+
+def store_schemes() -> tuple[str, ...]:
+    """Return the schemes of all stores: our own first, then those of installed packages by name."""
+    return (*_POSTGRES, *sorted({one.name for one in entry_points(group=GROUP)} - {*_POSTGRES}))
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        return url.partition(":")[0]
+
+
+def _factory(scheme: str) -> Callable[[str], Awaitable[Any]]:
+    if scheme in _POSTGRES:
+        # asyncpg and numpy are loaded only where they are used.
+        from whence.store.postgres.store import PostgresStore
+
+        return PostgresStore.connect
+    found = tuple(entry_points(group=GROUP, name=scheme))
+    if not found:
+        raise ConfigError(
+            f"no store is installed for database URLs that begin with {scheme or 'nothing'}",
+            hint=f"known: {', '.join(f'{one}://' for one in store_schemes())}",
+        )
+    if len(found) > 1:
+        raise ConfigError(
+            f"{len(found)} installed packages offer a store for {scheme}://",
+            hint="uninstall all but one of them",
+        )
+    try:
+        factory: Callable[[str], Awaitable[Any]] = found[0].load()
+    except Exception as error:
+        raise ConfigError(f"the store for {scheme}:// cannot be loaded: {error}") from error
+    return factory
