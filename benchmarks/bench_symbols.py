@@ -99,7 +99,7 @@ async def measure(packages: Iterable[str]) -> AsyncIterator[dict[str, Any]]:
             bundle_folder(folder_of(one), bundles[one])
         async with Engine(home=folder / "home") as engine:
             for one, path in bundles.items():
-                imported = await engine.import_bundles([path])
+                imported = await engine.code.import_bundles([path])
                 snapshot = imported.imports[0].snapshot_id
                 for kind, names in names_of(path).items():
                     for mode in MODES:

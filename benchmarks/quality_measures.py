@@ -135,7 +135,7 @@ async def measure_all(
 async def _indexed(folder: Path, settings: Any, tell: Callable[[str], None]) -> _Set:
     """Index a collection, as `whence eval beir` does; unchanged documents cost nothing."""
     from whence.cli.evaluate import _collection_of
-    from whence.engine import Engine
+    from whence.engine.engine import Engine
 
     dataset = load_beir(folder)
     name = _collection_of(dataset, settings)

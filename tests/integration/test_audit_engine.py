@@ -56,11 +56,11 @@ async def _do_everything(folder: Path) -> str:
         await engine.replay(answer.answer_id, RIGHTS)
         with pytest.raises(NotFound):
             await engine.explain("nothing", RIGHTS)
-        await engine.import_bundles([bundle])
-        await engine.expand(["C0001"], snapshot="a1", access=RIGHTS)
+        await engine.code.import_bundles([bundle])
+        await engine.code.expand(["C0001"], snapshot="a1", access=RIGHTS)
         budget = TextBudget(kind="chars", limit=999)
-        await engine.fetch(["C0001"], ["C0002"], budget=budget, snapshot="a1", access=RIGHTS)
-        await engine.ask_code("What does one do?", snapshot="a1", access=RIGHTS)
+        await engine.code.fetch(["C0001"], ["C0002"], budget=budget, snapshot="a1", access=RIGHTS)
+        await engine.code.ask("What does one do?", snapshot="a1", access=RIGHTS)
         await engine.erase(hits[0].document_id, collection="menus")
     return answer.answer_id
 

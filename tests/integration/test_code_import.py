@@ -567,7 +567,7 @@ async def test_words_are_found_in_whatever_segment(
     path = write_fake_bundles(tmp_path)[0]
     await import_into(postgres_store, [path])
     once = await chunks_by_term(postgres_store)
-    monkeypatch.setattr(code_import, "_NODES_AT_ONCE", 48)
+    monkeypatch.setattr(code_import, "_NODES_PER_BATCH", 48)
     monkeypatch.setattr(words, "MAX_SEGMENT_CHUNKS", 70)
     await import_into(postgres_store, [path])
     often = await chunks_by_term(postgres_store)
@@ -586,7 +586,7 @@ async def test_postings_that_fail_beside_fail_the_import(
     async def fail(*_: object) -> None:
         raise InternalError("no segment today")
 
-    monkeypatch.setattr(code_import, "_NODES_AT_ONCE", 48)
+    monkeypatch.setattr(code_import, "_NODES_PER_BATCH", 48)
     monkeypatch.setattr(words, "MAX_SEGMENT_CHUNKS", 70)
     monkeypatch.setattr(words, "write_segment", fail)
     with pytest.raises(InternalError, match="no segment today"):

@@ -12,6 +12,7 @@ import pytest_asyncio
 from tests.support.odd_searches import QUERIES, TAGS
 
 from whence import Access, Engine
+from whence.engine.search import SearchQuery
 from whence.schema.errors import BadInput
 from whence.testing.stub_models import HashEmbedder
 
@@ -185,7 +186,9 @@ async def test_a_tag_that_is_no_text_is_refused(engine: Engine) -> None:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_reranker_that_is_off_is_told(engine: Engine) -> None:
     """Asking for what the settings switch off costs nothing but a note."""
-    report = await engine.search_report("annual leave", threshold=0.0, rerank=True)
+    report = await engine.search_report(
+        SearchQuery(query="annual leave", threshold=0.0, rerank=True)
+    )
 
     assert [one.document_id for one in report.results] == ["open"]
     assert [one.code for one in report.degraded] == ["no_reranker"]

@@ -213,13 +213,13 @@ async def test_graphs_of_code_are_those_of_the_other_world(
     ]
     home = new_home(tmp_path / "home")
     async with Engine(home=home, embedder=HashEmbedder(), reranker="none") as engine:
-        await engine.import_bundles(bundles)
+        await engine.code.import_bundles(bundles)
         for call in _calls(engine):
             told = []
             for snapshot in ("a1", "b1"):
                 info = next(
                     one.info
-                    for one in (await engine.snapshots()).snapshots
+                    for one in (await engine.code.overview()).snapshots
                     if one.info.head_sha == snapshot
                 )
                 try:
@@ -234,7 +234,7 @@ async def test_graphs_of_code_are_those_of_the_other_world(
 def _calls(engine: Engine) -> Iterator[Callable[[str], Awaitable[Any]]]:
     """Give ways to ask; each is given the snapshot."""
     for most, depth, direction in ((2, 1, "out"), (3, 9, "out"), (9, 9, "both"), (9, 1, "in")):
-        yield lambda snapshot, most=most, depth=depth, direction=direction: engine.expand(
+        yield lambda snapshot, most=most, depth=depth, direction=direction: engine.code.expand(
             ["C0001"],
             snapshot=snapshot,
             max_nodes=most,
@@ -243,10 +243,12 @@ def _calls(engine: Engine) -> Iterator[Callable[[str], Awaitable[Any]]]:
             access=READER,
         )
     for seeds in (["C0004"], ["C0001", "C0004"]):
-        yield lambda snapshot, seeds=seeds: engine.expand(seeds, snapshot=snapshot, access=READER)
+        yield lambda snapshot, seeds=seeds: engine.code.expand(
+            seeds, snapshot=snapshot, access=READER
+        )
     budget = TextBudget(kind="chars", limit=9)
     for order in ("balanced", "seed_first", "graph_first"):
-        yield lambda snapshot, order=order: engine.fetch(
+        yield lambda snapshot, order=order: engine.code.fetch(
             ["C0001"],
             ["C0004", "C0002", "C0005", "C0003"],
             budget=budget,
@@ -254,7 +256,9 @@ def _calls(engine: Engine) -> Iterator[Callable[[str], Awaitable[Any]]]:
             prioritize=order,
             access=READER,
         )
-    yield lambda snapshot: engine.fetch(["C0004"], budget=budget, snapshot=snapshot, access=READER)
+    yield lambda snapshot: engine.code.fetch(
+        ["C0004"], budget=budget, snapshot=snapshot, access=READER
+    )
     yield lambda snapshot: engine.search(
         "quokka four", snapshot=snapshot, mode="dense", threshold=0, access=READER
     )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tests.support.fake_bundles import write_zip
 
-from whence.engine.code_import import Importing, open_bundles
+from whence.engine.code_import import CodeImporter, open_bundles
 from whence.engine.results import ImportResult
 from whence.schema.code import CodeEdge, CodeNode
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
@@ -109,8 +109,8 @@ async def import_into(
     chosen = embedder or HashEmbedder()
     bundles = open_bundles(paths, repo=repo, set_name=set_name, tags=tags)
     client: Any = EmbeddingOnly(chosen)
-    importing = Importing(client, store, chosen, replace=replace)
-    return await importing.run(bundles, set_name=set_name, tags=tags)
+    importer = CodeImporter(client, store, chosen, replace=replace)
+    return await importer.run(bundles, set_name=set_name, tags=tags)
 
 
 def edges_between(nodes: Sequence[CodeNode], edges: SnapshotEdges) -> list[CodeEdge]:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from whence.engine.search import SearchQuery
 from whence.gateway.app import gateway
 from whence.gateway.auth import Caller, Rights, token_digest
 from whence.gateway.events import asked
@@ -51,8 +52,8 @@ class StubEngine:
         if self.failure is not None:
             raise self.failure
 
-    async def search_report(self, query: str, **given: Any) -> SearchReport:
-        await self._meet(query=query, **given)
+    async def search_report(self, query: SearchQuery) -> SearchReport:
+        await self._meet(**{name: getattr(query, name) for name in query.__struct_fields__})
         chunk = RetrievedChunk(id="urn:c:1", content="Text \N{SNOWMAN}", metadata={})
         hit = RetrievalResult(rank=1, similarity_score=0.9, chunk=chunk, document_id="a.md")
         return SearchReport(results=[hit], latency_ms={"total": 1.0})

@@ -11,7 +11,13 @@ import typer
 from whence.cli.options import Acl, Clearance, Filter, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine, settings_of
-from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
+from whence.cli.snapshot_options import (
+    SetName,
+    Snapshot,
+    SnapshotOrigin,
+    chosen_snapshot,
+    required_snapshot,
+)
 from whence.cli.wrapping import Wrapping
 from whence.schema.errors import BadInput
 
@@ -80,13 +86,14 @@ def ask(
         "timeout_s": timeout,
         "chunk_callback": show if live else None,
     }
-    if flow == "code-rag" or (snapshot, set_name, snapshot_source) != (None, None, None):
+    chosen = chosen_snapshot(snapshot, set_name, snapshot_source)
+    if flow == "code-rag" or chosen is not None:
         if conditions:
             raise BadInput("questions about code take no filters", hint="leave --filter out")
-        common |= chosen_snapshot(snapshot, set_name, snapshot_source)
+        code = chosen or required_snapshot(snapshot, set_name, snapshot_source)
         answer = run_with_engine(
             context,
-            lambda engine, _settings: engine.ask_code(question, **common),
+            lambda engine, _settings: engine.code.ask(question, snapshot=code, **common),
             reads=f"collection {settings_of(context).collection!r}",
             warm_up=mode != "bm25",
             flow=flow or "code-rag",

@@ -18,78 +18,21 @@ from whence.schema.errors import BadInput, ModelMissing
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from whence.engine import Engine
+    from whence.engine.engine import Engine
+    from whence.engine.evaluation_targets import EngineSearcher
     from whence.evaluation.beir import BeirDataset
     from whence.evaluation.benchmark import Run
     from whence.evaluation.document_ranking import Ranker
     from whence.evaluation.gate.run import SuiteRun
     from whence.evaluation.gate.schema import Baseline, RetrieverScores, Suite
-    from whence.evaluation.searcher import Hit, SearchOutcome
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
     from whence.models.protocols import Reranker
-    from whence.retrieval.results import RetrievalResult
 
-__all__ = ("EngineSearcher", "baseline", "beir", "gate")
+__all__ = ("baseline", "beir", "gate")
 
 _SUITE_MODES = ("bm25", "dense", "hybrid")
 _BEIR_MODES = ("all", "bm25", "dense", "semantic", "hybrid", "rerank")
-
-
-class EngineSearcher:
-    """Searches a collection through an engine, without a threshold.
-
-    Args:
-        engine: An open engine.
-        collection: Collection to search.
-        access: Rights to search with.
-    """
-
-    def __init__(self, engine: Engine, collection: str, access: Access) -> None:
-        self._engine = engine
-        self._collection = collection
-        self._access = access
-
-    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
-        """Find the best passages.
-
-        Raises:
-            WhenceError: As for `Engine.search`.
-        """
-        from whence.evaluation.searcher import SearchOutcome
-
-        report = await self._engine.search_report(
-            query,
-            top_k=limit,
-            threshold=0.0,
-            mode=mode,
-            access=self._access,
-            collection=self._collection,
-        )
-        return SearchOutcome(
-            hits=[_hit(result) for result in report.results],
-            latency_ms=report.latency_ms["total"],
-            degraded=tuple(fault.reason for fault in report.degraded),
-        )
-
-
-def _hit(result: RetrievalResult) -> Hit:
-    from whence.evaluation.searcher import Hit
-
-    metadata = result.chunk.metadata
-
-    def text(*keys: str) -> str:
-        return next((metadata[key] for key in keys if isinstance(metadata.get(key), str)), "")
-
-    return Hit(
-        document_id=result.document_id,
-        score=result.similarity_score,
-        path=text("source_file"),
-        graph_score=result.score_breakdown.get("graph_score") or 0.0,
-        name=text("name", "title"),
-        qualified_name=text("qualified_name"),
-        content=result.chunk.content,
-    )
 
 
 def beir(
@@ -154,6 +97,7 @@ async def _measure(
     run_out: Path | None,
 ) -> dict[str, Any]:
     """Index, run the modes, write the run, and give the document to print."""
+    from whence.engine.evaluation_targets import EngineSearcher
     from whence.evaluation.benchmark import run_rows, scores_of
     from whence.evaluation.qrels import write_run
     from whence.flow.resources import Resources
@@ -436,6 +380,7 @@ async def _run_suite(
     with_legs: bool,
 ) -> _Done:
     """Run a suite, then every way of ranking alone when all of it could take part."""
+    from whence.engine.evaluation_targets import EngineSearcher
     from whence.evaluation.gate.report import collection_digest
     from whence.evaluation.gate.run import run_suite
     from whence.flow.resources import Resources

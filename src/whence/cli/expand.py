@@ -9,7 +9,7 @@ import typer
 from whence.cli.options import Acl, Clearance, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine
-from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
+from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, required_snapshot
 
 if TYPE_CHECKING:
     from whence.schema.graph import ExpandResponse
@@ -40,13 +40,13 @@ def expand(
     clearance: Clearance = 0,
 ) -> int:
     """Show the dependencies around nodes of code, among those you may see."""
-    chosen = chosen_snapshot(snapshot, set_name, snapshot_source)
+    chosen = required_snapshot(snapshot, set_name, snapshot_source)
     access = access_of(acl, label, clearance)
     reply = run_with_engine(
         context,
-        lambda engine, _settings: engine.expand(
+        lambda engine, _settings: engine.code.expand(
             nodes,
-            **chosen,
+            snapshot=chosen,
             max_depth=max_depth,
             max_nodes=max_nodes,
             relations=relation or (),

@@ -10,7 +10,7 @@ import typer
 from whence.cli.options import Acl, Clearance, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine
-from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
+from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, required_snapshot
 
 if TYPE_CHECKING:
     from whence.engine.node_texts import FetchReport
@@ -53,16 +53,16 @@ def fetch(
     clearance: Clearance = 0,
 ) -> int:
     """Print the texts of nodes of code that fit into a budget, and what became of the others."""
-    chosen = chosen_snapshot(snapshot, set_name, snapshot_source)
+    chosen = required_snapshot(snapshot, set_name, snapshot_source)
     budget = _budget(max_chars, budget_tokens, budget_from_settings, settings)
     access = access_of(acl, label, clearance)
     report = run_with_engine(
         context,
-        lambda engine, _settings: engine.fetch(
+        lambda engine, _settings: engine.code.fetch(
             seed or (),
             graph or (),
             budget=budget,
-            **chosen,
+            snapshot=chosen,
             prioritize=prioritize,
             access=access,
         ),

@@ -49,7 +49,7 @@ def import_bundles(
     with progress("importing") as moved:
         result = run_with_engine(
             context,
-            lambda engine, _settings: engine.import_bundles(
+            lambda engine, _settings: engine.code.import_bundles(
                 bundles,
                 set_name=set_name or "",
                 repo=repo,

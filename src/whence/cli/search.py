@@ -11,6 +11,7 @@ import typer
 from whence.cli.options import Acl, Clearance, Filter, Label
 from whence.cli.output import console, note, print_json
 from whence.cli.session import access_of, as_json, run_with_engine, settings_of
+from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,21 +39,15 @@ def search(
     rerank_budget: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time for that; then hits stay as they are.")
     ] = 10.0,
-    snapshot: Annotated[
-        str | None,
-        typer.Option(metavar="ID|REF", help="Snapshot of code: id, head sha, branch or tag."),
-    ] = None,
-    set_name: Annotated[
-        str | None, typer.Option("--set", metavar="NAME", help="Set of snapshots.")
-    ] = None,
-    snapshot_source: Annotated[
-        str | None, typer.Option(metavar="WHICH", help="primary or secondary of the set.")
-    ] = None,
+    snapshot: Snapshot = None,
+    set_name: SetName = None,
+    snapshot_source: SnapshotOrigin = None,
     acl: Acl = None,
     label: Label = None,
     clearance: Clearance = 0,
 ) -> int:
     """Find the passages that fit best, among those you may see."""
+    from whence.engine.search import SearchQuery
     from whence.retrieval.pipeline import check_query, search_match, search_mode
     from whence.schema.filters import parse_filters, read_options
 
@@ -61,7 +56,7 @@ def search(
     search_match(match)
     conditions = read_options(filters or ())
     parse_filters(conditions)
-    chosen = _snapshot(snapshot, set_name, snapshot_source)
+    chosen = chosen_snapshot(snapshot, set_name, snapshot_source)
     access = access_of(acl, label, clearance)
     if not query.strip():
         empty = "the query is empty: give a word or a question"
@@ -72,17 +67,19 @@ def search(
     report = run_with_engine(
         context,
         lambda engine, settings: engine.search_report(
-            query,
-            top_k=top_k,
-            threshold=threshold,
-            mode=mode,
-            access=access,
-            collection=settings.collection,
-            filters=conditions,
-            match=match,
-            rerank=rerank,
-            rerank_budget_s=rerank_budget,
-            **chosen,
+            SearchQuery(
+                query=query,
+                top_k=top_k,
+                threshold=threshold,
+                mode=mode,
+                access=access,
+                collection=settings.collection,
+                filters=conditions,
+                match=match,
+                rerank=rerank,
+                rerank_budget_s=rerank_budget,
+                snapshot=chosen,
+            )
         ),
         reads=f"collection {settings_of(context).collection!r}",
         flow="search",
@@ -91,28 +88,6 @@ def search(
     latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}
     _tell(context, query, mode, report, latency, threshold)
     return 0
-
-
-def _snapshot(
-    snapshot: str | None, set_name: str | None, snapshot_source: str | None
-) -> dict[str, str]:
-    """Give the engine's arguments for a snapshot; none when no such option is given.
-
-    Raises:
-        BadInput: The options do not go together.
-    """
-    if snapshot is None and set_name is None and snapshot_source is None:
-        return {}
-    from whence.engine.snapshot_reading import SnapshotChoice
-
-    choice = SnapshotChoice(
-        snapshot=snapshot or "", set_name=set_name or "", source=snapshot_source or ""
-    )
-    return {
-        "snapshot": choice.snapshot,
-        "set_name": choice.set_name,
-        "snapshot_source": choice.source,
-    }
 
 
 def _tell(
@@ -124,14 +99,14 @@ def _tell(
     threshold: float,
     message: str = "",
 ) -> None:
-    from whence.engine.json_documents import found_message, search_document
+    from whence.engine.json_documents import result_message, search_document
 
     if as_json(context):
         document = search_document(query, mode, report, latency_ms=latency, message=message)
         print_json(document)
         return
     if report is None or not report.results:
-        note(message or found_message(report))
+        note(message or result_message(report))
         _tell_best(report, threshold)
     else:
         _tell_hits(report)

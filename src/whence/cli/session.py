@@ -13,7 +13,7 @@ from whence.cli.options import state_of
 from whence.schema.access import Access
 
 if TYPE_CHECKING:
-    from whence.engine import Engine
+    from whence.engine.engine import Engine
     from whence.flow.settings import Settings
 
 __all__ = ("access_of", "as_json", "run_with_engine", "settings_of", "start_logging")

@@ -1,12 +1,15 @@
-"""Options that say which snapshot of code a command reads."""
+"""Options that select the snapshot of code to read."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-__all__ = ("SetName", "Snapshot", "SnapshotOrigin", "chosen_snapshot")
+if TYPE_CHECKING:
+    from whence.engine.snapshot_reading import SnapshotChoice
+
+__all__ = ("SetName", "Snapshot", "SnapshotOrigin", "chosen_snapshot", "required_snapshot")
 
 Snapshot = Annotated[
     str | None,
@@ -21,17 +24,25 @@ SnapshotOrigin = Annotated[
 
 def chosen_snapshot(
     snapshot: str | None, set_name: str | None, source: str | None
-) -> dict[str, str]:
-    """Give the engine's arguments for a snapshot.
+) -> SnapshotChoice | None:
+    """Return the snapshot that the options choose; None when none of them is given.
 
     Raises:
-        BadInput: No snapshot is named, or the options do not go together.
+        BadInput: The options contradict each other.
+    """
+    if (snapshot, set_name, source) == (None, None, None):
+        return None
+    return required_snapshot(snapshot, set_name, source)
+
+
+def required_snapshot(
+    snapshot: str | None, set_name: str | None, source: str | None
+) -> SnapshotChoice:
+    """Return the snapshot that the options choose.
+
+    Raises:
+        BadInput: None is given, or the options contradict each other.
     """
     from whence.engine.snapshot_reading import SnapshotChoice
 
-    choice = SnapshotChoice(snapshot=snapshot or "", set_name=set_name or "", source=source or "")
-    return {
-        "snapshot": choice.snapshot,
-        "set_name": choice.set_name,
-        "snapshot_source": choice.source,
-    }
+    return SnapshotChoice(snapshot=snapshot or "", set_name=set_name or "", source=source or "")

@@ -12,7 +12,7 @@ from whence.cli.session import as_json, run_with_engine
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from whence.engine import Engine
+    from whence.engine.engine import Engine
     from whence.engine.results import SnapshotOverview
     from whence.schema.code import KindCounts
     from whence.store.snapshot_protocols import SnapshotRecord
@@ -28,7 +28,7 @@ def snapshots(context: typer.Context) -> int:
     """List snapshots and sets of code, newest first; subcommands change them."""
     if context.invoked_subcommand is not None:
         return 0
-    overview = run_with_engine(context, lambda engine, _settings: engine.snapshots())
+    overview = run_with_engine(context, lambda engine, _settings: engine.code.overview())
     if as_json(context):
         print_json(_document(overview))
     else:
@@ -38,19 +38,19 @@ def snapshots(context: typer.Context) -> int:
 
 def activate(context: typer.Context, name: _EITHER) -> int:
     """Switch a set or a snapshot on again."""
-    return _change(context, lambda engine: engine.set_active(name, True))
+    return _change(context, lambda engine: engine.code.set_active(name, True))
 
 
 def deactivate(context: typer.Context, name: _EITHER) -> int:
     """Switch a set or a snapshot off: it stays, and nothing can be read through it."""
-    return _change(context, lambda engine: engine.set_active(name, False))
+    return _change(context, lambda engine: engine.code.set_active(name, False))
 
 
 def remove(
     context: typer.Context, name: Annotated[str, typer.Argument(help="Name of the set.")]
 ) -> int:
     """Forget a set; its snapshots stay."""
-    return _change(context, lambda engine: engine.remove_set(name))
+    return _change(context, lambda engine: engine.code.remove_set(name))
 
 
 def purge(
@@ -58,7 +58,7 @@ def purge(
     snapshot: Annotated[str, typer.Argument(help="Id, head sha, branch or tag of the snapshot.")],
 ) -> int:
     """Delete a snapshot for good: nodes, texts, edges, and its place in sets."""
-    return _change(context, lambda engine: engine.purge_snapshot(snapshot))
+    return _change(context, lambda engine: engine.code.purge(snapshot))
 
 
 def make_set(
@@ -69,7 +69,7 @@ def make_set(
     ],
 ) -> int:
     """Make a set of imported snapshots."""
-    return _change(context, lambda engine: engine.make_set(name, snapshot))
+    return _change(context, lambda engine: engine.code.make_set(name, snapshot))
 
 
 def _change(context: typer.Context, work: Callable[[Engine], Coroutine[Any, Any, Any]]) -> int:
@@ -77,7 +77,7 @@ def _change(context: typer.Context, work: Callable[[Engine], Coroutine[Any, Any,
 
     async def session(engine: Engine) -> SnapshotOverview:
         await work(engine)
-        return await engine.snapshots()
+        return await engine.code.overview()
 
     overview = run_with_engine(context, lambda engine, _settings: session(engine))
     if as_json(context):

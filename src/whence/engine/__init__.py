@@ -1,7 +1,8 @@
-"""The whole house behind one object: index, search, ask, explain."""
+"""One object for Python code: index, search, ask and explain, by composition of small parts.
 
-from whence.engine.engine import Engine
-from whence.engine.results import IndexReport
-from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
-
-__all__ = ("Engine", "IndexReport", "RetrievalResult", "RetrievedChunk", "SearchReport")
+In: settings and arguments of the caller. Out: reports, answers and traces (`results`, `whence.schema`).
+Open `engine` first: every method delegates to one module with an `EngineSession` (the flow, its client and
+resources): `indexing`, `search`, `trace_access` (explain, why-not), `replay`, `erasure`; `code` holds
+`engine.code` (import, snapshots, expand, fetch, ask). `audit` logs operations. `json_documents` has the JSON
+shapes for the command line and the gateway, `evaluation_targets` the adapters for `whence.evaluation`.
+"""

@@ -1,8 +1,8 @@
-"""The audit log: who asked what, with which rights, and how much came of it. Off unless a setting names it.
+"""The audit log: one line of JSON for each operation with the question, the rights and the number of results.
 
-One line of JSON for each operation, written when it ends, also when it fails. A line holds the question and the
-names of things, never the text of a document. It fails closed: where the log cannot be opened nothing is done,
-and where a line cannot be written nothing is given out.
+Off unless the setting `audit` is set. A line is written when the operation ends, also when it fails. It
+contains questions and names, never the text of a document. The log fails closed: when it cannot be opened the
+operation does not start, and when a line cannot be written no result is returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from whence.schema.access import Access
+import msgspec
+
+from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import Unavailable, WhenceError
 
 __all__ = ("STDERR", "AuditEntry", "AuditLog", "Audited", "audited")
@@ -28,51 +30,51 @@ __all__ = ("STDERR", "AuditEntry", "AuditLog", "Audited", "audited")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Written to in place of a file.
+#: Target that means standard error instead of a file.
 STDERR: Final = "stderr"
-#: Questions and rights are nobody's business but the owner's.
+#: Only the owner may read questions and rights.
 _MODE: Final = 0o600
 _DESCRIPTOR_OF_STDERR: Final = 2
-#: Arguments that say what was asked, by their names in the log; what is empty is left out.
-_ASKED: Final[Mapping[str, tuple[str, ...]]] = {
+#: Arguments to log, by their names in the log; empty ones are left out.
+_LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "query": ("query", "question"),
     "collection": ("collection",),
     "snapshot": ("snapshot",),
     "set": ("set_name",),
-    "snapshot_source": ("snapshot_source",),
+    "snapshot_source": ("source",),
     "filters": ("filters",),
     "answer_id": ("answer_id",),
 }
-#: Arguments that name things: files, nodes, chunks, documents.
+#: Arguments that name files, nodes, chunks or documents.
 _ITEMS: Final = ("paths", "bundles", "nodes", "seeds", "graph", "item", "document_id")
 
 
 class AuditEntry:
-    """A line that is not written yet.
+    """A line of the log while its operation runs.
 
     Args:
-        facts: What is known at the beginning.
+        facts: Fields known at the beginning.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.facts: dict[str, Any] = dict(facts)
 
     def note(self, *, results: int, answer_id: str | None = None) -> None:
-        """Note what came of the operation."""
+        """Record the outcome of the operation."""
         self.facts["results"] = results
         if answer_id is not None:
             self.facts["answer_id"] = answer_id
 
 
 class AuditLog:
-    """Appends lines to a file, made with mode 600 where there is none, or to standard error.
+    """Appends lines to a file (created with mode 600) or to standard error.
 
-    Each line is one write to the end of the file, so that several processes may share it. The file is opened
-    for each operation: it may be moved away at any time.
+    Each line is one append, so several processes can share the file. The file is opened for each operation, so
+    it can be rotated at any time.
 
     Args:
         target: Path of the file, or `stderr`.
-        now: Gives the time, with its zone.
+        now: Returns the time with its zone.
         monotonic: Clock for durations, in seconds.
     """
 
@@ -89,26 +91,26 @@ class AuditLog:
 
     @contextmanager
     def entry(self, operation: str, facts: Mapping[str, Any]) -> Iterator[AuditEntry]:
-        """Log what takes place within a block.
+        """Log the operation of a `with` block.
 
         Args:
-            operation: Its name.
-            facts: What was asked.
+            operation: Name of the operation.
+            facts: The logged arguments.
 
         Raises:
-            Unavailable: The log cannot be opened, and the block is not entered; or the line cannot be written.
+            Unavailable: The log cannot be opened (the block does not run), or the line cannot be written.
         """
-        time_of_it = self._now().astimezone(UTC).isoformat()
-        entry = AuditEntry({"time": time_of_it, "operation": operation, "uid": _uid(), **facts})
+        started_at = self._now().astimezone(UTC).isoformat()
+        entry = AuditEntry({"time": started_at, "operation": operation, "uid": _uid(), **facts})
         with self._opened() as descriptor:
-            began = self._monotonic()
+            started = self._monotonic()
             try:
                 yield entry
             except BaseException as error:
                 entry.facts["error"] = _code(error)
                 raise
             finally:
-                entry.facts["duration_ms"] = round((self._monotonic() - began) * 1e3, 3)
+                entry.facts["duration_ms"] = round((self._monotonic() - started) * 1e3, 3)
                 self._write(descriptor, entry.facts)
 
     @contextmanager
@@ -127,7 +129,7 @@ class AuditLog:
             os.close(descriptor)
 
     def _write(self, descriptor: int, facts: Mapping[str, Any]) -> None:
-        # Only ASCII: a question cannot forge a line, and half of a character cannot stop one.
+        # ASCII only: a question cannot forge a line, and a lone surrogate cannot prevent one.
         line = (json.dumps(facts, default=str) + "\n").encode()
         if descriptor == _DESCRIPTOR_OF_STDERR:
             sys.stderr.write(line.decode())
@@ -138,33 +140,33 @@ class AuditLog:
         except OSError as error:
             raise self._unwritable(error.strerror or str(error)) from error
         if written < len(line):
-            raise self._unwritable("there is no room for a whole line")
+            raise self._unwritable("no space for a whole line")
 
     def _unwritable(self, why: str) -> Unavailable:
         return Unavailable(
             f"the audit log {self._target} cannot be written: {why}",
-            hint="make room or correct WHENCE_AUDIT; without its log nothing is given out",
+            hint="free some space or correct WHENCE_AUDIT; no result is returned without its log line",
         )
 
 
 def _uid() -> int | None:
-    """Give the account that asks; None where accounts have no numbers."""
+    """Return the user id of this process; None on systems without one."""
     return os.getuid() if hasattr(os, "getuid") else None
 
 
 def _code(error: BaseException) -> str:
-    """Name an error; its message could tell more than the log may hold."""
+    """Return the code of an error; its message may contain text of documents."""
     if isinstance(error, WhenceError):
         return error.code
     return "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
 
 
 class Audited(Protocol):
-    """What has methods that are logged."""
+    """An object whose methods are logged."""
 
     @property
     def audit_log(self) -> AuditLog | None:
-        """Where to; None when nothing is logged."""
+        """Log of operations; None when nothing is logged."""
         ...
 
 
@@ -177,12 +179,12 @@ def audited(
     count: Callable[[Any], int] | None = None,
     answer_id: Callable[[Any], str] | None = None,
 ) -> Callable[[_Method[S, P, T]], _Method[S, P, T]]:
-    """Log each call of a method: what was asked is read off its arguments, by their names.
+    """Log each call of a method with its arguments; fields of a request object count as arguments.
 
     Args:
         operation: Name in the log.
-        count: Gives the number of results; 1 when left out.
-        answer_id: Gives the id of the answer that was made; none was when left out.
+        count: Returns the number of results; 1 when left out.
+        answer_id: Returns the id of the new answer; none when left out.
     """
 
     def wrap(method: _Method[S, P, T]) -> _Method[S, P, T]:
@@ -195,7 +197,7 @@ def audited(
                 return await method(self, *args, **kwargs)
             bound = signature.bind(self, *args, **kwargs)
             bound.apply_defaults()
-            with log.entry(operation, _asked(bound.arguments)) as entry:
+            with log.entry(operation, _logged_facts(bound.arguments)) as entry:
                 result = await method(*bound.args, **bound.kwargs)
                 entry.note(
                     results=1 if count is None else count(result),
@@ -208,29 +210,42 @@ def audited(
     return wrap
 
 
-def _asked(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Give what the arguments of a call say; what can be read only once is replaced by a list."""
-    facts = {
-        field: arguments[name]
-        for field, names in _ASKED.items()
-        for name in names
-        if arguments.get(name)
-    }
-    items: list[str] = []
+def _logged_facts(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the logged fields of a call; iterators among the arguments are replaced by lists."""
     for name in _ITEMS:
         value = arguments.get(name)
         if isinstance(value, Iterable) and not isinstance(value, str):
-            value = arguments[name] = list(value)
+            arguments[name] = list(value)
+    values = dict(_flattened(arguments.items()))
+    facts = {
+        field: values[name]
+        for field, names in _LOGGED.items()
+        for name in names
+        if values.get(name)
+    }
+    items: list[str] = []
+    for name in _ITEMS:
+        value = values.get(name)
+        if isinstance(value, list):
             items += [str(getattr(one, "id", one)) for one in value]
         elif value is not None:
             items.append(str(value))
     if items:
         facts["items"] = items
-    return {**facts, "rights": _rights(arguments.get("access"))}
+    return {**facts, "rights": _rights(values.get("access"))}
+
+
+def _flattened(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield arguments by name, with the fields of request objects in their place."""
+    for name, value in arguments:
+        if isinstance(value, msgspec.Struct) and not isinstance(value, Access | DocumentTags):
+            yield from _flattened((key, getattr(value, key)) for key in value.__struct_fields__)
+        else:
+            yield name, value
 
 
 def _rights(access: object) -> dict[str, Any] | None:
-    """Give a reader's rights; None for what only the owner does."""
+    """Return a reader's rights; None for operations of the owner."""
     if not isinstance(access, Access):
         return None
     return {

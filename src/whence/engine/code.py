@@ -1,41 +1,50 @@
-"""The part of the engine that knows snapshots of code."""
+"""Code behind an engine, `engine.code`: import bundles, manage snapshots and sets, expand, fetch and ask."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast, get_args
 
+from whence.answering.validation import check_patience
+from whence.engine.answer_stream import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.audit import AuditLog, audited
+from whence.engine.node_texts import AroundNode, FetchReport, NodeChunks
 from whence.engine.results import ImportResult, SnapshotOverview
+from whence.engine.snapshot_reading import SnapshotChoice, read_snapshot
+from whence.retrieval.pipeline import check_text, search_mode
+from whence.schema.access import Access
+from whence.schema.code_rag import CodeRagRequest
+from whence.schema.document_rag import Answer
 from whence.schema.errors import BadInput, NotFound
+from whence.schema.graph import Direction, ExpandRequest, ExpandResponse
+from whence.schema.texts import Prioritize, TextBudget, TextRequest, TextResponse
 
 if TYPE_CHECKING:
     from whence.engine.code_import import Progress
-    from whence.flow.client import FlowClient
-    from whence.flow.resources import Resources
-    from whence.store.snapshot_protocols import CodeStore, SnapshotSet
+    from whence.engine.session import EngineSession
+    from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet, SnapshotSource
 
-__all__ = ("CodeEngine",)
+__all__ = ("CodeSnapshots",)
+
+_PUBLIC = Access.public()
 
 
-class CodeEngine:
-    """Imports bundles and keeps snapshots and sets. Part of `Engine`."""
+class CodeSnapshots:
+    """Snapshots of code. A `snapshot` is an id, head sha, branch or tag, or a `SnapshotChoice`.
 
-    def _opened(self) -> tuple[FlowClient, Resources]:
-        """Give what an open engine has."""
-        raise TypeError("CodeEngine is a part of Engine")
+    Args:
+        session: The flow behind the engine.
+    """
+
+    def __init__(self, session: EngineSession) -> None:
+        self._session = session
 
     @property
     def audit_log(self) -> AuditLog | None:
-        """Where operations are logged."""
-        raise TypeError("CodeEngine is a part of Engine")
-
-    async def _code_store(self) -> CodeStore:
-        _, resources = self._opened()
-        store: CodeStore = await resources.get("store")
-        return store
+        """Log of operations; None when the setting `audit` is not set."""
+        return self._session.audit_log
 
     @audited("import", lambda result: len(result.imports))
     async def import_bundles(
@@ -48,105 +57,246 @@ class CodeEngine:
         tags: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> ImportResult:
-        """Import bundles of code: all of them can be read afterwards, or nothing has changed.
+        """Import bundles of code in one transaction: all of them or none.
 
-        A snapshot that is published with the same content costs the reading only. Nodes whose text stands in
-        another snapshot of the repository get its vector.
+        A snapshot that is published with the same content is only read. Nodes whose text occurs in another
+        snapshot of the repository reuse its vector.
 
         Args:
             bundles: Zip archives or folders.
-            set_name: Set to make of their snapshots, the first primary; it takes the place of any of that
-                name. None when empty.
-            repo: Name of the repository in the place of the bundles' own.
-            replace: True puts other content at the same commit in the place of what is there.
-            tags: Another name for each snapshot; the bundle's file name when empty.
-            progress: Called with the number of nodes read and None, then with those embedded and how many
-                there are.
+            set_name: Set to make of the snapshots, the first is primary; replaces a set of that name.
+            repo: Repository name to use instead of the bundles' own.
+            replace: Whether other content at the same commit is replaced.
+            tags: An additional name for each snapshot; the bundle's file name when empty.
+            progress: Called with the number of nodes read and None, then with the number of nodes embedded
+                and their total.
 
         Raises:
             BadInput: A bundle cannot be imported, or other content is published at its commit.
             Unavailable: A service that is needed does not answer.
         """
-        from whence.engine.code_import import Importing, open_bundles
+        from whence.engine.code_import import CodeImporter, open_bundles
 
-        client, resources = self._opened()
-        found = await asyncio.to_thread(
+        opened = await asyncio.to_thread(
             open_bundles, list(bundles), repo=repo, set_name=set_name, tags=tags
         )
-        importing = Importing(
-            client,
-            await self._code_store(),
-            await resources.get("embedder"),
+        importer = CodeImporter(
+            self._session.client,
+            await self._session.code_store(),
+            await self._session.resources.get("embedder"),
             replace=replace,
             progress=progress,
         )
-        return await importing.run(found, set_name=set_name, tags=tags)
+        return await importer.run(opened, set_name=set_name, tags=tags)
 
-    async def snapshots(self) -> SnapshotOverview:
-        """Give all published snapshots, newest first, and all sets by name."""
-        store = await self._code_store()
+    async def overview(self) -> SnapshotOverview:
+        """Return all published snapshots, newest first, and all sets by name."""
+        store = await self._session.code_store()
         return SnapshotOverview(snapshots=await store.snapshots(), sets=await store.sets())
 
     async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
-        """Make a set of published snapshots, in the place of any of that name.
+        """Make a set of published snapshots; replaces a set of that name.
 
         Args:
-            name: Its name.
+            name: Name of the set.
             references: Ids, head shas, branches or tags; the first is primary.
 
         Raises:
-            NotFound: A reference stands for no snapshot that can be read.
-            BadInput: The name cannot be, or the snapshots are none, given twice or not of one repository.
+            NotFound: A reference matches no readable snapshot.
+            BadInput: The name is invalid, or the snapshots are none, repeated or of several repositories.
         """
-        return await (await self._code_store()).make_set(name, references)
+        return await (await self._session.code_store()).make_set(name, references)
 
     async def set_active(self, name: str, active: bool) -> None:
-        """Switch a set, or else a snapshot by any of its names, on or off.
+        """Activate or deactivate a set, or else a snapshot by any of its names.
 
         Raises:
             NotFound: There is neither.
             BadInput: Several snapshots have that name.
         """
-        store = await self._code_store()
+        store = await self._session.code_store()
         is_set = any(one.name == name for one in await store.sets())
-        await store.set_active(name if is_set else await self._one_snapshot(name), active)
+        await store.set_active(name if is_set else await self._snapshot_id(name), active)
 
     async def remove_set(self, name: str) -> None:
-        """Forget a set; its snapshots stay.
+        """Remove a set; its snapshots stay.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no such set.
         """
-        await (await self._code_store()).remove_set(name)
+        await (await self._session.code_store()).remove_set(name)
 
-    async def purge_snapshot(self, name: str) -> None:
-        """Delete a snapshot, named by any of its names, with everything of it, in sets too.
+    async def purge(self, name: str) -> None:
+        """Delete a snapshot by any of its names, with its nodes, edges and memberships in sets.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no such snapshot.
             BadInput: Several snapshots have that name.
         """
-        await (await self._code_store()).purge_snapshot(await self._one_snapshot(name))
+        await (await self._session.code_store()).purge_snapshot(await self._snapshot_id(name))
 
-    async def _one_snapshot(self, name: str) -> str:
-        """Give the id of the one snapshot, active or not, of that name.
+    @audited("expand", lambda reply: len(reply.nodes))
+    async def expand(
+        self,
+        nodes: Iterable[str],
+        *,
+        snapshot: str | SnapshotChoice,
+        max_depth: int = 2,
+        max_nodes: int = 120,
+        relations: Iterable[str] = (),
+        direction: str = "out",
+        seed_only: bool = False,
+        access: Access = _PUBLIC,
+    ) -> ExpandResponse:
+        """Return the visible neighbourhood of some nodes, breadth first.
 
-        Where the newest of several is read, none is changed: a branch moves on.
+        Args:
+            nodes: Canonical or local ids to start from.
+            snapshot: Snapshot to read.
+            max_depth: Most steps from a seed, 1 or more.
+            max_nodes: Most nodes, seeds included, 1 or more.
+            relations: Relations to follow, with or without prefix, in any case; none, or `*`, for all.
+            direction: `out`, `in` or `both`.
+            seed_only: Whether only the seeds are expanded.
+            access: Rights of the reader.
+
+        Raises:
+            BadInput: A limit, the direction, a relation or the snapshot choice is wrong, there are more
+                seeds than `max_nodes`, or a seed belongs to another snapshot.
+            NotFound: There is no such snapshot, or a seed does not exist or is hidden.
         """
-        store = await self._code_store()
+        choice = SnapshotChoice.of(snapshot)
+        _check_one_of("direction", direction, get_args(Direction))
+        seeds, wanted = tuple(nodes), tuple(relations)
+
+        async def read(record: SnapshotRecord) -> ExpandResponse:
+            request = ExpandRequest(
+                access=access,
+                snapshot=record.info.snapshot_id,
+                seeds=seeds,
+                max_depth=max_depth,
+                max_nodes=max_nodes,
+                relations=wanted,
+                direction=cast("Direction", direction),
+                seed_only=seed_only,
+            )
+            return await self._session.client.call("graph-expander", request, ExpandResponse)
+
+        return await read_snapshot(await self._session.code_store(), choice, read)
+
+    @audited("fetch", lambda report: len(report.node_texts))
+    async def fetch(
+        self,
+        seeds: Sequence[str],
+        graph: Iterable[str | AroundNode] = (),
+        *,
+        budget: TextBudget,
+        snapshot: str | SnapshotChoice,
+        prioritize: str = "balanced",
+        access: Access = _PUBLIC,
+    ) -> FetchReport:
+        """Return whole texts of nodes, as many as fit a budget.
+
+        Args:
+            seeds: Canonical or local ids, in order of rank.
+            graph: Nodes around the seeds; a plain id has depth 1. A hidden or missing one is skipped.
+            budget: Most characters or tokens.
+            snapshot: Snapshot to read.
+            prioritize: `seed_first`, `graph_first`, `balanced` or `clustered`.
+            access: Rights of the reader.
+
+        Raises:
+            BadInput: The budget is below 1, the order is unknown, no node is given, or a node belongs to
+                another snapshot.
+            NotFound: There is no such snapshot, or a seed does not exist or is hidden.
+        """
+        choice = SnapshotChoice.of(snapshot)
+        _check_one_of("prioritisation", prioritize, get_args(Prioritize))
+        around = [AroundNode(id=one) if isinstance(one, str) else one for one in graph]
+        if not seeds and not around:
+            raise BadInput("no node is named", hint="give the id of a seed or of a graph node")
+        if budget.limit < 1:
+            raise BadInput(f"a budget must be at least 1, not {budget.limit}")
+
+        async def read(record: SnapshotRecord) -> FetchReport:
+            chunks = NodeChunks(record, seeds, around)
+            plan = chunks.plan(cast("Prioritize", prioritize), budget)
+            request = TextRequest(access=access, collection=record.collection, plan=plan)
+            reply = await self._session.client.call("text-fetcher", request, TextResponse)
+            return chunks.report(reply, budget)
+
+        return await read_snapshot(await self._session.code_store(), choice, read)
+
+    @audited("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id)
+    async def ask(
+        self,
+        question: str,
+        *,
+        snapshot: str | SnapshotChoice,
+        access: Access = _PUBLIC,
+        doc_limit: int = 20,
+        mode: str | None = None,
+        timeout_s: float = 120.0,
+        chunk_callback: ChunkCallback | None = None,
+        explain_callback: ExplainCallback | None = None,
+    ) -> Answer:
+        """Answer a question from a snapshot: search, expand over dependencies, write from the texts that fit.
+
+        Args:
+            question: The question.
+            snapshot: Snapshot to read.
+            access: Rights of the reader.
+            doc_limit: Most nodes, seeds included, 1 or more.
+            mode: `hybrid`, `dense` or `bm25`; None for the flow's own.
+            timeout_s: Seconds for the whole question.
+            chunk_callback: Receives the text while it is written.
+            explain_callback: Receives the triples of each stage when it is done.
+
+        Raises:
+            BadInput: The question is blank or not text, or an argument is wrong.
+            NotFound: There is no such snapshot.
+            DeadlineExceeded: The time ran out.
+            Unavailable: A service that is needed does not answer.
+        """
+        check_text("the question", question)
+        check_patience(timeout_s)
+        choice = SnapshotChoice.of(snapshot)
+        request = CodeRagRequest(
+            access=access,
+            question=question,
+            snapshot=choice.snapshot,
+            set_name=choice.set_name,
+            snapshot_source=cast("SnapshotSource", choice.source or "primary"),
+            doc_limit=doc_limit,
+            mode=None if mode is None else search_mode(mode),
+            streaming=chunk_callback is not None,
+        )
+        replies = self._session.client.ask(request, timeout_s=timeout_s)
+        answer = await collect_answer(replies, chunk_callback, explain_callback)
+        self._session.recent_answers.add(answer.answer_id)
+        return answer
+
+    async def _snapshot_id(self, name: str) -> str:
+        """Return the id of the only snapshot, active or not, of a name.
+
+        Reading takes the newest of several; a change refuses, because a branch moves on.
+        """
+        store = await self._session.code_store()
         found = [
             one.info.snapshot_id
             for one in await store.snapshots()
             if name in (one.info.snapshot_id, one.info.head_sha, *one.refs)
         ]
         if not found:
-            raise NotFound(
-                f"there is no set or snapshot {name!r}",
-                hint="see whence snapshots",
-            )
+            raise NotFound(f"there is no set or snapshot {name!r}", hint="see whence snapshots")
         if len(found) > 1:
             raise BadInput(
                 f"{name!r} is a name of {len(found)} snapshots: {', '.join(sorted(found))}",
-                hint="name the one that is meant by its id",
+                hint="use the id of one of them",
             )
         return found[0]
+
+
+def _check_one_of(what: str, value: str, known: tuple[Any, ...]) -> None:
+    if value not in known:
+        raise BadInput(f"unknown {what} {value!r}", hint=f"use one of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""From bundles of code to published snapshots: read, stage, embed, publish all or none."""
+"""Import of code bundles: read, stage, embed, then publish all snapshots in one transaction."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
         StagedSnapshot,
     )
 
-__all__ = ("Importing", "open_bundles")
+__all__ = ("CodeImporter", "open_bundles")
 
 Progress = Callable[[int, int | None], None]
 
 #: Nodes written at once: large enough for COPY, small enough to keep some batches in memory.
-_NODES_AT_ONCE = 2000
-#: Batches on their way while the next one is read.
-_WRITTEN_AT_ONCE = 2
+_NODES_PER_BATCH = 2000
+#: Batches being written while the next one is read.
+_BATCHES_IN_FLIGHT = 2
 #: Texts and characters of one embedding request; replies stay below a broker's limit of 5 MiB, with vectors
 #: of 3,072 numbers as well.
-_TEXTS_AT_ONCE = 256
-_CHARACTERS_AT_ONCE = 200_000
-#: Requests on their way at once.
+_TEXTS_PER_REQUEST = 256
+_CHARACTERS_PER_REQUEST = 200_000
+#: Embedding requests in flight.
 _IN_FLIGHT = 2
 _EMBEDDING_TIMEOUT_S = 900.0
 
@@ -55,11 +55,11 @@ def open_bundles(
     set_name: str,
     tags: Sequence[str],
 ) -> list[Bundle]:
-    """Look at all bundles before anything is read.
+    """Open and check all bundles before any is read.
 
     Raises:
-        BadInput: A bundle is unsafe or lacks a part, none or one is given twice, there is not one tag a
-            bundle, or a set could not hold them all.
+        BadInput: A bundle is unsafe or incomplete, there is none, one is given twice, the number of tags is
+            wrong, or they cannot form a set.
     """
     bundles = [open_bundle(path, repo=repo) for path in paths]
     if not bundles:
@@ -89,18 +89,18 @@ def open_bundles(
     return bundles
 
 
-class Importing:
-    """One import of some bundles.
+class CodeImporter:
+    """Imports bundles of code.
 
-    Memory holds a few batches of nodes, and the ids of all nodes of the bundle being read.
+    Memory is bounded by a few batches of nodes and the node ids of the bundle being read.
 
     Args:
-        client: Where texts are embedded.
-        store: Where snapshots go.
-        embedder: Counts tokens, so that long texts are cut where the model would cut them.
-        replace: Whether other content at the same commit may be put in the place of what is there.
-        progress: Called with the number of nodes read, then with those embedded, of how many.
-        new_id: Gives the ids of the runs.
+        client: Client of the flow that embeds texts.
+        store: Store of the snapshots.
+        embedder: Counts tokens, to cut long texts where the model would.
+        replace: Whether other content at the same commit is replaced.
+        progress: Called with the number of nodes read and None, then with nodes embedded and their total.
+        new_id: Makes the ids of imports.
     """
 
     def __init__(
@@ -128,10 +128,10 @@ class Importing:
 
         Raises:
             BadInput: A bundle cannot be imported; member, line and reason are named.
-            Unavailable: The store or the embedding service does not answer; nothing was changed.
+            Unavailable: The store or the embedding service does not answer; nothing has changed.
         """
         started = time.monotonic()
-        staged: list[_Read] = []
+        staged: list[_StagedBundle] = []
         published = {one.info.snapshot_id: one for one in await self._store.snapshots()}
         async with self._store.importing() as run:
             for place, bundle in enumerate(bundles):
@@ -142,24 +142,24 @@ class Importing:
                     staged.append(await self._stage(run, bundle, tag))
                 else:
                     staged.append(await self._keep(run, bundle, tag, report))
-            # Not before all bundles were read: what is wrong with the last should not cost hours.
+            # After all bundles are read: an error in the last one should not cost hours of embedding.
             for one in staged:
                 await self._embed(one)
             refs = [_ref(bundle, tags[n : n + 1]) for n, bundle in enumerate(bundles)]
             _, made = await run.publish(set_name=set_name, refs=refs)
         return ImportResult(
-            imports=[one.outcome() for one in staged],
+            imports=[one.report_entry() for one in staged],
             set=made,
             seconds=round(time.monotonic() - started, 3),
         )
 
     async def _unchanged(self, bundle: Bundle, former: SnapshotRecord) -> ImportReport | None:
-        """Give the account of a bundle whose content is published already; None when it may be replaced.
+        """Return the report of a bundle whose content is published already; None when it is to be replaced.
 
-        Reading alone costs a fraction of storing.
+        Reading costs a fraction of storing.
 
         Raises:
-            BadInput: The bundle cannot be imported, or has other content that may not be replaced.
+            BadInput: The bundle cannot be imported, or its other content may not be replaced.
         """
         report = await asyncio.to_thread(validate, bundle)
         if report.digest == former.digest:
@@ -168,8 +168,10 @@ class Importing:
             raise different_content(bundle.snapshot, comparable=bool(former.digest))
         return None
 
-    async def _keep(self, run: CodeImport, bundle: Bundle, tag: str, report: ImportReport) -> _Read:
-        """Note an import that had nothing to store."""
+    async def _keep(
+        self, run: CodeImport, bundle: Bundle, tag: str, report: ImportReport
+    ) -> _StagedBundle:
+        """Record an import of unchanged content."""
         import_id = self._new_id()
         staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
         if await staged.close(report, replace=self._replace):
@@ -177,9 +179,9 @@ class Importing:
                 f"{bundle.snapshot.repo} at {bundle.snapshot.head_sha} was changed during the import",
                 hint="run the same command again",
             )
-        return _Read(import_id, staged, report, is_new=False)
+        return _StagedBundle(import_id, staged, report, is_new=False)
 
-    async def _stage(self, run: CodeImport, bundle: Bundle, tag: str) -> _Read:
+    async def _stage(self, run: CodeImport, bundle: Bundle, tag: str) -> _StagedBundle:
         import_id = self._new_id()
         staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
 
@@ -189,33 +191,33 @@ class Importing:
             self._progress(self._nodes_read, None)
 
         reader = BundleReader(bundle)
-        batches = node_batches(reader, staged.preparer(), _NODES_AT_ONCE)
-        await _pump(lambda: asyncio.to_thread(next, batches, None), add)
+        batches = node_batches(reader, staged.preparer(), _NODES_PER_BATCH)
+        await _copy_batches(lambda: asyncio.to_thread(next, batches, None), add)
         await staged.end_nodes()
         await staged.add_edges(await asyncio.to_thread(reader.edges))
         report = await asyncio.to_thread(reader.report)
         is_new = await staged.close(report, replace=self._replace)
-        return _Read(import_id, staged, report, is_new)
+        return _StagedBundle(import_id, staged, report, is_new)
 
-    async def _embed(self, one: _Read) -> None:
-        """Give every node its vector, a few requests at once; the first alone tells the model."""
+    async def _embed(self, one: _StagedBundle) -> None:
+        """Embed all nodes, a few requests at once; the first alone determines the model."""
         slots = asyncio.Semaphore(_IN_FLIGHT)
         passages = Passages(self._embedder)
         try:
             async with asyncio.TaskGroup() as group:
                 first = True
-                while nodes := await one.staged.texts(_TEXTS_AT_ONCE):
+                while nodes := await one.staged.texts(_TEXTS_PER_REQUEST):
                     await slots.acquire()
                     task = group.create_task(self._embed_some(one, nodes, passages, slots))
                     if first:
                         await asyncio.wait({task})
                         first = False
         except* WhenceError as errors:
-            raise _first(errors) from errors
+            raise _first_error(errors) from errors
 
     async def _embed_some(
         self,
-        one: _Read,
+        one: _StagedBundle,
         nodes: Sequence[NodeText],
         passages: Passages,
         slots: asyncio.Semaphore,
@@ -237,8 +239,8 @@ class Importing:
         self._progress(one.embedded, one.report.nodes.total)
 
 
-class _Read:
-    """A bundle that was read to its end, and what became of it."""
+class _StagedBundle:
+    """A bundle that was read completely, and the counts of its import."""
 
     def __init__(
         self, import_id: str, staged: StagedSnapshot, report: ImportReport, is_new: bool
@@ -249,7 +251,7 @@ class _Read:
         self.is_new = is_new
         self.embedded = 0
 
-    def outcome(self) -> ImportedBundle:
+    def report_entry(self) -> ImportedBundle:
         snapshot, report = self.report.snapshot, self.report
         return ImportedBundle(
             import_id=self.import_id,
@@ -272,18 +274,18 @@ class _Read:
         )
 
 
-async def _pump(
+async def _copy_batches(
     read: Callable[[], Awaitable[Any]], write: Callable[[Any], Coroutine[Any, Any, None]]
 ) -> None:
-    """Read on while the two batches before are on their way.
+    """Read batches while the two before are written.
 
-    Nothing is cancelled when something fails: a COPY cut off in the middle costs the connection.
+    Writes are not cancelled after an error: an interrupted COPY closes the connection.
     """
     writes: deque[asyncio.Task[None]] = deque()
     try:
         while (batch := await read()) is not None:
             writes.append(asyncio.create_task(write(batch)))
-            if len(writes) > _WRITTEN_AT_ONCE:
+            if len(writes) > _BATCHES_IN_FLIGHT:
                 await writes.popleft()
     finally:
         outcomes = await asyncio.gather(*writes, return_exceptions=True)
@@ -293,10 +295,10 @@ async def _pump(
 
 
 def _requests(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Give begin and end of each request, bounded in texts and characters."""
+    """Yield start and end of each request, bounded in texts and characters."""
     start = size = 0
     for place, text in enumerate(texts):
-        full = place - start >= _TEXTS_AT_ONCE or size + len(text) > _CHARACTERS_AT_ONCE
+        full = place - start >= _TEXTS_PER_REQUEST or size + len(text) > _CHARACTERS_PER_REQUEST
         if full and place > start:
             yield start, place
             start, size = place, 0
@@ -305,17 +307,17 @@ def _requests(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _ref(bundle: Bundle, given: Sequence[str]) -> str:
-    """Give what a set calls its member: the tag it was given, else its branch, else its file."""
+    """Return the name of a set's member: its tag, else its branch, else its file."""
     branch = bundle.snapshot.branch
     return given[0] if given else bundle.name if branch == UNKNOWN_BRANCH else branch
 
 
 def _counts(counts: KindCounts) -> dict[str, int]:
-    """Give both counts, also where they are 0."""
+    """Return both counts, also when they are 0."""
     return {"cs": counts.cs, "sql": counts.sql}
 
 
-def _first(group: BaseExceptionGroup[WhenceError]) -> WhenceError:
-    """Give one error for all: the others are of the same cause, or of being cut off."""
+def _first_error(group: BaseExceptionGroup[WhenceError]) -> WhenceError:
+    """Return the first error; the others have the same cause or are cancellations."""
     first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+    return _first_error(first) if isinstance(first, BaseExceptionGroup) else first

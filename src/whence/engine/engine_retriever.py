@@ -38,7 +38,7 @@ class EngineRetriever(Retriever):
         self._engine = engine
         self._collection = collection
         self._options = dict(options)
-        self._thread = LoopThread(engine.twin)
+        self._thread = LoopThread(engine.clone)
 
     def _check_ready(self) -> None:
         if not self._engine.is_open:
@@ -50,7 +50,7 @@ class EngineRetriever(Retriever):
     async def _ranked(
         self, thing: Engine | None, query_text: str, top_k: int, threshold: float
     ) -> list[RetrievalResult]:
-        if thing is None and not self._engine.is_here:
+        if thing is None and not self._engine.is_on_own_loop:
             # Somebody else's event loop: the engine's connections belong to another.
             search = asyncio.to_thread(self.search, query_text, top_k, threshold)
             return await search

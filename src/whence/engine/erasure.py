@@ -1,4 +1,4 @@
-"""Erasing a document: from the collection, and its words from every trace."""
+"""Erasure of a document from its collection, and of its words from all traces."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ __all__ = ("Erasure", "Remains", "erase")
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a document."""
+    """Counts of what is stored of a document."""
 
     documents: int
-    """1 while it is in the collection, else 0."""
+    """1 if the collection contains it, else 0."""
     chunks: int
     vectors: int
     postings: int
-    """Words of its chunks in the index of words, each counted once a chunk."""
+    """Distinct words of its chunks in the lexical index, summed over the chunks."""
     links: int
-    """Names in the passage graph that its chunks bear or mention."""
+    """Names in the passage graph that its chunks define or mention."""
     traces: int
     """Traces that name it."""
     traces_with_text: int
-    """Those that still hold words of it: a quote, or an answer that was written from it."""
+    """Traces that contain words of it: a quote, or an answer written from it."""
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What an erasure found and what it left."""
+    """Counts before and after an erasure."""
 
     document_id: str
     collection: str
     before: Remains
     after: Remains
-    """All zero but for `traces`, which keep a tombstone."""
+    """Zero except for `traces`, which keep a tombstone."""
 
 
 async def erase(
@@ -52,12 +52,12 @@ async def erase(
 ) -> Erasure:
     """Remove a document with its chunks, vectors and postings, then its words from all traces.
 
-    Interrupted in between it can be called again and goes on. Cost: linear in what is kept of questions.
+    Can be repeated after an interruption. Cost: linear in the number of stored traces.
 
     Raises:
-        NotFound: There is no such document, and no trace holds words of it.
+        NotFound: There is no such document, and no trace contains words of it.
     """
-    named, quoted = await _traces(store, collection, document_id)
+    named, quoted = await _count_traces(store, collection, document_id)
     stored, left = await store.erase_document(collection, document_id)
     if not (stored.documents or quoted):
         raise NotFound(
@@ -66,27 +66,27 @@ async def erase(
         )
     erased_at = now().astimezone(UTC).isoformat()
     for answer_id in await store.traces_about(collection, document_id):
-        await _clean(store, answer_id, document_id, erased_at)
+        await _rewrite_trace(store, answer_id, document_id, erased_at)
     return Erasure(
         document_id=document_id,
         collection=collection,
         before=_remains(stored, named, quoted),
-        after=_remains(left, *await _traces(store, collection, document_id)),
+        after=_remains(left, *await _count_traces(store, collection, document_id)),
     )
 
 
-async def _clean(store: Store, answer_id: str, document_id: str, erased_at: str) -> None:
+async def _rewrite_trace(store: Store, answer_id: str, document_id: str, erased_at: str) -> None:
     from whence.provenance.erasing import erase_texts
 
     stored = await store.trace(answer_id)
     if stored is None:
         return
-    is_erased = _belongs(stored.record.collection, document_id)
+    is_erased = _refers_to(stored.record.collection, document_id)
     await store.rewrite_trace(erase_texts(stored.record, is_erased=is_erased, erased_at=erased_at))
 
 
-async def _traces(store: Store, collection: str, document_id: str) -> tuple[int, int]:
-    """Count the traces that name a document, and those of them that hold words of it."""
+async def _count_traces(store: Store, collection: str, document_id: str) -> tuple[int, int]:
+    """Return the number of traces that name a document, and of those that contain words of it."""
     from whence.provenance.erasing import erase_texts
 
     about = await store.traces_about(collection, document_id)
@@ -96,7 +96,7 @@ async def _traces(store: Store, collection: str, document_id: str) -> tuple[int,
         if stored is not None:
             record = stored.record
             clean = erase_texts(
-                record, is_erased=_belongs(record.collection, document_id), erased_at=""
+                record, is_erased=_refers_to(record.collection, document_id), erased_at=""
             )
             with_text += clean.answer != record.answer or clean.events != record.events
     return len(about), with_text
@@ -114,8 +114,8 @@ def _remains(parts: DocumentParts, traces: int, traces_with_text: int) -> Remain
     )
 
 
-def _belongs(collection: str, document_id: str) -> Callable[[str, str], bool]:
-    """Give the test whether a chunk, or whatever names the document, is part of it."""
+def _refers_to(collection: str, document_id: str) -> Callable[[str, str], bool]:
+    """Return a predicate: does an id of a chunk or document refer to this document?"""
     from whence.store.chunk_ids import document_key
 
     prefix = document_key(collection, document_id)

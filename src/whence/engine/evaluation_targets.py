@@ -1,4 +1,4 @@
-"""A collection of ours as validation sees it: searched as every reader searches it, and only read."""
+"""Adapters for `whence.evaluation`: a collection as a validation target, and as a searcher for suites."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from whence.engine.search import SearchQuery
+from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.evaluation.validation.target import (
     Passage,
     RetrievedPassages,
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
     from whence.schema.texts import ChunkText
     from whence.store.protocols import Store
 
-__all__ = ("EngineTarget",)
+__all__ = ("EngineSearcher", "EngineTarget")
 
-#: Chunks before a passage among which its heading is looked for.
+#: Chunks before a passage in which its heading is searched.
 _PAGE_CHUNKS = 1000
-_AT_ONCE = 100
+_BATCH_SIZE = 100
 
 
 class EngineTarget:
@@ -35,11 +37,11 @@ class EngineTarget:
 
     Args:
         engine: An open engine whose flow reads the same store.
-        store: Where documents are read, best one that can do nothing else.
+        store: The same store, preferably read-only.
         collection: Collection to validate.
         access: Rights to search with.
         mode: `hybrid`, `dense` or `bm25`.
-        where: Address of the store for people.
+        where: Address of the store, for display.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class EngineTarget:
         self._where = where
 
     async def about(self) -> TargetInfo:
-        """Tell what this is.
+        """Describe the collection.
 
         Raises:
             NotFound: There is no such collection.
@@ -70,7 +72,7 @@ class EngineTarget:
         if info is None:
             raise NotFound(
                 f"there is no collection {self._collection!r}",
-                hint="index something into it first; `whence collections` lists what there is",
+                hint="index something into it first; `whence collections` lists all collections",
             )
         return TargetInfo(
             store=self._where,
@@ -80,18 +82,20 @@ class EngineTarget:
         )
 
     async def search(self, query: str, *, limit: int) -> RetrievedPassages:
-        """Find the best passages, without a threshold.
+        """Return the best passages, without a threshold.
 
         Raises:
             WhenceError: As for `Engine.search`.
         """
         report = await self._engine.search_report(
-            query,
-            top_k=limit,
-            threshold=0.0,
-            mode=self._mode,
-            access=self._access,
-            collection=self._collection,
+            SearchQuery(
+                query=query,
+                top_k=limit,
+                threshold=0.0,
+                mode=self._mode,
+                access=self._access,
+                collection=self._collection,
+            )
         )
         times = report.latency_ms
         return RetrievedPassages(
@@ -103,7 +107,7 @@ class EngineTarget:
         )
 
     async def page(self, passage: Passage) -> StoredDocument:
-        """Give the texts of the document's chunks up to a passage."""
+        """Return the text of the document up to a passage."""
         last = passage.chunk_index or 0
         ids = [
             chunk_key(self._collection, passage.document_id, index)
@@ -114,11 +118,11 @@ class EngineTarget:
         return StoredDocument(text="\n".join(text.content for text in texts), digest=digest)
 
     async def sections(self, limit: int) -> list[Section]:
-        """Give chunks of different documents, then further ones of the same.
+        """Return chunks of different documents, then further ones of the same documents.
 
         Cost: linear in the number of documents; about `limit` chunks are read.
         """
-        # By digest: neighbours in name are often alike, and a random choice would not repeat itself.
+        # By digest: documents with similar names are often alike, and a random order would not be repeatable.
         ids = sorted(
             await self._store.document_ids(self._collection),
             key=lambda one: hashlib.sha256(one.encode("utf-8", "surrogatepass")).digest(),
@@ -132,12 +136,12 @@ class EngineTarget:
         return found[:limit]
 
     async def holds(self, document_ids: Sequence[str]) -> bool:
-        """Tell whether the collection holds all of these documents."""
+        """Return whether the collection contains all of these documents."""
         states = await self._store.document_states(self._collection, document_ids)
         return len(states) == len(document_ids)
 
     async def _keys(self, ids: Sequence[str]) -> list[str]:
-        """Give ids of chunks: the first of every document, then the second, and so on."""
+        """Return ids of chunks: the first of every document, then the second, and so on."""
         states = await self._store.document_states(self._collection, ids)
         places = [
             (index, number, one)
@@ -148,8 +152,8 @@ class EngineTarget:
 
 
 def _batches(keys: Sequence[str]) -> Iterator[list[str]]:
-    for start in range(0, len(keys), _AT_ONCE):
-        yield list(keys[start : start + _AT_ONCE])
+    for start in range(0, len(keys), _BATCH_SIZE):
+        yield list(keys[start : start + _BATCH_SIZE])
 
 
 def _text(metadata: dict[str, Any], key: str) -> str | None:
@@ -179,4 +183,58 @@ def _section(text: ChunkText) -> Section:
         section_path=_text(text.metadata, "section_path") or "",
         text=text.content,
         source_url=_text(text.metadata, "source_url") or "",
+    )
+
+
+class EngineSearcher:
+    """Searches a collection through an engine, without a threshold.
+
+    Args:
+        engine: An open engine.
+        collection: Collection to search.
+        access: Rights to search with.
+    """
+
+    def __init__(self, engine: Engine, collection: str, access: Access) -> None:
+        self._engine = engine
+        self._collection = collection
+        self._access = access
+
+    async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
+        """Return the best passages.
+
+        Raises:
+            WhenceError: As for `Engine.search`.
+        """
+        report = await self._engine.search_report(
+            SearchQuery(
+                query=query,
+                top_k=limit,
+                threshold=0.0,
+                mode=mode,
+                access=self._access,
+                collection=self._collection,
+            )
+        )
+        return SearchOutcome(
+            hits=[_hit(result) for result in report.results],
+            latency_ms=report.latency_ms["total"],
+            degraded=tuple(fault.reason for fault in report.degraded),
+        )
+
+
+def _hit(result: RetrievalResult) -> Hit:
+    metadata = result.chunk.metadata
+
+    def text(*keys: str) -> str:
+        return next((metadata[key] for key in keys if isinstance(metadata.get(key), str)), "")
+
+    return Hit(
+        document_id=result.document_id,
+        score=result.similarity_score,
+        path=text("source_file"),
+        graph_score=result.score_breakdown.get("graph_score") or 0.0,
+        name=text("name", "title"),
+        qualified_name=text("qualified_name"),
+        content=result.chunk.content,
     )

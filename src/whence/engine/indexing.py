@@ -1,80 +1,135 @@
-"""From paths to a stored collection: read, cut, send in batches, count what became of each document."""
+"""One run of indexing: paths in, a stored collection and an `IndexReport` out.
+
+Documents are read and chunked in a thread and sent to the flow in batches while the next ones are read.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from whence.engine.results import DocumentCounts, IndexReport, PathFailure
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Outcome, Skipped, Unchanged
+from whence.schema.access import DocumentTags
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft, IngestRequest, IngestResponse
 
 if TYPE_CHECKING:
+    from whence.engine.session import EngineSession
     from whence.flow.client import FlowClient
+    from whence.ingest.documents import KnownSources
 
-__all__ = ("Indexing", "Progress", "from_thread")
+__all__ = ("Progress", "index_paths")
 
 Progress = Callable[[int, int | None], None]
-"""Takes the number of documents done, and of all documents, None as long as that is unknown."""
+"""Takes the number of documents done and their total; the total is None until they are counted."""
 
-#: Documents and characters of text in one message: enough to fill the encoder's batches and to share the
-#: fixed cost of a transaction, and with all overlap and JSON escapes still well below a broker's limit of
-#: 5 MiB.
+#: Documents and characters of text in one message. Large enough to fill the encoder's batches and to share the
+#: cost of a transaction; small enough, with overlap and JSON escapes, for a broker's limit of 5 MiB.
 _BATCH_DOCUMENTS = 128
 _BATCH_CHARACTERS = 200_000
-#: Documents that are looked at before what became of them is told, changed or not.
-_BATCH_LOOKS = 512
-#: Messages on their way at once: one is embedded while the next is read and cut.
+#: Documents, changed or not, after which a batch is sent and progress is reported.
+_BATCH_OUTCOMES = 512
+#: Messages in flight: one is embedded while the next is read and chunked.
 _IN_FLIGHT = 2
-#: Seconds that one batch may take. Embedding the largest takes about a minute on one slow core.
+#: Timeout of one batch, in seconds. Embedding the largest takes about a minute on one slow core.
 _BATCH_TIMEOUT_S = 900.0
 
 
+async def index_paths(
+    session: EngineSession,
+    paths: Iterable[str | os.PathLike[str]],
+    collection: str,
+    tags: DocumentTags,
+    *,
+    prune: bool,
+    boosts: Mapping[str, int] | None,
+    progress: Progress | None,
+) -> IndexReport:
+    """Index files and folders, see `Engine.index`."""
+    from whence.ingest.chunking import Chunker
+    from whence.ingest.documents import count, load
+    from whence.store.field_boosts import parse_field_boosts
+
+    weights = None if boosts is None else parse_field_boosts(boosts)
+    embedder = await session.resources.get("embedder")
+    chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
+    wanted = [Path(path) for path in paths]
+    run = _IndexRun(session.client, collection, progress, lambda: count(wanted), prune=prune)
+    known = await _known_sources(session, collection)
+    report = await run.run(load(wanted, chunker=chunker, tags=tags, known=known))
+    if prune:
+        store = await session.store()
+        missing = run.missing(await store.document_ids(collection))
+        report.documents.removed = await store.remove_documents(collection, missing)
+    if weights is not None:
+        await (await session.store()).boost_fields(collection, weights)
+    return report
+
+
+async def _known_sources(session: EngineSession, collection: str) -> KnownSources | None:
+    """Return the look-up of stored source digests; None for a client of a fleet, which has no store."""
+    from whence.ingest.documents import KnownSources
+
+    if not session.runs_flow:
+        return None
+    store = await session.store()
+    model = (await session.resources.get("embedder")).model
+    loop = asyncio.get_running_loop()
+
+    def find(ids: Sequence[str]) -> Callable[[], Mapping[str, str]]:
+        # Called in the thread that reads documents; it reads on and waits for the result later.
+        digests = store.source_digests(collection, ids)
+        return asyncio.run_coroutine_threadsafe(digests, loop).result
+
+    return KnownSources(find=find, reading=f"{model.name} {model.revision}")
+
+
 class _Batch(msgspec.Struct):
-    """What was read in one go."""
+    """Documents read together."""
 
     drafts: list[DocumentDraft]
-    looks: int = 0
+    outcomes: int = 0
     size: int = 0
     last: bool = True
-    """True when nothing is left to be read."""
+    """Whether nothing is left to read."""
 
     @property
     def full(self) -> bool:
-        """True when it should go."""
         return (
             len(self.drafts) >= _BATCH_DOCUMENTS
             or self.size >= _BATCH_CHARACTERS
-            or self.looks >= _BATCH_LOOKS
+            or self.outcomes >= _BATCH_OUTCOMES
         )
 
 
-class Indexing:
-    """One run of indexing.
+class _IndexRun:
+    """Sends documents and counts outcomes.
 
-    Memory holds a few batches, whatever the number of documents, and the ids seen when `gone` is wanted.
+    Memory is bounded by a few batches, plus the ids of all documents with `prune`.
 
     Args:
-        client: Where documents are sent.
-        collection: Collection they go into.
+        client: Client of the flow.
+        collection: Collection to index into.
         progress: Called after each batch.
-        count: Counts the documents; run in a thread beside the first batches, for `progress` only.
-        prune: True when `gone` will be asked.
+        count: Counts the documents; runs in a thread, only with `progress`.
+        prune: Whether `missing` will be called.
     """
 
     def __init__(
         self,
         client: FlowClient,
         collection: str,
-        progress: Progress | None = None,
-        count: Callable[[], int] | None = None,
+        progress: Progress | None,
+        count: Callable[[], int],
         *,
-        prune: bool = False,
+        prune: bool,
     ) -> None:
         self._client = client
         self._progress = progress
@@ -83,17 +138,17 @@ class Indexing:
         self._done = 0
         self._started = time.monotonic()
         self._ids: set[str] | None = set() if prune else None
-        self._nameless_failure = False
+        self._unidentified_failure = False
         self._stopped = False
         self.report = IndexReport(collection=collection, documents=DocumentCounts(), failures=[])
 
     async def run(self, documents: Iterator[Outcome]) -> IndexReport:
-        """Send everything and give the report.
+        """Send all documents and return the report.
 
         Raises:
-            WhenceError: The flow refused a whole batch; those before it are stored.
+            WhenceError: The flow refused a batch; earlier batches are stored.
         """
-        # Never full of more than what is on its way, so that reading waits for storing.
+        # Bounds memory: reading waits for storing.
         slots = asyncio.Semaphore(_IN_FLIGHT)
         counting = asyncio.create_task(self._count_all())
         try:
@@ -102,37 +157,37 @@ class Indexing:
                 while not last:
                     batch = await asyncio.to_thread(self._next_batch, documents)
                     last = batch.last
-                    self._tell(batch.looks - len(batch.drafts))
+                    self._report_progress(batch.outcomes - len(batch.drafts))
                     if batch.drafts:
                         await slots.acquire()
                         group.create_task(self._send(batch.drafts, slots))
         finally:
-            # A thread cannot be cancelled: the one that reads stops at the next document.
+            # A thread cannot be cancelled; the reading one stops at the next document.
             self._stopped = True
             counting.cancel()
         self.report.seconds = round(time.monotonic() - self._started, 3)
         return self.report
 
-    def gone(self, stored: list[str]) -> list[str]:
-        """Give the stored ids that no path has any more; none, but a count, when a failure might be one."""
+    def missing(self, stored: list[str]) -> list[str]:
+        """Return the stored ids that no path contains; only counted when a failure may be one of them."""
         if self._ids is None:
             return []
-        gone = [document_id for document_id in stored if document_id not in self._ids]
-        if not self._nameless_failure:
-            return gone
-        self.report.kept = len(gone)
+        missing = [document_id for document_id in stored if document_id not in self._ids]
+        if not self._unidentified_failure:
+            return missing
+        self.report.kept = len(missing)
         return []
 
     async def _count_all(self) -> None:
-        if self._count is not None and self._progress is not None:
+        if self._progress is not None:
             self._total = await asyncio.to_thread(self._count)
-            self._tell(0)
+            self._report_progress(0)
 
     def _next_batch(self, documents: Iterator[Outcome]) -> _Batch:
-        """Read on until a batch is full or nothing is left; what needs no sending is noted on the way."""
+        """Read until a batch is full or nothing is left; count the outcomes that are not sent."""
         batch = _Batch([])
         for item in documents:
-            batch.looks += 1
+            batch.outcomes += 1
             if isinstance(item, LoadedDocument):
                 self._note_read(item.draft.document_id, item.kind)
                 batch.drafts.append(item.draft)
@@ -160,7 +215,7 @@ class Indexing:
     def _note_failure(self, failure: LoadFailure) -> None:
         self._fail(failure.path, failure.reason)
         if failure.document_id is None:
-            self._nameless_failure = True
+            self._unidentified_failure = True
         else:
             self._note_id(failure.document_id)
 
@@ -195,9 +250,9 @@ class Indexing:
             self.report.embedded += outcome.embedded
             if outcome.outcome != "unchanged":
                 self.report.chunks += outcome.chunks
-        self._tell(len(batch))
+        self._report_progress(len(batch))
 
-    def _tell(self, more: int) -> None:
+    def _report_progress(self, more: int) -> None:
         self._done += more
         if self._progress is not None:
             total = self._total
@@ -206,15 +261,3 @@ class Indexing:
 
 def _characters(draft: DocumentDraft) -> int:
     return sum(len(chunk.content) + len(chunk.embed_text) for chunk in draft.chunks)
-
-
-def from_thread(
-    ask: Callable[[str, Sequence[str]], Awaitable[dict[str, str]]], collection: str
-) -> Callable[[Sequence[str]], Callable[[], Mapping[str, str]]]:
-    """Give a question to the store that the thread which reads documents can ask, and wait for later."""
-    loop = asyncio.get_running_loop()
-
-    async def answer(ids: Sequence[str]) -> Mapping[str, str]:
-        return await ask(collection, ids)
-
-    return lambda ids: asyncio.run_coroutine_threadsafe(answer(ids), loop).result

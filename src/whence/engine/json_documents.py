@@ -1,58 +1,42 @@
-"""The JSON documents of answers and searches: one shape for the command line, HTTP and MCP."""
+"""JSON documents of answers and searches, shared by the command line, HTTP and MCP."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whence.retrieval.results import SearchReport
     from whence.schema.document_rag import Answer
 
-__all__ = ("answer_document", "found_message", "search_document")
+__all__ = ("answer_document", "result_message", "search_document")
+
+_CITATION = (
+    *("marker", "chunk_id", "document_id", "source_file", "source_url"),
+    *("heading", "quote", "outdated"),
+)
+_STAGE = ("stage", "duration_ms", "candidates_in", "candidates_out")
 
 
 def answer_document(answer: Answer) -> dict[str, Any]:
-    """Give the JSON form of an answer."""
+    """Return the JSON document of an answer."""
     return {
         "answer_id": answer.answer_id,
         "question": answer.question,
         "answer": answer.text,
         "found": answer.found,
-        "citations": [
-            {
-                "marker": citation.marker,
-                "chunk_id": citation.chunk_id,
-                "document_id": citation.document_id,
-                "source_file": citation.source_file,
-                "source_url": citation.source_url,
-                "heading": citation.heading,
-                "quote": citation.quote,
-                "outdated": citation.outdated,
-            }
-            for citation in answer.citations
-        ],
+        "citations": [_fields(one, _CITATION) for one in answer.citations],
         "model": answer.model,
-        "degraded": [
-            {"stage": fault.stage, "reason": fault.reason, "code": fault.code}
-            for fault in answer.degraded
-        ],
-        "stages": [
-            {
-                "stage": stage.stage,
-                "duration_ms": stage.duration_ms,
-                "candidates_in": stage.candidates_in,
-                "candidates_out": stage.candidates_out,
-            }
-            for stage in answer.stages
-        ],
+        "degraded": [_fields(one, ("stage", "reason", "code")) for one in answer.degraded],
+        "stages": [_fields(one, _STAGE) for one in answer.stages],
         "in_token": answer.in_token,
         "out_token": answer.out_token,
         "latency_ms": answer.latency_ms,
     }
 
 
-def found_message(report: SearchReport | None) -> str:
-    """Say how much a search found."""
+def result_message(report: SearchReport | None) -> str:
+    """Return the number of results as a message."""
     found = len(report.results) if report else 0
     return {0: "no results found", 1: "1 result"}.get(found, f"{found} results")
 
@@ -65,14 +49,14 @@ def search_document(
     latency_ms: dict[str, float] | None = None,
     message: str = "",
 ) -> dict[str, Any]:
-    """Give the JSON form of a search.
+    """Return the JSON document of a search.
 
     Args:
-        query: What was looked for.
-        mode: How.
-        report: What was found; None when nothing was searched.
-        latency_ms: Times in place of the report's, in milliseconds.
-        message: Words in place of how much was found.
+        query: The query.
+        mode: The search mode as given.
+        report: The report; None when nothing was searched.
+        latency_ms: Milliseconds by part, instead of the report's.
+        message: Message instead of the number of results.
     """
     latency = latency_ms or (report.latency_ms if report else {})
     document: dict[str, Any] = {
@@ -80,7 +64,7 @@ def search_document(
         "mode": mode,
         "hits": report.results if report else [],
         "best_score": report.best_score if report else None,
-        "message": message or found_message(report),
+        "message": message or result_message(report),
         "degraded": report.degraded if report else [],
         "graph": report.graph if report else None,
         "reranker": report.reranker if report else "",
@@ -89,3 +73,7 @@ def search_document(
     if report and report.snapshot_id:
         document["snapshot_id"] = report.snapshot_id
     return document
+
+
+def _fields(record: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}

@@ -1,4 +1,4 @@
-"""Asking a recorded question again, and saying what came out otherwise and at which stage first."""
+"""Replay of a recorded question: ask it again and list the differences by stage."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whence.engine.trace_access import not_found, see_trace
+from whence.engine.trace_access import answer_not_found, load_trace
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import Answer, DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput
 from whence.schema.texts import TextBudget
 
 if TYPE_CHECKING:
+    from whence.engine.session import EngineSession
     from whence.flow.client import FlowClient
     from whence.provenance.trace import Trace
     from whence.schema.access import Access
-    from whence.store.protocols import Store
 
 __all__ = ("Difference", "ReplayReport", "compare", "replay", "replay_request")
 
-#: Places after the point to which scores are compared: the same arithmetic on the same machine gives more,
-#: another processor or library may round the last bits of a float32 otherwise.
+#: Decimal places to which scores are compared: another processor or library may round the last bits of a
+#: float32 differently.
 _SCORE_PLACES = 5
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that came out otherwise."""
+    """One difference between two runs."""
 
     stage: str
     """Stage it belongs to."""
@@ -37,7 +37,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     before: Any
     """As recorded."""
     after: Any
-    """As it came out now."""
+    """In the replay."""
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,51 +46,45 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     answer_id: str
     identical: bool
     differs: tuple[Difference, ...] = ()
-    """In the order of the stages: the first is where the two began to part."""
+    """In the order of the stages; the first stage listed is where the runs diverged."""
 
 
 async def replay(
-    client: FlowClient,
-    store: Store,
-    answer_id: str,
-    access: Access,
-    *,
-    fresh: bool = False,
-    timeout_s: float = 120.0,
+    session: EngineSession, answer_id: str, access: Access, *, timeout_s: float = 120.0
 ) -> ReplayReport:
     """Ask a recorded question again and compare.
 
     Raises:
-        NotFound: There is no such trace, or the reader may not see all its candidates.
-        BadInput: The question had failed.
-        WhenceError: It fails now.
+        NotFound: There is no such trace, or a candidate is hidden from the reader.
+        BadInput: The recorded question had failed.
+        WhenceError: The question fails now.
     """
     from whence.provenance.redaction import chunk_ids
 
-    seen = await see_trace(store, answer_id, access, fresh=fresh)
-    if not chunk_ids(seen.trace) <= seen.visible:
-        raise not_found(answer_id)
-    request = replay_request(seen.record, access)
-    assert seen.record.answer is not None, "the request was made from it"
-    trace, answer = await _ask_again(client, request, timeout_s)
-    differs = compare(seen.trace, seen.record.answer, trace, answer)
+    recorded = await load_trace(session, answer_id, access)
+    if not chunk_ids(recorded.trace) <= recorded.visible:
+        raise answer_not_found(answer_id)
+    request = replay_request(recorded.record, access)
+    assert recorded.record.answer is not None, "replay_request refuses records without an answer"
+    trace, answer = await _ask_again(session.client, request, timeout_s)
+    differs = compare(recorded.trace, recorded.record.answer, trace, answer)
     return ReplayReport(answer_id=answer_id, identical=not differs, differs=differs)
 
 
 def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | CodeRagRequest:
-    """Give the request that asks a recorded question again, and leaves no trace of its own.
+    """Return the request that repeats a recorded question without recording a trace.
 
     Args:
-        record: What was recorded.
-        access: Rights of whoever replays it. The rights it was asked with count when these cover them.
+        record: The recorded question.
+        access: Rights of the reader; the recorded rights are used when these cover them.
 
     Raises:
-        BadInput: The record does not say how it was asked.
+        BadInput: The record does not contain the settings of the question.
     """
     settings = record.settings
     if record.answer is None or not isinstance(settings.get("doc_limit"), int):
         raise BadInput(
-            f"answer {record.answer_id!r} cannot be asked again: the question failed",
+            f"answer {record.answer_id!r} cannot be replayed: the question failed",
             hint=f"`whence explain {record.answer_id}` shows where",
         )
     reader = record.access if access.covers(record.access) else access
@@ -110,7 +104,7 @@ def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | 
 
 
 def _code_request(record: TraceRecord, access: Access) -> CodeRagRequest:
-    """Give the request for a question about code; the settings are those that its trace tells."""
+    """Return the request for a question about code, with the settings of its trace."""
     settings = record.settings
     relations = settings["graph_edge_allowlist"]
     return CodeRagRequest(
@@ -132,7 +126,7 @@ def _code_request(record: TraceRecord, access: Access) -> CodeRagRequest:
 async def _ask_again(
     client: FlowClient, request: DocumentRagRequest | CodeRagRequest, timeout_s: float
 ) -> tuple[Trace, Answer]:
-    """Ask, and give the trace that the explain events tell, with the answer.
+    """Ask, and return the answer with the trace of its explain events.
 
     Raises:
         WhenceError: The question failed.
@@ -146,14 +140,14 @@ async def _ask_again(
             events.append(part)
         elif isinstance(part, Answer):
             answer = part
-    assert answer is not None, "a client ends with an answer or raises"
+    assert answer is not None, "the client ends with an answer or raises"
     return read_trace((t for event in events for t in event.triples), answer.answer_id), answer
 
 
 def compare(
     before: Trace, answer_before: Answer, after: Trace, answer_after: Answer
 ) -> tuple[Difference, ...]:
-    """Tell what differs, in the order of the stages. Ids, times and durations are not compared."""
+    """Return the differences in the order of the stages. Ids, times and durations are not compared."""
     return (
         *_in_traces(before, after),
         *_in_answers(answer_before, answer_after),
@@ -161,10 +155,10 @@ def compare(
 
 
 def _in_traces(before: Trace, after: Trace) -> Iterator[Difference]:
-    """Compare two traces; of candidates that only one of them has, nothing but that is told."""
+    """Compare two traces; candidates in only one of them are listed, not compared."""
     ranked = [[c.chunk_id for c in trace.candidates] for trace in (before, after)]
     both = frozenset(ranked[0]) & frozenset(ranked[1])
-    looks: tuple[tuple[str, str, Callable[[Trace], Any]], ...] = (
+    comparisons: tuple[tuple[str, str, Callable[[Trace], Any]], ...] = (
         ("question", "settings", _settings),
         ("question", "models", _models),
         ("grounding", "concepts", lambda trace: list(trace.concepts)),
@@ -182,8 +176,8 @@ def _in_traces(before: Trace, after: Trace) -> Iterator[Difference]:
         ),
         ("focus", "kept", lambda trace: [s.chunk_id for s in trace.selections]),
     )
-    for stage, what, look in looks:
-        one, other = look(before), look(after)
+    for stage, what, value_of in comparisons:
+        one, other = value_of(before), value_of(after)
         if one != other:
             yield _difference(stage, what, one, other)
 
@@ -199,7 +193,7 @@ def _in_answers(before: Answer, after: Answer) -> Iterator[Difference]:
 
 
 def _difference(stage: str, what: str, before: Any, after: Any) -> Difference:
-    """Name a difference; of two mappings only what is not equal is told."""
+    """Return a difference; of two mappings only the unequal entries."""
     if isinstance(before, dict) and isinstance(after, dict):
         keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
         before, after = ({key: side.get(key) for key in keys} for side in (before, after))
@@ -212,7 +206,7 @@ def _settings(trace: Trace) -> dict[str, Any]:
 
 
 def _models(trace: Trace) -> dict[str, str]:
-    """Give each model that took part, with its revision and precision."""
+    """Return each model used, with its revision and precision, by role."""
     return {
         model.role: " ".join(filter(None, (model.name, model.revision, model.precision)))
         for stage in trace.stages

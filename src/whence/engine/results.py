@@ -1,4 +1,4 @@
-"""What `index` and `import` return to Python code."""
+"""Reports of indexing and imports, and the overview of snapshots."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = (
 
 
 class DocumentCounts(msgspec.Struct, kw_only=True):
-    """What became of the documents of one `index` run; a document is counted once."""
+    """Outcomes of the documents of one `index` run; a document is counted once."""
 
     added: int = 0
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
     skipped: int = 0
-    """Files of unknown kinds and empty files."""
+    """Files of unknown types and empty files."""
     failed: int = 0
 
 
@@ -37,7 +37,7 @@ class PathFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IndexReport(msgspec.Struct, kw_only=True):
-    """What one `index` run did."""
+    """Report of one `index` run."""
 
     collection: str
     documents: DocumentCounts
@@ -50,13 +50,13 @@ class IndexReport(msgspec.Struct, kw_only=True):
     skipped: dict[str, int] = {}
     """Files and records skipped, by reason."""
     kept: int = 0
-    """Documents that no path has any more and that `prune` left, for a failure may stand for one of them."""
+    """Documents in no path that `prune` kept, because a failed file may contain them."""
     failures: list[PathFailure]
     seconds: float = 0.0
 
 
 class ImportedBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one bundle."""
+    """Report of one imported bundle."""
 
     import_id: str
     repo: str
@@ -64,36 +64,36 @@ class ImportedBundle(msgspec.Struct, frozen=True, kw_only=True):
     head_sha: str
     snapshot_id: str
     status: str = "completed"
-    """A bundle that fails takes all of its import along, as an error."""
+    """Always `completed`: if a bundle fails, the whole import fails."""
     unchanged: bool
-    """True when the snapshot was published with the same content before."""
+    """Whether the snapshot was published with the same content before."""
     nodes: dict[str, int]
     """`cs` and `sql`."""
     edges: dict[str, int]
-    """`cs` and `sql`; those with both ends, each once."""
+    """`cs` and `sql`; edges with both ends, each once."""
     duplicates: dict[str, dict[str, int]]
-    """`nodes` and `edges` that were given again, `cs` and `sql` of each."""
+    """Repeated `nodes` and `edges`, `cs` and `sql` of each."""
     dangling: dict[str, int]
-    """Edges with an end that is no node, `cs` and `sql`; they are left out."""
+    """Edges with a missing end, `cs` and `sql`; they are not stored."""
     empty_texts: int
     unknown_labels: tuple[str, ...]
     warnings: tuple[BundleWarning, ...]
     embedded: int
-    """Nodes that were embedded; the others had the vector of an equal text."""
+    """Nodes that were embedded; the others reused the vector of an equal text."""
 
 
 class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one `import` did."""
+    """Report of one `import`."""
 
     imports: list[ImportedBundle]
     """In the order given."""
     set: SnapshotSet | None
-    """The set that was made."""
+    """The new set, if one was requested."""
     seconds: float
 
 
 class SnapshotOverview(msgspec.Struct, frozen=True, kw_only=True):
-    """All that can be read of code."""
+    """All published snapshots and sets."""
 
     snapshots: list[SnapshotRecord]
     """Newest first."""

@@ -1,4 +1,4 @@
-"""Reading one snapshot of code from beginning to end, whatever is imported meanwhile."""
+"""Consistent reads of one snapshot of code during imports, and the choice of the snapshot."""
 
 from __future__ import annotations
 
@@ -19,24 +19,29 @@ __all__ = ("SnapshotChoice", "read_snapshot", "resolve", "search_snapshot")
 T = TypeVar("T")
 
 _SOURCES = ("primary", "secondary")
-#: Times a reader begins again because the snapshot was replaced under it.
+#: Attempts while the snapshot is being replaced.
 _ATTEMPTS = 3
 
 
 class SnapshotChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller said about the snapshot to read.
+    """The snapshot to read, as the caller named it.
 
     Raises:
-        BadInput: It names neither a snapshot nor a set, or a source without a set or beside a snapshot, or
-            a source that there is not.
+        BadInput: Neither a snapshot nor a set is given, or a source without a set or together with a
+            snapshot, or the source is unknown.
     """
 
     snapshot: str = ""
     """Id, head sha, branch or tag."""
     set_name: str = ""
-    """A set: with `snapshot`, one of its members; without, the member that `source` says."""
+    """A set: with `snapshot`, the set it must be in; alone, `source` selects the member."""
     source: str = ""
-    """`primary`, which is also what empty means, or `secondary`."""
+    """`primary` (also when empty) or `secondary`."""
+
+    @classmethod
+    def of(cls, snapshot: str | SnapshotChoice) -> SnapshotChoice:
+        """Return a choice for an id, head sha, branch or tag; a choice is returned as it is."""
+        return snapshot if isinstance(snapshot, SnapshotChoice) else cls(snapshot=snapshot)
 
     def __post_init__(self) -> None:
         if self.source and self.source not in _SOURCES:
@@ -52,10 +57,10 @@ class SnapshotChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def resolve(store: CodeStore, choice: SnapshotChoice) -> SnapshotRecord:
-    """Give the snapshot that is meant.
+    """Return the chosen snapshot.
 
     Raises:
-        NotFound: There is none that can be read.
+        NotFound: There is no such published snapshot.
     """
     if choice.snapshot:
         return await store.resolve_snapshot(choice.snapshot, within=choice.set_name)
@@ -66,20 +71,19 @@ async def resolve(store: CodeStore, choice: SnapshotChoice) -> SnapshotRecord:
 async def read_snapshot(
     store: CodeStore, choice: SnapshotChoice, read: Callable[[SnapshotRecord], Awaitable[T]]
 ) -> T:
-    """Read a snapshot in several steps as if in one: all of them meet the same content.
+    """Run several reads of a snapshot against the same content.
 
-    Every import writes into a collection of its own, so steps can never mix two of them; what can happen
-    is that the collection is gone in the middle. Then, and when the name stands for another snapshot by
-    the end, all is read again.
+    Every import writes a new collection, so reads never mix two imports; but the collection may be dropped
+    between two reads. Then, and when the name refers to another snapshot at the end, `read` runs again.
 
     Args:
-        store: Where snapshots are found.
-        choice: Which is meant.
-        read: Reads the snapshot it is given, through `SnapshotRecord.collection`.
+        store: Store of the snapshots.
+        choice: Snapshot to read.
+        read: Reads through `SnapshotRecord.collection`.
 
     Raises:
-        NotFound: There is no such snapshot, or what `read` looked for is not in it.
-        Unavailable: It was replaced again and again.
+        NotFound: There is no such snapshot, or `read` did not find something in it.
+        Unavailable: The snapshot was replaced during every attempt.
     """
     for _ in range(_ATTEMPTS):
         record = await resolve(store, choice)
@@ -93,7 +97,7 @@ async def read_snapshot(
             return result
     raise Unavailable(
         f"snapshot {choice.snapshot or choice.set_name!r} was replaced while it was read",
-        hint="try again when the import is done",
+        hint="try again after the import",
     )
 
 
@@ -102,11 +106,11 @@ async def search_snapshot(
     choice: SnapshotChoice,
     search: Callable[[str], Awaitable[SearchReport]],
 ) -> SearchReport:
-    """Search the collection that holds a snapshot; hits carry the canonical ids of nodes.
+    """Search a snapshot; hits carry the canonical ids of nodes.
 
     Args:
-        store: Where snapshots are found.
-        choice: Which is meant.
+        store: Store of the snapshots.
+        choice: Snapshot to search.
         search: Searches a collection.
 
     Raises:
@@ -115,7 +119,7 @@ async def search_snapshot(
 
     async def read(record: SnapshotRecord) -> SearchReport:
         report = await search(record.collection)
-        # A node is one chunk, so its own id names that; the chunk's would change with every import.
+        # A node is one chunk; its own id is stable, the chunk's changes with every import.
         results = [
             replace(one, chunk=replace(one.chunk, id=one.document_id)) for one in report.results
         ]

@@ -1,4 +1,4 @@
-"""Reading a trace back for someone: what they may not see is not in it, or it does not exist for them."""
+"""Stored traces as a reader may see them: hidden candidates are left out, or the trace does not exist."""
 
 from __future__ import annotations
 
@@ -9,118 +9,115 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
 from whence.schema.errors import NotFound
 
 if TYPE_CHECKING:
+    from whence.engine.session import EngineSession
     from whence.provenance.trace import Trace
     from whence.provenance.why_not import WhyNot
     from whence.schema.document_rag import TraceRecord
     from whence.store.protocols import Store, TraceStore
 
-__all__ = ("SeenTrace", "explain", "not_found", "see_trace", "why_not")
+__all__ = ("ReadableTrace", "answer_not_found", "explain", "load_trace", "why_not")
 
-#: How long to wait for the recorder when an answer is younger than its trace, in seconds.
-_PATIENCE_S = 3.0
-_PAUSE_S = 0.02
+#: How long to wait for the trace of an answer of this engine that is not stored yet, in seconds.
+_RECORDER_TIMEOUT_S = 3.0
+_POLL_INTERVAL_S = 0.02
 
 
-class SeenTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace, and what of it a reader may see."""
+class ReadableTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """A trace, and the chunks of it that a reader may see."""
 
     record: TraceRecord
-    """As it was recorded."""
+    """As recorded."""
     trace: Trace
-    """The whole of it."""
+    """The whole trace."""
     visible: frozenset[str]
     """Ids of its chunks that the reader may see."""
 
 
-async def see_trace(
-    store: Store, answer_id: str, access: Access, *, fresh: bool = False
-) -> SeenTrace:
-    """Look a trace up for a reader.
+async def load_trace(session: EngineSession, answer_id: str, access: Access) -> ReadableTrace:
+    """Load the trace of an answer for a reader.
 
-    When the answer stands on a chunk that the reader may not see, its text could tell of it, so the trace
-    then does not exist for this reader. A chunk that is gone hides nothing from readers who hold all rights
-    that the question was asked with, as long as its document is gone too or visible to them.
-
-    Args:
-        store: Where traces are kept.
-        answer_id: Id of the answer.
-        access: Rights of the reader.
-        fresh: True when the answer was given moments ago and its recording may still be under way.
+    When the answer cites a chunk that the reader may not see, its text could reveal that chunk, so the trace
+    does not exist for this reader. A deleted chunk hides nothing from readers who hold all rights of the
+    question, if its document is deleted too or visible to them.
 
     Raises:
-        NotFound: There is no such trace, or the reader may not see what the answer stands on.
+        NotFound: There is no such trace, or the reader may not see the evidence of the answer.
     """
     from whence.provenance.redaction import chunk_ids
     from whence.provenance.trace import read_trace
 
-    record = await _record(store, answer_id, _PATIENCE_S if fresh else 0.0)
+    check_text("the answer's id", answer_id)
+    store = await session.store()
+    is_recent = answer_id in session.recent_answers
+    record = await _record(store, answer_id, _RECORDER_TIMEOUT_S if is_recent else 0.0)
     if record is None:
-        raise not_found(answer_id)
+        raise answer_not_found(answer_id)
     triples = [triple for event in record.events for triple in event.triples]
     trace = read_trace(triples, answer_id)
     named = chunk_ids(trace)
     visible = await store.visible_chunks(record.collection, sorted(named), access)
     if named - visible and access.covers(record.access):
-        visible |= await _gone(store, record.collection, trace, named - visible, access)
+        visible |= await _deleted(store, record.collection, trace, named - visible, access)
     if not visible.issuperset(trace.used):
-        raise not_found(answer_id)
-    return SeenTrace(record=record, trace=trace, visible=visible)
+        raise answer_not_found(answer_id)
+    return ReadableTrace(record=record, trace=trace, visible=visible)
 
 
-async def explain(store: Store, answer_id: str, access: Access, *, fresh: bool = False) -> Trace:
-    """Give the trace of an answer as far as a reader may see it; candidates they may not see are left out.
+async def explain(session: EngineSession, answer_id: str, access: Access) -> Trace:
+    """Return the trace of an answer without the candidates that the reader may not see.
 
     Raises:
-        NotFound: As for `see_trace`.
+        NotFound: As for `load_trace`.
     """
     from whence.provenance.redaction import redact_trace
 
-    seen = await see_trace(store, answer_id, access, fresh=fresh)
-    return redact_trace(seen.trace, seen.visible)
+    loaded = await load_trace(session, answer_id, access)
+    return redact_trace(loaded.trace, loaded.visible)
 
 
-async def why_not(
-    store: Store, item: str, answer_id: str, access: Access, *, fresh: bool = False
-) -> WhyNot:
-    """Tell what became of a chunk or document on the way to an answer.
+async def why_not(session: EngineSession, item: str, answer_id: str, access: Access) -> WhyNot:
+    """Return why a chunk or document is not in an answer.
+
+    An item that the reader may not see is answered like one that was never retrieved.
 
     Raises:
-        NotFound: As for `see_trace`. An item that the reader may not see is no error: it is answered like
-            one that was never retrieved.
+        NotFound: As for `load_trace`.
     """
-    from whence.provenance.why_not import why_not as explained
+    from whence.provenance.why_not import why_not as reason_for
 
-    seen = await see_trace(store, answer_id, access, fresh=fresh)
-    return explained(seen.trace, item, visible=seen.visible)
+    check_text("the item's id", item)
+    loaded = await load_trace(session, answer_id, access)
+    return reason_for(loaded.trace, item, visible=loaded.visible)
 
 
-async def _gone(
-    store: Store, collection: str, trace: Trace, unseen: Iterable[str], access: Access
+async def _deleted(
+    store: Store, collection: str, trace: Trace, hidden_ids: Iterable[str], access: Access
 ) -> frozenset[str]:
-    """Give those of the unseen chunks that are no longer there and hide nothing from this reader."""
-    gone = set(unseen) - await store.known_chunks(collection, sorted(unseen))
+    """Return those of the hidden chunks that are deleted and hide nothing from this reader."""
+    deleted = set(hidden_ids) - await store.known_chunks(collection, sorted(hidden_ids))
     documents = trace.documents
     states = await store.document_states(collection, sorted({*documents.values()} - {""}))
     hidden = {name for name, state in states.items() if not access.allows(state.tags)}
-    # A chunk of which the document is not known could be one of a hidden document: it stays unseen.
-    return frozenset(c for c in gone if documents.get(c) and documents[c] not in hidden)
+    # A chunk without a known document could belong to a hidden one: it stays hidden.
+    return frozenset(c for c in deleted if documents.get(c) and documents[c] not in hidden)
 
 
-async def _record(store: TraceStore, answer_id: str, patience_s: float) -> TraceRecord | None:
-    end = time.monotonic() + patience_s
+async def _record(store: TraceStore, answer_id: str, timeout_s: float) -> TraceRecord | None:
+    end = time.monotonic() + timeout_s
     while True:
         stored = await store.trace(answer_id)
         if stored is not None or time.monotonic() >= end:
             return None if stored is None else stored.record
-        await asyncio.sleep(_PAUSE_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
-def not_found(answer_id: str) -> NotFound:
-    """Give the one error for a trace that does not exist and one that the reader may not see."""
+def answer_not_found(answer_id: str) -> NotFound:
+    """Return the error for a trace that does not exist or that the reader may not see."""
     return NotFound(
         f"there is no answer {answer_id!r}",
         hint="`whence ask` prints the id; give the same access options as for the question",

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from whence.engine.json_documents import answer_document, search_document
+from whence.engine.search import SearchQuery
+from whence.engine.snapshot_reading import SnapshotChoice
 from whence.gateway.auth import Caller
 from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
 from whence.schema.errors import Overloaded
@@ -53,8 +55,8 @@ class Service:
             WhenceError: As for `Engine.search`, and `Overloaded`.
         """
         with self._place():
-            report = await self._engine.search_report(
-                body.query,
+            query = SearchQuery(
+                query=body.query,
                 top_k=body.top_k,
                 threshold=body.threshold,
                 mode=body.mode,
@@ -64,10 +66,9 @@ class Service:
                 match=body.match,
                 rerank=body.rerank,
                 rerank_budget_s=body.rerank_budget_s,
-                snapshot=body.snapshot,
-                set_name=body.set,
-                snapshot_source=body.snapshot_source,
+                snapshot=_snapshot_of(body),
             )
+            report = await self._engine.search_report(query)
         return search_document(body.query, body.mode, report)
 
     async def ask(
@@ -128,6 +129,12 @@ class Service:
             yield
         finally:
             self._free += 1
+
+
+def _snapshot_of(body: SearchBody) -> SnapshotChoice | None:
+    if not (body.snapshot or body.set or body.snapshot_source):
+        return None
+    return SnapshotChoice(snapshot=body.snapshot, set_name=body.set, source=body.snapshot_source)
 
 
 def rendered(trace: Trace, form: str) -> str:

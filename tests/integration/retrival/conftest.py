@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from tests.support.fake_bundles import write_fake_bundles
 
+from whence.engine.search import SearchQuery
+from whence.engine.snapshot_reading import SnapshotChoice
 from whence.schema.access import Access
 from whence.schema.texts import TextBudget
 
 if TYPE_CHECKING:
-    from whence.engine import Engine
+    from whence.engine.engine import Engine
     from whence.engine.node_texts import FetchReport
     from whence.engine.results import ImportResult
     from whence.retrieval.results import SearchReport
@@ -149,7 +151,9 @@ class Retrieval:
         self.engine = engine
         self.imported = imported
         self.log = log
-        self.set: SnapshotSet = next(s for s in self.run(engine.snapshots()).sets if s.name == SET)
+        self.set: SnapshotSet = next(
+            s for s in self.run(engine.code.overview()).sets if s.name == SET
+        )
         self._bundles = dict(
             zip((run.snapshot_id for run in imported.imports), bundles, strict=True)
         )
@@ -161,7 +165,7 @@ class Retrieval:
     def snapshot(self, source: str = "primary") -> SnapshotRecord:
         """Return the first or second snapshot of the set."""
         member = self.set.members[SOURCES.index(source)]
-        records = self.run(self.engine.snapshots()).snapshots
+        records = self.run(self.engine.code.overview()).snapshots
         return next(one for one in records if one.info.snapshot_id == member.snapshot_id)
 
     def bundle(self, source: str = "primary") -> RawBundle:
@@ -188,13 +192,14 @@ class Retrieval:
         """Search a snapshot of the set, without a threshold."""
         return self.run(
             self.engine.search_report(
-                question,
-                mode=mode,
-                top_k=top_k,
-                threshold=0.0,
-                access=access,
-                set_name=SET,
-                snapshot_source=source,
+                SearchQuery(
+                    query=question,
+                    mode=mode,
+                    top_k=top_k,
+                    threshold=0.0,
+                    access=access,
+                    snapshot=SnapshotChoice(set_name=SET, source=source),
+                )
             )
         )
 
@@ -203,7 +208,12 @@ class Retrieval:
     ) -> ExpandResponse:
         """Expand nodes of a snapshot of the set."""
         return self.run(
-            self.engine.expand(seeds, set_name=SET, snapshot_source=source, access=access, **limits)
+            self.engine.code.expand(
+                seeds,
+                snapshot=SnapshotChoice(set_name=SET, source=source),
+                access=access,
+                **limits,
+            )
         )
 
     def fetch(
@@ -220,13 +230,12 @@ class Retrieval:
         """Fetch texts of nodes of a snapshot of the set; everyone's rights unless others are given."""
         kind, limit = ("chars", chars) if chars else ("tokens", tokens)
         return self.run(
-            self.engine.fetch(
+            self.engine.code.fetch(
                 seeds,
                 graph,
                 budget=TextBudget(kind=kind, limit=limit),  # type: ignore[arg-type]
                 prioritize=prioritize,
-                set_name=SET,
-                snapshot_source=source,
+                snapshot=SnapshotChoice(set_name=SET, source=source),
                 access=self.everyone(source) if access is None else access,
             )
         )
@@ -462,7 +471,7 @@ def retrieval(
     new_home: Callable[[Path], Path],
 ) -> Iterator[Retrieval]:
     """Import the bundles into a fresh home and make the set of them, once for all cases."""
-    from whence.engine import Engine
+    from whence.engine.engine import Engine
 
     folder = ROOT / "log/integration/retrival"
     if SPREAD:
@@ -472,7 +481,7 @@ def retrieval(
         engine = Engine(home=new_home(tmp_path_factory.mktemp("retrival")))
         runner.run(engine.__aenter__())
         try:
-            imported = runner.run(engine.import_bundles(bundle_paths, set_name=SET))
+            imported = runner.run(engine.code.import_bundles(bundle_paths, set_name=SET))
             bundles = [RawBundle(path) for path in bundle_paths]
             yield Retrieval(runner, engine, imported, bundles, log)
         finally:

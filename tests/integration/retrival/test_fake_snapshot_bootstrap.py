@@ -120,13 +120,13 @@ def test_the_bundles_are_those_that_are_generated(retrieval: Any, source: str) -
 
 def test_a_missing_bundle_is_no_import(retrieval: Any) -> None:
     """A bundle that is not there fails the import and leaves the set as it was."""
-    before = retrieval.run(retrieval.engine.snapshots())
+    before = retrieval.run(retrieval.engine.code.overview())
     missing = retrieval.bundle().path.with_name("no-such-bundle.zip")
     with pytest.raises(BadInput, match="no-such-bundle"):
         retrieval.run(
-            retrieval.engine.import_bundles(
+            retrieval.engine.code.import_bundles(
                 [retrieval.bundle().path, missing], set_name="Fake_snapshot"
             )
         )
 
-    assert retrieval.run(retrieval.engine.snapshots()) == before
+    assert retrieval.run(retrieval.engine.code.overview()) == before

@@ -1,0 +1,76 @@
+"""One search of an engine: a `SearchQuery` in, a `SearchReport` out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from whence.engine.reranking import RERANK_BUDGET_S, RerankPlan, check_budget
+from whence.engine.snapshot_reading import SnapshotChoice, search_snapshot
+from whence.retrieval.pipeline import search, search_match, search_mode
+from whence.schema.access import Access
+
+if TYPE_CHECKING:
+    from whence.engine.session import EngineSession
+    from whence.retrieval.results import SearchReport
+
+__all__ = ("SearchQuery", "run_search")
+
+
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What to search for, where, and with which rights."""
+
+    query: str
+    """At least three characters."""
+    top_k: int = 5
+    """Most results, 1 or more."""
+    threshold: float = 0.5
+    """Lowest score, 0 to 1."""
+    mode: str = "hybrid"
+    """`hybrid`, `dense` (or `semantic`) or `bm25`."""
+    access: Access = Access.public()
+    """Rights of the reader."""
+    collection: str = "default"
+    """Collection to search, unless a snapshot is given."""
+    filters: Mapping[str, Any] = {}
+    """Conditions on metadata, key to value, all of which must hold; see `whence.schema.filters`."""
+    match: str = "any"
+    """`all` counts words only in passages that contain every word of the query: in mode `bm25` no others are
+    found, in `hybrid` others rank by their vectors alone."""
+    rerank: bool = False
+    """Whether the reranker reads the best hits; both scores then order them."""
+    rerank_budget_s: float = RERANK_BUDGET_S
+    """Seconds for reranking; after that the hits keep their order, and the report says so."""
+    snapshot: SnapshotChoice | None = None
+    """Snapshot of code to search instead of the collection."""
+
+
+async def run_search(session: EngineSession, query: SearchQuery) -> SearchReport:
+    """Search once.
+
+    Raises:
+        WhenceError: As for `Engine.search`.
+    """
+    check_budget(query.rerank_budget_s)
+    absent = session.resources.disabled.get("reranker", "")
+    plan = RerankPlan(budget_s=query.rerank_budget_s, absent=absent) if query.rerank else None
+
+    async def run(collection: str) -> SearchReport:
+        return await search(
+            session.client,
+            query.query,
+            collection=collection,
+            access=query.access,
+            mode=search_mode(query.mode),
+            top_k=query.top_k,
+            threshold=query.threshold,
+            filters=query.filters,
+            match=search_match(query.match),
+            plan=plan,
+        )
+
+    if query.snapshot is None:
+        return await run(query.collection)
+    return await search_snapshot(await session.code_store(), query.snapshot, run)
