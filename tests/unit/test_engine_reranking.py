@@ -64,7 +64,7 @@ async def test_hits_are_ordered_by_both_scores() -> None:
 
 
 async def test_a_definition_stays_before_mentions() -> None:
-    """What goes by the name that is asked for keeps its score, and nothing else is lifted to it."""
+    """What goes by the name that is asked for keeps its score, and nothing else is boost_symbols to it."""
     named = msgspec.structs.replace(hits(0.99)[0], score_breakdown={"name_score": 0.5})
     mention = msgspec.structs.replace(hits(0.99, 0.9895)[1], rank=2)
     client: Any = FixedClient([0.0, 1.0])

@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.retrieval.fusion import FUSIONS, Scores, absolute_score, fuse, lexical_score, union
-from whence.schema import Candidate
+from whence.retrieval.fusion import (
+    FUSIONS,
+    Scores,
+    absolute_score,
+    lexical_score,
+    rank_candidates,
+)
 from whence.store.bm25 import impact, share, weights
 
 cosines = st.none() | st.floats(-1, 1)
@@ -66,9 +71,12 @@ def test_a_fused_ranking_keeps_its_promises(
 ) -> None:
     """Sorted, within 0 and 1, thresholded, limited, ranked from 1, ties by id, independent of input order."""
     documents = {key: f"document of {key}" for key in scores}
-    options = {"method": method, "limit": limit, "threshold": threshold}
-    ranking = fuse(documents, scores, **options)  # type: ignore[arg-type]
-    turned = fuse(dict(reversed(documents.items())), dict(reversed(scores.items())), **options)  # type: ignore[arg-type]
+    join = FUSIONS[method]  # type: ignore[index]
+    reverse = dict(reversed(scores.items()))
+    ranking = rank_candidates(documents, scores, join(scores), limit=limit, threshold=threshold)
+    turned = rank_candidates(
+        dict(reversed(documents.items())), reverse, join(reverse), limit=limit, threshold=threshold
+    )
 
     assert ranking == turned
     assert len(ranking) <= limit
@@ -96,11 +104,3 @@ def test_words_alone_have_the_same_scale(share: float) -> None:
     """The lexical score is within 0 and 1 and grows with the share."""
     assert 0.0 <= lexical_score(share) <= 1.0
     assert lexical_score(share) >= lexical_score(share / 2)
-
-
-def test_the_union_names_every_chunk_once() -> None:
-    """A chunk of both legs is one chunk."""
-    one = Candidate(chunk_id="a", document_id="x", score=0.1, rank=1)
-    two = Candidate(chunk_id="b", document_id="y", score=0.1, rank=1)
-
-    assert union([one, two], [one]) == {"a": "x", "b": "y"}

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from whence.retrieval.links import (
     Neighbourhood,
+    is_linked_enough,
     neighbourhood,
     page_rank,
     walk_scores,
-    worth_walking,
 )
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 
@@ -203,9 +203,9 @@ def test_few_links_or_long_documents_are_not_worth_a_walk() -> None:
     """A collection is walked where most passages are documents of their own, and enough of them linked."""
 
     def worth(linked: int, documents: int) -> bool:
-        return worth_walking(LinkStatistics(chunks=100, linked=linked, documents=documents))
+        return is_linked_enough(LinkStatistics(chunks=100, linked=linked, documents=documents))
 
     assert worth(57, 91)
     assert not worth(39, 91)
     assert not worth(86, 20)
-    assert not worth_walking(LinkStatistics(chunks=0, linked=0, documents=0))
+    assert not is_linked_enough(LinkStatistics(chunks=0, linked=0, documents=0))

@@ -11,7 +11,6 @@ import pytest
 from whence.processors.search import SearchParameters, SearchProcessor
 from whence.schema import Access, Candidate, EmbeddingModel, SearchQuery, SearchRequest
 from whence.schema.errors import BadInput, ModelMismatch, NotFound, Unavailable
-from whence.store.protocols import CollectionInfo
 from whence.testing.stub_context import StubContext
 
 MODEL = EmbeddingModel(name="m", revision="r1", dimension=2)
@@ -30,9 +29,9 @@ class FixedStore:
         self.searches: list[dict[str, Any]] = []
         self.matches: list[str] = []
 
-    async def collection(self, name: str) -> CollectionInfo | None:
+    async def collection_model(self, name: str) -> EmbeddingModel | None:
         self.looked_up += 1
-        return CollectionInfo(name=name, model=self.model) if name == "books" else None
+        return self.model if name == "books" else None
 
     async def search_dense(self, collection: str, vector: Any, **options: Any) -> list[Candidate]:
         self._fail("search_dense")

@@ -1,4 +1,4 @@
-"""A query that is a name is told from a question, and what goes by that name is lifted above all else."""
+"""Queries that name a symbol, and the boost of the chunks that define it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from whence import Access, Retriever
 from whence.engine.protocols import FoundChunk
 from whence.processors.search import SearchProcessor
-from whence.retrieval.fusion import FUSIONS, Fusion, Scores, fuse
-from whence.retrieval.symbols import LEAST_NAMED, lifted
+from whence.retrieval.fusion import FUSIONS, Fusion, Scores, rank_candidates
+from whence.retrieval.symbols import MIN_BOOSTED_SCORE, boost_symbols
 from whence.schema import SearchRequest
 from whence.schema.errors import Unavailable
 from whence.store.memory.store import MemoryStore
@@ -73,11 +73,13 @@ def test_what_goes_by_the_name_stands_above_all_else(some: dict[int, Any]) -> No
     """In its band the better fit and then the score decides; the rest keeps its order below, and its scores."""
     scores = {str(key): score for key, (score, _) in some.items()}
     fits = {str(key): fit for key, (_, fit) in some.items() if fit is not None}
-    found = lifted(scores, fits)
+    found = boost_symbols(scores, fits)
 
     for one, score in found.items():
-        assert (LEAST_NAMED <= score <= 1) if one in fits else score == min(scores[one], score)
-        assert one in fits or not fits or score < LEAST_NAMED
+        assert (
+            (MIN_BOOSTED_SCORE <= score <= 1) if one in fits else score == min(scores[one], score)
+        )
+        assert one in fits or not fits or score < MIN_BOOSTED_SCORE
         for other in found:
             if (fits.get(one, -1), scores[one]) > (fits.get(other, -1), scores[other]):
                 assert score >= found[other]
@@ -89,7 +91,9 @@ def test_every_way_of_joining_puts_definitions_first(method: Fusion) -> None:
     """Names count after the legs are joined, whichever way that is."""
     scores = {"def": Scores(0.1, 0.2), "mention": Scores(0.9, 0.8)}
     documents = dict.fromkeys(scores, "d")
-    ranking = fuse(documents, scores, method=method, limit=9, threshold=0.0, fits={"def": 1})
+    ranking = rank_candidates(
+        documents, scores, FUSIONS[method](scores), limit=9, threshold=0.0, fits={"def": 1}
+    )
 
     assert [one.chunk_id for one in ranking] == ["def", "mention"]
     assert ranking[0].name_score == pytest.approx(ranking[0].score - FUSIONS[method](scores)["def"])

@@ -8,7 +8,7 @@ import msgspec
 
 from whence.retrieval.rerank import RERANK_DEPTH, blended_score, text_to_read
 from whence.retrieval.results import Reranking, RetrievalResult
-from whence.retrieval.symbols import MOST_UNNAMED
+from whence.retrieval.symbols import MAX_UNBOOSTED_SCORE
 from whence.schema.errors import BadInput, WhenceError
 from whence.schema.rerank import RerankItem, RerankRequest, RerankResponse
 from whence.schema.search import Degradation
@@ -117,7 +117,7 @@ def _is_named(one: RetrievalResult) -> bool:
 
 
 def _below_names(one: RetrievalResult) -> RetrievalResult:
-    score = min(one.similarity_score, MOST_UNNAMED)
+    score = min(one.similarity_score, MAX_UNBOOSTED_SCORE)
     return msgspec.structs.replace(one, similarity_score=score)
 
 

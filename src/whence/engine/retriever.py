@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
-from whence.retrieval.fusion import Fusion, Scores, fuse
+from whence.retrieval.fusion import FUSIONS, Fusion, Scores, rank_candidates
 from whence.retrieval.pipeline import check_query
 from whence.retrieval.results import RetrievalResult, RetrievedChunk
 from whence.schema.access import Access
@@ -155,8 +155,13 @@ class Retriever:
         found, scores = await self._by_both(query_text, vector, max(top_k, _LEG_DEPTH))
         documents = {key: one.document_id for key, one in found.items()}
         fits = _fits(query_text, found)
-        ranked = fuse(
-            documents, scores, method=self._fusion, limit=top_k, threshold=threshold, fits=fits
+        ranked = rank_candidates(
+            documents,
+            scores,
+            FUSIONS[self._fusion](scores),
+            limit=top_k,
+            threshold=threshold,
+            fits=fits,
         )
         return [_result(one.rank, one, found, scores) for one in ranked]
 

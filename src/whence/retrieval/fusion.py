@@ -1,8 +1,7 @@
-"""Joining the dense and the lexical ranking into one, on a scale that means the same for every query.
+"""Join dense and lexical scores into one score that means the same for every query.
 
-The default is absolute: from a chunk's cosine and lexical share alone follows its score, whatever else was
-found. A threshold therefore means the same everywhere, and the order is the score's order. Reciprocal rank
-fusion and per-query min-max are there to compare with.
+The default is absolute: the score of a chunk follows from its own cosine and lexical share alone, so that a
+threshold means the same for every query. Reciprocal rank fusion and per-query min-max are alternatives.
 
 Measured on eight open test collections (nDCG@10 mean): absolute .622, min-max .618, reciprocal rank .602,
 dense alone .565, lexical alone .543; with the threshold 0.5, 97 % of answerable queries keep a hit and 95 %
@@ -11,12 +10,12 @@ of queries about something else get none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from whence.retrieval.symbols import lifted
+from whence.retrieval.symbols import boost_symbols
 from whence.schema.search import Candidate
 
 __all__ = (
@@ -25,11 +24,9 @@ __all__ = (
     "Scores",
     "absolute_score",
     "evidence",
-    "fuse",
     "lexical_score",
-    "ranked",
+    "rank_candidates",
     "score_of",
-    "union",
 )
 
 Fusion = Literal["absolute", "rrf", "min_max"]
@@ -47,7 +44,7 @@ _RRF_K = 60
 
 
 class Scores(msgspec.Struct, frozen=True):
-    """What both legs say of one chunk; None where a leg did not take part."""
+    """Scores of one chunk by both retrievers; None where a retriever did not rank."""
 
     dense: float | None
     """Cosine, -1 to 1."""
@@ -56,26 +53,26 @@ class Scores(msgspec.Struct, frozen=True):
 
 
 def absolute_score(scores: Scores) -> float:
-    """Give the score of a chunk from what both legs say of it: `score_of` its `evidence`, 0 to 1."""
+    """Return `score_of(evidence(scores))`, 0 to 1."""
     return score_of(evidence(scores))
 
 
 def evidence(scores: Scores) -> float:
-    """Give `0.35 max(0, cosine) + 0.65 share`, 0 to 1: what the legs together have seen of an answer.
+    """Return `0.35 max(0, cosine) + 0.65 share`, 0 to 1.
 
-    A leg that did not take part counts as 0: the score can only be too low, never too high.
+    A retriever that did not rank counts as 0: the score can be too low, never too high.
     """
     cosine = max(0.0, scores.dense or 0.0)
     return _DENSE_WEIGHT * cosine + (1 - _DENSE_WEIGHT) * (scores.sparse or 0.0)
 
 
 def score_of(total: float) -> float:
-    """Give `1.42 s / (s + 0.42)`, at most 1: strictly rising, so that the order is that of the evidence."""
+    """Return `1.42 s / (s + 0.42)`, at most 1: strictly rising, so that the order is that of the evidence."""
     return min(1.0, (1 + _HALF) * total / (total + _HALF))
 
 
 def lexical_score(coverage: float) -> float:
-    """Give `1.5 c / (c + 0.5)`: the score of a chunk when words alone rank, 0 to 1.
+    """Return `1.5 c / (c + 0.5)`, 0 to 1: the score of a chunk when words alone rank.
 
     A chunk of average length with every word of the query once has a coverage of 1 / (1 + k1) = 0.45 and a
     score of 0.71; half of the words' weight makes 0.47, just below the default threshold.
@@ -86,21 +83,7 @@ def lexical_score(coverage: float) -> float:
     return min(1.0, (1 + _LEXICAL_HALF) * coverage / (coverage + _LEXICAL_HALF))
 
 
-def fuse(
-    documents: Mapping[str, str],
-    scores: Mapping[str, Scores],
-    *,
-    method: Fusion,
-    limit: int,
-    threshold: float,
-    fits: Mapping[str, int] | None = None,
-) -> tuple[Candidate, ...]:
-    """Join what the legs say and rank by it; arguments as for `ranked`, and the method of joining."""
-    fused = FUSIONS[method](scores)
-    return ranked(documents, scores, fused, limit=limit, threshold=threshold, fits=fits)
-
-
-def ranked(
+def rank_candidates(
     documents: Mapping[str, str],
     scores: Mapping[str, Scores],
     fused: Mapping[str, float],
@@ -110,21 +93,21 @@ def ranked(
     gains: Mapping[str, float] | None = None,
     fits: Mapping[str, int] | None = None,
 ) -> tuple[Candidate, ...]:
-    """Rank chunks by their score, ties by chunk id; those that go by the name that is asked for come first.
+    """Rank chunks by score, ties by chunk id; definitions of the symbol that the query names come first.
 
     Cost: n log n in the chunks.
 
     Args:
-        documents: Document id by chunk id; every chunk that is to be ranked.
-        scores: What the legs say, by chunk id.
-        fused: The score of each chunk, 0 to 1.
-        limit: Most candidates to give, 1 or more.
-        threshold: Lowest score given, 0 to 1.
-        gains: What the passage graph added to scores, by chunk id; None when it took no part.
-        fits: How well the name that the query is fits chunks that go by it, by chunk id; see `naming`.
+        documents: Document id by chunk id; every chunk to rank.
+        scores: Scores of both retrievers by chunk id.
+        fused: Score of each chunk, 0 to 1.
+        limit: Most candidates, 1 or more.
+        threshold: Lowest score of a candidate, 0 to 1.
+        gains: What the passage graph added to scores, by chunk id; None when it was not used.
+        fits: How well definitions fit the symbol, 0 to 2, by chunk id; see `symbols`.
     """
     named = fits or {}
-    final = lifted(fused, named)
+    final = boost_symbols(fused, named)
     order = sorted(documents, key=lambda chunk_id: (-final[chunk_id], chunk_id))
     kept = [chunk_id for chunk_id in order if final[chunk_id] >= threshold][:limit]
     return tuple(
@@ -147,30 +130,30 @@ def _absolute(scores: Mapping[str, Scores]) -> dict[str, float]:
 
 
 def _reciprocal_ranks(scores: Mapping[str, Scores]) -> dict[str, float]:
-    """Give the sum of 1 / (60 + rank) over the legs, scaled so that first in both is 1."""
+    """Return the sum of 1 / (60 + rank) over the retrievers, scaled so that first in both is 1."""
     fused = dict.fromkeys(scores, 0.0)
-    for leg in _legs(scores):
-        order = sorted(leg, key=lambda chunk_id: (-leg[chunk_id], chunk_id))
+    for found in _by_retriever(scores):
+        order = sorted(found, key=lambda chunk_id: (-found[chunk_id], chunk_id))
         for rank, chunk_id in enumerate(order, 1):
             fused[chunk_id] += (_RRF_K + 1) / (_RRF_K + rank) / 2
     return fused
 
 
 def _min_max(scores: Mapping[str, Scores]) -> dict[str, float]:
-    """Give the mean over the legs of each score's place between the query's worst and best."""
+    """Return the mean over the retrievers of each score's place between the query's worst and best."""
     fused = dict.fromkeys(scores, 0.0)
-    for leg in _legs(scores):
-        low, high = min(leg.values()), max(leg.values())
-        for chunk_id, score in leg.items():
+    for found in _by_retriever(scores):
+        low, high = min(found.values()), max(found.values())
+        for chunk_id, score in found.items():
             fused[chunk_id] += (score - low) / (high - low) / 2 if high > low else 0.5
     return fused
 
 
-def _legs(scores: Mapping[str, Scores]) -> Sequence[Mapping[str, float]]:
-    """Give what each leg that found anything says, by chunk id; a share of 0 is no find."""
+def _by_retriever(scores: Mapping[str, Scores]) -> Sequence[Mapping[str, float]]:
+    """Return the scores of each retriever that found anything; a lexical share of 0 means not found."""
     dense = {key: one.dense for key, one in scores.items() if one.dense is not None}
     sparse = {key: one.sparse for key, one in scores.items() if one.sparse}
-    return [leg for leg in (dense, sparse) if leg]
+    return [found for found in (dense, sparse) if found]
 
 
 FUSIONS: Mapping[Fusion, Callable[[Mapping[str, Scores]], dict[str, float]]] = {
@@ -178,8 +161,3 @@ FUSIONS: Mapping[Fusion, Callable[[Mapping[str, Scores]], dict[str, float]]] = {
     "rrf": _reciprocal_ranks,
     "min_max": _min_max,
 }
-
-
-def union(*rankings: Iterable[Candidate]) -> dict[str, str]:
-    """Give the document id of every chunk in any of the rankings, by chunk id."""
-    return {one.chunk_id: one.document_id for ranking in rankings for one in ranking}

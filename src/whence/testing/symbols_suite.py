@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whence.processors.search import SearchProcessor
-from whence.retrieval.symbols import LEAST_NAMED
+from whence.retrieval.symbols import MIN_BOOSTED_SCORE
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput
@@ -205,7 +205,7 @@ class SymbolsSuite:
         assert sum(fit >= 0 for fit in order) == min(limit, len(fits))
         scores = [one.score for one in hits]
         assert scores == sorted(scores, reverse=True)
-        assert all((one.score >= LEAST_NAMED) == (one.chunk_id in fits) for one in hits)
+        assert all((one.score >= MIN_BOOSTED_SCORE) == (one.chunk_id in fits) for one in hits)
         assert [_told(one) for one in hits] == [_told(one) for one in same.candidates]
 
     async def test_a_name_ends_where_a_word_does(self, store: SymbolsStore) -> None:
@@ -321,7 +321,7 @@ class SymbolsSuite:
         for mode, text in (("hybrid", query), ("bm25", query), ("dense", "total")):
             found = await self._search(store, name, text, mode=mode)
             assert all(one.name_score is None for one in found.candidates)
-            assert all(one.score < LEAST_NAMED for one in found.candidates)
+            assert all(one.score < MIN_BOOSTED_SCORE for one in found.candidates)
 
 
 def _told(one: Candidate) -> tuple[Any, ...]:
