@@ -25,7 +25,7 @@ import whence.schema
 from whence.cli.help_examples import EXAMPLES, GROUPS
 from whence.cli.main import app
 from whence.flow.registry import BUILT_IN, Registry
-from whence.flow.settings import MEANINGS, VARIABLES, Settings
+from whence.flow.settings import SETTINGS
 from whence.flow.telemetry.metrics import METRICS
 from whence.gateway import events
 from whence.gateway.auth import AccessBody
@@ -142,16 +142,14 @@ def examples(name: str) -> str:
 
 def settings() -> str:
     """Give the page of all settings."""
-    # The folder of data is another on every machine; its meaning says so.
-    defaults = {line.name: line.value for line in Settings({}).describe() if line.name != "home"}
     rows = (
         (
-            f"`{name}`",
-            f"`{variable}`",
-            f"`{defaults[name]}`" if defaults.get(name) else "",
-            MEANINGS[name],
+            f"`{one.name}`",
+            f"`{one.variable}`",
+            f"`{one.default}`" if one.default else "",
+            one.meaning,
         )
-        for name, variable in VARIABLES.items()
+        for one in SETTINGS
     )
     return (
         "# Settings\n\n"

@@ -50,8 +50,8 @@ def test_an_entry_point_adds_a_type() -> None:
     [
         ("whence.no_such_module:X", "ModuleNotFoundError"),
         ("whence.processors.base:Missing", "AttributeError"),
-        ("whence.processors.base:NoParameters", "no subclass"),
-        ("json:dumps", "no subclass"),
+        ("whence.processors.base:NoParameters", "not a subclass"),
+        ("json:dumps", "not a subclass"),
     ],
 )
 def test_a_broken_plug_in_names_its_owner(target: str, words: str) -> None:

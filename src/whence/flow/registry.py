@@ -1,13 +1,15 @@
-"""Processor types by name: ours, and those that other distributions add.
+"""Processor types by name: the built-in ones, and those that other distributions add.
 
-Ours are imported when a flow first names them. Others come through the entry-point group
-`whence.processors`: the entry point's name is the type, its value a subclass of `Processor`.
+Every type is an entry point of the group `whence.processors`: its name is the type, its value a subclass of
+`Processor`. Those of Whence are listed here in the same form: reading the metadata of installed distributions
+takes 35 ms, which most flows need not spend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from whence.flow.definition import nearest
@@ -21,7 +23,7 @@ __all__ = ("BUILT_IN", "GROUP", "Registry")
 
 GROUP = "whence.processors"
 
-#: Where our own processors live, by type.
+#: Class of every built-in type, in the form of an entry point.
 BUILT_IN: Mapping[str, str] = {
     "code-rag": "whence.processors.code_rag:CodeRagProcessor",
     "document-rag": "whence.processors.document_rag:DocumentRagProcessor",
@@ -37,10 +39,10 @@ BUILT_IN: Mapping[str, str] = {
 
 
 class Registry:
-    """Finds the class behind a processor type.
+    """Finds the class of a processor type; a class is imported when a flow first names it.
 
     Args:
-        extra: Classes by type that need no entry point; they go before all others.
+        extra: Classes by type that need no entry point; they take precedence.
         plug_ins: Entry points to use instead of the installed ones.
     """
 
@@ -55,22 +57,19 @@ class Registry:
 
     def names(self) -> list[str]:
         """Return all types in order of name; nothing is imported."""
-        found = {point.name for point in self._points()}
-        return sorted({*self._extra, *BUILT_IN, *found})
+        return sorted({*self._extra, *BUILT_IN, *(point.name for point in self._installed())})
 
     def get(self, name: str) -> type[Processor]:
         """Return the class of a type.
 
         Raises:
-            ConfigError: No such type, two distributions offer it, or its distribution is broken.
+            ConfigError: The type is unknown, two distributions offer it, or it cannot be loaded.
         """
         if name in self._extra:
             return self._extra[name]
         if name in BUILT_IN:
-            module, _, attribute = BUILT_IN[name].partition(":")
-            cls: type[Processor] = getattr(import_module(module), attribute)
-            return cls
-        points = [point for point in self._points() if point.name == name]
+            return _load(name, BUILT_IN[name], "distribution 'whence'")
+        points = [point for point in self._installed() if point.name == name]
         if not points:
             names = self.names()
             raise ConfigError(
@@ -82,32 +81,33 @@ class Registry:
             raise ConfigError(
                 f"processor type {name!r} is offered by {owners}", hint="uninstall one of them"
             )
-        return _load(points[0])
+        return _load(name, points[0].value, _owner(points[0]))
 
-    def _points(self) -> tuple[EntryPoint, ...]:
+    def _installed(self) -> tuple[EntryPoint, ...]:
         if self._plug_ins is None:
-            # Costs as much as reading a flow, and most flows name no processor of somebody else.
             from importlib.metadata import entry_points
 
             self._plug_ins = tuple(entry_points(group=GROUP))
         return self._plug_ins
 
 
-def _load(point: EntryPoint) -> type[Processor]:
+def _load(name: str, target: str, owner: str) -> type[Processor]:
+    """Import `module:attribute`."""
+    hint = f"reinstall or remove {owner}"
+    module, _, attribute = target.partition(":")
     try:
-        loaded: Any = point.load()
+        loaded: Any = attrgetter(attribute)(import_module(module))
     except Exception as error:
-        # Importing foreign code can fail in any way; whose code it is is what helps.
+        # Importing the code of others can fail in any way.
         raise ConfigError(
-            f"processor type {point.name!r} of {_owner(point)} cannot be loaded:"
-            f" {type(error).__name__}: {error}",
-            hint=f"reinstall or remove {_owner(point)}",
+            f"processor type {name!r} of {owner} cannot be loaded: {type(error).__name__}: {error}",
+            hint=hint,
         ) from error
     if not (isinstance(loaded, type) and issubclass(loaded, Processor)):
         raise ConfigError(
-            f"processor type {point.name!r} of {_owner(point)} is {point.value},"
-            " which is no subclass of whence.processors.base.Processor",
-            hint=f"reinstall or remove {_owner(point)}",
+            f"processor type {name!r} of {owner}: {target} is not a subclass of"
+            " whence.processors.base.Processor",
+            hint=hint,
         )
     return loaded
 

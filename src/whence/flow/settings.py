@@ -8,82 +8,116 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from whence.flow.definition import nearest
 from whence.schema.errors import ConfigError
 
-__all__ = (
-    "FILE_NAME",
-    "MEANINGS",
-    "VARIABLES",
-    "Origin",
-    "ResolvedSetting",
-    "Settings",
-    "mask_url",
-)
+__all__ = ("FILE_NAME", "SETTINGS", "Origin", "ResolvedSetting", "Setting", "Settings", "mask_url")
 
 FILE_NAME: Final = "whence.toml"
 
 Origin = Literal["option", "environment", "whence.toml", "default"]
 
-#: Environment variable of every setting, by its name in options and in `whence.toml`.
-VARIABLES: Final[Mapping[str, str]] = {
-    "home": "WHENCE_HOME",
-    "database_url": "WHENCE_DATABASE_URL",
-    "broker": "WHENCE_BROKER",
-    "embedder": "WHENCE_EMBEDDER",
-    "writer": "WHENCE_WRITER",
-    "reranker": "WHENCE_RERANKER",
-    "collection": "WHENCE_COLLECTION",
-    "models": "WHENCE_MODELS",
-    "audit": "WHENCE_AUDIT",
-    "openai_api_key": "OPENAI_API_KEY",
-    "openai_base_url": "OPENAI_BASE_URL",
-    "cohere_api_key": "COHERE_API_KEY",
-    "cohere_base_url": "COHERE_BASE_URL",
-}
-
-#: What every setting is for.
-MEANINGS: Final[Mapping[str, str]] = {
-    "home": "Folder of the embedded database and of local models; the user's data folder by default. Several"
-    " processes may use one home at once.",
-    "database_url": "A PostgreSQL 16+ with pgvector in place of the embedded one.",
-    "broker": "`memory://` runs flows in this process; `pulsar://HOST:PORT` or `pulsar+ssl://` is a broker.",
-    "embedder": "`local`, `openai:MODEL` or `cohere:MODEL`.",
-    "writer": "`extractive`, or `openai:MODEL` of any server that speaks OpenAI's API.",
-    "reranker": "`auto`, `none`, or the name or folder of a flashrank model.",
-    "collection": "Collection that commands work on.",
-    "models": "Folder of local models in place of the usual ones.",
-    "audit": "File that one line of JSON is appended to for each operation: who asked what, with which rights;"
-    " `stderr` for standard error. Nothing is logged when it is not set.",
-    "openai_api_key": "Key for OpenAI's API or a server that speaks it.",
-    "openai_base_url": "Its address, `/v1` included.",
-    "cohere_api_key": "Key for Cohere's API.",
-    "cohere_base_url": "Its root; `/v2/embed` is appended.",
-}
-
-#: An empty default means: not set. The default of `home` is the user's data folder.
-_DEFAULTS: Final[Mapping[str, str]] = {
-    "broker": "memory://",
-    "embedder": "local",
-    "writer": "extractive",
-    "reranker": "auto",
-    "collection": "default",
-}
-_SECRETS: Final = frozenset({"openai_api_key", "cohere_api_key"})
-_URLS: Final = frozenset({"database_url", "broker", "openai_base_url", "cohere_base_url"})
-_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "database_url": ("postgresql", "postgres"),
-    "broker": ("memory", "pulsar", "pulsar+ssl"),
-    "openai_base_url": ("http", "https"),
-    "cohere_base_url": ("http", "https"),
-}
 _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 _MASK: Final = "***"
+
+
+class Setting(NamedTuple):
+    """One row of the table of settings."""
+
+    name: str
+    """Name in `whence.toml`; as an option, with `-` for `_`."""
+    variable: str
+    """Environment variable."""
+    meaning: str
+    """Description for the reference."""
+    default: str = ""
+    """Empty: not set."""
+    schemes: tuple[str, ...] = ()
+    """Schemes of a setting that is an address."""
+    secret: bool = False
+    """True for a key that must never be shown."""
+
+
+#: Every setting, in the order of the reference.
+SETTINGS: Final = (
+    Setting(
+        "home",
+        "WHENCE_HOME",
+        "Folder of the embedded database and of local models; the user's data folder by default. Several"
+        " processes may use one home at once.",
+    ),
+    Setting(
+        "database_url",
+        "WHENCE_DATABASE_URL",
+        "A PostgreSQL 16+ with pgvector in place of the embedded one.",
+        schemes=("postgresql", "postgres"),
+    ),
+    Setting(
+        "broker",
+        "WHENCE_BROKER",
+        "`memory://` runs flows in this process; `pulsar://HOST:PORT` or `pulsar+ssl://` is a broker.",
+        "memory://",
+        schemes=("memory", "pulsar", "pulsar+ssl"),
+    ),
+    Setting("embedder", "WHENCE_EMBEDDER", "`local`, `openai:MODEL` or `cohere:MODEL`.", "local"),
+    Setting(
+        "writer",
+        "WHENCE_WRITER",
+        "`extractive`, or `openai:MODEL` of any server that speaks OpenAI's API.",
+        "extractive",
+    ),
+    Setting(
+        "reranker",
+        "WHENCE_RERANKER",
+        "`auto`, `none`, or the name or folder of a flashrank model.",
+        "auto",
+    ),
+    Setting("collection", "WHENCE_COLLECTION", "Collection that commands work on.", "default"),
+    Setting("models", "WHENCE_MODELS", "Folder of local models in place of the usual ones."),
+    Setting(
+        "audit",
+        "WHENCE_AUDIT",
+        "File that one line of JSON is appended to for each operation: who asked what, with which rights;"
+        " `stderr` for standard error. Nothing is logged when it is not set.",
+    ),
+    Setting(
+        "openai_api_key",
+        "OPENAI_API_KEY",
+        "Key for OpenAI's API or a server that speaks it.",
+        secret=True,
+    ),
+    Setting(
+        "openai_base_url",
+        "OPENAI_BASE_URL",
+        "Its address, `/v1` included.",
+        schemes=("http", "https"),
+    ),
+    Setting("cohere_api_key", "COHERE_API_KEY", "Key for Cohere's API.", secret=True),
+    Setting(
+        "cohere_base_url",
+        "COHERE_BASE_URL",
+        "Its root; `/v2/embed` is appended.",
+        schemes=("http", "https"),
+    ),
+)
+_BY_NAME: Final[Mapping[str, Setting]] = {one.name: one for one in SETTINGS}
+
+T = TypeVar("T")
+
+
+class _Value(Generic[T]):
+    """Attribute of `Settings` with the value of the setting of its name."""
+
+    def __set_name__(self, owner: type[Settings], name: str) -> None:
+        self._name = name
+
+    def __get__(self, settings: Settings, owner: type[Settings]) -> T:
+        return cast("T", settings.get(self._name))
 
 
 class ResolvedSetting(NamedTuple):
@@ -96,11 +130,11 @@ class ResolvedSetting(NamedTuple):
     value: str
     """The value, secrets masked; empty when it is not set."""
     origin: Origin
-    """Where the value came from."""
+    """Source of the value."""
 
 
 class Settings:
-    """All settings with their origins; made by `load`.
+    """The settings of one call; made by `load`.
 
     Args:
         values: Value by name; a name left out is not set.
@@ -117,7 +151,8 @@ class Settings:
     ) -> None:
         for name in values:
             _check_name(name, "the settings")
-        self._values = {**_DEFAULTS, **{name: value for name, value in values.items() if value}}
+        defaults = {one.name: one.default for one in SETTINGS if one.default}
+        self._values = {**defaults, **{name: value for name, value in values.items() if value}}
         self._origins = dict(origins or {})
         for name, value in self._values.items():
             _check_value(name, value, self.origin(name))
@@ -133,8 +168,7 @@ class Settings:
         """Collect the settings.
 
         Args:
-            options: Values given by the caller, by the names of `VARIABLES`; None and empty ones
-                count as not given.
+            options: Values given by the caller, by name; None and empty ones count as not given.
             environ: The environment; the process's own when None.
             folder: Where `whence.toml` is looked for; the working folder when None.
 
@@ -144,28 +178,38 @@ class Settings:
         """
         environ = os.environ if environ is None else environ
         given = {name: str(value) for name, value in (options or {}).items() if value}
-        sources: tuple[tuple[Origin, Callable[[str], str]], ...] = (
-            ("option", lambda name: given.get(name, "")),
-            ("environment", lambda name: environ.get(VARIABLES[name], "")),
-            ("whence.toml", lambda name: in_file.get(name, "")),
-        )
         for name in given:
             _check_name(name, "the options")
         in_file = _read_file((folder or Path.cwd()) / FILE_NAME)
         values: dict[str, str] = {}
         origins: dict[str, Origin] = {}
-        for name in VARIABLES:
-            for origin, find in sources:
-                value = find(name)
+        for name, variable, *_ in SETTINGS:
+            sources: tuple[tuple[Origin, str | None], ...] = (
+                ("option", given.get(name)),
+                ("environment", environ.get(variable)),
+                ("whence.toml", in_file.get(name)),
+            )
+            for origin, value in sources:
                 if value:
                     values[name], origins[name] = value, origin
                     break
         return cls(values, origins)
 
+    database_url = _Value["str | None"]()
+    broker = _Value[str]()
+    embedder = _Value[str]()
+    writer = _Value[str]()
+    reranker = _Value[str]()
+    collection = _Value[str]()
+    openai_api_key = _Value["str | None"]()
+    openai_base_url = _Value["str | None"]()
+    cohere_api_key = _Value["str | None"]()
+    cohere_base_url = _Value["str | None"]()
+
     @property
     def home(self) -> Path:
         """Folder of the embedded database and of locks, absolute."""
-        chosen = self._values.get("home")
+        chosen = self.get("home")
         if chosen:
             return Path(chosen).expanduser().absolute()
         from platformdirs import user_data_path
@@ -173,71 +217,25 @@ class Settings:
         return user_data_path("whence", appauthor=False)
 
     @property
-    def database_url(self) -> str | None:
-        """Address of a PostgreSQL server, credentials included; None for the embedded one."""
-        return self._values.get("database_url")
-
-    @property
-    def broker(self) -> str:
-        """Address of the broker, credentials included; `memory://` for this process."""
-        return self._values["broker"]
-
-    @property
-    def embedder(self) -> str:
-        """`local`, `openai:MODEL` or `cohere:MODEL`."""
-        return self._values["embedder"]
-
-    @property
-    def writer(self) -> str:
-        """`extractive` or `openai:MODEL`."""
-        return self._values["writer"]
-
-    @property
-    def reranker(self) -> str:
-        """`auto`, `none`, or a flashrank model name or folder."""
-        return self._values["reranker"]
-
-    @property
-    def collection(self) -> str:
-        """Collection to work on when none is named."""
-        return self._values["collection"]
-
-    @property
     def models(self) -> Path | None:
         """Folder of the local models, absolute; None for the usual places."""
-        chosen = self._values.get("models")
+        chosen = self.get("models")
         return Path(chosen).expanduser().absolute() if chosen else None
 
     @property
     def audit(self) -> str | None:
         """Absolute path of the audit log, or `stderr`; None when nothing is logged."""
-        chosen = self._values.get("audit")
+        chosen = self.get("audit")
         if chosen is None or chosen == "stderr":
             return chosen
         return str(Path(chosen).expanduser().absolute())
 
-    @property
-    def openai_api_key(self) -> str | None:
-        """Key for an OpenAI-compatible service."""
-        return self._values.get("openai_api_key")
-
-    @property
-    def openai_base_url(self) -> str | None:
-        """Address of an OpenAI-compatible service, `/v1` included."""
-        return self._values.get("openai_base_url")
-
-    @property
-    def cohere_api_key(self) -> str | None:
-        """Key for Cohere's API."""
-        return self._values.get("cohere_api_key")
-
-    @property
-    def cohere_base_url(self) -> str | None:
-        """Root address of Cohere's API."""
-        return self._values.get("cohere_base_url")
+    def get(self, name: str) -> str | None:
+        """Return the value of a setting as it was given, or its default; None when it is not set."""
+        return self._values.get(name)
 
     def origin(self, name: str) -> Origin:
-        """Tell where a setting came from."""
+        """Return the source of a setting."""
         return self._origins.get(name, "default")
 
     def replace(self, **options: str) -> Settings:
@@ -251,11 +249,15 @@ class Settings:
 
     def describe(self) -> list[ResolvedSetting]:
         """Return every setting with its origin, secrets masked, in the order of the reference."""
-        shown = {name: _masked(name, value) for name, value in self._values.items()}
-        shown["home"] = str(self.home)
+        values = {**self._values, "home": str(self.home)}
         return [
-            ResolvedSetting(name, variable, shown.get(name, ""), self.origin(name))
-            for name, variable in VARIABLES.items()
+            ResolvedSetting(
+                one.name,
+                one.variable,
+                _masked(one, values.get(one.name, "")),
+                self.origin(one.name),
+            )
+            for one in SETTINGS
         ]
 
     def __repr__(self) -> str:
@@ -277,17 +279,17 @@ def mask_url(url: str) -> str:
     return f"{parts.scheme}://" if masked == f"{parts.scheme}:" else masked
 
 
-def _masked(name: str, value: str) -> str:
-    if name in _SECRETS:
+def _masked(setting: Setting, value: str) -> str:
+    if setting.secret and value:
         return _MASK
-    return mask_url(value) if name in _URLS else value
+    return mask_url(value) if setting.schemes and value else value
 
 
-def _check_name(name: str, what: str) -> None:
-    if name not in VARIABLES:
-        names = tuple(VARIABLES)
+def _check_name(name: str, where: str) -> None:
+    if name not in _BY_NAME:
+        names = tuple(_BY_NAME)
         raise ConfigError(
-            f"unknown setting {name!r} in {what}{nearest(name, names)}",
+            f"unknown setting {name!r} in {where}{nearest(name, names)}",
             hint=f"the settings are {', '.join(names)}",
         )
 
@@ -297,31 +299,29 @@ def _check_value(name: str, value: str, origin: Origin) -> None:
         raise ConfigError(f"the setting {name} ({origin}) holds a NUL character")
     if name == "collection" and not _COLLECTION.match(value):
         raise ConfigError(
-            f"{value!r} is no name for a collection ({origin})",
+            f"{value!r} is not a valid collection name ({origin})",
             hint="use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit",
         )
-    schemes = _SCHEMES.get(name)
-    if schemes is None:
-        return
+    setting = _BY_NAME[name]
+    schemes = setting.schemes
     scheme, mark, _ = value.partition("://")
     if name == "database_url" and scheme not in schemes:
         # Reading entry points takes longer than all other checks.
         from whence.store.open import store_schemes
 
         schemes = store_schemes()
-    if not mark or scheme not in schemes:
+    if schemes and not (mark and scheme in schemes):
+        # The hint names the setting as the caller wrote it.
+        written = {
+            "option": f"--{name.replace('_', '-')}",
+            "whence.toml": f"{name} in whence.toml",
+        }.get(origin, setting.variable)
         raise ConfigError(
-            f"the setting {name} ({origin}) is no address that starts with"
-            f" {' or '.join(f'{one}://' for one in schemes)}: {mask_url(value) if mark else _MASK}",
-            hint=f"correct {_named(name, origin)}",
+            f"the setting {name} ({origin}) must start with"
+            f" {' or '.join(f'{one}://' for one in schemes)}:"
+            f" {mask_url(value) if mark else _MASK}",
+            hint=f"correct {written}",
         )
-
-
-def _named(name: str, origin: Origin) -> str:
-    """Name a setting as whoever gave it wrote it."""
-    if origin == "option":
-        return f"--{name.replace('_', '-')}"
-    return f"{name} in whence.toml" if origin == "whence.toml" else VARIABLES[name]
 
 
 def _read_file(file: Path) -> dict[str, str]:
