@@ -9,6 +9,7 @@ import pytest
 
 from whence.flow.resources import Resources
 from whence.flow.settings import Settings
+from whence.schema import plugins
 from whence.schema.errors import ConfigError
 from whence.store import open as stores
 from whence.store.memory.store import MemoryStore
@@ -29,7 +30,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     def entry_points(*, group: str, name: str | None = None) -> list[EntryPoint]:
         return [one for one in points if one.group == group and name in (None, one.name)]
 
-    monkeypatch.setattr(stores, "entry_points", entry_points)
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
     monkeypatch.setattr(EntryPoint, "load", lambda point: globals()[point.attr])
     return points
 
@@ -63,7 +64,7 @@ async def test_two_packages_for_one_scheme_are_refused(installed: list[EntryPoin
     """Neither is chosen by chance."""
     installed.append(EntryPoint("demo", "other:open_store", stores.GROUP))
 
-    with pytest.raises(ConfigError, match="2 installed packages"):
+    with pytest.raises(ConfigError, match="several packages"):
         await stores.open_store("demo://x")
 
 

@@ -7,11 +7,11 @@ scheme of the URL, its value an async function `open_store(url) -> ChunkStore` w
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import urlsplit
 
 from whence.schema.errors import ConfigError
+from whence.schema.plugins import load_plugin, plugin_names
 
 __all__ = ("GROUP", "open_store", "store_schemes")
 
@@ -34,7 +34,7 @@ async def open_store(url: str) -> Any:
 
 def store_schemes() -> tuple[str, ...]:
     """Return the schemes of all stores: our own first, then those of installed packages by name."""
-    return (*_POSTGRES, *sorted({one.name for one in entry_points(group=GROUP)} - {*_POSTGRES}))
+    return (*_POSTGRES, *(one for one in plugin_names(GROUP) if one not in _POSTGRES))
 
 
 def _scheme(url: str) -> str:
@@ -50,19 +50,10 @@ def _factory(scheme: str) -> Callable[[str], Awaitable[Any]]:
         from whence.store.postgres.store import PostgresStore
 
         return PostgresStore.connect
-    found = tuple(entry_points(group=GROUP, name=scheme))
-    if not found:
+    factory: Callable[[str], Awaitable[Any]] | None = load_plugin(GROUP, scheme)
+    if factory is None:
         raise ConfigError(
             f"no store is installed for database URLs that begin with {scheme or 'nothing'}",
             hint=f"known: {', '.join(f'{one}://' for one in store_schemes())}",
         )
-    if len(found) > 1:
-        raise ConfigError(
-            f"{len(found)} installed packages offer a store for {scheme}://",
-            hint="uninstall all but one of them",
-        )
-    try:
-        factory: Callable[[str], Awaitable[Any]] = found[0].load()
-    except Exception as error:
-        raise ConfigError(f"the store for {scheme}:// cannot be loaded: {error}") from error
     return factory
