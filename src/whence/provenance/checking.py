@@ -1,4 +1,4 @@
-"""Is a trace complete, acyclic, and does every reference resolve? Each fault says what and where."""
+"""Check that a trace is complete and acyclic and that every reference resolves."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from whence.provenance.uris import answer_uris
 
 __all__ = ("Fault", "check_trace")
 
-#: Predicates of a stage that lead to nodes which the trace itself must describe. `tg:selectedChunk` leads
-#: to a node from a focus, but from an exploration to the chunk, which is described in the store.
+#: Predicates of a stage that link to nodes which the trace must describe. `tg:selectedChunk` links a focus to
+#: such a node, but an exploration to the chunk itself, which the store describes.
 _LINKS = (
     ns.PROV_WAS_DERIVED_FROM,
     ns.WH_CANDIDATE,
@@ -27,22 +27,22 @@ _LINKS = (
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong with a trace."""
+    """One fault of a trace."""
 
     code: str
     """`missing_stage`, `duplicate_stage`, `no_parent`, `wrong_parent`, `cycle`, `dangling`, `wrong_graph`,
     `count_mismatch`, `unknown_chunk`, `unknown_code`, `rank_clash` or `unexplained`."""
     where: str
-    """IRI of the node, or name of the stage when there is no node."""
+    """IRI of the node, or name of the stage when the node is missing."""
     what: str
-    """One line for people."""
+    """Description, one line."""
 
 
 def check_trace(trace: Trace) -> list[Fault]:
-    """Give all faults of a trace in a fixed order; none means it is complete.
+    """Return all faults of a trace in a fixed order; a complete trace has none.
 
-    Complete is a chain of question, grounding, exploration, perhaps focus, and synthesis; or, of a question
-    that failed, its first stages and an error. Cost: linear in the triples.
+    A complete trace is a chain of question, grounding, exploration, optionally focus, and synthesis; that of a
+    failed question is the first of these stages and an error. Cost: linear in the triples.
     """
     described = {triple.s.iri for triple in trace.triples}
     return [
@@ -80,7 +80,7 @@ def _missing_stages(trace: Trace) -> Iterator[Fault]:
 
 
 def _required(counts: Counter[str]) -> tuple[str, ...]:
-    """Give the stages that must be there; of a failed question those before the last that is."""
+    """Return the required stages; of a failed question those up to the last one present."""
     chain = ("question", "grounding", "exploration", "synthesis")
     if not counts["error"]:
         return chain
@@ -91,7 +91,7 @@ def _required(counts: Counter[str]) -> tuple[str, ...]:
 
 
 def _wrong_parents(trace: Trace) -> Iterator[Fault]:
-    """Each stage continues the one before it."""
+    """Check that each stage derives from the one before it."""
     before = ""
     for stage in trace.stages:
         if stage.stage == "question":
@@ -130,7 +130,7 @@ def _dangling(trace: Trace, described: set[str]) -> Iterator[Fault]:
     for triple in trace.triples:
         predicate, target = triple.p.iri, triple.o.iri
         if predicate == ns.PROV_WAS_DERIVED_FROM and triple.s.iri == uris.question:
-            continue  # what a question is part of is told of elsewhere
+            continue  # described by the trace that the question is part of
         own_link = predicate in _LINKS
         selection = predicate == ns.TG_SELECTED_CHUNK and triple.s.iri == uris.focus
         if (own_link or selection) and target not in described:
@@ -146,7 +146,7 @@ def _wrong_counts(trace: Trace) -> Iterator[Fault]:
 
 
 def _wrong_chunks(trace: Trace) -> Iterator[Fault]:
-    """Kept chunks were read, cited chunks were given to the writer."""
+    """Check that kept chunks were read and that cited chunks were given to the writer."""
     explored = set(trace.explored)
     focus, synthesis = trace.stage("focus"), trace.stage("synthesis")
     for selection in trace.selections:
@@ -161,7 +161,7 @@ def _wrong_chunks(trace: Trace) -> Iterator[Fault]:
 
 
 def _wrong_candidates(trace: Trace) -> Iterator[Fault]:
-    """Each candidate has a rank of its own, and was either kept or dropped for a known reason."""
+    """Check that ranks are unique and that each candidate was used or dropped for a known reason."""
     accounts = [candidate for candidate in trace.candidates if candidate.rank]
     given = set(trace.used)
     decided = trace.stage("synthesis") is not None

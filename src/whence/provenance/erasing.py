@@ -1,6 +1,6 @@
-"""Taking the words of an erased document out of a trace, and leaving a tombstone in their place.
+"""Remove the text of erased documents from a trace.
 
-What remains says that something was there, under which id and at which rank, so that the trace stays complete.
+Ids and ranks remain, marked with the time of the erasure, so that the trace stays complete.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whence.schema.terms import Triple, iri, literal
 
 __all__ = ("ERASED", "erase_texts")
 
-#: Stands in place of a text that was erased.
+#: Replaces a text that was erased.
 ERASED = "[erased]"
 
 _INVALIDATED = iri(ns.PROV_INVALIDATED_AT_TIME)
@@ -27,21 +27,23 @@ _INVALIDATED = iri(ns.PROV_INVALIDATED_AT_TIME)
 def erase_texts(
     record: TraceRecord, *, is_erased: Callable[[str, str], bool], erased_at: str
 ) -> TraceRecord:
-    """Give a trace without quotes and digests of erased chunks, each node marked with the time.
+    """Return a trace without quotes and digests of erased chunks, each node marked with the time.
 
-    The text of an answer whose writer was given one goes too, for it may repeat its words. Done twice it
-    changes nothing more. Cost: n log n in the triples.
+    The text of an answer is erased too when its writer received an erased chunk, which it may repeat.
+    Idempotent. Cost: n log n in the triples.
 
     Args:
         record: The trace.
-        is_erased: Tells by chunk id and document id (empty when unknown) whether a chunk was erased.
+        is_erased: Returns whether a chunk was erased, by chunk id and document id (empty when unknown).
         erased_at: ISO 8601 with time zone.
     """
     triples = [triple for event in record.events for triple in event.triples]
     nodes = frozenset(_nodes(triples, is_erased))
     trace = read_trace(triples, record.answer_id)
     documents = trace.documents
-    tainted = any(is_erased(chunk_id, documents.get(chunk_id, "")) for chunk_id in trace.used)
+    repeats_erased = any(
+        is_erased(chunk_id, documents.get(chunk_id, "")) for chunk_id in trace.used
+    )
     marked: set[str] = set()
     events = tuple(
         msgspec.structs.replace(
@@ -49,12 +51,16 @@ def erase_texts(
         )
         for event in record.events
     )
-    answer = None if record.answer is None else _answer(record.answer, is_erased, tainted=tainted)
+    answer = (
+        None
+        if record.answer is None
+        else _answer(record.answer, is_erased, repeats_erased=repeats_erased)
+    )
     return msgspec.structs.replace(record, events=events, answer=answer)
 
 
 def _nodes(triples: Iterable[Triple], is_erased: Callable[[str, str], bool]) -> Iterator[str]:
-    """Give the nodes that speak of an erased chunk."""
+    """Yield the nodes that describe an erased chunk."""
     documents = {t.s.iri: t.o.value for t in triples if t.p.iri == ns.WH_DOCUMENT}
     for triple in triples:
         names_chunk = triple.p.iri in {ns.WH_CHUNK, ns.TG_DOCUMENT}
@@ -65,7 +71,7 @@ def _nodes(triples: Iterable[Triple], is_erased: Callable[[str, str], bool]) -> 
 def _rewritten(
     triples: Iterable[Triple], nodes: frozenset[str], marked: set[str], erased_at: str
 ) -> Iterator[Triple]:
-    """Give the triples of one event; the first triple of each erased node brings its mark."""
+    """Yield the triples of one event; the time follows the first triple of each erased node."""
     triples = list(triples)
     marked |= {t.s.iri for t in triples if t.p.iri == ns.PROV_INVALIDATED_AT_TIME}
     for triple in triples:
@@ -81,9 +87,11 @@ def _rewritten(
             yield Triple(triple.s, _INVALIDATED, date_time(erased_at), triple.g)
 
 
-def _answer(answer: Answer, is_erased: Callable[[str, str], bool], *, tainted: bool) -> Answer:
+def _answer(
+    answer: Answer, is_erased: Callable[[str, str], bool], *, repeats_erased: bool
+) -> Answer:
     citations = tuple(_citation(citation, is_erased) for citation in answer.citations)
-    text = ERASED if tainted else answer.text
+    text = ERASED if repeats_erased else answer.text
     return msgspec.structs.replace(answer, text=text, citations=citations)
 
 

@@ -1,11 +1,9 @@
-"""The part of an exploration that walked a graph: seeds, depths, parents and the edges walked along.
+"""The graph walk of an exploration: seeds, depths, parents and the edges followed.
 
-These statements stand beside those of `stages.exploration_triples`, on the same candidates and the same stage.
+Its triples add to those of `stages.exploration_triples`, on the same candidates and the same stage.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -19,10 +17,10 @@ __all__ = ("GraphWalk", "WalkEdge", "WalkNode", "graph_walk_triples", "read_grap
 
 
 class WalkNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate that a walk started from or reached."""
+    """A candidate that the walk started from or reached."""
 
     chunk_id: str
-    """Its chunk; a candidate of the exploration."""
+    """Chunk of the candidate."""
     rank: int
     """Rank of the candidate."""
     depth: int
@@ -32,14 +30,14 @@ class WalkNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WalkEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """An edge walked along, in its own direction."""
+    """An edge that the walk followed, in its stored direction."""
 
     from_id: str
-    """Chunk it leads from."""
+    """Chunk at its start."""
     to_id: str
-    """Chunk it leads to."""
+    """Chunk at its end."""
     relation: str
-    """Its name."""
+    """Name of the relation."""
 
 
 class GraphWalk(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,76 +46,69 @@ class GraphWalk(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[WalkNode, ...] = ()
     """By depth, then rank."""
     edges: tuple[WalkEdge, ...] = ()
-    """In the order in which they were told."""
+    """In the order in which they were recorded."""
 
     @property
     def seeds(self) -> tuple[str, ...]:
-        """Chunks it started from, by rank."""
+        """Chunks that the walk started from, by rank."""
         return tuple(node.chunk_id for node in self.nodes if node.depth == 0)
 
 
 def graph_walk_triples(answer_id: str, walk: GraphWalk) -> tuple[Triple, ...]:
-    """Say how candidates were reached; up to two triples a node and four an edge.
+    """State how candidates were reached; up to two triples a node and four an edge.
 
     Raises:
-        BadInput: The id is no answer id, or a chunk's id is empty.
+        BadInput: The answer id is malformed, or a chunk id is empty.
     """
     exploration = iri(answer_uris(answer_id).exploration)
     out: list[Triple] = []
 
-    def say(subject: Term, predicate: str, target: Term) -> None:
+    def add(subject: Term, predicate: str, target: Term) -> None:
         out.append(Triple(subject, iri(predicate), target, ns.GRAPH_RETRIEVAL))
 
     for node in walk.nodes:
         candidate = iri(candidate_uri(answer_id, node.rank))
-        say(candidate, ns.WH_DEPTH, integer(node.depth))
+        add(candidate, ns.WH_DEPTH, integer(node.depth))
         if node.parent_id:
-            say(candidate, ns.WH_PARENT, iri(iri_from_id(node.parent_id)))
+            add(candidate, ns.WH_PARENT, iri(iri_from_id(node.parent_id)))
     for index, edge in enumerate(walk.edges):
         term = iri(f"{exploration.iri}/edge/{index}")
-        say(exploration, ns.WH_EDGE, term)
-        say(term, ns.WH_FROM, iri(iri_from_id(edge.from_id)))
-        say(term, ns.WH_TO, iri(iri_from_id(edge.to_id)))
-        say(term, ns.WH_RELATION, literal(edge.relation))
+        add(exploration, ns.WH_EDGE, term)
+        add(term, ns.WH_FROM, iri(iri_from_id(edge.from_id)))
+        add(term, ns.WH_TO, iri(iri_from_id(edge.to_id)))
+        add(term, ns.WH_RELATION, literal(edge.relation))
     return tuple(out)
 
 
 def read_graph_walk(trace: Trace) -> GraphWalk:
-    """Read the walk of a trace; what is damaged is left out. Cost: linear in the triples."""
-    depths = _objects(trace.triples, ns.WH_DEPTH)
-    parents = _objects(trace.triples, ns.WH_PARENT)
+    """Read the walk of a trace; damaged parts are left out. Cost: linear in the triples."""
+    depths, parents = _objects(trace, ns.WH_DEPTH), _objects(trace, ns.WH_PARENT)
+    starts, ends = _objects(trace, ns.WH_FROM), _objects(trace, ns.WH_TO)
+    relations = _objects(trace, ns.WH_RELATION)
     nodes = [
         WalkNode(
-            chunk_id=one.chunk_id,
-            rank=one.rank,
+            chunk_id=candidate.chunk_id,
+            rank=candidate.rank,
             depth=int(depths[uri].value),
             parent_id=id_from_iri(parents[uri].iri) if uri in parents else "",
         )
-        for one in trace.candidates
-        if one.rank and (uri := candidate_uri(trace.answer_id, one.rank)) in depths
+        for candidate in trace.candidates
+        if candidate.rank and (uri := candidate_uri(trace.answer_id, candidate.rank)) in depths
         if depths[uri].value.isdecimal()
     ]
-    return GraphWalk(
-        nodes=tuple(sorted(nodes, key=lambda node: (node.depth, node.rank))),
-        edges=_edges(trace),
-    )
-
-
-def _edges(trace: Trace) -> tuple[WalkEdge, ...]:
-    starts, ends = _objects(trace.triples, ns.WH_FROM), _objects(trace.triples, ns.WH_TO)
-    relations = _objects(trace.triples, ns.WH_RELATION)
     uris = {triple.o.iri for triple in trace.triples if triple.p.iri == ns.WH_EDGE}
-    return tuple(
+    edges = [
         WalkEdge(
             from_id=id_from_iri(starts[uri].iri),
             to_id=id_from_iri(ends[uri].iri),
             relation=relations[uri].value,
         )
-        # By number: a longer number is greater.
-        for uri in sorted(uris, key=lambda uri: (len(uri), uri))
+        for uri in sorted(uris, key=lambda uri: (len(uri), uri))  # a longer number is greater
         if uri in starts and uri in ends and uri in relations
-    )
+    ]
+    nodes.sort(key=lambda node: (node.depth, node.rank))
+    return GraphWalk(nodes=tuple(nodes), edges=tuple(edges))
 
 
-def _objects(triples: Iterable[Triple], predicate: str) -> Mapping[str, Term]:
-    return {triple.s.iri: triple.o for triple in triples if triple.p.iri == predicate}
+def _objects(trace: Trace, predicate: str) -> dict[str, Term]:
+    return {triple.s.iri: triple.o for triple in trace.triples if triple.p.iri == predicate}

@@ -1,4 +1,4 @@
-"""Why a chunk is in an answer or not: a closed list of codes, each with its stage and one line."""
+"""Reasons why a chunk is or is not in an answer: a closed list of codes, each with its stage and one line."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ DropCode = Literal[
     "over_text_budget",
     "over_budget",
 ]
-"""Why a candidate was dropped."""
+"""Code of a reason to drop a candidate."""
 
 OutcomeCode = Literal["not_retrieved", "undecided", "used", "cited"]
-"""What else can be said of a chunk."""
+"""Code of a chunk that was not dropped."""
 
 
 class Reason(msgspec.Struct, frozen=True):
     """One code and what it means."""
 
     code: str
-    """The machine word."""
+    """Identifier."""
     stage: str
     """Stage that decided."""
     explanation: str
@@ -46,7 +46,7 @@ def _by_code(*reasons: Reason) -> Mapping[str, Reason]:
     return MappingProxyType({item.code: item for item in reasons})
 
 
-#: Why a candidate was dropped, in the order in which the stages can drop it.
+#: Reasons to drop a candidate, in the order in which the stages can drop it.
 DROP_REASONS: Mapping[str, Reason] = _by_code(
     Reason("below_threshold", "exploration", "its score is below the similarity threshold"),
     Reason("duplicate", "exploration", "a better ranked candidate has the same text"),
@@ -61,7 +61,7 @@ DROP_REASONS: Mapping[str, Reason] = _by_code(
     Reason("over_budget", "synthesis", "its text did not fit into what the writer may read"),
 )
 
-#: What can be said of a chunk that was not dropped.
+#: Outcomes of a chunk that was not dropped.
 OUTCOMES: Mapping[str, Reason] = _by_code(
     Reason("not_retrieved", "exploration", "the search did not return it"),
     Reason("undecided", "exploration", "the question failed before a later stage decided"),
@@ -71,7 +71,7 @@ OUTCOMES: Mapping[str, Reason] = _by_code(
 
 
 def describe_reason(code: str) -> Reason:
-    """Give the meaning of a code.
+    """Return the meaning of a code.
 
     Raises:
         BadInput: There is no such code.

@@ -1,4 +1,4 @@
-"""Typed literals: from Python values to terms and back."""
+"""Typed literals: convert Python values to terms and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from whence.schema.terms import Term
 __all__ = ("Scalar", "boolean", "date_time", "double", "integer", "read_scalar", "scalar")
 
 Scalar = str | int | float | bool
-"""What a setting may be."""
+"""Type of a setting."""
 
 #: Ranks and counts are mostly small; terms are immutable, so these are shared.
 _SMALL = tuple(Term("l", "", str(number), XSD_INTEGER) for number in range(512))
@@ -18,30 +18,30 @@ _FALSE = Term("l", "", "false", XSD_BOOLEAN)
 
 
 def integer(value: int) -> Term:
-    """Give an `xsd:integer`."""
+    """Return an `xsd:integer`."""
     if 0 <= value < len(_SMALL):
         return _SMALL[value]
     return Term("l", "", str(int(value)), XSD_INTEGER)
 
 
 def double(value: float) -> Term:
-    """Give an `xsd:double` that reads back as the same number."""
+    """Return an `xsd:double` that reads back as the same number."""
     text = repr(float(value))
     return Term("l", "", _NOT_FINITE.get(text, text), XSD_DOUBLE)
 
 
 def boolean(value: bool) -> Term:
-    """Give an `xsd:boolean`."""
+    """Return an `xsd:boolean`."""
     return _TRUE if value else _FALSE
 
 
 def date_time(value: str) -> Term:
-    """Give an `xsd:dateTime` from an ISO 8601 text."""
+    """Return an `xsd:dateTime` from an ISO 8601 text."""
     return Term("l", "", value, XSD_DATE_TIME)
 
 
 def scalar(value: Scalar) -> Term:
-    """Give a literal of the datatype that fits the value; a string stays plain."""
+    """Return a literal of the datatype that fits the value; a string stays plain."""
     if isinstance(value, bool):
         return boolean(value)
     if isinstance(value, int):
@@ -52,7 +52,7 @@ def scalar(value: Scalar) -> Term:
 
 
 def read_scalar(term: Term) -> Scalar:
-    """Give the Python value of a literal; what does not fit its datatype stays a string."""
+    """Return the Python value of a literal; a text that does not fit its datatype stays a string."""
     text = term.value
     try:
         if term.datatype == XSD_INTEGER:

@@ -1,4 +1,4 @@
-"""IRIs of a trace, all derived from the id of the answer: the same id always gives the same IRIs."""
+"""IRIs of a trace, derived from the id of the answer: the same id always has the same IRIs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ __all__ = (
 
 QUESTION_PREFIX = "urn:trustgraph:docrag:"
 SELECTION_PREFIX = "urn:trustgraph:prov:chunk:"
-#: Ids that are no IRIs are wrapped: this prefix, then the id with everything but letters, digits and
-#: `_.-~` percent-escaped.
+#: Prefix of an id that is not an IRI; everything but letters, digits and `_.-~` is percent-escaped after it.
 OPAQUE_PREFIX = "urn:whence:id:"
 
 _ANSWER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
-#: An absolute IRI: a scheme, then anything that may stand between `<` and `>` in N-Quads (section 3 of the
-#: recommendation), without surrogates, which UTF-8 cannot carry.
+#: An absolute IRI: a scheme, then the characters that N-Quads allows between `<` and `>` (section 3 of the
+#: recommendation), without surrogates, which UTF-8 cannot encode.
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\\x7f-\xa0\ud800-\udfff]+\Z")
 
 
@@ -43,7 +42,7 @@ class AnswerUris(msgspec.Struct, frozen=True):
     focus: str
     synthesis: str
     answer: str
-    """Document under which the text of the answer is kept."""
+    """Document under which the text of the answer is stored."""
     error: str
     """Node that ends the chain when the question failed."""
     candidate_prefix: str
@@ -53,10 +52,10 @@ class AnswerUris(msgspec.Struct, frozen=True):
 
 
 def validate_answer_id(answer_id: str) -> str:
-    """Give the id back when it is fit to stand in an IRI and a file name.
+    """Return the id if it is valid in an IRI and a file name.
 
     Raises:
-        BadInput: It is not 1 to 128 of `A-Z a-z 0-9 . _ ~ -`, starting with a letter or digit.
+        BadInput: The id is not 1 to 128 of `A-Z a-z 0-9 . _ ~ -`, starting with a letter or digit.
     """
     if not _ANSWER_ID.match(answer_id):
         raise BadInput(
@@ -68,7 +67,7 @@ def validate_answer_id(answer_id: str) -> str:
 
 @lru_cache(maxsize=1024)
 def answer_uris(answer_id: str) -> AnswerUris:
-    """Give the IRIs of an answer.
+    """Return the IRIs of an answer.
 
     Raises:
         BadInput: As for `validate_answer_id`.
@@ -88,7 +87,7 @@ def answer_uris(answer_id: str) -> AnswerUris:
 
 
 def chunk_selection_uri(answer_id: str, index: int) -> str:
-    """Give the IRI of the kept chunk at a place, 0 for the first.
+    """Return the IRI of a kept chunk by its index, 0 for the first.
 
     >>> chunk_selection_uri("a1", 0)
     'urn:trustgraph:prov:chunk:a1:0'
@@ -97,7 +96,7 @@ def chunk_selection_uri(answer_id: str, index: int) -> str:
 
 
 def candidate_uri(answer_id: str, rank: int) -> str:
-    """Give the IRI of the candidate of a rank, 1 for the first.
+    """Return the IRI of a candidate by its rank, 1 for the first.
 
     >>> candidate_uri("a1", 1)
     'urn:trustgraph:docrag:a1/candidate/1'
@@ -106,7 +105,7 @@ def candidate_uri(answer_id: str, rank: int) -> str:
 
 
 def answer_id_from_uri(uri: str) -> str:
-    """Give the id of the answer whose question or stage has this IRI; empty when it is none.
+    """Return the id of the answer whose question or stage has this IRI; empty for any other IRI.
 
     >>> answer_id_from_uri("urn:trustgraph:docrag:a1/focus")
     'a1'
@@ -118,21 +117,21 @@ def answer_id_from_uri(uri: str) -> str:
 
 
 def stage_from_uri(uri: str) -> str:
-    """Give the stage that has this IRI; empty when it is none of ours.
+    """Return the stage that has this IRI; empty for any other IRI.
 
     >>> stage_from_uri("urn:trustgraph:docrag:a1"), stage_from_uri("urn:trustgraph:docrag:a1/focus")
     ('question', 'focus')
     """
     if not answer_id_from_uri(uri):
         return ""
-    # Ids of answers hold no slash.
+    # An answer id has no slash.
     return uri[len(QUESTION_PREFIX) :].partition("/")[2] or "question"
 
 
 def iri_from_id(identifier: str) -> str:
-    """Give an IRI for the id of a chunk or document: itself when it is one, else wrapped and escaped.
+    """Return the IRI of a chunk or document id: the id if it is an IRI, else escaped under `OPAQUE_PREFIX`.
 
-    `id_from_iri` gives the id back, whatever it was.
+    `id_from_iri` is the inverse.
 
     >>> iri_from_id("urn:chunk:policy:0")
     'urn:chunk:policy:0'
@@ -150,7 +149,7 @@ def iri_from_id(identifier: str) -> str:
 
 
 def id_from_iri(iri: str) -> str:
-    """Give the id that `iri_from_id` made an IRI of.
+    """Return the id from which `iri_from_id` made the IRI.
 
     >>> id_from_iri("urn:whence:id:notes%2Fa%20b.md%231")
     'notes/a b.md#1'

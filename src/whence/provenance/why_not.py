@@ -1,4 +1,4 @@
-"""Why is this chunk not in the answer? One stage, one code, and the numbers behind it."""
+"""Explain why a chunk is not in an answer: one stage, one code, and the numbers behind it."""
 
 from __future__ import annotations
 
@@ -6,81 +6,91 @@ import msgspec
 
 from whence.provenance.reasons import DROP_REASONS, describe_reason
 from whence.provenance.redaction import redact_trace
-from whence.provenance.stage_records import CandidateRecord
+from whence.provenance.stage_records import SCORE_PREDICATES, CandidateRecord
 from whence.provenance.terms import Scalar
 from whence.provenance.trace import Trace
 
 __all__ = ("WhyNot", "why_not")
 
-#: How far a candidate came; a document is answered by its chunk that came furthest.
-_PROGRESS = {"exploration": 0, "focus": 1, "synthesis": 2}
+#: Order of the stages that can drop a candidate; a document is answered by its chunk that came furthest.
+_STAGE_ORDER = {"exploration": 0, "focus": 1, "synthesis": 2}
 
 
 class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one chunk."""
+    """Outcome of one chunk."""
 
     chunk_id: str
-    """The chunk; of a document that was retrieved, its chunk that came furthest, else what was asked."""
+    """The chunk; of a retrieved document its chunk that came furthest, else the id that was asked for."""
     stage: str
     """Stage that decided: `exploration`, `focus` or `synthesis`."""
     code: str
-    """Code of `reasons`: why it was dropped, or `not_retrieved`, `undecided`, `used`, `cited`."""
+    """Code of `reasons`: a reason to drop it, or `not_retrieved`, `undecided`, `used`, `cited`."""
     reason: str
     """The code in one line."""
     numbers: dict[str, Scalar] = {}
-    """What the stage had before it: ranks, scores and limits, as far as they were recorded."""
+    """Ranks, scores and limits that led to the decision, as far as they were recorded."""
 
 
 def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
-    """Tell what became of a chunk, or of a document.
+    """Explain the outcome of a chunk, or of a document.
 
-    What is not in `visible` is answered exactly like what was never retrieved, because it is looked for in
-    a trace that was trimmed first. Cost: linear in the triples.
+    An item that is not in `visible` is answered exactly like one that was never retrieved, because it is
+    looked up in the redacted trace. Cost: linear in the triples.
 
     Args:
         trace: The whole trace.
         item: Id of a chunk or of a document.
-        visible: Ids of the chunks that the reader may see, of those that `trimming.chunk_ids` names.
+        visible: Those chunks of `redaction.chunk_ids` that the reader may see.
     """
     trace = redact_trace(trace, visible)
-    found = [c for c in trace.candidates if item in {c.chunk_id, c.document_id}]
+    outcomes = _Outcomes(trace)
+    found = [
+        (outcomes.code(candidate), candidate)
+        for candidate in trace.candidates
+        if item in {candidate.chunk_id, candidate.document_id}
+    ]
     if not found:
-        return _told(trace, item, "not_retrieved", None)
-    cited = {citation.chunk_id for citation in trace.citations}
-    given = frozenset(trace.used)
-    best = min(found, key=lambda c: _nearness(c, _code(c, trace, given, cited)))
-    return _told(trace, best.chunk_id, _code(best, trace, given, cited), best)
+        return _answer(item, "not_retrieved", _trace_numbers(trace))
+    code, best = min(found, key=lambda pair: _distance(*pair))
+    return _answer(best.chunk_id, code, _trace_numbers(trace) | _candidate_numbers(best))
 
 
-def _code(candidate: CandidateRecord, trace: Trace, given: frozenset[str], cited: set[str]) -> str:
-    if candidate.chunk_id in cited:
-        return "cited"
-    if candidate.reason_code in DROP_REASONS:
-        return candidate.reason_code
-    if candidate.chunk_id in given:
-        return "used"
-    # A trace without accounts names no reasons, but who was explored and not kept was reranked out.
-    focus = trace.stage("focus")
-    kept = {selection.chunk_id for selection in trace.selections}
-    return "reranked_out" if focus and candidate.chunk_id not in kept else "undecided"
+class _Outcomes:
+    """Finds the code of each candidate of a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._cited = {citation.chunk_id for citation in trace.citations}
+        self._used = set(trace.used)
+        self._kept = {selection.chunk_id for selection in trace.selections}
+        self._has_focus = trace.stage("focus") is not None
+
+    def code(self, candidate: CandidateRecord) -> str:
+        """Return a reason to drop the candidate, `cited`, `used` or `undecided`."""
+        if candidate.chunk_id in self._cited:
+            return "cited"
+        if candidate.reason_code in DROP_REASONS:
+            return candidate.reason_code
+        if candidate.chunk_id in self._used:
+            return "used"
+        # A trace of the shared vocabulary alone has no reasons; a chunk that was read and not kept is one the
+        # reranker dropped.
+        reranked_out = self._has_focus and candidate.chunk_id not in self._kept
+        return "reranked_out" if reranked_out else "undecided"
 
 
-def _nearness(candidate: CandidateRecord, code: str) -> tuple[int, int, int, int, str]:
-    """Order candidates by how near they came to being cited."""
+def _distance(code: str, candidate: CandidateRecord) -> tuple[int, int, int, int, str]:
+    """Return a sort key: candidates nearest to being cited first."""
     return (
         code != "cited",
         code in DROP_REASONS,
-        -_PROGRESS[describe_reason(code).stage],
+        -_STAGE_ORDER[describe_reason(code).stage],
         candidate.rerank_rank or candidate.rank,
         candidate.chunk_id,
     )
 
 
-def _told(trace: Trace, chunk_id: str, code: str, candidate: CandidateRecord | None) -> WhyNot:
+def _answer(chunk_id: str, code: str, numbers: dict[str, Scalar]) -> WhyNot:
     meaning = describe_reason(code)
-    numbers = _numbers_of_trace(trace)
-    if candidate is not None:
-        numbers |= _numbers_of_candidate(candidate)
     return WhyNot(
         chunk_id=chunk_id,
         stage=meaning.stage,
@@ -90,8 +100,8 @@ def _told(trace: Trace, chunk_id: str, code: str, candidate: CandidateRecord | N
     )
 
 
-def _numbers_of_trace(trace: Trace) -> dict[str, Scalar]:
-    """Give the limits of the run, and the score that the last candidate reached."""
+def _trace_numbers(trace: Trace) -> dict[str, Scalar]:
+    """Return the limits of the run, and the lowest scores that were retrieved and kept."""
     numbers: dict[str, Scalar] = {"candidates": len(trace.candidates)}
     for stage in trace.stages:
         for key in ("doc_limit", "fetch_limit", "threshold", "token_budget"):
@@ -109,15 +119,11 @@ def _numbers_of_trace(trace: Trace) -> dict[str, Scalar]:
     return numbers
 
 
-def _numbers_of_candidate(candidate: CandidateRecord) -> dict[str, Scalar]:
-    facts: dict[str, Scalar | None] = {
+def _candidate_numbers(candidate: CandidateRecord) -> dict[str, Scalar]:
+    numbers: dict[str, Scalar | None] = {
         "rank": candidate.rank or None,
-        "score": candidate.score,
-        "dense_score": candidate.dense_score,
-        "sparse_score": candidate.sparse_score,
-        "graph_score": candidate.graph_score,
-        "name_score": candidate.name_score,
+        **{field: getattr(candidate, field) for field in SCORE_PREDICATES},
         "rerank_rank": candidate.rerank_rank or None,
         "rerank_score": candidate.rerank_score,
     }
-    return {key: value for key, value in facts.items() if value is not None}
+    return {key: value for key, value in numbers.items() if value is not None}

@@ -1,1 +1,1 @@
-"""Traces as text, RDF, pictures and JSON; each format is loaded only when it is asked for."""
+"""Traces as terminal tree, JSON, RDF and SVG; each module is imported only when its format is asked for."""

@@ -15,12 +15,12 @@ __all__ = ("to_json", "trace_summary", "triple_to_json")
 
 
 def to_json(trace: Trace) -> dict[str, Any]:
-    """Give `{answer_id, question, graph, stages, triples, complete, faults}`; JSON types only."""
+    """Return `{answer_id, question, graph, stages, triples, complete, faults}`; JSON types only."""
     return trace_summary(trace) | {"triples": [triple_to_json(triple) for triple in trace.triples]}
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
-    """Give the same without the triples."""
+    """Return the same document without the triples."""
     faults = check_trace(trace)
     return {
         "answer_id": trace.answer_id,
@@ -34,7 +34,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
 
 
 def triple_to_json(triple: Triple) -> dict[str, str | None]:
-    """Give a triple with plain strings, and beside them what kind of object it has."""
+    """Return a triple as plain strings, with the kind and datatype of its object."""
     return {
         "s": triple.s.iri,
         "p": triple.p.iri,
@@ -67,7 +67,7 @@ def _degradation(stage: str, code: str, reason: str) -> dict[str, str]:
 
 
 def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
-    """Give what only this kind of stage has."""
+    """Return the keys that only this kind of stage has."""
     use = {"model": stage.model, "in_token": stage.in_token, "out_token": stage.out_token}
     match stage.stage:
         case "question":
@@ -93,7 +93,7 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
 
 
 def _walk(trace: Trace) -> dict[str, Any]:
-    """Give the walk that found candidates; nothing where there was none."""
+    """Return the graph walk that found candidates; empty when there was none."""
     walk = read_graph_walk(trace)
     if not walk.nodes:
         return {}
@@ -105,5 +105,5 @@ def _walk(trace: Trace) -> dict[str, Any]:
 
 
 def _row(struct: Any) -> dict[str, Any]:
-    """Give every field of a struct, also those with their default."""
+    """Return every field of a struct, also those that have their default."""
     return {name: to_builtins(getattr(struct, name)) for name in struct.__struct_fields__}

@@ -1,7 +1,7 @@
 """Triples as canonical N-Quads: one sorted line each, the same bytes for the same set of triples.
 
-A trace has no blank nodes, so sorting lines in canonical form is all that RDF dataset canonicalisation
-(RDFC-1.0) asks for; a digest over this text identifies the trace.
+A trace has no blank nodes, so sorting canonical lines suffices for RDF dataset canonicalisation (RDFC-1.0); a
+digest over this text identifies the trace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': 
 
 
 def to_nquads(triples: Iterable[Triple]) -> str:
-    """Give canonical N-Quads, sorted by code point, each statement once. Cost: n log n."""
+    """Return canonical N-Quads, sorted by code point, each statement once. Cost: n log n."""
     return "".join(sorted({_line(triple) for triple in triples}))
 
 

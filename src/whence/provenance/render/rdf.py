@@ -1,7 +1,7 @@
-"""Traces through rdflib: TriG, JSON-LD, and SPARQL over one trace.
+"""Convert traces with rdflib: TriG, JSON-LD, and SPARQL over one trace.
 
-The only module that imports rdflib, and it does so when first asked. A query sees the given triples and
-nothing else: whatever would make rdflib open a file or an address is refused before it runs.
+The only module that imports rdflib, on first use. A query reads the given triples only: constructs that would
+make rdflib open a file or an address are refused before the query runs.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ MAX_QUERY_CHARS = 20_000
 
 
 class SparqlAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query gave, in plain values."""
+    """Result of a query in plain values."""
 
     kind: Literal["select", "ask", "construct"]
-    """Form of the query; a description counts as a construction."""
+    """Form of the query; DESCRIBE counts as `construct`."""
     columns: tuple[str, ...]
     """Names of the columns: variables, `answer`, or `s`, `p`, `o`."""
     rows: tuple[dict[str, str | bool | None], ...]
     """One dict per row; IRIs and literals as their text, None where nothing is bound. Constructed rows are
-    sorted; selected ones are in the order the query asks for, which may be none."""
+    sorted; selected ones are in the order of the query."""
     truncated: bool = False
     """True when there were more rows than allowed."""
 
 
 def to_trig(triples: Iterable[Triple]) -> str:
-    """Give TriG with prefixes that reads back as the same triples."""
+    """Return TriG with prefixes that parses back to the same triples."""
     from io import BytesIO
 
     from rdflib import Literal as RdfLiteral
@@ -64,7 +64,7 @@ def to_trig(triples: Iterable[Triple]) -> str:
     from rdflib.term import Node
 
     class ExactTrig(TrigSerializer):
-        """Writes doubles in full; rdflib's short form keeps seven digits."""
+        """Writes doubles with all digits; rdflib's short form keeps seven."""
 
         def label(self, node: Node, position: int) -> str:
             if isinstance(node, RdfLiteral) and node.datatype == XSD.double:
@@ -78,7 +78,7 @@ def to_trig(triples: Iterable[Triple]) -> str:
 
 
 def to_json_ld(triples: Iterable[Triple]) -> str:
-    """Give JSON-LD with a context of prefixes that reads back as the same triples."""
+    """Return JSON-LD with a context of prefixes that parses back to the same triples."""
     triples = tuple(triples)
     context = {**PREFIXES, **_coerced(triples)}
     with _own_deprecations_ignored():
@@ -86,9 +86,9 @@ def to_json_ld(triples: Iterable[Triple]) -> str:
 
 
 def _coerced(triples: Iterable[Triple]) -> dict[str, dict[str, str]]:
-    """Name the datatype of predicates with doubles in the context, so that they are written as text.
+    """Return the context for predicates with doubles, so that their values are written as text.
 
-    As JSON numbers 1.0 would be read as an integer, and NaN would not be JSON.
+    As JSON numbers 1.0 would be read as an integer, and NaN is not JSON.
     """
     predicates = sorted({t.p.iri for t in triples if t.o.datatype == ns.XSD_DOUBLE})
     return {_shrunk(iri): {"@id": iri, "@type": ns.XSD_DOUBLE} for iri in predicates}
@@ -102,7 +102,7 @@ def _shrunk(iri: str) -> str:
 
 
 def serialize(triples: Iterable[Triple], form: str) -> str:
-    """Give the triples as `nquads` (canonical and sorted), `trig` or `jsonld`.
+    """Serialize the triples as `nquads` (canonical and sorted), `trig` or `jsonld`.
 
     Raises:
         BadInput: There is no such form.
@@ -119,13 +119,13 @@ def run_sparql(triples: Iterable[Triple], sparql: str, *, max_rows: int = 10_000
     A pattern outside `GRAPH` matches in any graph. The prefixes of `PREFIXES` are known.
 
     Args:
-        triples: All that the query sees.
+        triples: Data of the query.
         sparql: SPARQL 1.1.
-        max_rows: Most rows to give, 1 or more.
+        max_rows: Most rows to return, 1 or more.
 
     Raises:
-        BadInput: The query is not SPARQL (line and column are named), is an update, or asks for something
-            outside the triples (`SERVICE`, `FROM`).
+        BadInput: The query is not SPARQL (line and column are named), is an update, or reads from outside
+            the triples (`SERVICE`, `FROM`).
     """
     if len(sparql) > MAX_QUERY_CHARS:
         raise BadInput(f"the query has {len(sparql)} characters, more than {MAX_QUERY_CHARS}")
@@ -142,7 +142,7 @@ def run_sparql(triples: Iterable[Triple], sparql: str, *, max_rows: int = 10_000
 
 @contextmanager
 def _own_deprecations_ignored() -> Iterator[None]:
-    """Keep quiet that rdflib 7 calls its own deprecated methods when it writes a dataset."""
+    """Ignore warnings of rdflib 7 about its own use of deprecated methods when it writes a dataset."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -166,12 +166,12 @@ def _node(term: Term) -> Any:
 
     if term.type == "i":
         return URIRef(term.iri)
-    # Not normalised: "1e-05" must come back as it was said.
+    # Not normalised: "1e-05" must be returned as it was recorded.
     return RdfLiteral(term.value, datatype=term.datatype or None, normalize=False)
 
 
 def _prepared(query: str) -> Any:
-    """Parse a query and refuse what reaches beyond the triples."""
+    """Parse a query; refuse one that reads from outside the triples."""
     from pyparsing import ParseBaseException
     from rdflib.plugins.sparql.algebra import translateQuery
     from rdflib.plugins.sparql.parser import parseQuery
@@ -202,7 +202,7 @@ def _prepared(query: str) -> Any:
 
 
 def _names(part: Any) -> Iterator[str]:
-    """Give the name of every construct in a parsed query."""
+    """Yield the name of every construct in a parsed query."""
     from rdflib.plugins.sparql.parserutils import CompValue
 
     waiting = [part]
@@ -223,7 +223,7 @@ def _here(line: str, column: int) -> str:
 
 
 def _position(query: str, word: str) -> str:
-    """Say where a word stands, as line and column; empty when it is not found."""
+    """Return line and column of a word for a message; empty when it is not found."""
     at = query.upper().find(word.upper())
     if at < 0:
         return ""
@@ -233,7 +233,7 @@ def _position(query: str, word: str) -> str:
 
 
 def _unknown(query: str, error: Exception) -> str:
-    """Say where an undeclared prefix is used."""
+    """Return the position of an undeclared prefix for a message."""
     _, mark, prefix = str(error).partition("Unknown namespace prefix : ")
     return _position(query, f"{prefix}:") if mark else ""
 
@@ -244,7 +244,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _columns(result: Result, query: str) -> tuple[str, ...]:
-    """Give the variables of a result in the order that the query has them; `*` comes in any order."""
+    """Return the variables of a result in the order of the query; rdflib orders those of `*` at random."""
     names = [str(variable) for variable in result.vars or ()]
     if not re.search(r"\bselect\s+(?:distinct\s+|reduced\s+)?\*", query, re.IGNORECASE):
         return tuple(names)

@@ -1,4 +1,4 @@
-"""Texts of strangers made fit to show: one line, no control characters, not longer than there is room."""
+"""Make untrusted texts safe to show: one line, no control characters, no longer than the room."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import unicodedata
 
 __all__ = ("format_duration", "one_line", "ratio", "shorten")
 
-#: Characters that turn the direction of the text around them, and could show it as what it is not.
+#: Characters that reverse the direction of the text around them, and could disguise it.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def one_line(text: str) -> str:
-    r"""Give the text on one line without control characters, so that it cannot steer a terminal.
+    r"""Return the text on one line without control characters, so that it cannot control a terminal.
 
     >>> one_line("a\n b\x1b[31m")
     'a b [31m'
@@ -25,7 +25,7 @@ def one_line(text: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Give one line of at most `width` characters, cut at the end.
+    """Return one line of at most `width` characters, cut at the end.
 
     >>> shorten("retrieval", 6)
     'retri…'
@@ -35,12 +35,12 @@ def shorten(text: str, width: int) -> str:
 
 
 def ratio(part: float, whole: float) -> float:
-    """Give a share from 0 to 1; 0 of nothing."""
+    """Return `part / whole` from 0 to 1; 0 when `whole` is 0."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
 
 def format_duration(duration_ms: float | None) -> str:
-    """Give a duration for people; empty when there is none.
+    """Format a duration for people; empty when there is none.
 
     >>> format_duration(0.4), format_duration(12.3), format_duration(1234.0), format_duration(None)
     ('0.4 ms', '12 ms', '1.23 s', '')
