@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from whence.broker.delivery import Outgoing, Work
+from whence.broker.delivery import IncomingMessage, OutgoingMessage
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers
 from whence.broker.worker import Worker
@@ -30,7 +30,6 @@ from whence.schema import (
     decode,
     encode,
 )
-from whence.schema.codec import sealed
 from whence.schema.topics import full_topic
 
 #: A hop of the larger message may cost this many hand-offs.
@@ -106,20 +105,20 @@ async def transport_hop(times: int, message: Message) -> float:
 
     async def hop_in(subscription: Any) -> Message:
         delivery = await subscription.receive()
-        received = decode(delivery.body, delivery.headers[Headers.TYPE])
+        received = decode(delivery.payload, delivery.headers[Headers.TYPE])
         await subscription.ack(delivery)
         return received
 
     async def echo() -> None:
         for _ in range(times):
             received = await hop_in(there)
-            await transport.publish(topics[1], sealed(received), headers=headers)
+            await transport.publish(topics[1], encode(received), headers=headers)
 
     task = asyncio.create_task(echo())
     current = message
     start = time.perf_counter()
     for _ in range(times):
-        await transport.publish(topics[0], sealed(current), headers=headers)
+        await transport.publish(topics[0], encode(current), headers=headers)
         current = await hop_in(back)
     seconds = time.perf_counter() - start
     await task
@@ -132,20 +131,20 @@ async def round_trip(times: int, message: Message) -> float:
     """Give the seconds of one request to a worker and its reply with `message`."""
     transport = MemoryTransport()
     topic = full_topic("bench.request")
-    payload = sealed(message)
+    payload = encode(message)
 
-    async def handle(work: Work) -> Any:
-        decode(work.delivery.body, work.delivery.headers[Headers.TYPE])
-        yield Outgoing(payload=payload, headers={Headers.TYPE: message.TYPE})
+    async def handle(work: IncomingMessage) -> Any:
+        decode(work.delivery.payload, work.delivery.headers[Headers.TYPE])
+        yield OutgoingMessage(payload=payload, headers={Headers.TYPE: message.TYPE})
 
     worker = Worker(transport, topic=topic, group="bench", handler=handle)
     await worker.start()
-    asked = sealed(sample_request())
+    asked = encode(sample_request())
     headers = {Headers.TYPE: TextRequest.TYPE}
     start = time.perf_counter()
     for _ in range(times):
         reply = await transport.request(topic, asked, headers=headers)
-        decode(reply.body, reply.headers[Headers.TYPE])
+        decode(reply.payload, reply.headers[Headers.TYPE])
     seconds = time.perf_counter() - start
     await worker.aclose()
     await transport.aclose()

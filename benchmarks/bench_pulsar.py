@@ -48,7 +48,6 @@ from whence.schema.access import Access
 from whence.schema.document_rag import DocumentRagRequest
 from whence.schema.ingest import ChunkDraft, DocumentDraft, IngestRequest
 from whence.schema.topics import full_topic
-from whence.schema.wire import Body, plain
 from whence.store.memory.store import MemoryStore
 from whence.testing.stub_models import EchoWriter, HashEmbedder, OverlapReranker
 
@@ -283,16 +282,16 @@ class Recording:
         self._publish = transport.publish
         transport.publish = self.publish  # type: ignore[method-assign]
 
-    async def publish(self, topic: str, payload: Body, **options: Any) -> str:
+    async def publish(self, topic: str, payload: bytes, **options: Any) -> str:
         """Publish, and note requests, replies and traces."""
         headers = options.get("headers") or {}
         correlation = headers.get(Headers.CORRELATION_ID, "")
         if self.on and Headers.REPLY_TO in headers:
-            self.exchanges[correlation] = Exchange(plain(payload), [])
+            self.exchanges[correlation] = Exchange(payload, [])
         elif self.on and correlation in self.exchanges:
-            self.exchanges[correlation].replies.append(plain(payload))
+            self.exchanges[correlation].replies.append(payload)
         elif self.on and topic.endswith("trace"):
-            self.traces.append(plain(payload))
+            self.traces.append(payload)
         return await self._publish(topic, payload, **options)
 
 

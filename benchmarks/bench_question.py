@@ -57,7 +57,6 @@ from whence.schema import (
     Message,
     PromptResult,
 )
-from whence.schema.frozen import frozen
 from whence.store.protocols import CollectionInfo
 from whence.testing.stub_clients import (
     StubEmbeddings,
@@ -76,7 +75,7 @@ WORDS = "The return window is thirty days from the day the parcel reached its re
 #: 400 characters each: a paragraph.
 TEXTS = {chunk_id: f"{n} {WORDS * 6}"[:400] for n, chunk_id in enumerate(IDS)}
 #: As the stores give it.
-METADATA = frozen({"source_file": "docs/policy.md", "heading": "Returns"})
+METADATA = {"source_file": "docs/policy.md", "heading": "Returns"}
 #: Turns of the event loop in which a question is put away: its tasks end, its trace is settled. They are part
 #: of what it takes, and what is measured next must not pay for them.
 TURNS = 4

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count()
 
-# What is handed over within a process must be what another would read; `whence.schema.codec` looks at this.
-os.environ.setdefault("WHENCE_CHECK_MESSAGES", "1")
-
 # How fast examples are made depends on what else the machine does, and says nothing about the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")

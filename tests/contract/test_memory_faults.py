@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.broker.delivery import Outgoing, Work
+from whence.broker.delivery import IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import MemoryLedger
 from whence.broker.transport import Mode, NackOutcome, RetryPolicy, Start
 from whence.broker.worker import Worker
@@ -164,10 +164,10 @@ async def test_a_worker_survives_all_faults_at_once() -> None:
     output = await transport.subscribe(results, "g", prefetch=1000)
     effects: Counter[bytes] = Counter()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         effects[work.delivery.payload] += 1
         await asyncio.sleep(0)
-        yield Outgoing(payload=work.delivery.payload, headers={"type": "any.v1"})
+        yield OutgoingMessage(payload=work.delivery.payload, headers={"type": "any.v1"})
 
     worker = Worker(
         transport,
@@ -234,8 +234,8 @@ async def test_memory_stays_flat() -> None:
     broker = MemoryBroker(retain_messages=10)
     transport = MemoryTransport(broker=broker)
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
-        yield Outgoing(payload=work.delivery.payload, headers={"type": "any.v1"})
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        yield OutgoingMessage(payload=work.delivery.payload, headers={"type": "any.v1"})
 
     ledger = MemoryLedger(max_records=50)
     worker = Worker(transport, topic=TOPIC, group="g", handler=handle, ledger=ledger)
@@ -244,9 +244,9 @@ async def test_memory_stays_flat() -> None:
         await transport.request(TOPIC, b"x")
     await worker.aclose()
     topic = broker.topic(TOPIC)
-    group = topic.groups["g"]
+    group = topic.durable["g"]
 
-    assert (group.size, len(group._ready), group._parked, group._busy) == (0, 0, {}, set())
+    assert (group.size, len(group._ready), group._parked, group._busy_keys) == (0, 0, {}, set())
     assert len(topic.retained) == 10
     assert transport.requester.pending == 0
     assert len(ledger) <= 50
@@ -259,8 +259,8 @@ async def test_no_task_or_timer_is_left() -> None:
     clock = ManualClock()
     transport = MemoryTransport(clock=clock)
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
-        yield Outgoing(payload=b"", headers={"type": "any.v1"})
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        yield OutgoingMessage(payload=b"", headers={"type": "any.v1"})
 
     worker = Worker(transport, topic=TOPIC, group="g", handler=handle, clock=clock)
     await worker.start()
@@ -536,10 +536,10 @@ class Schedule:
                     self.held[place].append(future.result())
 
     def check(self) -> None:
-        group = self.transport.broker.topic(TOPIC).groups["g"]
-        for member in group.members:
+        group = self.transport.broker.topic(TOPIC).durable["g"]
+        for member in group.consumers:
             assert len(member.held) <= self.PREFETCH
-        in_flight = [entry for member in group.members for entry in member.held.values()]
+        in_flight = [entry for member in group.consumers for entry in member.held.values()]
         assert group.size == len(in_flight) + group.stats().backlog
         if self.mode is Mode.KEY_ORDERED:
             keys = Counter(e.message.key for e in in_flight if e.message.key is not None)

@@ -13,7 +13,7 @@ import pytest
 from tests.support.pulsar_broker import TestBroker, cut_connections
 
 from whence.broker.dead_letters import DeadLetters
-from whence.broker.delivery import Work
+from whence.broker.delivery import IncomingMessage
 from whence.broker.liveness import roll_call
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers, RetryPolicy, Transport
@@ -273,7 +273,7 @@ async def test_a_full_dead_letter_topic(pulsar_broker: TestBroker) -> None:
         (await admin.post(quota, json=limit)).raise_for_status()
     done: set[bytes] = set()
 
-    async def handle(work: Work) -> AsyncIterator[Any]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[Any]:
         if work.delivery.payload == b"bad":
             raise BadInput("never")
         done.add(work.delivery.payload)
@@ -328,7 +328,9 @@ async def test_two_versions_side_by_side(pulsar_broker: TestBroker) -> None:
             stack.push_async_callback(transport.aclose)
             transport.register_topic(topic, version)
 
-            async def handle(work: Work, version: type[Any] = version) -> AsyncIterator[Any]:
+            async def handle(
+                work: IncomingMessage, version: type[Any] = version
+            ) -> AsyncIterator[Any]:
                 note = msgspec.json.decode(work.delivery.payload, type=version)
                 seen[note.text] += 1
                 handled[version] += 1

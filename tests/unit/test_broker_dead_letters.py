@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from whence.broker.dead_letters import DeadLetters, replay_headers
-from whence.broker.delivery import Outgoing, Work
+from whence.broker.delivery import IncomingMessage, OutgoingMessage
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers
 from whence.broker.worker import Worker
@@ -95,7 +95,7 @@ async def test_what_fails_again_is_sent_once() -> None:
     ids = await given_up(transport, b"0", b"1", b"2")
     letters = DeadLetters(transport, wait_s=0.2)
 
-    async def refuse(work: Work) -> AsyncIterator[Outgoing]:
+    async def refuse(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         raise BadInput("never")
         yield
 

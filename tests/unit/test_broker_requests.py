@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.broker import requests
+from whence.broker.checks import deadline_of
 from whence.broker.memory.transport import MemoryTransport
-from whence.broker.requests import deadline_of, reply_of
+from whence.broker.requests import reply_of
 from whence.broker.transport import Delivery, Headers, Mode
 from whence.schema.errors import DeadlineExceeded, Overloaded, Unavailable
 from whence.schema.topics import full_topic
@@ -20,7 +21,7 @@ TOPIC = full_topic("asked")
 
 def delivery(headers: dict[str, str]) -> Delivery:
     """Give a delivery with these headers."""
-    return Delivery(body=b"", headers=headers, id="1", topic=TOPIC)
+    return Delivery(payload=b"", headers=headers, id="1", topic=TOPIC)
 
 
 @given(
@@ -31,15 +32,15 @@ def delivery(headers: dict[str, str]) -> Delivery:
 )
 def test_reading_a_reply_never_fails(headers: dict[str, str]) -> None:
     """Any headers are a reply with a place of 0 or more, or no reply at all."""
-    reply = reply_of(b"", headers)
+    reply = reply_of(delivery(headers))
 
     assert reply is None or reply.sequence >= 0
 
 
 def test_reply_without_a_place_is_the_only_one() -> None:
     """A reply without a sequence number is first and last; with one, `end` decides."""
-    alone = reply_of(b"", {Headers.CORRELATION_ID: "c"})
-    part = reply_of(b"", {Headers.CORRELATION_ID: "c", Headers.SEQUENCE: "3"})
+    alone = reply_of(delivery({Headers.CORRELATION_ID: "c"}))
+    part = reply_of(delivery({Headers.CORRELATION_ID: "c", Headers.SEQUENCE: "3"}))
 
     assert alone is not None
     assert part is not None
@@ -68,11 +69,11 @@ async def test_counters_tell_what_was_dropped() -> None:
     )
     await transport.publish(reply_to, b"", headers={Headers.CORRELATION_ID: correlation})
     await transport.publish(reply_to, b"")
-    while transport.requester.counters.odd == 0:
+    while transport.requester.counters.malformed == 0:
         await asyncio.sleep(0)
 
     counters = transport.requester.counters
-    assert (counters.requests, counters.replies, counters.late, counters.odd) == (1, 0, 1, 1)
+    assert (counters.requests, counters.replies, counters.late, counters.malformed) == (1, 0, 1, 1)
     assert transport.requester.pending == 0
     await transport.aclose()
 

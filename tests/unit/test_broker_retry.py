@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.broker.retry import Verdict, check_policy, classify, retrying, wait_s
+from whence.broker.retry import ErrorKind, check_policy, classify, retrying, wait_s
 from whence.broker.transport import RetryPolicy
 from whence.schema import errors
 from whence.schema.errors import ConfigError, DiskFull, Overloaded, Unavailable
@@ -63,19 +63,19 @@ def test_error_may_ask_for_more_time() -> None:
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (Unavailable("x"), Verdict.RETRYABLE),
-        (Overloaded("x"), Verdict.RETRYABLE),
-        (errors.BadInput("x"), Verdict.PERMANENT),
-        (errors.CodecError("x"), Verdict.PERMANENT),
-        (errors.DeadlineExceeded("x"), Verdict.PERMANENT),
-        (KeyError("x"), Verdict.PERMANENT),
-        (ConnectionError("x"), Verdict.PERMANENT),
-        (DiskFull("x"), Verdict.FATAL),
-        (errors.ModelMissing("x"), Verdict.FATAL),
-        (MemoryError(), Verdict.FATAL),
+        (Unavailable("x"), ErrorKind.RETRYABLE),
+        (Overloaded("x"), ErrorKind.RETRYABLE),
+        (errors.BadInput("x"), ErrorKind.PERMANENT),
+        (errors.CodecError("x"), ErrorKind.PERMANENT),
+        (errors.DeadlineExceeded("x"), ErrorKind.PERMANENT),
+        (KeyError("x"), ErrorKind.PERMANENT),
+        (ConnectionError("x"), ErrorKind.PERMANENT),
+        (DiskFull("x"), ErrorKind.FATAL),
+        (errors.ModelMissing("x"), ErrorKind.FATAL),
+        (MemoryError(), ErrorKind.FATAL),
     ],
 )
-def test_verdicts(error: BaseException, verdict: Verdict) -> None:
+def test_verdicts(error: BaseException, verdict: ErrorKind) -> None:
     """The error's own word decides; what every message would meet is fatal, a fault is permanent."""
     assert classify(error) is verdict
 

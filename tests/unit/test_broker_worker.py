@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from whence.broker.delivery import Handler, Outgoing, Work
+from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import Claim, ClaimState, MemoryLedger
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Delivery, Headers, Mode, RetryPolicy
@@ -35,14 +35,14 @@ RESULTS = full_topic("results")
 QUICK = RetryPolicy(max_attempts=3, base_delay_s=0.01, factor=1.0, jitter=0.0)
 
 
-def failure(error: BaseException) -> Outgoing:
+def failure(error: BaseException) -> OutgoingMessage:
     """Raise inside a handler that would otherwise yield."""
     raise error
 
 
-def reply(body: bytes = b"!", *, end: bool = True) -> Outgoing:
+def reply(body: bytes = b"!", *, end: bool = True) -> OutgoingMessage:
     """Give a reply."""
-    return Outgoing(payload=body, headers={Headers.TYPE: "any.v1"}, end=end)
+    return OutgoingMessage(payload=body, headers={Headers.TYPE: "any.v1"}, end=end)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -65,7 +65,7 @@ def error_of(payload: bytes) -> str:
     return decode_as(payload, ErrorReply).code
 
 
-async def echo(work: Work) -> AsyncIterator[Outgoing]:
+async def echo(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
     """Reply with the body."""
     yield reply(work.delivery.payload)
 
@@ -97,7 +97,7 @@ async def test_results_come_before_the_ack() -> None:
     """The input is acknowledged after its last result was published."""
     transport = Recorder()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield reply(b"one", end=False)
         yield reply(b"two")
 
@@ -113,7 +113,7 @@ async def test_a_handler_may_give_its_one_reply() -> None:
     """A handler that is awaited is replied for and acknowledged like one that yields."""
     transport = Recorder()
 
-    async def handle(work: Work) -> Outgoing:
+    async def handle(work: IncomingMessage) -> OutgoingMessage:
         return reply(b"only")
 
     worker = await started(transport, handle, reply_topic=RESULTS)
@@ -128,7 +128,7 @@ async def test_a_handler_that_gives_nothing_owes_the_caller_a_reply() -> None:
     """None is enough where nobody waits, and a fault of the processor where somebody does."""
     transport = MemoryTransport()
 
-    async def handle(work: Work) -> None:
+    async def handle(work: IncomingMessage) -> None:
         return None
 
     worker = await started(transport, handle, retry=RetryPolicy(max_attempts=1))
@@ -146,7 +146,7 @@ async def test_replies_are_numbered_and_joined_to_the_request() -> None:
     transport = MemoryTransport()
     output = await transport.subscribe(RESULTS, "g", prefetch=9)
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield reply(b"0", end=False)
         yield reply(b"1")
 
@@ -191,7 +191,7 @@ async def test_no_retry_after_a_part_of_the_answer() -> None:
     transport = MemoryTransport()
     attempts: list[int] = []
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         attempts.append(work.attempt)
         yield reply(b"part", end=False)
         yield failure(Unavailable("gone"))
@@ -212,7 +212,7 @@ async def test_tries_of_the_handler_itself_count(made: int, called: int) -> None
     transport = MemoryTransport()
     calls: list[int] = []
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         calls.append(work.attempt)
         error = Unavailable("down")
         error.attempts = made
@@ -232,7 +232,7 @@ async def test_one_way_results_are_repeated_under_the_same_ids() -> None:
     transport = MemoryTransport()
     output = await transport.subscribe(RESULTS, "g", prefetch=9)
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield reply(b"0", end=False)
         if work.attempt == 1:
             yield failure(Unavailable("not now"))
@@ -252,7 +252,7 @@ async def test_long_waits_go_through_the_broker() -> None:
     transport = MemoryTransport(clock=clock)
     attempts: list[int] = []
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         attempts.append(work.attempt)
         if work.attempt < 4:
             yield failure(Unavailable("not now"))
@@ -276,7 +276,7 @@ async def test_no_retry_beyond_the_deadline() -> None:
     """When the next attempt would begin after the deadline the caller is told the error at once."""
     transport = MemoryTransport()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(Overloaded("full", retry_after_s=3600.0))
 
     worker = await started(transport, handle)
@@ -293,7 +293,7 @@ async def test_undecodable_input_is_answered_and_kept() -> None:
     transport = MemoryTransport()
     letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli")
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(CodecError("not an any.v1"))
 
     worker = await started(transport, handle)
@@ -309,7 +309,7 @@ async def test_failed_request_is_answered_and_not_kept() -> None:
     """A request that fails is answered and acknowledged; there is no dead letter of it."""
     transport = MemoryTransport()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(BadInput("blank question", hint="ask something"))
 
     worker = await started(transport, handle)
@@ -330,7 +330,7 @@ async def test_unexpected_exception_is_logged_once(caplog: pytest.LogCaptureFixt
     """A fault is logged with its traceback exactly once, and told by its class only."""
     transport = MemoryTransport()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(ZeroDivisionError("a secret"))
 
     worker = await started(transport, handle)
@@ -357,7 +357,7 @@ async def test_what_a_caller_did_wrong_is_no_fault(
     """A request that cannot be answered is its caller's to mend: logged as information, not as an error."""
     transport = MemoryTransport()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(error)
 
     worker = await started(transport, handle)
@@ -378,11 +378,11 @@ async def test_no_exception_of_a_handler_ends_the_worker(error: BaseException) -
         def __aiter__(self) -> Broken:
             return self
 
-        async def __anext__(self) -> Outgoing:
+        async def __anext__(self) -> OutgoingMessage:
             await asyncio.sleep(0)
             raise error
 
-    def handle(work: Work) -> AsyncIterator[Outgoing]:
+    def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         return Broken() if work.delivery.payload == b"bad" else echo(work)
 
     worker = await started(transport, handle)
@@ -398,7 +398,7 @@ async def test_handler_that_gives_no_last_reply_is_told_on() -> None:
     """A caller never waits for a reply that the handler forgot."""
     transport = MemoryTransport()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         if work.delivery.payload == b"some":
             yield reply(end=False)
 
@@ -415,7 +415,7 @@ async def test_reply_that_is_too_large_is_an_error() -> None:
     """A reply above the transport's limit becomes an error reply instead of silence."""
     transport = MemoryTransport(max_payload_bytes=1000)
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield reply(bytes(2000))
 
     worker = await started(transport, handle)
@@ -430,13 +430,13 @@ async def test_cancel_before_the_request_comes() -> None:
     transport = MemoryTransport()
     handled: list[bytes] = []
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         handled.append(work.delivery.payload)
         yield reply()
 
     worker = await started(transport, handle)
     await transport.cancel(TOPIC, "c")
-    await until(lambda: "c" in worker._cancelled)
+    await until(lambda: "c" in worker._control._cancelled)
     await transport.publish(TOPIC, b"in", headers={Headers.CORRELATION_ID: "c"})
     await until(lambda: worker.counters.cancelled == 1)
     await transport.publish(TOPIC, b"other", headers={Headers.CORRELATION_ID: "d"})
@@ -456,7 +456,7 @@ async def test_odd_cancellations_do_no_harm() -> None:
     await worker.aclose()
 
     assert answer.payload == b"fine"
-    assert len(worker._cancelled) <= 1_024
+    assert len(worker._control._cancelled) <= 1_024
 
 
 async def test_handler_cleans_up_when_stopped() -> None:
@@ -464,7 +464,7 @@ async def test_handler_cleans_up_when_stopped() -> None:
     transport = MemoryTransport()
     cleaned: list[str] = []
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         try:
             yield reply(end=False)
             await asyncio.sleep(3600)
@@ -487,7 +487,7 @@ async def test_drain_that_cannot_wait_hands_back() -> None:
     broker = MemoryBroker()
     transport = MemoryTransport(broker=broker)
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         await asyncio.sleep(3600)
         yield reply()
 
@@ -513,7 +513,7 @@ async def test_a_handler_that_ignores_the_stop_holds_up_nothing_for_long() -> No
     transport = MemoryTransport()
     release = asyncio.Event()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         while not release.is_set():
             try:
                 await release.wait()
@@ -535,7 +535,7 @@ async def test_a_handler_that_is_killed_is_not_a_fault() -> None:
     """A handler that had to be cancelled twice is handed back: no error reply, no dead letter."""
     transport = MemoryTransport()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         try:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
@@ -575,7 +575,7 @@ async def test_fatal_error_stops_the_worker_and_keeps_the_message() -> None:
     """What every message would meet stops a one-way worker; the message is handed back, not given up."""
     transport = MemoryTransport()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(DiskFull("no space in /data"))
 
     worker = await started(transport, handle)
@@ -592,7 +592,7 @@ async def test_fatal_error_of_a_request_is_answered() -> None:
     """A caller is told of a fatal error, and the worker stays to tell the next one."""
     transport = MemoryTransport()
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(DiskFull("no space"))
 
     worker = await started(transport, handle)
@@ -636,7 +636,7 @@ async def test_taken_group_leaves_nothing_behind() -> None:
     with pytest.raises(Unavailable):
         await worker.start()
 
-    assert broker.topic(cancel_topic(TOPIC)).queues == ()
+    assert broker.topic(cancel_topic(TOPIC)).queues() == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -647,7 +647,7 @@ async def test_prefetch_is_half_as_many_again(concurrency: int, prefetch: int) -
     transport = MemoryTransport(broker=broker)
     worker = await started(transport, echo, concurrency=concurrency)
 
-    assert broker.topic(TOPIC).groups["g"].members[0].prefetch == prefetch
+    assert broker.topic(TOPIC).durable["g"].consumers[0].prefetch == prefetch
     await worker.aclose()
 
 
@@ -690,7 +690,7 @@ async def test_failing_ledger_delays_and_does_not_double(method: str) -> None:
     transport = MemoryTransport()
     effects: list[int] = []
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         if method == "release" and work.attempt == 1:
             yield failure(Unavailable("not now"))
         effects.append(work.attempt)
@@ -732,7 +732,7 @@ async def test_message_that_kills_its_workers_is_given_up() -> None:
         clock.advance(2)
     handled: list[bytes] = []
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         handled.append(work.delivery.payload)
         yield reply()
 
@@ -767,7 +767,7 @@ async def test_dead_letter_topic_down_does_not_lose_or_spin() -> None:
     transport.faults.fail_publishes = 2
     transport.faults.topics = lambda topic: topic.endswith(".dlq")
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(BadInput("never"))
 
     worker = await started(transport, handle)
@@ -790,7 +790,7 @@ async def test_work_tells_what_travels_on() -> None:
         Headers.REPLY_TO: RESULTS,
         Headers.MESSAGE_ID: "m",
     }
-    work = Work(Delivery(body=b"", headers=headers, id="1", topic=TOPIC), 2, clock)
+    work = IncomingMessage(Delivery(payload=b"", headers=headers, id="1", topic=TOPIC), 2, clock)
 
     assert work.trace_headers == {Headers.TRACEPARENT: "t"}
     assert work.call_headers == {Headers.TRACEPARENT: "t", Headers.DEADLINE: "1005000"}
@@ -816,7 +816,7 @@ async def test_errors_of_ours_only() -> None:
     errors: list[BaseException] = [Unavailable("x"), BadInput("x"), KeyError("x"), OSError("x")]
     known = {cls.code for cls in _all_errors(WhenceError)}
 
-    async def handle(work: Work) -> AsyncIterator[Outgoing]:
+    async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
         yield failure(errors[int(work.delivery.payload)])
 
     worker = await started(transport, handle)

@@ -505,7 +505,7 @@ async def test_a_lost_subscription_is_taken_up_again() -> None:
     """A processor whose hold on the broker is lost joins again and keeps its backlog."""
     async with running() as house:
         running_back = house.runtime._running[2]
-        subscription = running_back.lives[0].worker._subscription  # type: ignore[union-attr]
+        subscription = running_back.lives[0].worker._state.subscription  # type: ignore[union-attr]
         await subscription.aclose()  # type: ignore[union-attr]
         await until(lambda: running_back.supervisors[0].restarts == 1)
 
@@ -519,8 +519,8 @@ async def test_a_processor_that_keeps_dying_ends_the_flow() -> None:
         supervisor = house.runtime._running[2].supervisors[0]
         while not waiting.done():
             worker = house.runtime._running[2].lives[0].worker
-            if worker is not None and worker._subscription is not None:
-                await worker._subscription.aclose()
+            if worker is not None and worker._state.subscription is not None:
+                await worker._state.subscription.aclose()
             await asyncio.sleep(0.001)
         with pytest.raises(Unavailable, match="processor back failed after 5 restarts"):
             await waiting

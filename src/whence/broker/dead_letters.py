@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from whence.broker.checks import number_of
 from whence.broker.transport import Delivery, Headers, Mode, Start, Subscription, Transport
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic, full_topic
 
@@ -181,18 +182,14 @@ def replay_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def _dead_letter(delivery: Delivery) -> DeadLetter:
     headers = delivery.headers
     return DeadLetter(
-        id=headers.get(Headers.MESSAGE_ID) or delivery.id,
+        id=delivery.message_id,
         origin=headers.get(Headers.ORIGIN, ""),
         group=headers.get(Headers.GROUP, ""),
         reason=headers.get(Headers.REASON, ""),
         exception=headers.get(Headers.EXCEPTION, ""),
-        attempts=_number(headers.get(Headers.ATTEMPTS, "")),
-        first_at=_number(headers.get(Headers.FIRST_AT, "")) / 1000,
-        last_at=_number(headers.get(Headers.LAST_AT, "")) / 1000,
+        attempts=number_of(headers.get(Headers.ATTEMPTS)),
+        first_at=number_of(headers.get(Headers.FIRST_AT)) / 1000,
+        last_at=number_of(headers.get(Headers.LAST_AT)) / 1000,
         payload=delivery.payload,
         headers=headers,
     )
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0

@@ -1,47 +1,44 @@
-"""One message at work: as its handler sees it, what comes back, and how far it has got."""
+"""One message on its way through a worker: what its handler sees, what it sends, and how far it has got."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
+from whence.broker.checks import deadline_of
 from whence.broker.clock import Clock
-from whence.broker.limits import Limit
-from whence.broker.requests import deadline_of
 from whence.broker.transport import Delivery, Headers
-from whence.schema.wire import Body
 
-__all__ = ("MARGIN_S", "Handler", "Outgoing", "Run", "Work", "new_digest")
+__all__ = ("MARGIN_S", "ActiveDelivery", "Handler", "IncomingMessage", "OutgoingMessage")
 
 #: The handler stops this long before the deadline, so that the answer is on time: a share, and at most.
 _MARGIN_SHARE = 0.1
 MARGIN_S = 0.05
 
 
-class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A reply on its way out."""
 
-    payload: Body
+    payload: bytes
     """The body."""
     headers: Mapping[str, str] = {}
-    """At least `type`; where it goes and its place in the stream are added by the worker."""
+    """At least `type`; the worker adds where it goes and its place in the stream."""
     end: bool = True
     """True for the last reply to a request."""
 
 
-class Work:
+class IncomingMessage:
     """One message as its handler sees it.
 
     Args:
         delivery: The message.
-        attempt: 1 on the first try, whoever makes it.
+        attempt: 1 on the first attempt, over all deliveries.
         clock: Source of time.
     """
-
-    __slots__ = ("_clock", "attempt", "deadline", "delivery")
 
     def __init__(self, delivery: Delivery, attempt: int, clock: Clock) -> None:
         self.delivery = delivery
@@ -53,30 +50,26 @@ class Work:
     @property
     def message_id(self) -> str:
         """Id of the message; the same when it is delivered again."""
-        return self.delivery.headers.get(Headers.MESSAGE_ID) or self.delivery.id
+        return self.delivery.message_id
 
     @property
     def correlation_id(self) -> str:
-        """Id of the request; empty for a message that asks for nothing."""
+        """Id of the request; empty for a message that is not one."""
         return self.delivery.headers.get(Headers.CORRELATION_ID, "")
 
     @property
     def reply_to(self) -> str:
-        """Topic that the caller waits at; empty for a message that asks for nothing."""
+        """Topic that the caller waits at; empty for a message that is not a request."""
         return self.delivery.headers.get(Headers.REPLY_TO, "")
 
     def remaining_s(self) -> float | None:
-        """Seconds until the caller gives up, never negative; None when the caller set no deadline."""
-        if self.deadline is None:
-            return None
-        return max(0.0, self.deadline - self._clock.time())
+        """Return the seconds until the caller gives up, never negative; None without a deadline."""
+        return None if self.deadline is None else max(0.0, self.deadline - self._clock.time())
 
-    def patience_s(self) -> float | None:
-        """Seconds that a handler may take: a little less than the caller waits; None without a deadline."""
-        if self.deadline is None:
-            return None
-        remaining = self.deadline - self._clock.time()
-        return remaining - min(MARGIN_S, remaining * _MARGIN_SHARE)
+    def handling_s(self) -> float | None:
+        """Return the seconds that a handler may take, a little less than the caller waits."""
+        remaining = self.remaining_s()
+        return None if remaining is None else remaining - min(MARGIN_S, remaining * _MARGIN_SHARE)
 
     @property
     def trace_headers(self) -> dict[str, str]:
@@ -94,53 +87,58 @@ class Work:
         return headers
 
 
-Handler = Callable[[Work], AsyncIterator[Outgoing] | Coroutine[Any, Any, Outgoing | None]]
-"""Yields its replies, or is awaited for the one that it gives, None for none."""
+Handler = Callable[
+    [IncomingMessage],
+    AsyncIterator[OutgoingMessage] | Coroutine[Any, Any, OutgoingMessage | None],
+]
+"""Yields its replies, or is awaited for its only reply, None for none."""
 
 
-class Run(msgspec.Struct, eq=False):
-    """One delivery at work: its replies so far and the switch that stops it."""
+class ActiveDelivery(msgspec.Struct, eq=False):
+    """One delivery in progress: its attempts, its replies so far, and the switch that stops its handler."""
 
-    work: Work
-    """As the handler sees it on the first try of this delivery."""
     delivery: Delivery
-    digest: blake2b | None
-    """Of all replies, for the ledger; None where there is none."""
     attempts: int = 0
-    """Tries of this delivery so far."""
-    outputs: int = 0
-    """Replies published."""
+    """Attempts at this delivery so far."""
+    replies: int = 0
+    """Replies of this attempt that were published."""
     ended: bool = False
     """True once the last reply was published."""
+    digest: blake2b = msgspec.field(default_factory=lambda: blake2b(digest_size=16))
+    """Of the replies of this attempt, for the idempotency ledger."""
     cancelled: bool = False
+    """True when the caller cancelled the request."""
     stopped: bool = False
-    limit: Limit | None = None
+    """True when the handler is to stop: the request was cancelled or the worker closes."""
+    timeout: asyncio.Timeout | None = None
+    """Bounds the handler while it runs."""
 
     @property
     def attempt(self) -> int:
-        """The try at hand, those of earlier deliveries included."""
+        """Number of the current attempt, those of earlier deliveries included."""
         return self.delivery.attempt + max(self.attempts, 1) - 1
 
     @property
-    def answered(self) -> bool:
-        """True once a caller has got a part of the answer: the rest must come from the same try."""
-        return bool(self.outputs and self.delivery.headers.get(Headers.REPLY_TO))
+    def is_request(self) -> bool:
+        """True when a caller waits for replies."""
+        return bool(self.delivery.headers.get(Headers.REPLY_TO))
 
-    def begin_anew(self) -> None:
-        """Begin another try; what an earlier one published is published again under the same ids."""
-        self.outputs = 0
-        self.ended = False
-        if self.digest is not None:
-            self.digest = new_digest()
+    @property
+    def is_answered(self) -> bool:
+        """True once the caller has a part of the answer: the other parts must come from the same attempt."""
+        return self.is_request and self.replies > 0
+
+    def begin_attempt(self) -> None:
+        """Count an attempt; what an earlier one published is published again under the same ids."""
+        self.attempts += 1
+        if self.attempts > 1:
+            self.replies = 0
+            self.ended = False
+            self.digest = blake2b(digest_size=16)
 
     def stop(self, *, cancelled: bool) -> None:
         """Interrupt the handler now, or before it begins."""
         self.cancelled = self.cancelled or cancelled
         self.stopped = True
-        if self.limit is not None:
-            self.limit.strike_soon()
-
-
-def new_digest() -> blake2b:
-    """Give an empty digest of replies."""
-    return blake2b(digest_size=16)
+        if self.timeout is not None and not self.timeout.expired():
+            self.timeout.reschedule(0.0)

@@ -67,7 +67,7 @@ async def _gather(
             async with asyncio.timeout(wait_s):
                 delivery = await subscription.receive()
             with suppress(CodecError):
-                report = decode_as(delivery.body, ProcessorReport)
+                report = decode_as(delivery.payload, ProcessorReport)
                 found[report.instance] = report
             await subscription.ack(delivery)
     return list(found.values())

@@ -1,49 +1,50 @@
 """Messages that may have killed a worker: counted, one at a time, before they are handled again.
 
-A broker does not tell how often a member died with a message in its hands: Pulsar's redelivery count stays 0
-over killed consumers (measured on 4.0.6, with and without others in the group). A store keeps that count for
-the processors that have one (`broker.idempotency`). For all others the message carries it: what was published
-before this worker came, and so may have been in the hands of a dead one, is published anew with one death more
-before it is handled. One at a time is on trial, so that a death is put down to one message; and only as many
-as a dead worker could hold, so that a long queue is not held up by a restart. A message with a deadline is
-above suspicion: its deadline ends it.
+A broker does not report how often a consumer died holding a message: Pulsar's redelivery count stays 0 when
+consumers are killed (measured on 4.0.6, with and without others in the group). A ledger keeps that count for
+processors that have one (`broker.idempotency`). For all others the message carries it: a message that was
+published before this worker started, and so may have been held by a dead one, is published again with one death
+more before it is handled. One message at a time is on probation, so that a death is attributed to one message;
+and only as many as a dead worker could hold, so that a restart does not hold up a long queue. A message with a
+deadline is never suspected: its deadline ends it.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
+from whence.broker.checks import number_of
 from whence.broker.clock import Clock
 from whence.broker.transport import Delivery, Headers
 
-__all__ = ("Suspects", "Verdict", "deaths_of")
+__all__ = ("Decision", "Probation", "deaths_of")
 
-#: A message that went to another member for its trial is waited for this long, seconds.
+#: A message that another consumer took for its probation is waited for this long, seconds.
 _LOST_S = 5.0
 
 
-class Verdict(StrEnum):
+class Decision(StrEnum):
     """What to do with a delivery."""
 
     HANDLE = "handle"
-    """It is above suspicion, or its death is counted."""
+    """It is not suspected, or its death is counted."""
     COUNT = "count"
-    """Publish it anew with the headers of `counted`, then ack it."""
-    WAIT = "wait"
-    """Another is on trial: hold it, and judge again when that is over."""
+    """Have it come again with the headers of `count_headers`."""
+    HOLD = "hold"
+    """Another message is on probation: hold this one, and decide again when that is over."""
     POSTPONE = "postpone"
     """There is no room to hold it: have it come again in a moment."""
     DEAD_LETTER = "dead_letter"
     """Too many workers died of it."""
 
 
-class Suspects:
-    """What one worker suspects; a question costs O(budget).
+class Probation:
+    """What one worker suspects; a decision costs O(budget).
 
     Args:
         clock: Source of time.
-        budget: Messages on trial together, as many as a worker holds; all but one of them wait in its
-            hands meanwhile. As many again may follow.
+        budget: Suspected messages at a time, as many as a worker holds: one on probation, the others held. As
+            many again may follow.
         max_deaths: Workers that may die of one message, 1 or more.
     """
 
@@ -52,84 +53,77 @@ class Suspects:
         self._budget = budget
         self._max_deaths = max_deaths
         self._started_at = clock.time()
-        #: All that were put on trial, and those of them whose trial is not over.
-        self._docket: set[str] = set()
+        #: Ids of all suspected messages, and of those whose probation is not over.
+        self._suspected: set[str] = set()
         self._open: set[str] = set()
-        #: As many again, who may come on the docket later.
+        #: As many again, which may be suspected later.
         self._postponed: set[str] = set()
-        #: Name of the message on trial; empty when there is none.
-        self.on_trial = ""
+        #: Id of the message on probation; empty when there is none.
+        self._current = ""
         self._until = 0.0
 
     @property
     def is_free(self) -> bool:
-        """True when no message is on trial."""
-        return not self.on_trial or self._clock.monotonic() >= self._until
+        """True when no message is on probation."""
+        return not self._current or self._clock.monotonic() >= self._until
 
-    def judge(self, delivery: Delivery) -> Verdict:
-        """Tell what to do with a delivery that nobody handles yet."""
-        name = _name(delivery)
+    def decide(self, delivery: Delivery) -> Decision:
+        """Return what to do with a delivery that has not been handled."""
+        message_id = delivery.message_id
         if not self._is_suspect(delivery):
-            return Verdict.HANDLE
-        # The first death was not counted: nobody suspected anything.
+            return Decision.HANDLE
+        # The first death was not counted, for nothing was suspected then.
         if deaths_of(delivery) + 1 >= self._max_deaths:
-            return Verdict.DEAD_LETTER
-        if self.on_trial and self.is_free:
-            self._close(self.on_trial)
-        if len(self._docket) >= self._budget and name not in self._docket | self._postponed:
+            return Decision.DEAD_LETTER
+        if self._current and self.is_free:
+            self._close(self._current)
+        if len(self._suspected) >= self._budget and message_id not in (
+            self._suspected | self._postponed
+        ):
             if not self._open:
-                return Verdict.HANDLE
-            # Who kills may be behind those on trial, and would take their trials down.
+                return Decision.HANDLE
+            # The poison message may be queued behind the ones on probation.
             if len(self._postponed) < self._budget:
-                self._postponed.add(name)
-            return Verdict.POSTPONE
-        if len(self._open - {name}) >= self._budget:
-            return Verdict.POSTPONE
-        self._docket.add(name)
-        self._open.add(name)
-        if self.on_trial != name and not self.is_free:
-            return Verdict.WAIT
-        self.on_trial = name
+                self._postponed.add(message_id)
+            return Decision.POSTPONE
+        if len(self._open - {message_id}) >= self._budget:
+            return Decision.POSTPONE
+        self._suspected.add(message_id)
+        self._open.add(message_id)
+        if self._current != message_id and not self.is_free:
+            return Decision.HOLD
+        self._current = message_id
         self._until = self._clock.monotonic() + _LOST_S
-        return Verdict.COUNT
+        return Decision.COUNT
 
     def _is_suspect(self, delivery: Delivery) -> bool:
         if not delivery.redelivered or Headers.DEADLINE in delivery.headers:
             return False
-        counted_at = _number(delivery.headers.get(Headers.COUNTED_AT, "")) / 1000
+        counted_at = number_of(delivery.headers.get(Headers.COUNTED_AT)) / 1000
         return max(delivery.published_at, counted_at) < self._started_at
 
-    def counted(self, delivery: Delivery) -> dict[str, str]:
-        """Give the headers of a message whose trial begins."""
+    def count_headers(self, delivery: Delivery) -> dict[str, str]:
+        """Return the headers of a message whose probation begins."""
         return {
             Headers.DEATHS: str(deaths_of(delivery) + 1),
             Headers.COUNTED_AT: str(round(self._clock.time() * 1000) + 1),
         }
 
     def begin(self, delivery: Delivery) -> None:
-        """Take note that a handler has it: the trial lasts until `end`."""
-        if self.on_trial and _name(delivery) == self.on_trial:
+        """Extend the probation of a message until `end`: its handler runs."""
+        if self._current and delivery.message_id == self._current:
             self._until = float("inf")
 
     def end(self, delivery: Delivery) -> None:
-        """Take note that it was survived."""
-        if self.on_trial and _name(delivery) == self.on_trial:
-            self._close(self.on_trial)
+        """End the probation of a message: the worker survived it."""
+        if self._current and delivery.message_id == self._current:
+            self._close(self._current)
 
-    def _close(self, name: str) -> None:
-        self.on_trial = ""
-        self._open.discard(name)
+    def _close(self, message_id: str) -> None:
+        self._current = ""
+        self._open.discard(message_id)
 
 
 def deaths_of(delivery: Delivery) -> int:
-    """Give the workers that are known to have died with a message."""
-    return _number(delivery.headers.get(Headers.DEATHS, ""))
-
-
-def _name(delivery: Delivery) -> str:
-    return delivery.headers.get(Headers.MESSAGE_ID) or delivery.id
-
-
-def _number(text: str) -> int:
-    """Read a number that came from elsewhere; 0 when it is none."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
+    """Return how many workers are known to have died of a message."""
+    return number_of(delivery.headers.get(Headers.DEATHS))

@@ -23,13 +23,13 @@ from tenacity.wait import wait_base
 from whence.broker.transport import RetryPolicy
 from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, ModelMissing, WhenceError
 
-__all__ = ("Verdict", "check_policy", "classify", "retrying", "wait_backoff", "wait_s")
+__all__ = ("ErrorKind", "check_policy", "classify", "retrying", "wait_backoff", "wait_s")
 
 #: Errors that every message would meet alike, so that giving up this one message would not help.
 _FATAL = (DiskFull, HomeTooNew, ModelMissing, MemoryError)
 
 
-class Verdict(StrEnum):
+class ErrorKind(StrEnum):
     """What an error means for the message at hand."""
 
     RETRYABLE = "retryable"
@@ -40,13 +40,13 @@ class Verdict(StrEnum):
     """No message can succeed until somebody repairs something outside."""
 
 
-def classify(error: BaseException) -> Verdict:
+def classify(error: BaseException) -> ErrorKind:
     """Tell what an error means for the message that met it."""
     if isinstance(error, _FATAL):
-        return Verdict.FATAL
+        return ErrorKind.FATAL
     if isinstance(error, WhenceError) and error.retryable:
-        return Verdict.RETRYABLE
-    return Verdict.PERMANENT
+        return ErrorKind.RETRYABLE
+    return ErrorKind.PERMANENT
 
 
 def check_policy(policy: RetryPolicy) -> RetryPolicy:
@@ -127,7 +127,7 @@ def retrying(
     return AsyncRetrying(
         stop=stop_after_attempt(policy.max_attempts),
         wait=wait_backoff(policy, uniform),
-        retry=retry_if_exception(lambda error: classify(error) is Verdict.RETRYABLE),
+        retry=retry_if_exception(lambda error: classify(error) is ErrorKind.RETRYABLE),
         sleep=sleep,
         reraise=True,
     )

@@ -1,7 +1,5 @@
 """What every transport promises: bytes from a publisher to the groups of a topic, at least once.
 
-A sealed message (`schema.wire`) stands for its bytes; a transport within one process may hand it over as it is.
-
 A processor sees only these protocols. Two transports implement them, `broker.memory` and `broker.pulsar`;
 `whence.testing.transport_suite` holds both to the same behaviours.
 
@@ -11,30 +9,27 @@ time. The durable point is the return of `publish`. Closing never drops a group'
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from whence.schema.message import Message
-from whence.schema.wire import Body, plain
 
 __all__ = (
-    "Census",
     "Delivery",
     "Headers",
     "Mode",
     "NackOutcome",
-    "Pushing",
     "Reply",
     "RetryPolicy",
-    "Serving",
     "Start",
     "Subscription",
+    "SupportsSchemas",
+    "SupportsStats",
     "TopicStats",
     "Transport",
-    "TypedTopics",
 )
 
 
@@ -130,8 +125,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """One message in the hands of one member of a group."""
 
-    body: Body
-    """As published: bytes, or for one who waited in the publisher's process perhaps a message as it is."""
+    payload: bytes
+    """The body as published."""
     headers: Mapping[str, str]
     """The headers as published, plus those set by the transport."""
     key: str | None = None
@@ -148,27 +143,22 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the epoch."""
 
     @property
-    def payload(self) -> bytes:
-        """The body in bytes."""
-        return plain(self.body)
+    def message_id(self) -> str:
+        """Id of the message; the same when it is delivered again."""
+        return self.headers.get(Headers.MESSAGE_ID) or self.id
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One reply to a request."""
 
-    body: Body
-    """Bytes or a message, as of a delivery."""
+    payload: bytes
+    """The body."""
     headers: Mapping[str, str]
     """The headers; `type` names the message type, `error.v1` a failure."""
     sequence: int = 0
     """Place in the stream, from 0, without gaps."""
     end: bool = True
     """True for the last reply."""
-
-    @property
-    def payload(self) -> bytes:
-        """The body in bytes."""
-        return plain(self.body)
 
 
 class TopicStats(NamedTuple):
@@ -255,14 +245,19 @@ class Transport(Protocol):
         ...
 
     @property
+    def in_process(self) -> bool:
+        """True when its messages reach this process only."""
+        ...
+
+    @property
     def max_payload_bytes(self) -> int:
-        """Largest body; `publish` refuses a larger one with `BadInput`."""
+        """Largest payload; `publish` refuses a larger one with `BadInput`."""
         ...
 
     async def publish(
         self,
         topic: str,
-        payload: Body,
+        payload: bytes,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -300,7 +295,7 @@ class Transport(Protocol):
     async def request(
         self,
         topic: str,
-        payload: Body,
+        payload: bytes,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -316,7 +311,7 @@ class Transport(Protocol):
     def stream(
         self,
         topic: str,
-        payload: Body,
+        payload: bytes,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -350,7 +345,7 @@ class Transport(Protocol):
 
 
 @runtime_checkable
-class TypedTopics(Protocol):
+class SupportsSchemas(Protocol):
     """A transport whose broker keeps the schema of a topic and refuses what does not fit."""
 
     def register_topic(self, topic: str, message_type: type[Message]) -> None:
@@ -363,35 +358,9 @@ class TypedTopics(Protocol):
 
 
 @runtime_checkable
-class Pushing(Protocol):
-    """A subscription that can hand messages over as they are published, without a task that waits for them."""
-
-    def push_to(self, taker: Callable[[Body, dict[str, str]], None]) -> None:
-        """Give every message, body and headers, to `taker`, which must be quick and not raise; it is done then.
-
-        From then on `receive` gives none; it still raises when the subscription is closed.
-        """
-        ...
-
-
-@runtime_checkable
-class Serving(Protocol):
-    """A subscription whose messages can be begun in the moment they are published."""
-
-    def serve(self, begin: Callable[[Delivery], bool]) -> Coroutine[Any, Any, Delivery]:
-        """Wait for the next message, as `receive`; what is published meanwhile is begun at once.
-
-        Args:
-            begin: Called within `publish`. True when it is done with the message and has settled it, and then
-                the next one is waited for; otherwise the message comes out of here, begun.
-        """
-        ...
-
-
-@runtime_checkable
-class Census(Protocol):
+class SupportsStats(Protocol):
     """A transport whose statistics may cover its own process only."""
 
-    async def can_count(self) -> bool:
-        """Tell whether `stats` counts what waits for and is held by all processes."""
+    async def has_full_stats(self) -> bool:
+        """Return whether `stats` counts what waits for and is held by all processes."""
         ...

@@ -28,7 +28,7 @@ __all__ = ("Check", "doctor")
 _LITTLE_SPACE = 200_000_000
 _INSTALL = "run `whence models install`"
 #: Variables beside the settings.
-_OTHER_NAMES = frozenset({"WHENCE_LOG", "WHENCE_DEBUG", "WHENCE_METRICS", "WHENCE_CHECK_MESSAGES"})
+_OTHER_NAMES = frozenset({"WHENCE_LOG", "WHENCE_DEBUG", "WHENCE_METRICS"})
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 
 from whence.broker.clock import Clock, SystemClock
-from whence.broker.delivery import Handler, Outgoing, Work
+from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import Ledger
 from whence.broker.transport import Headers, Transport
 from whence.broker.worker import Worker
@@ -18,7 +18,7 @@ from whence.flow.telemetry.observer import NO_OBSERVER, Observer
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Processor, StreamingProcessor
 from whence.processors.streams import closing
-from whence.schema.codec import decode_as, sealed
+from whence.schema.codec import decode_as, encode
 from whence.schema.errors import CodecError, ConfigError, InternalError
 from whence.schema.message import Message
 
@@ -56,7 +56,7 @@ class Binding:
         """What a worker is to call."""
         return self.stream if isinstance(self._processor, StreamingProcessor) else self.answer
 
-    async def answer(self, work: Work) -> Outgoing | None:
+    async def answer(self, work: IncomingMessage) -> OutgoingMessage | None:
         """Handle one message of a processor that gives at most one reply, and give that.
 
         Raises:
@@ -71,11 +71,11 @@ class Binding:
             if reply is None:
                 return None
             last = self._check(reply)
-            return Outgoing(
-                payload=sealed(reply), headers=place.headers_of(type(reply).TYPE), end=last
+            return OutgoingMessage(
+                payload=encode(reply), headers=place.headers_of(type(reply).TYPE), end=last
             )
 
-    async def stream(self, work: Work) -> AsyncGenerator[Outgoing, None]:
+    async def stream(self, work: IncomingMessage) -> AsyncGenerator[OutgoingMessage, None]:
         """Handle one message and yield its replies, the last one marked.
 
         Raises:
@@ -91,11 +91,11 @@ class Binding:
                 async for reply in arriving:
                     last = self._check(reply)
                     headers = place.headers_of(type(reply).TYPE)
-                    yield Outgoing(payload=sealed(reply), headers=headers, end=last)
+                    yield OutgoingMessage(payload=encode(reply), headers=headers, end=last)
                     if last:
                         return
 
-    def _context(self, work: Work, place: TraceContext) -> FlowContext:
+    def _context(self, work: IncomingMessage, place: TraceContext) -> FlowContext:
         return FlowContext(
             Caller(self._transport, place, work.deadline, self._clock.time),
             self._processor.calls,
@@ -104,7 +104,7 @@ class Binding:
             work.attempt,
         )
 
-    def _decode(self, work: Work) -> Message:
+    def _decode(self, work: IncomingMessage) -> Message:
         """Read the message; a foreign client may leave the type out, for a topic has only one."""
         name = work.delivery.headers.get(Headers.TYPE) or self._type.TYPE
         if name != self._type.TYPE:
@@ -112,7 +112,7 @@ class Binding:
                 f"{self._definition.name} takes {self._type.TYPE}, not {name}",
                 hint="send it to the topic of the service it is meant for",
             )
-        return decode_as(work.delivery.body, self._type)
+        return decode_as(work.delivery.payload, self._type)
 
     def _check(self, reply: Message) -> bool:
         """Return whether a reply is the last one.
@@ -193,7 +193,7 @@ class Replica:
         await self.worker.start()
 
     async def run(self) -> None:
-        """Work until `stop` is called.
+        """IncomingMessage until `stop` is called.
 
         Raises:
             WhenceError: The broker was lost, or nothing can be handled until somebody repairs something.

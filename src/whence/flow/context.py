@@ -17,7 +17,7 @@ from whence.broker.transport import Headers, Reply, Transport
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Service
 from whence.processors.streams import closing
-from whence.schema.codec import decode_as, sealed
+from whence.schema.codec import decode_as, encode
 from whence.schema.errors import (
     CodecError,
     DeadlineExceeded,
@@ -67,7 +67,7 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
             WhenceError: The other side answered with an error, not in time, or something else.
         """
         timeout_s, headers = self._prepare(topic, message)
-        payload = sealed(message)
+        payload = encode(message)
         try:
             got = await self.transport.request(topic, payload, headers=headers, timeout_s=timeout_s)
         except DeadlineExceeded as error:
@@ -83,7 +83,7 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
             WhenceError: As for `call`.
         """
         timeout_s, headers = self._prepare(topic, message)
-        payload = sealed(message)
+        payload = encode(message)
         source = self.transport.stream(topic, payload, headers=headers, timeout_s=timeout_s)
         async with closing(source) as arriving:
             while True:
@@ -98,7 +98,7 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
     async def publish(self, topic: str, message: Message, *, key: str | None = None) -> None:
         """Publish a message that nobody answers; it carries no deadline, for it must not expire."""
         headers = self.trace.child_headers(message.TYPE)
-        await self.transport.publish(topic, sealed(message), headers=headers, key=key)
+        await self.transport.publish(topic, encode(message), headers=headers, key=key)
 
     def _prepare(self, topic: str, message: Message) -> tuple[float, dict[str, str]]:
         remaining = self.remaining_s()
@@ -192,7 +192,7 @@ def read_reply(reply: Reply, expected: tuple[type[M], ...], topic: str) -> M:
 
 def _decoded(reply: Reply, cls: type[M], topic: str) -> M:
     try:
-        return decode_as(reply.body, cls)
+        return decode_as(reply.payload, cls)
     except CodecError as error:
         where = short_topic(topic)
         raise CodecError(f"the reply of {where} cannot be read: {error.message}") from error

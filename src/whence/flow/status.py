@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from whence.broker.liveness import roll_call
-from whence.broker.transport import Census, Transport
+from whence.broker.transport import SupportsStats, Transport
 from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
 from whence.flow.loader import load_flow
@@ -54,7 +54,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 async def has_global_stats(transport: Transport) -> bool:
     """Return whether the broker's statistics cover all processes."""
-    return await transport.can_count() if isinstance(transport, Census) else True
+    return await transport.has_full_stats() if isinstance(transport, SupportsStats) else True
 
 
 async def flow_status(

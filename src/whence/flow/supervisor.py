@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from whence.broker.retry import Verdict, classify
+from whence.broker.retry import ErrorKind, classify
 from whence.schema.errors import InternalError, WhenceError
 
 __all__ = ("Member", "RestartPolicy", "State", "Supervisor")
@@ -205,7 +205,7 @@ class Supervisor:
         incurable = (
             isinstance(error, WhenceError)
             and not isinstance(error, InternalError)
-            and classify(error) is not Verdict.RETRYABLE
+            and classify(error) is not ErrorKind.RETRYABLE
         )
         hopeless = incurable and not started
         if not hopeless and len(self._recent) < self._policy.max_restarts:

@@ -6,7 +6,7 @@ letting messages through that nobody can read. Replies carry several types and s
 
 from __future__ import annotations
 
-from whence.broker.transport import Transport, TypedTopics
+from whence.broker.transport import SupportsSchemas, Transport
 from whence.flow.definition import FlowDefinition, ProcessorDefinition, inbound_port, inbound_type
 from whence.schema.message import Message
 
@@ -28,7 +28,7 @@ def register_types(definition: FlowDefinition, transport: Transport) -> None:
     Raises:
         ConfigError: The transport was told another type for one of them.
     """
-    if isinstance(transport, TypedTopics):
+    if isinstance(transport, SupportsSchemas):
         for topic, message_type in topic_types(definition).items():
             transport.register_topic(topic, message_type)
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import msgspec
-
 from whence.schema.access import Access
-from whence.schema.codec import encode_all
 from whence.schema.message import Message
 from whence.schema.search import Degradation, SearchMode
-from whence.schema.terms import Statements, Triple
+from whence.schema.terms import Triple
 
 __all__ = (
     "Answer",
@@ -21,11 +18,6 @@ __all__ = (
     "StageReport",
     "TraceRecord",
 )
-
-#: Most bytes of an event's names of fields and punctuation.
-_FRAME = 80
-#: Most bytes of JSON for an ASCII character.
-_WIDEST = 6
 
 
 class DocumentRagRequest(Message, frozen=True, kw_only=True):
@@ -70,8 +62,8 @@ class AnswerPiece(Message, frozen=True, kw_only=True):
     """True on the last piece."""
 
 
-class ExplainEvent(Message, frozen=True, kw_only=True, dict=True):
-    """The provenance of one stage, as soon as the stage is done; encoded once."""
+class ExplainEvent(Message, frozen=True, kw_only=True):
+    """The provenance of one stage, sent as soon as the stage is done."""
 
     TYPE: ClassVar[str] = "explain-event.v1"
 
@@ -85,27 +77,6 @@ class ExplainEvent(Message, frozen=True, kw_only=True, dict=True):
     """IRI of the stage; subject of its triples."""
     triples: tuple[Triple, ...]
     """What the stage says of itself."""
-
-    def encoded(self) -> bytes:
-        """Give the bytes, made once: for who asked, for who listens, and within the trace."""
-        kept = self.__dict__
-        if type(self.triples) not in (tuple, Statements):
-            return encode_all(self)
-        if "bytes" not in kept:
-            kept["bytes"] = encode_all(self)
-        known: bytes = kept["bytes"]
-        return known
-
-    def most_bytes(self) -> int:
-        """Give the most bytes of its triples, where their maker knows, and those of all the rest."""
-        kept = self.__dict__
-        if "most" not in kept:
-            texts = f"{self.answer_id}{self.stage}{self.explain_id}{self.sequence}"
-            if type(self.triples) is not Statements or not texts.isascii():
-                return len(self.encoded())
-            kept["most"] = _FRAME + _WIDEST * len(texts) + self.triples.most_bytes
-        known: int = kept["most"]
-        return known
 
 
 class Citation(Message, frozen=True, kw_only=True, gc=False):
@@ -197,15 +168,3 @@ class TraceRecord(Message, frozen=True, kw_only=True):
     """Limits, mode and models of the run, for replay."""
     asked_at: str = ""
     """Start, ISO 8601 in UTC."""
-
-    def encoded(self) -> bytes | None:
-        """Give the bytes, made of those of its events."""
-        if not all(type(event) is ExplainEvent for event in self.events):
-            return None
-        told: Any = tuple(msgspec.Raw(event.encoded()) for event in self.events)
-        return encode_all(msgspec.structs.replace(self, events=told))
-
-    def most_bytes(self) -> int:
-        """Give the bytes of its events and of all the rest."""
-        rest = encode_all(msgspec.structs.replace(self, events=()))
-        return len(rest) + sum(event.most_bytes() + 1 for event in self.events)

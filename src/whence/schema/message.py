@@ -25,18 +25,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     TYPE: ClassVar[str] = ""
 
-    def encoded(self) -> bytes | None:
-        """Give the bytes of a message that knows a shorter way to them than encoding; None for all others."""
-        return None
-
-    def most_bytes(self) -> int | None:
-        """Give the most bytes of a message that need not be encoded to know; None for all others.
-
-        Raises:
-            BadInput: It cannot be encoded.
-        """
-        return None
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         name = cls.__dict__.get("TYPE", "")
@@ -48,10 +36,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def message_types() -> dict[str, type[Message]]:
-    """Give every registered message type by wire name, in order of name."""
+    """Return every registered message type by wire name, in order of name."""
     return dict(sorted(_REGISTRY.items()))
 
 
 def message_type(name: str) -> type[Message] | None:
-    """Give the message type of a wire name, or None when there is none; for every message read."""
+    """Return the message type of a wire name; None when there is none."""
     return _REGISTRY.get(name)

@@ -6,12 +6,11 @@ collector need not look at them (`gc=False`: a quarter less time to build and to
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, Self
+from typing import Literal
 
 import msgspec
 
-__all__ = ("Statements", "Term", "Triple", "iri", "literal")
+__all__ = ("Term", "Triple", "iri", "literal")
 
 
 class Term(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -42,20 +41,6 @@ class Triple(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Object, an IRI or a literal."""
     g: str | None = None
     """IRI of the named graph; None is the default graph."""
-
-
-class Statements(tuple[Triple, ...]):  # noqa: SLOT001 - a tuple with slots can have no field
-    """Triples of which is known how many bytes they take at most, without encoding them."""
-
-    most_bytes: int
-    """Most bytes of their wire form."""
-
-    @classmethod
-    def of(cls, triples: Iterable[Triple], most_bytes: int) -> Self:
-        """Give triples whose texts can all travel."""
-        made = cls(triples)
-        made.most_bytes = most_bytes
-        return made
 
 
 def iri(value: str) -> Term:

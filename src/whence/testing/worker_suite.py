@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from whence.broker.dead_letters import DeadLetters
-from whence.broker.delivery import Handler, Outgoing, Work
+from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import MemoryLedger
 from whence.broker.transport import Headers, RetryPolicy, Transport
 from whence.broker.worker import Worker
@@ -17,7 +17,6 @@ from whence.schema.errors import BadInput, ErrorReply, Unavailable
 from whence.schema.search import SearchResponse
 from whence.schema.texts import TextResponse
 from whence.schema.topics import dead_letter_topic
-from whence.schema.wire import Body
 from whence.testing.transport_factory import (
     QUICK,
     Capability,
@@ -34,11 +33,11 @@ __all__ = ("WorkerSuite",)
 _TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def _done(body: bytes = b"done") -> Outgoing:
-    return Outgoing(payload=body, headers={Headers.TYPE: "any.v1"})
+def _done(body: bytes = b"done") -> OutgoingMessage:
+    return OutgoingMessage(payload=body, headers={Headers.TYPE: "any.v1"})
 
 
-def _failure(error: Exception) -> Outgoing:
+def _failure(error: Exception) -> OutgoingMessage:
     raise error
 
 
@@ -53,7 +52,7 @@ class _Refusing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    async def publish(self, topic: str, payload: Body, **options: Any) -> str:
+    async def publish(self, topic: str, payload: bytes, **options: Any) -> str:
         if self._words in topic and self.left:
             self.left -= 1
             raise Unavailable("refused by the test")
@@ -79,7 +78,7 @@ class WorkerSuite:
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
         calls = 0
 
-        async def handle(_: Work) -> AsyncIterator[Outgoing]:
+        async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             nonlocal calls
             calls += 1
             yield _failure(BadInput("the document has no id"))
@@ -105,7 +104,7 @@ class WorkerSuite:
         )
         attempts: list[int] = []
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             attempts.append(work.attempt)
             yield _failure(Unavailable("not now"))
 
@@ -124,7 +123,7 @@ class WorkerSuite:
         transport, topic = await transport_factory(), fresh_topic()
         effects: list[bytes] = []
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             effects.append(work.delivery.payload)
             yield _done()
 
@@ -144,7 +143,7 @@ class WorkerSuite:
         transport, topic = await transport_factory(), fresh_topic()
         effects: list[bytes] = []
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             effects.append(work.delivery.payload)
             yield _done()
 
@@ -170,7 +169,7 @@ class WorkerSuite:
         output = await transport.subscribe(results, "g")
         refusing = _Refusing(transport, results, left=2)
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             yield _done(b"result of " + work.delivery.payload)
 
         worker = await self._start(refusing, topic, handle, reply_topic=results)
@@ -188,7 +187,7 @@ class WorkerSuite:
         transport, topic = await transport_factory(), fresh_topic()
         refusing = _Refusing(transport, "whence.reply.", left=10**6)
 
-        async def handle(_: Work) -> AsyncIterator[Outgoing]:
+        async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             yield _done()
 
         worker = await self._start(refusing, topic, handle)
@@ -202,12 +201,12 @@ class WorkerSuite:
         assert reply.payload == b"done"
 
     async def test_expired_input_is_not_handled(self, transport_factory: TransportFactory) -> None:
-        """26: Work whose deadline has passed is answered, acknowledged and not done."""
+        """26: IncomingMessage whose deadline has passed is answered, acknowledged and not done."""
         transport, topic = await transport_factory(), fresh_topic()
         replies = await transport.subscribe(fresh := fresh_topic(), "me")
         calls = 0
 
-        async def handle(_: Work) -> AsyncIterator[Outgoing]:
+        async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             nonlocal calls
             calls += 1
             yield _done()
@@ -236,7 +235,7 @@ class WorkerSuite:
         transport, topic = await transport_factory(), fresh_topic()
         stopped = asyncio.Event()
 
-        async def handle(_: Work) -> AsyncIterator[Outgoing]:
+        async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             try:
                 await asyncio.sleep(3600)
             finally:
@@ -260,7 +259,9 @@ class WorkerSuite:
         workers = []
         for place, topic in enumerate(topics):
 
-            async def handle(work: Work, place: int = place) -> AsyncIterator[Outgoing]:
+            async def handle(
+                work: IncomingMessage, place: int = place
+            ) -> AsyncIterator[OutgoingMessage]:
                 remaining = work.remaining_s()
                 assert remaining is not None
                 left.append(remaining)
@@ -283,7 +284,7 @@ class WorkerSuite:
         transport, topic = await transport_factory(), fresh_topic()
         started, stopped = asyncio.Event(), asyncio.Event()
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             if work.delivery.payload == b"long":
                 started.set()
                 try:
@@ -310,12 +311,12 @@ class WorkerSuite:
         topic = fresh_topic()
         finished: list[bytes] = []
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             await asyncio.sleep(3600 if work.delivery.payload == b"long" else 0.2)
             finished.append(work.delivery.payload)
             yield _done()
 
-        async def handle_quickly(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle_quickly(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             finished.append(work.delivery.payload)
             yield _done()
 
@@ -339,7 +340,7 @@ class WorkerSuite:
         transport, topic = await transport_factory(), fresh_topic()
         seen: list[bytes] = []
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             seen.append(work.delivery.payload)
             yield _done()
 
@@ -362,7 +363,7 @@ class WorkerSuite:
         broken = True
         seen: list[tuple[str, int]] = []
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             seen.append((work.message_id, work.attempt))
             if broken:
                 raise BadInput("broken")
@@ -394,7 +395,9 @@ class WorkerSuite:
         workers = []
         for place, topic in enumerate(topics):
 
-            async def handle(work: Work, place: int = place) -> AsyncIterator[Outgoing]:
+            async def handle(
+                work: IncomingMessage, place: int = place
+            ) -> AsyncIterator[OutgoingMessage]:
                 traces.append(work.trace_headers)
                 if place < 2:
                     await transport.request(topics[place + 1], b"x", headers=work.trace_headers)
@@ -416,7 +419,7 @@ class WorkerSuite:
         transport, topic = await transport_factory(), fresh_topic()
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             decode(work.delivery.payload, work.delivery.headers[Headers.TYPE])
             yield _done()
 
@@ -437,7 +440,7 @@ class WorkerSuite:
         transport, topic = await transport_factory(), fresh_topic()
         seen: list[Any] = []
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             seen.append(decode(work.delivery.payload, work.delivery.headers[Headers.TYPE]))
             yield _done()
 
@@ -456,7 +459,7 @@ class WorkerSuite:
         """20: An unexpected exception is told by its class, and the worker takes the next message."""
         transport, topic = await transport_factory(), fresh_topic()
 
-        async def handle(work: Work) -> AsyncIterator[Outgoing]:
+        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             if work.delivery.payload == b"bug":
                 raise KeyError("secret detail")
             yield _done(encode(TextResponse(texts=())))

@@ -26,11 +26,12 @@ from typing import Protocol
 import _pulsar
 from pulsar.asyncio import Consumer, PulsarException, Reader
 
+from whence.broker.checks import check_nack, dead_letter_headers, number_of
 from whence.broker.clock import Clock, Timer
 from whence.broker.pulsar.client_calls import acknowledge, close_quietly, next_message
 from whence.broker.retry import wait_s
 from whence.broker.transport import Delivery, Headers, Mode, NackOutcome, RetryPolicy
-from whence.schema.errors import BadInput, Unavailable, WhenceError
+from whence.schema.errors import Unavailable, WhenceError
 from whence.schema.topics import dead_letter_topic
 
 __all__ = ("INTERNAL", "Link", "PulsarSubscription", "Stamps")
@@ -39,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 #: Prefix of message properties that are ours and no headers.
 INTERNAL = "_whence-"
-#: Reasons of dead letters are for people; properties are no place for a whole traceback.
-_MAX_REASON = 1_000
 #: A non-persistent topic drops what a member does not take at once, so it takes this many.
 _MAX_VOLATILE = 10_000
 #: Messages kept aside, beyond the prefetch, because their key is busy or their time has not come.
@@ -130,21 +129,16 @@ class _Entry:
             name: value for name, value in properties.items() if not name.startswith(INTERNAL)
         }
         self.key: str | None = message.partition_key() or None
-        self.attempt = max(1, _whole(self.headers.get(Headers.ATTEMPT, "")))
-        stamp = _whole(properties.get(Stamps.PUBLISHED_AT, "")) or message.publish_timestamp()
+        self.attempt = max(1, number_of(self.headers.get(Headers.ATTEMPT)))
+        stamp = number_of(properties.get(Stamps.PUBLISHED_AT)) or message.publish_timestamp()
         self.published_at = stamp / 1000
         # The broker's count is gone with the last member of a group: what was published before this one
         # came may have been in the hands of another.
         self.redelivered = (
             self.attempt > 1 or message.redelivery_count() > 0 or stamp < source.opened_at_ms
         )
-        self.first_at = _whole(properties.get(Stamps.FIRST_AT, ""))
+        self.first_at = number_of(properties.get(Stamps.FIRST_AT))
         self.settling = False
-
-
-def _whole(text: str) -> int:
-    """Read a number that came from elsewhere; 0 when it is none."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
 
 
 class _Source:
@@ -395,7 +389,7 @@ class PulsarSubscription:
             return
         properties: dict[str, str] = message.properties()
         entry = self._known[entry_id] = _Entry(source, message, entry_id, properties)
-        due = _whole(properties.get(Stamps.DELIVER_AT, ""))
+        due = number_of(properties.get(Stamps.DELIVER_AT))
         wait = due / 1000 - self._link.clock.time() if due else 0.0
         if wait > 0:
             self._later(entry, wait)
@@ -469,7 +463,7 @@ class PulsarSubscription:
         self._empty.clear()
         self._wake()
         return Delivery(
-            body=entry.message.data(),
+            payload=entry.message.data(),
             headers={**entry.headers, Headers.ATTEMPT: str(entry.attempt)},
             key=entry.key,
             id=delivery_id,
@@ -542,8 +536,7 @@ class PulsarSubscription:
             Unavailable: The broker cannot be reached; the message is still this member's.
             Overloaded: The queue stayed full; the message is still this member's.
         """
-        if attempts < 0 or (delay_s is not None and not 0 <= delay_s < float("inf")):
-            raise BadInput(f"nack with delay {delay_s!r} after {attempts!r} attempts")
+        check_nack(delay_s, attempts)
         entry = self._held.get(delivery.id)
         if entry is None or entry.settling:
             return NackOutcome.STALE
@@ -599,16 +592,16 @@ class PulsarSubscription:
         self, delivery_id: str, entry: _Entry, attempts: int, reason: str, exception: str
     ) -> NackOutcome:
         """Publish the dead letter first and ack second: a failure in between doubles, never loses."""
-        headers = {
-            **entry.headers,
-            Headers.REASON: (reason or "attempts ran out")[:_MAX_REASON],
-            Headers.GROUP: self.group,
-            Headers.ORIGIN: self.topic,
-            Headers.EXCEPTION: exception,
-            Headers.ATTEMPTS: str(attempts),
-            Headers.FIRST_AT: str(entry.first_at),
-            Headers.LAST_AT: str(round(self._link.clock.time() * 1000)),
-        }
+        headers = dead_letter_headers(
+            entry.headers,
+            reason=reason,
+            exception=exception,
+            group=self.group,
+            topic=self.topic,
+            attempts=attempts,
+            first_at=entry.first_at / 1000,
+            last_at=self._link.clock.time(),
+        )
         entry.settling = True
         try:
             await self._link.publish(

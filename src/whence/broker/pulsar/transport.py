@@ -28,6 +28,7 @@ import _pulsar
 import pulsar
 from pulsar.asyncio import Client, Consumer, Producer, PulsarException, Reader
 
+from whence.broker.checks import check_message, check_prefetch, message_wait_s
 from whence.broker.clock import Clock, ShiftedClock, SystemClock
 from whence.broker.pulsar.admin import clock_offset, find_admin, group_stats
 from whence.broker.pulsar.client_calls import close_quietly
@@ -36,7 +37,7 @@ from whence.broker.pulsar.options import PulsarOptions, checked_url
 from whence.broker.pulsar.producers import Producers
 from whence.broker.pulsar.schema_registry import MessageSchema
 from whence.broker.pulsar.subscription import INTERNAL, PulsarSubscription, Stamps
-from whence.broker.requests import Requester, deadline_of
+from whence.broker.requests import Requester
 from whence.broker.retry import check_policy
 from whence.broker.transport import (
     Headers,
@@ -55,7 +56,6 @@ from whence.schema.topics import (
     full_topic,
     retry_topic,
 )
-from whence.schema.wire import Body, Wire
 
 __all__ = ("PulsarOptions", "PulsarTransport", "open_transport")
 
@@ -131,7 +131,9 @@ class PulsarTransport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Client | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._requester = Requester(self, instance=self._instance, clock=self.clock, kept=True)
+        self._requester = Requester(
+            self, instance=self._instance, clock=self.clock, persistent=True
+        )
 
     @property
     def url(self) -> str:
@@ -169,7 +171,7 @@ class PulsarTransport:
     async def publish(
         self,
         topic: str,
-        payload: Body,
+        payload: bytes,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -187,8 +189,6 @@ class PulsarTransport:
             Unavailable: The broker cannot be reached; whether the message was stored is unknown.
         """
         name = full_topic(topic)
-        if isinstance(payload, Wire):
-            payload = payload.plain
         own = self._checked(name, payload, headers, delay_s)
         message_id = own.get(Headers.MESSAGE_ID)
         if not message_id:
@@ -214,23 +214,12 @@ class PulsarTransport:
         delay_s: float | None,
     ) -> dict[str, str]:
         """Give a copy of the headers without the attempt: a message that is published begins anew."""
-        if not isinstance(payload, bytes | bytearray):
-            raise BadInput(
-                f"a body for {topic} is {type(payload).__name__}, not bytes", hint="encode it first"
-            )
-        if len(payload) > self._max_payload_bytes:
-            raise BadInput(
-                f"a body for {topic} has {len(payload)} bytes, "
-                f"{self._max_payload_bytes} are allowed",
-                hint="send it in several messages",
-            )
-        if delay_s is not None and not 0 <= delay_s < float("inf"):
-            raise BadInput(f"a delay of {delay_s!r} seconds for {topic}", hint="use 0 or more")
-        own = dict(headers) if headers else {}
+        own = dict(headers or {})
+        check_message(topic, payload, own, delay_s, self._max_payload_bytes)
         size = 0
         for name, value in own.items():
-            if type(name) is not str or type(value) is not str or name.startswith(INTERNAL):
-                raise BadInput(f"header {name!r} for {topic} is {value!r}, not a string of yours")
+            if name.startswith(INTERNAL):
+                raise BadInput(f"header {name!r} for {topic} is reserved")
             size += len(name.encode()) + len(value.encode())
         if size > HEADROOM_BYTES // 2 and size + len(payload) > self._max_payload_bytes:
             raise BadInput(
@@ -254,12 +243,9 @@ class PulsarTransport:
 
     async def _wait_for_slot(self, topic: str, properties: Mapping[str, str]) -> None:
         """Wait for a place among those without a receipt, but not longer than the message is wanted."""
-        patience = self.options.full_wait_s
-        deadline = deadline_of(properties)
-        if deadline is not None:
-            patience = min(patience, max(0.0, deadline - self.clock.time()))
+        wait_s = message_wait_s(properties, self.options.full_wait_s, self.clock.time())
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(wait_s):
                 await self._slots.acquire()
         except TimeoutError as error:
             raise Overloaded(
@@ -349,8 +335,7 @@ class PulsarTransport:
             Unavailable: The group is exclusive and taken or shares in another mode, or the broker cannot be
                 reached.
         """
-        if prefetch < 1:
-            raise BadInput(f"a prefetch of {prefetch} for {topic}", hint="use 1 or more")
+        check_prefetch(prefetch, topic)
         policy = check_policy(retry or RetryPolicy())
         name = full_topic(topic)
         subscription = PulsarSubscription(
@@ -470,7 +455,7 @@ class PulsarTransport:
     async def request(
         self,
         topic: str,
-        payload: Body,
+        payload: bytes,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -488,7 +473,7 @@ class PulsarTransport:
     def stream(
         self,
         topic: str,
-        payload: Body,
+        payload: bytes,
         *,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
@@ -531,7 +516,7 @@ class PulsarTransport:
             topics.append(self._on_cluster(retry_topic(name, group)))
         return await group_stats(self.options, topics, group, own)
 
-    async def can_count(self) -> bool:
+    async def has_full_stats(self) -> bool:
         """Tell whether `stats` counts all processes: it does with an admin address.
 
         Without one the usual place is looked at once, port 8080 of the broker's host, and used when an admin

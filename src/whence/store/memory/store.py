@@ -15,7 +15,6 @@ from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
 from whence.schema.filters import CHUNK_KEYS, DOCUMENT_KEYS, Filters, fact_of, holds, unknown_key
-from whence.schema.frozen import frozen
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate, Match
@@ -616,6 +615,6 @@ def _text(key: str, draft: DocumentDraft, chunk: ChunkDraft, index: int) -> Chun
         chunk_id=key,
         document_id=draft.document_id,
         content=chunk.content,
-        metadata=frozen(chunk_metadata(draft, chunk, index)),
+        metadata=chunk_metadata(draft, chunk, index),
         digest=content_digest(chunk.content),
     )

@@ -10,7 +10,6 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.filters import Filters
-from whence.schema.frozen import frozen
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
@@ -452,7 +451,7 @@ def _text(row: Any) -> ChunkText:
         chunk_id=row["chunk_key"],
         document_id=row["document_id"],
         content=row["content"],
-        metadata=frozen(chunk_metadata(document, chunk, row["index"])),
+        metadata=chunk_metadata(document, chunk, row["index"]),
         digest=row["digest"],
     )
 

@@ -1,0 +1,364 @@
+"""The queue of one subscription: messages that wait, are delayed or are held by a consumer.
+
+Plain data, changed between two awaits of one event loop: nothing here locks or waits. A message is one small
+object that all subscriptions of its topic share. Publishing, handing out and settling cost O(subscriptions of
+the topic).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+import msgspec
+
+from whence.broker.clock import Clock, Timer
+from whence.broker.memory.faults import Faults
+from whence.broker.transport import Delivery, Headers, Mode, TopicStats
+from whence.schema.errors import Unavailable
+
+__all__ = ("Consumer", "QueuedMessage", "StoredMessage", "SubscriptionQueue")
+
+
+class StoredMessage(msgspec.Struct, frozen=True, eq=False):
+    """One message of a topic, shared by the topic's subscriptions."""
+
+    topic: str
+    payload: bytes
+    headers: Mapping[str, str]
+    key: str | None
+    published_at: float
+    due: float = 0.0
+    """Monotonic seconds before which it is not delivered; 0 for at once."""
+
+    def with_headers(self, headers: Mapping[str, str]) -> StoredMessage:
+        """Return a copy with more headers, for one subscription."""
+        return msgspec.structs.replace(self, headers={**self.headers, **headers})
+
+
+class QueuedMessage(msgspec.Struct, eq=False):
+    """One message in the queue of one subscription."""
+
+    message: StoredMessage
+    order: int
+    """Place in the order of arrival."""
+    attempt: int = 1
+    redelivered: bool = False
+    first_at: float = 0.0
+    """First delivery in seconds since the epoch; 0 before."""
+    settling: bool = False
+    """True while its dead letter is being published."""
+
+    def __lt__(self, other: QueuedMessage) -> bool:
+        return self.order < other.order
+
+
+class Consumer:
+    """One consumer of a subscription: the messages it holds and the receivers that wait.
+
+    Args:
+        queue: Queue of the subscription.
+        prefetch: Most messages held, 1 or more.
+        client: Transport that the consumer belongs to.
+    """
+
+    def __init__(self, queue: SubscriptionQueue, prefetch: int, client: object) -> None:
+        self.queue = queue
+        self.prefetch = prefetch
+        self.client = client
+        #: Messages handed out and not settled, by delivery id.
+        self.held: dict[str, QueuedMessage] = {}
+        #: Messages whose acknowledgement was lost (a fault): settled for the consumer, not for the broker.
+        self.lost: list[QueuedMessage] = []
+        self.receivers: deque[asyncio.Future[Delivery]] = deque()
+        self.paused = False
+        self.closed = False
+        #: Resolved when `held` becomes empty.
+        self.drained: asyncio.Future[None] | None = None
+
+    def has_room(self) -> bool:
+        """Return whether the consumer may hold one more message."""
+        return not self.paused and len(self.held) < self.prefetch
+
+    def is_waiting(self) -> bool:
+        """Return whether a receiver waits and may get a message; forgets cancelled receivers."""
+        if not self.has_room():
+            return False
+        receivers = self.receivers
+        while receivers and receivers[0].done():
+            receivers.popleft()
+        return bool(receivers)
+
+    def settle(self, delivery_id: str) -> None:
+        """Forget a delivery and let the queue go on."""
+        self.queue.release(self.held.pop(delivery_id))
+        if not self.held and self.drained is not None and not self.drained.done():
+            self.drained.set_result(None)
+
+
+class SubscriptionQueue:
+    """The messages and consumers of one subscription of a topic.
+
+    Args:
+        topic: Full name of the topic.
+        name: Name of the subscription.
+        mode: How its consumers share.
+        clock: Source of time.
+        faults: Faults to inject.
+        orders: Source of increasing numbers, shared by all queues of a broker.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        name: str,
+        mode: Mode,
+        *,
+        clock: Clock,
+        faults: Faults,
+        orders: Iterator[int],
+    ) -> None:
+        self.topic = topic
+        self.name = name
+        self.mode = mode
+        self.consumers: list[Consumer] = []
+        #: Unsettled messages: waiting, delayed and held.
+        self.size = 0
+        #: Publishers that wait for the queue to shrink.
+        self.publishers: deque[asyncio.Future[None]] = deque()
+        self._clock = clock
+        self._faults = faults
+        self._orders = orders
+        self._ready: deque[QueuedMessage] = deque()
+        self._delayed: list[tuple[float, int, QueuedMessage]] = []
+        #: Keys of which a message is held, and the messages that wait for such a key.
+        self._busy_keys: set[str] = set()
+        self._parked: dict[str, list[QueuedMessage]] = {}
+        self._timer: Timer | None = None
+        self._timer_due = 0.0
+        #: Place of the consumer that is served next.
+        self._turn = 0
+
+    @property
+    def label(self) -> str:
+        """Names of the subscription and its topic, for error messages."""
+        return f"{self.name!r} of {self.topic}"
+
+    # Entering the queue
+
+    def add(self, message: StoredMessage) -> None:
+        """Take in a new message and deliver it when a receiver waits."""
+        entry = QueuedMessage(message, next(self._orders))
+        self.size += 1
+        if message.due and message.due > self._clock.monotonic():
+            self._delay(entry, message.due)
+            return
+        self._enqueue(entry)
+        self.dispatch()
+
+    def duplicate(self, entry: QueuedMessage) -> None:
+        """Take in a settled message once more (a fault)."""
+        self.size += 1
+        self._enqueue(msgspec.structs.replace(entry, order=next(self._orders), redelivered=True))
+        self.dispatch()
+
+    def retry(self, consumer: Consumer, delivery_id: str, due: float) -> None:
+        """Move a held message to the delayed ones, until the monotonic second `due`."""
+        entry = consumer.held[delivery_id]
+        entry.redelivered = True
+        self.size += 1
+        self._delay(entry, due)
+        consumer.settle(delivery_id)
+
+    def _delay(self, entry: QueuedMessage, due: float) -> None:
+        tick = self._faults.delay_tick_s
+        if tick > 0.0:
+            due = -(-due // tick) * tick
+        entry.order = next(self._orders)
+        heapq.heappush(self._delayed, (due, entry.order, entry))
+        self._set_timer()
+
+    def _enqueue(self, entry: QueuedMessage) -> None:
+        faults = self._faults
+        if faults.armed and faults.strikes("reorder", self.topic):
+            self._ready.insert(faults.random.randrange(len(self._ready) + 1), entry)
+        else:
+            self._ready.append(entry)
+
+    # Leaving the queue
+
+    def take(self, consumer: Consumer) -> Delivery | None:
+        """Hand the next message to a consumer with room; None when there is none."""
+        if not self._ready or not consumer.has_room():
+            return None
+        entry = self._next()
+        return None if entry is None else self._hand(entry, consumer)
+
+    def dispatch(self) -> None:
+        """Deliver messages to waiting receivers, consumer after consumer, while there are both."""
+        while self._ready:
+            consumer = self._waiting_consumer()
+            if consumer is None:
+                return
+            entry = self._next()
+            if entry is None:
+                return
+            consumer.receivers.popleft().set_result(self._hand(entry, consumer))
+
+    def release(self, entry: QueuedMessage) -> None:
+        """Account for a settled message: its key, its place, and the publishers that wait for one."""
+        self.size -= 1
+        self._free_key(entry)
+        self.wake_publisher()
+        self.dispatch()
+
+    def wake_publisher(self) -> None:
+        """Let one waiting publisher check again whether the queue has room."""
+        while self.publishers:
+            publisher = self.publishers.popleft()
+            if not publisher.done():
+                publisher.set_result(None)
+                return
+
+    def _next(self) -> QueuedMessage | None:
+        """Return the first message whose key is free; those skipped wait for their key, in order."""
+        if self.mode is not Mode.KEY_ORDERED:
+            return self._ready.popleft()
+        while self._ready:
+            entry = self._ready.popleft()
+            key = entry.message.key
+            if key is None:
+                return entry
+            if key not in self._busy_keys:
+                self._busy_keys.add(key)
+                return entry
+            heapq.heappush(self._parked.setdefault(key, []), entry)
+        return None
+
+    def _free_key(self, entry: QueuedMessage) -> None:
+        key = entry.message.key
+        if key is None or self.mode is not Mode.KEY_ORDERED:
+            return
+        self._busy_keys.discard(key)
+        parked = self._parked.get(key)
+        if parked:
+            self._ready.appendleft(heapq.heappop(parked))
+        if not parked:
+            self._parked.pop(key, None)
+
+    def _hand(self, entry: QueuedMessage, consumer: Consumer) -> Delivery:
+        message = entry.message
+        entry.first_at = entry.first_at or self._clock.time()
+        delivery_id = str(next(self._orders))
+        consumer.held[delivery_id] = entry
+        return Delivery(
+            payload=message.payload,
+            headers={**message.headers, Headers.ATTEMPT: str(entry.attempt)},
+            key=message.key,
+            id=delivery_id,
+            topic=message.topic,
+            attempt=entry.attempt,
+            redelivered=entry.redelivered,
+            published_at=message.published_at,
+        )
+
+    def _waiting_consumer(self) -> Consumer | None:
+        consumers = self.consumers
+        for step in range(len(consumers)):
+            place = (self._turn + step) % len(consumers)
+            if consumers[place].is_waiting():
+                self._turn = place + 1
+                return consumers[place]
+        return None
+
+    # Consumers
+
+    def join(self, consumer: Consumer) -> None:
+        """Add a consumer."""
+        self.consumers.append(consumer)
+        self._set_timer()
+
+    def leave(self, consumer: Consumer) -> None:
+        """Remove a consumer; its receivers fail and its messages return to the queue."""
+        consumer.closed = True
+        self.consumers.remove(consumer)
+        for receiver in consumer.receivers:
+            if not receiver.done():
+                receiver.set_exception(Unavailable(f"subscription {self.label} was closed"))
+        consumer.receivers.clear()
+        self.return_all(consumer)
+        if not self.consumers:
+            self.stop_timer()
+
+    def return_all(self, consumer: Consumer) -> None:
+        """Return all that a consumer holds to the head of the queue, in its old order.
+
+        The consumer's deliveries are stale from then on.
+        """
+        held = list(consumer.held.values())
+        for entry in held:
+            self._free_key(entry)
+        returning = sorted([*held, *consumer.lost], reverse=True)
+        self.size += len(consumer.lost)
+        consumer.held.clear()
+        consumer.lost.clear()
+        for entry in returning:
+            entry.redelivered = True
+            entry.settling = False
+            self._ready.appendleft(entry)
+        self.dispatch()
+
+    def return_unseen(self, consumer: Consumer, delivery_id: str) -> None:
+        """Return a delivery whose receiver was cancelled before it got it."""
+        entry = consumer.held.pop(delivery_id, None)
+        if entry is not None:
+            self._free_key(entry)
+            self._ready.appendleft(entry)
+            self.dispatch()
+
+    def change_mode(self, mode: Mode) -> None:
+        """Change how consumers share; only while there are none."""
+        self._ready = deque(sorted(chain(self._ready, *self._parked.values())))
+        self._parked.clear()
+        self._busy_keys.clear()
+        self.mode = mode
+
+    def stats(self) -> TopicStats:
+        """Count what waits and what is held. Cost: O(messages of the queue)."""
+        held = [entry for consumer in self.consumers for entry in consumer.held.values()]
+        delayed = (entry for _, _, entry in self._delayed)
+        waiting = list(chain(self._ready, delayed, *self._parked.values()))
+        oldest = min((e.message.published_at for e in (*held, *waiting)), default=None)
+        age = 0.0 if oldest is None else max(0.0, self._clock.time() - oldest)
+        return TopicStats(backlog=len(waiting), in_flight=len(held), oldest_age_s=age)
+
+    # Time
+
+    def stop_timer(self) -> None:
+        """Stop delivering delayed messages until a consumer joins again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        """Arrange a call at the moment the first delayed message is due, while there are consumers."""
+        if not self._delayed or not self.consumers:
+            return
+        due = self._delayed[0][0]
+        if self._timer is not None and self._timer_due <= due:
+            return
+        self.stop_timer()
+        self._timer_due = due
+        delay_s = max(0.0, due - self._clock.monotonic())
+        self._timer = self._clock.call_later(delay_s, self._deliver_delayed)
+
+    def _deliver_delayed(self) -> None:
+        self._timer = None
+        now = self._clock.monotonic()
+        while self._delayed and self._delayed[0][0] <= now:
+            self._enqueue(heapq.heappop(self._delayed)[2])
+        self._set_timer()
+        self.dispatch()
