@@ -15,7 +15,7 @@ import numpy as np
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.store.postgres.acl_classes import intern_classes
-from whence.store.postgres.lexical import postings
+from whence.store.postgres.lexical import forward_index, reindexing, segments
 from whence.store.postgres.links.indexing import ensure_links_indexed
 from whence.store.postgres.metadata_index import open_facts
 from whence.store.postgres.store import PostgresStore
@@ -123,7 +123,7 @@ async def fill(
             part = slice(at, at + size)
             classes = [class_of[tag] for tag in tags[part]]
             async with connection.transaction():
-                await postings.ensure_indexed(connection, number)
+                await reindexing.ensure_indexed(connection, number)
                 ords = await _rows(connection, number, name, at, texts[part], classes)
                 await connection.copy_records_to_table(
                     "chunk_vec",
@@ -131,12 +131,12 @@ async def fill(
                     records=zip(ords, [number] * len(ords), classes, vectors[part], strict=True),
                 )
                 words = [Words(dict(Counter(text)), len(text)) for text in texts[part]]
-                await postings.add_chunk_terms(connection, number, ords, words)
+                await forward_index.add_chunk_terms(connection, number, ords, words)
                 if not merged:
-                    await postings.settle(connection, number)
+                    await segments.flush(connection, number)
         if merged:
             async with connection.transaction():
-                await postings.settle(connection, number, everything=True)
+                await segments.flush(connection, number, merge_all=True)
         await connection.execute("VACUUM ANALYZE")
 
 

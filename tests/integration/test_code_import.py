@@ -23,7 +23,6 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
 from whence.store.postgres.identity_columns import reserve, reserve_all
-from whence.store.postgres.lexical import postings
 from whence.store.postgres.snapshots import term_index as words
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
@@ -552,7 +551,7 @@ async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, lis
         found = {
             row["term"]: [
                 one - first
-                for one in await postings.chunks_with_terms(connection, number, [row["id"]])
+                for one in await segments.chunks_with_terms(connection, number, [row["id"]])
             ]
             for row in await connection.fetch("SELECT id, term FROM term ORDER BY term")
         }

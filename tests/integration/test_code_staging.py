@@ -17,7 +17,7 @@ from whence.ingest.bundles.bundle_reader import BundleReader
 from whence.schema.errors import InternalError
 from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.identity_columns import reserve
-from whence.store.postgres.lexical import postings
+from whence.store.postgres.lexical import forward_index, reindexing
 from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, WordCounter
 from whence.store.postgres.store import PostgresStore
 from whence.store.term_counts import count_terms
@@ -59,7 +59,7 @@ async def words_written(
             "INSERT INTO collection (name, model_name, model_revision, model_precision, dimension)"
             " VALUES ('code.words', '', '', '', 1) RETURNING id"
         )
-        await postings.ensure_indexed(connection, collection)
+        await reindexing.ensure_indexed(connection, collection)
         words = SnapshotTermWriter(connection, collection)
         counter = WordCounter("english", most_kept)
         ord_ = 1_000_000
@@ -104,7 +104,7 @@ async def test_words_are_those_of_any_document(
 ) -> None:
     """Terms, their counts and lengths are those that documents get, however few terms are kept in memory."""
     expected = [count_terms(text, "english") for texts in batches for text in texts]
-    counts = [{postings.term_key(t): n for t, n in one.counts.items()} for one in expected]
+    counts = [{forward_index.term_key(t): n for t, n in one.counts.items()} for one in expected]
     df = Counter(term for one in counts for term in one)
     total = sum(one.length for one in expected)
 

@@ -15,9 +15,14 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import Unavailable
 from whence.store.memory.store import MemoryStore
 from whence.store.postgres import maintenance
-from whence.store.postgres.lexical import merge_policy as planning
-from whence.store.postgres.lexical import merging, postings
-from whence.store.postgres.lexical import posting_writer as runs
+from whence.store.postgres.lexical import (
+    merge_policy,
+    merging,
+    posting_writer,
+    reindexing,
+    segments,
+    term_vectors,
+)
 from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.store import PostgresStore
 from whence.testing.lexical_suite import LexicalSuite, text_document
@@ -45,18 +50,19 @@ async def _settled(store: PostgresStore) -> None:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which every handful of chunks is merged, cut and maintained in the background."""
     sizes = {
-        "_ROW_RUNS": 2,
+        "_ROW_LISTS": 2,
         "_ROW_POSTINGS": 3,
         "MAX_SEGMENT_CHUNKS": 6,
         "BATCH_POSTINGS": 4,
-        "_MOST_WRITTEN": 3,
-        "_MOST_SEGMENTS": 2,
-        "_MERGED_IN_PLACE": 4,
-        "_REBUILD_BATCH": 2,
+        "MAX_FLUSHED_CHUNKS": 3,
+        "_MAX_SMALL_SEGMENTS": 2,
+        "_INLINE_CHUNKS": 4,
+        "_BATCH_DOCUMENTS": 2,
         "_READ_CHUNKS": 2,
     }
+    modules = (merge_policy, merging, posting_writer, reindexing, segments, term_vectors)
     for name, value in sizes.items():
-        places = [module for module in (merging, planning, postings, runs) if hasattr(module, name)]
+        places = [module for module in modules if hasattr(module, name)]
         assert places, name
         for module in places:
             monkeypatch.setattr(module, name, value)
@@ -184,7 +190,7 @@ async def test_segments_stay_few(
     postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many writes there were, a query has few segments to look into, and each chunk is in one."""
-    monkeypatch.setattr(planning, "_MOST_SEGMENTS", 4)
+    monkeypatch.setattr(merge_policy, "_MAX_SMALL_SEGMENTS", 4)
     await _filled(postgres_store, "c", 60)
     await _settled(postgres_store)
     (row,) = await rows_of(
@@ -264,7 +270,7 @@ async def test_a_failed_write_leaves_the_words_alone(
     async def fail(*args: Any, **options: Any) -> None:
         raise OSError("disk on fire")
 
-    monkeypatch.setattr(postings, "_write", fail)
+    monkeypatch.setattr(segments, "write_segment", fail)
     with pytest.raises(Unavailable):
         await postgres_store.replace_documents("c", [text_document("d1", "blue")])
 
@@ -303,7 +309,7 @@ async def test_a_merge_holds_one_band(
 ) -> None:
     """A merge of four times as many chunks holds no more postings at once: those of a band, and a row."""
     monkeypatch.setattr(merging, "BATCH_POSTINGS", 256)
-    monkeypatch.setattr(runs, "_ROW_POSTINGS", 32)
+    monkeypatch.setattr(posting_writer, "_ROW_POSTINGS", 32)
     merged: list[int] = []
     band = merging._sorted
 
@@ -360,7 +366,7 @@ async def test_closing_ends_maintenance(database_url: str, monkeypatch: pytest.M
         started.set()
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(postings, "ensure_indexed", sleep_on)
+    monkeypatch.setattr(reindexing, "ensure_indexed", sleep_on)
     task = store.maintenance.start("c")
     await started.wait()
     await store.aclose()

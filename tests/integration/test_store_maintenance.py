@@ -19,9 +19,13 @@ from whence.schema.errors import Unavailable
 from whence.schema.filters import Condition
 from whence.store.field_boosts import FieldBoosts
 from whence.store.memory.store import MemoryStore
-from whence.store.postgres.lexical import merge_policy as planning
-from whence.store.postgres.lexical import merging, postings
-from whence.store.postgres.lexical import posting_writer as runs
+from whence.store.postgres.lexical import (
+    merge_policy,
+    merging,
+    posting_writer,
+    reindexing,
+    segments,
+)
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.store import PostgresStore
 from whence.testing.lexical_suite import text_document
@@ -41,13 +45,14 @@ Act = Callable[[Any], Awaitable[object]]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which a dozen chunks are due to be merged, in bands of some postings."""
-    monkeypatch.setattr(planning, "MAX_SEGMENT_CHUNKS", 40)
-    monkeypatch.setattr(planning, "_MOST_SEGMENTS", 3)
-    monkeypatch.setattr(planning, "_MERGED_IN_PLACE", 4)
+    monkeypatch.setattr(merge_policy, "MAX_SEGMENT_CHUNKS", 40)
+    monkeypatch.setattr(merge_policy, "_MAX_SMALL_SEGMENTS", 3)
+    monkeypatch.setattr(merge_policy, "_INLINE_CHUNKS", 4)
     monkeypatch.setattr(merging, "BATCH_POSTINGS", 8)
-    monkeypatch.setattr(runs, "_ROW_POSTINGS", 4)
-    monkeypatch.setattr(postings, "_REBUILD_BATCH", 3)
-    monkeypatch.setattr(postings, "_MOST_WRITTEN", 4)
+    monkeypatch.setattr(posting_writer, "_ROW_POSTINGS", 4)
+    monkeypatch.setattr(reindexing, "_BATCH_DOCUMENTS", 3)
+    for module in (reindexing, segments):
+        monkeypatch.setattr(module, "MAX_FLUSHED_CHUNKS", 4)
 
 
 class Pause:
@@ -65,15 +70,15 @@ class Pause:
         self.sources: set[int] = set()
         self._midway = midway
         self._bands = 0
-        self._begin, self._write = merging._begun, merging.write_postings
-        monkeypatch.setattr(merging, "_begun", self._begun)
+        self._begin, self._write = merging._write_merged, merging.write_postings
+        monkeypatch.setattr(merging, "_write_merged", self._begun)
         monkeypatch.setattr(merging, "write_postings", self._written)
 
-    async def _begun(self, connection: Any, living: str, *where: int) -> Any:
-        if living is not merging._LIVING_NOTED:
-            return await self._begin(connection, living, *where)
+    async def _begun(self, *where: Any, record_deleted: bool = False) -> Any:
+        if not record_deleted:
+            return await self._begin(*where)
         self.begun += 1
-        merge = await self._begin(connection, living, *where)
+        merge = await self._begin(*where, record_deleted=True)
         if self.begun == 1:
             self.sources = set(merge.sources)
             await self._stop(midway=False)
@@ -272,14 +277,14 @@ async def test_a_merge_whose_sources_are_gone_is_given_up(
 
     assert await _rankings(postgres_store) == expected
     await _check_index(database_url)
-    assert planning.plan_background_merges(await _planned(database_url)) == []
+    assert merge_policy.plan_background_merges(await _planned(database_url)) == []
 
 
-async def _planned(url: str) -> list[planning.Segment]:
+async def _planned(url: str) -> list[merge_policy.Segment]:
     rows = await rows_of(
         url, "SELECT first_slot, last_slot, chunks, dead FROM segment ORDER BY first_slot"
     )
-    return [planning.Segment(*row) for row in rows]
+    return [merge_policy.Segment(*row) for row in rows]
 
 
 @pytest.mark.parametrize("midway", [False, True], ids=["at the end", "midway"])
@@ -420,7 +425,7 @@ async def test_whatever_happens_between_the_index_is_right(
         await write(12)
         with monkeypatch.context() as patch:
             pause = Pause(patch, midway=bool(rng.integers(2)))
-            if planning.plan_background_merges(await _planned(database_url)):
+            if merge_policy.plan_background_merges(await _planned(database_url)):
                 async with _merging(postgres_store, pause):
                     await write(6)
             merges += pause.begun
@@ -444,15 +449,15 @@ class Count:
         self.chunks = 0
         self.reached = asyncio.Event()
         self._stop_after = stop_after
-        self._index = postings.reindex_batch
-        counted = postings._counted
+        self._index = reindexing.reindex_batch
+        counted = reindexing._analyze
 
-        def count(rows: Any, *options: Any) -> Any:
+        def count(rows: Any, *options: Any, **named: Any) -> Any:
             self.chunks += len(rows)
-            return counted(rows, *options)
+            return counted(rows, *options, **named)
 
-        monkeypatch.setattr(postings, "_counted", count)
-        monkeypatch.setattr(postings, "reindex_batch", self._stopped)
+        monkeypatch.setattr(reindexing, "_analyze", count)
+        monkeypatch.setattr(reindexing, "reindex_batch", self._stopped)
 
     async def _stopped(self, connection: Any, collection_id: int) -> bool:
         done = await self._index(connection, collection_id)

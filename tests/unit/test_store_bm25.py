@@ -25,7 +25,7 @@ from whence.store.bm25 import (
     share,
     weights,
 )
-from whence.store.postgres.lexical.postings import term_key
+from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.term_counts import count_terms, parse_lexical_query
 
 _chunks = st.integers(0, 10**8)

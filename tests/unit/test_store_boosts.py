@@ -41,7 +41,7 @@ def test_a_text_is_searched_as_it_is_by_default() -> None:
     """Nothing is added for weights of one; else each field as often as it counts more."""
     fields = {"title": "T", "heading": "H", "path": "p"}
 
-    assert FieldBoosts().searched("text", **fields) == "text"
-    assert FieldBoosts(title=3, heading=2, path=1).searched("text", **fields).split() == [
+    assert FieldBoosts().indexed_text("text", **fields) == "text"
+    assert FieldBoosts(title=3, heading=2, path=1).indexed_text("text", **fields).split() == [
         "text", "T", "T", "H", "p",
     ]  # fmt: skip

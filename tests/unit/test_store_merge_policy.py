@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whence.store.postgres.lexical import merge_policy as planning
+from whence.store.postgres.lexical import merge_policy
 from whence.store.postgres.lexical.merge_policy import (
     MAX_SEGMENT_CHUNKS,
     Segment,
-    packed,
     plan_all_merges,
     plan_background_merges,
+    plan_compaction,
     plan_inline_merges,
 )
 
@@ -61,7 +61,7 @@ _sizes = st.lists(
 
 
 @pytest.mark.parametrize(
-    "plan", [plan_all_merges, plan_inline_merges, plan_background_merges, packed]
+    "plan", [plan_all_merges, plan_inline_merges, plan_background_merges, plan_compaction]
 )
 @given(sizes=_sizes)
 def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, int]]) -> None:
@@ -77,7 +77,7 @@ def test_planned_ranges_are_whole_segments(plan: Plan, sizes: list[tuple[int, in
     assert all(r.live <= MAX_SEGMENT_CHUNKS for r in ranges)
     for one in ranges:
         within = _covered(segments, [one])
-        assert len(within) > 1 or within[0].dead > 0
+        assert len(within) > 1 or within[0].deleted > 0
 
 
 @given(_sizes)
@@ -87,8 +87,8 @@ def test_merging_leaves_few_small_segments(sizes: list[tuple[int, int]]) -> None
     segments = _laid_out(sizes)
     segments = _after(segments, plan_all_merges(segments))
 
-    assert all(one.dead * 2 < one.chunks for one in segments)
-    assert _small(segments) <= planning._MOST_SEGMENTS
+    assert all(one.deleted * 2 < one.chunks for one in segments)
+    assert _small(segments) <= merge_policy._MAX_SMALL_SEGMENTS
     assert plan_all_merges(segments) == []
 
 
@@ -99,7 +99,7 @@ def test_writes_and_the_background_keep_apart(sizes: list[tuple[int, int]]) -> N
     beside = plan_background_merges(segments)
     for _ in range(20):
         own = plan_inline_merges(segments)
-        assert sum(one.live for one in own) <= planning._MERGED_IN_PLACE
+        assert sum(one.live for one in own) <= merge_policy._INLINE_CHUNKS
         assert not beside or not own or beside[-1].last < own[0].first
         segments = _after(segments, own)
         end = segments[-1].last + 1 if segments else 0
@@ -116,8 +116,8 @@ def test_between_them_everything_is_done(sizes: list[tuple[int, int]]) -> None:
         turns += 1
         assert turns <= 2 * len(sizes)
 
-    assert all(one.dead * 2 < one.chunks for one in segments)
-    assert _small(segments) <= 2 * planning._MOST_SEGMENTS
+    assert all(one.deleted * 2 < one.chunks for one in segments)
+    assert _small(segments) <= 2 * merge_policy._MAX_SMALL_SEGMENTS
 
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=200))
@@ -133,7 +133,7 @@ def test_appends_keep_segments_few_and_rewrites_rare(batches: list[int]) -> None
             while ranges := plan(segments):
                 segments = _after(segments, ranges)
                 written += sum(one.live for one in ranges)
-        assert _small(segments) <= 2 * planning._MOST_SEGMENTS
+        assert _small(segments) <= 2 * merge_policy._MAX_SMALL_SEGMENTS
 
     assert written <= end * (3 + 2 * math.log2(len(batches) + 1))
 

@@ -1,4 +1,4 @@
-"""Postings are sorted a band of terms at a time; the bands lose nothing and part no term."""
+"""Postings are inverted a batch of terms at a time; batches lose no posting and split no term."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.postgres.lexical import postings
+from whence.store.postgres.lexical.term_vectors import TermVectors, term_batches
 
 
 @given(st.lists(st.integers(1, 40), max_size=300), st.integers(1, 40))
-def test_bands_hold_each_posting_once_and_each_term_whole(terms: list[int], size: int) -> None:
-    """Postings come in the order of terms, those of a term in their own, whatever the size of bands is."""
-    array = np.array(terms, dtype=np.int32)
-    before = postings.BATCH_POSTINGS
-    postings.BATCH_POSTINGS = size
-    try:
-        bands = [band.tolist() for band in postings._bands(array)]
-    finally:
-        postings.BATCH_POSTINGS = before
-    of_bands = [{terms[number] for number in band} for band in bands]
+def test_batches_have_each_posting_once_and_each_term_whole(terms: list[int], size: int) -> None:
+    """Postings are in the order of terms, and those of a term in one batch, for any batch size."""
+    batches = [one.tolist() for one in term_batches(np.array(terms, dtype=np.int32), size)]
+    terms_of_batches = [{terms[number] for number in batch} for batch in batches]
 
-    numbers = [number for band in bands for number in band]
+    numbers = [number for batch in batches for number in batch]
     assert numbers == sorted(range(len(terms)), key=lambda one: (terms[one], one))
-    assert sum(map(len, of_bands)) == len(set(terms))
+    assert sum(map(len, terms_of_batches)) == len(set(terms))
 
 
 def test_chunks_are_ordered_by_class_with_their_words() -> None:
     """Classes ascend, slots ascend in a class, and every chunk keeps its terms and counts."""
     ints = lambda *numbers: np.array(numbers, dtype=np.int32)  # noqa: E731 - shorter than five arrays
-    chunks = postings.TermVectors(
+    chunks = TermVectors(
         slots=ints(0, 1, 2, 3),
         classes=ints(7, 2, 7, 2),
         lengths=ints(10, 11, 12, 13),

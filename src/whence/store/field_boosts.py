@@ -29,7 +29,7 @@ class FieldBoosts(msgspec.Struct, frozen=True, kw_only=True):
     path: int = 0
     """The document's id, 0 to 10: of a file its path in what was indexed."""
 
-    def searched(self, text: str, *, title: str, heading: str, path: str) -> str:
+    def indexed_text(self, text: str, *, title: str, heading: str, path: str) -> str:
         """Return the text to index: the text itself, and each field once less than its boost.
 
         Args:

@@ -66,7 +66,7 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> DocumentT
     """
     language = detect_language(language_sample(chunk.content for chunk in draft.chunks))
     texts = (
-        boosts.searched(
+        boosts.indexed_text(
             chunk.embed_text or chunk.content,
             title=draft.title,
             heading=chunk.heading,

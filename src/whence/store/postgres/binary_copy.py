@@ -1,11 +1,12 @@
-"""Rows for binary COPY made column by column: the driver's codecs take each value by itself.
+"""Rows for binary COPY, encoded column by column, since the codecs of the driver encode each value alone.
 
-The format is described with the statement in PostgreSQL's manual: a row is the number of its columns, then
-length and bytes of each.
+PostgreSQL's manual describes the format with the statement: a row is the number of its columns, then length and
+bytes of each.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import struct
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +18,6 @@ from numpy.typing import NDArray
 from whence.store.postgres.driver import Connection
 
 __all__ = (
-    "COPY_HEAD",
-    "COPY_TAIL",
     "copy_columns",
     "copy_rows",
     "copy_vectors",
@@ -26,8 +25,8 @@ __all__ = (
     "rows_of_columns",
 )
 
-COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-COPY_TAIL = struct.pack("!h", -1)
+_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TAIL = struct.pack("!h", -1)
 _LENGTH = struct.Struct("!i")
 #: Of an array: dimensions, flags, type of elements, length, lower bound.
 _ARRAY = struct.Struct("!iiiii")
@@ -51,11 +50,11 @@ async def copy_columns(
 
     Args:
         connection: Inside the writing transaction.
-        table: Where they go.
-        numbers: Columns of integers, one a row; a single number is that of every row.
-        texts: Columns of bytes: texts in UTF-8, `bytea`, `boolean`, arrays, or JSON behind the byte 1, which
-            `jsonb` wants.
-        wide: Those of the numbers that are `bigint`.
+        table: Target table.
+        numbers: Columns of integers, one a row; a single number is repeated in every row.
+        texts: Columns of bytes: texts in UTF-8, `bytea`, `boolean`, arrays, or JSON after the byte 1, the
+            format of `jsonb`.
+        wide: The columns of integers that are `bigint`.
     """
     texts = texts or {}
     await copy_rows(
@@ -64,23 +63,32 @@ async def copy_columns(
 
 
 async def copy_rows(
-    connection: Connection, table: str, columns: Sequence[str], rows: Iterable[bytes]
+    connection: Connection,
+    table: str,
+    columns: Sequence[str],
+    rows: Iterable[bytes],
+    *,
+    in_thread: bool = False,
 ) -> None:
     """Write rows by binary COPY.
 
     Args:
         connection: Inside the writing transaction.
-        table: Where they go.
-        columns: What they hold.
-        rows: Rows as they are sent, some at a time: the server writes the first while the next are made.
+        table: Target table.
+        columns: Its columns, in the order of the rows.
+        rows: Encoded rows, some at a time: the server writes the first while the next are encoded.
+        in_thread: Whether the rows are encoded off the event loop.
     """
+    blocks = iter(rows)
 
     async def source() -> AsyncIterator[bytes]:
-        yield COPY_HEAD
-        for some in rows:
-            for at in range(0, len(some), _PIECE):
-                yield some[at : at + _PIECE]
-        yield COPY_TAIL
+        yield _HEAD
+        while (
+            block := await asyncio.to_thread(next, blocks, b"") if in_thread else next(blocks, b"")
+        ):
+            for at in range(0, len(block), _PIECE):
+                yield block[at : at + _PIECE]
+        yield _TAIL
 
     await connection.copy_to_table(table, source=source(), columns=columns, format="binary")
 
@@ -109,7 +117,7 @@ def rows_of_columns(
     *,
     wide: Sequence[str] = (),
 ) -> Iterator[bytes]:
-    """Yield the rows of `copy_columns`, some at a time, without head and tail."""
+    """Yield encoded rows, some at a time; arguments as for `copy_columns`."""
     lists = (
         column for column in (*texts.values(), *numbers.values()) if not isinstance(column, int)
     )
@@ -123,7 +131,7 @@ def rows_of_columns(
 
 
 def _joined(heads: NDArray[np.void], texts: Sequence[Sequence[bytes]]) -> bytes:
-    """Return rows that begin with integers and end with texts, by columns."""
+    """Return encoded rows that begin with integers and end with texts."""
     size, head = heads.dtype.itemsize, heads.tobytes()
     width = 1 + 2 * len(texts)
     pieces = [b""] * (len(heads) * width)
@@ -157,14 +165,14 @@ def _fixed(
     others: int,
     tail: np.dtype[np.void] | None = None,
 ) -> NDArray[np.void]:
-    """Return rows of integers, with room for a tail.
+    """Return encoded rows of integers.
 
     Args:
         numbers: The columns.
-        wide: Which have eight bytes.
-        count: Rows.
-        others: Columns behind the integers.
-        tail: Fields behind the integers.
+        wide: Names of those that have eight bytes.
+        count: Number of rows.
+        others: Number of columns after the integers.
+        tail: Fields to leave room for, after the integers.
     """
     fields: list[tuple[str, object]] = [("columns", ">i2")]
     for name in numbers:

@@ -23,7 +23,7 @@ from whence.store.postgres.collections import (
 from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.identity_columns import reserve_all
 from whence.store.postgres.ledger import find_effects, record_effects
-from whence.store.postgres.lexical import postings
+from whence.store.postgres.lexical import forward_index, reindexing, segments
 from whence.store.postgres.links.indexing import (
     add_links,
     delete_unused_titles,
@@ -186,7 +186,7 @@ class PostgresDocuments:
             return
         await index_words(connection, collection, self._timeout_s)
         classes = await intern_classes(connection, {one.draft.tags for one in documents})
-        boosts = await postings.read_field_boosts(connection, collection)
+        boosts = await reindexing.read_field_boosts(connection, collection)
         words = await asyncio.to_thread(_words, documents, boosts)
         language = DEFAULT_LANGUAGES[0]
         passages = await asyncio.to_thread(named, [one.draft for one in documents], language)
@@ -197,19 +197,19 @@ class PostgresDocuments:
                 check_documents(locked.info, documents)
             ids = [one.draft.document_id for one in documents]
             await facts.open_facts(connection, locked.id)
-            await postings.ensure_indexed(connection, locked.id)
-            if (now := await postings.read_field_boosts(connection, collection)) != boosts:
+            await reindexing.ensure_indexed(connection, locked.id)
+            if (now := await reindexing.read_field_boosts(connection, collection)) != boosts:
                 words = await asyncio.to_thread(_words, documents, now)
             await ensure_links_indexed(connection, locked.id)
             borne = await names_of(connection, locked.id, ids)
-            former = await postings.remove_document_terms(connection, locked.id, ids)
+            former = await forward_index.remove_document_terms(connection, locked.id, ids)
             await _delete(connection, locked.id, ids)
             ords = await _insert(connection, locked.id, collection, documents, classes)
-            await postings.add_chunk_terms(connection, locked.id, ords, words)
+            await forward_index.add_chunk_terms(connection, locked.id, ords, words)
             await add_links(connection, locked.id, ords, passages, language)
             await delete_unused_titles(connection, borne)
-            await postings.delete_unused_terms(connection, former)
-            await postings.settle(connection, locked.id)
+            await forward_index.delete_unused_terms(connection, former)
+            await segments.flush(connection, locked.id)
             if effects is not None:
                 await record_effects(connection, collection, effects)
 
@@ -231,11 +231,11 @@ class PostgresDocuments:
             numbers = [classes[tag] for tag in known.values()]
             async with writing(connection, *write_settings(self._timeout_s)):
                 locked = await lock_collection(connection, collection)
-                await postings.ensure_indexed(connection, locked.id)
+                await reindexing.ensure_indexed(connection, locked.id)
                 moved = await connection.fetch(_RETAG, locked.id, list(known), numbers)
                 former = {row["ord"]: row["class_id"] for row in moved}
-                await postings.move_chunk_terms(connection, locked.id, former)
-                await postings.settle(connection, locked.id)
+                await forward_index.move_chunk_terms(connection, locked.id, former)
+                await segments.flush(connection, locked.id)
                 if effects is not None:
                     await record_effects(connection, collection, effects)
             await self._maintenance.start_needed(connection, collection)
@@ -246,9 +246,9 @@ class PostgresDocuments:
             await writable_collection(connection, collection)
             async with writing(connection, *write_settings(self._timeout_s)):
                 locked = await lock_collection(connection, collection)
-                await postings.ensure_indexed(connection, locked.id)
-                if await postings.read_field_boosts(connection, collection) != boosts:
-                    await postings.boost(connection, locked.id, boosts)
+                await reindexing.ensure_indexed(connection, locked.id)
+                if await reindexing.read_field_boosts(connection, collection) != boosts:
+                    await reindexing.set_field_boosts(connection, locked.id, boosts)
 
     async def remove_documents(self, collection: str, document_ids: Sequence[str]) -> int:
         """Remove documents in one transaction; return how many there were, 0 without such a collection."""
@@ -276,13 +276,13 @@ class PostgresDocuments:
             async with writing(connection, *write_settings(self._timeout_s)):
                 locked = await lock_collection(connection, collection)
                 # Opened before its places are read, since opening changes them.
-                await postings.ensure_indexed(connection, locked.id)
-                places = await postings.places_of(connection, locked.id, document_id)
+                await reindexing.ensure_indexed(connection, locked.id)
+                places = await forward_index.chunk_slots(connection, locked.id, document_id)
                 before = await _parts(connection, locked.id, document_id, list(places))
                 await _remove(connection, locked.id, [document_id])
-                await postings.expel(connection, locked.id, list(places.values()))
+                await segments.expunge_deleted(connection, locked.id, list(places.values()))
                 after = await _parts(connection, locked.id, document_id, list(places))
-                dead = await postings.count_deleted_postings(
+                dead = await segments.count_deleted_postings(
                     connection, locked.id, list(places.values())
                 )
             await self._maintenance.start_needed(connection, collection)
@@ -301,14 +301,14 @@ async def _delete(connection: Connection, collection_id: int, ids: Sequence[str]
 
 
 async def _remove(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
-    await postings.ensure_indexed(connection, collection_id)
+    await reindexing.ensure_indexed(connection, collection_id)
     await ensure_links_indexed(connection, collection_id)
     borne = await names_of(connection, collection_id, ids)
-    former = await postings.remove_document_terms(connection, collection_id, ids)
+    former = await forward_index.remove_document_terms(connection, collection_id, ids)
     removed = await _delete(connection, collection_id, ids)
     await delete_unused_titles(connection, borne)
-    await postings.delete_unused_terms(connection, former)
-    await postings.settle(connection, collection_id)
+    await forward_index.delete_unused_terms(connection, former)
+    await segments.flush(connection, collection_id)
     return removed
 
 

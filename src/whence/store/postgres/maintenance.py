@@ -11,7 +11,7 @@ from whence.schema.errors import Unavailable
 from whence.store.postgres.collections import lock_collection, write_settings
 from whence.store.postgres.dense import vector_index
 from whence.store.postgres.driver import Connection, writing
-from whence.store.postgres.lexical import postings
+from whence.store.postgres.lexical import reindexing, segments
 from whence.store.postgres.lexical.merging import merge_in_background
 from whence.store.postgres.links.indexing import ensure_links_indexed
 from whence.store.postgres.metadata_index import open_facts
@@ -48,7 +48,7 @@ class Maintenance:
         """Start what a write left to do."""
         if not is_text(collection):
             return
-        if await postings.merge_pending(connection, collection):
+        if await segments.merge_pending(connection, collection):
             self.start(collection)
         await self._start_indexing(connection, collection)
 
@@ -155,11 +155,11 @@ async def index_words(connection: Connection, collection: str, timeout_s: float)
     Raises:
         NotFound: There is no such collection.
     """
-    indexed = await postings.is_indexed(connection, collection)
+    indexed = await reindexing.is_indexed(connection, collection)
     while not indexed:
         async with writing(connection, *write_settings(timeout_s)):
             locked = await lock_collection(connection, collection)
-            indexed = await postings.reindex_batch(connection, locked.id)
+            indexed = await reindexing.reindex_batch(connection, locked.id)
 
 
 async def maintain(connection: Connection, collection: str, timeout_s: float) -> None:
@@ -172,6 +172,6 @@ async def maintain(connection: Connection, collection: str, timeout_s: float) ->
     async with writing(connection, *write_settings(timeout_s)):
         locked = await lock_collection(connection, collection)
         await open_facts(connection, locked.id)
-        await postings.ensure_indexed(connection, locked.id)
+        await reindexing.ensure_indexed(connection, locked.id)
         await ensure_links_indexed(connection, locked.id)
     await merge_in_background(connection, locked.id, *write_settings(timeout_s))

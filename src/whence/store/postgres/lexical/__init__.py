@@ -1,1 +1,10 @@
-"""The BM25 index in PostgreSQL: posting lists in segments, scored over what a reader may see."""
+"""BM25 in PostgreSQL: an inverted index in the documents' own transactions, with access control in the ranking.
+
+In: term vectors of chunks (`whence.store.term_counts`) and queries. Out: ranked chunks that the reader may see.
+
+- `search` (open first): a query's ranking; `scoring` adds up posting lists, `posting_cache` keeps them.
+- `forward_index`: term vectors, term dictionary and statistics, written with the chunks.
+- `segments`: postings of new chunks, flushed by each write; `merging` and `merge_policy` keep segments few.
+- `term_vectors`, `posting_writer`: inversion into posting lists, and their rows.
+- `reindexing`: whole collections, after an upgrade of the analyzer or with other field boosts.
+"""

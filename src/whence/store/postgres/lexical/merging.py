@@ -31,92 +31,91 @@ from whence.store.postgres.lexical.posting_writer import (
     write_postings,
 )
 
-__all__ = ("merge_in_background", "merge_segments", "segments_of")
+__all__ = ("list_segments", "merge_in_background", "merge_segments")
 
 #: First half of the key of the advisory lock under which a collection is merged: "merg" in ASCII.
 _LOCK = 0x6D657267
-#: How often a merge is begun anew whose sources another one took.
+#: How often a background merge is started whose sources another merge replaced.
 _ATTEMPTS = 3
 
-_SOURCES = (
-    "SELECT id, slots FROM segment"
-    " WHERE collection_id = $1 AND first_slot >= $2 AND last_slot <= $3 ORDER BY first_slot"
-)
-_THERE = (
-    "SELECT id, chunks - dead AS living FROM segment"
-    " WHERE collection_id = $1 AND last_slot >= $2 AND first_slot <= $3 ORDER BY first_slot"
-)
-#: Slots and classes of the chunks that are there, four bytes each, big endian.
-_LIVING = (
-    "SELECT string_agg(int4send(t.slot) || int4send(c.class_id), '' ORDER BY t.slot)"
-    " FROM chunk_terms t JOIN chunk c ON c.ord = t.ord"
-    " WHERE t.collection_id = $1 AND t.slot BETWEEN $2 AND $3"
-)
-#: The same, and in the same state a note of all that are dead in the sources: the negative, under the negative
-#: number of the new segment.
-_LIVING_NOTED = (
-    "WITH noted AS (INSERT INTO posting_dead SELECT -$4::int, term, class_id, -sum(chunks)"  # noqa: S608 - only constants
-    f" FROM posting_dead WHERE segment = ANY($5::int[]) GROUP BY term, class_id) {_LIVING}"
-)
-#: Terms that bands end with; what a row holds is known without reading it.
-_EDGES = (
-    "SELECT max(g.last_term) AS edge FROM (SELECT p.last_term,"
-    " sum(length(p.places)) OVER (ORDER BY p.last_term) / (2 * $2::bigint) AS band"
-    " FROM posting p WHERE p.segment = ANY($1::int[])) g GROUP BY g.band ORDER BY edge"
-)
-#: The rows of a band: those that end in it, and of each segment the one that begins in it and ends behind it.
-_BAND = (
-    "SELECT s.n, array_send(p.terms) AS terms, array_send(p.classes) AS classes,"
-    " array_send(p.ends) AS ends, p.places, p.counts"
-    " FROM unnest($1::int[]) WITH ORDINALITY s(id, n), LATERAL ("
-    " SELECT * FROM posting WHERE segment = s.id AND last_term > $2 AND last_term <= $3"
-    " UNION ALL SELECT * FROM (SELECT * FROM posting WHERE segment = s.id AND last_term > $3"
-    "  ORDER BY last_term LIMIT 1) behind WHERE behind.terms[1] <= $3) p ORDER BY s.n"
-)
-_MADE = (
-    "INSERT INTO segment (id, collection_id, first_slot, last_slot, chunks, dead, slots)"
-    " OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, $4, $5, $6, $7)"
-)
-#: Who is dead in the sources now and was not when that was noted is dead in the new segment.
-_CARRIED = (
-    "INSERT INTO posting_dead SELECT $1::int, term, class_id, sum(chunks) FROM posting_dead"
-    " WHERE segment = ANY(-$1::int || $2::int[]) GROUP BY term, class_id HAVING sum(chunks) > 0"
-)
+_SEGMENTS = """
+    SELECT first_slot, last_slot, chunks, dead FROM segment WHERE collection_id = $1
+    ORDER BY first_slot"""
+_SOURCES = """
+    SELECT id, slots FROM segment
+    WHERE collection_id = $1 AND first_slot >= $2 AND last_slot <= $3 ORDER BY first_slot"""
+_PRESENT = """
+    SELECT id, chunks - dead AS live FROM segment
+    WHERE collection_id = $1 AND last_slot >= $2 AND first_slot <= $3 ORDER BY first_slot"""
+#: Slots and classes of the chunks in a range of slots, four bytes each, big endian.
+_LIVE = """
+    SELECT string_agg(int4send(t.slot) || int4send(c.class_id), '' ORDER BY t.slot)
+    FROM chunk_terms t JOIN chunk c ON c.ord = t.ord
+    WHERE t.collection_id = $1 AND t.slot BETWEEN $2 AND $3"""
+#: The same; in the same snapshot it records the deleted postings of the sources: the negated counts, under the
+#: negated number of the new segment. What is deleted later is then the sum of both.
+_LIVE_RECORDED = f"""
+    WITH recorded AS (
+        INSERT INTO posting_dead SELECT -$4::int, term, class_id, -sum(chunks)
+        FROM posting_dead WHERE segment = ANY($5::int[]) GROUP BY term, class_id)
+    {_LIVE}"""  # noqa: S608 - only constants
+#: Last terms of batches, by the sizes of rows; the postings themselves are not read.
+_BATCH_ENDS = """
+    SELECT max(g.last_term) AS batch_end
+    FROM (SELECT p.last_term, sum(length(p.places)) OVER (ORDER BY p.last_term) / (2 * $2::bigint) AS batch
+        FROM posting p WHERE p.segment = ANY($1::int[])) g
+    GROUP BY g.batch ORDER BY batch_end"""
+#: The rows of a batch: those that end in it, and of each segment the one that begins in it and ends behind it.
+#: Both by the primary key, segment and last term.
+_BATCH = """
+    SELECT s.n, array_send(p.terms) AS terms, array_send(p.classes) AS classes,
+        array_send(p.ends) AS ends, p.places, p.counts
+    FROM unnest($1::int[]) WITH ORDINALITY s(id, n), LATERAL (
+        SELECT * FROM posting WHERE segment = s.id AND last_term > $2 AND last_term <= $3
+        UNION ALL
+        SELECT * FROM (SELECT * FROM posting WHERE segment = s.id AND last_term > $3
+            ORDER BY last_term LIMIT 1) behind
+        WHERE behind.terms[1] <= $3) p
+    ORDER BY s.n"""
+_INSERT = """
+    INSERT INTO segment (id, collection_id, first_slot, last_slot, chunks, dead, slots)
+    OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, $4, $5, $6, $7)"""
+_DELETE = "DELETE FROM segment WHERE id = ANY($1::int[])"
+#: Postings deleted since `_LIVE_RECORDED` are deleted postings of the new segment.
+_CARRY_OVER = """
+    INSERT INTO posting_dead SELECT $1::int, term, class_id, sum(chunks) FROM posting_dead
+    WHERE segment = ANY(-$1::int || $2::int[]) GROUP BY term, class_id HAVING sum(chunks) > 0"""
+_DELETE_RECORD = "DELETE FROM posting_dead WHERE segment = -$1::int"
 
 
-class _Lost(Exception):
-    """Others have made something else of the sources of a merge."""
+class _SourcesReplacedError(Exception):
+    """Another merge replaced the sources of this one."""
 
 
 class _Merge(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment whose postings are written, before it takes the place of others."""
+    """A merged segment whose postings are written, before it replaces its sources."""
 
     number: int
     collection_id: int
     first: int
-    """Slots of the sources: from here."""
+    """First slot of the range of the sources."""
     last: int
-    """To here."""
+    """Last slot of the range."""
     sources: list[int]
-    """Their numbers, in the order of slots."""
+    """Numbers of the source segments, in the order of slots."""
     slots: NDArray[np.int32]
-    """Of its chunks, in the order of their places; none when no chunk was there."""
+    """Slots of its chunks, in the order of their places; empty when no chunk was left."""
 
 
-async def segments_of(connection: Connection, collection_id: int) -> list[Segment]:
+async def list_segments(connection: Connection, collection_id: int) -> list[Segment]:
     """Return all segments of a collection, in the order of their slots."""
-    rows = await connection.fetch(
-        "SELECT first_slot, last_slot, chunks, dead FROM segment WHERE collection_id = $1"
-        " ORDER BY first_slot",
-        collection_id,
-    )
-    return [Segment(*row) for row in rows]
+    return [Segment(*row) for row in await connection.fetch(_SEGMENTS, collection_id)]
 
 
 async def merge_segments(connection: Connection, collection_id: int, first: int, last: int) -> None:
-    """Write the segments in a range of slots anew as one, without the dead.
+    """Merge the segments in a range of slots into one, without deleted chunks.
 
-    Cost: linear in the postings of the range, n log n in those of a band.
+    Cost: linear in the postings of the range, n log n in those of a batch.
 
     Args:
         connection: Inside the writing transaction.
@@ -124,183 +123,197 @@ async def merge_segments(connection: Connection, collection_id: int, first: int,
         first: Lowest slot of the first segment.
         last: Highest slot of the last; `MAX_SEGMENT_CHUNKS` chunks in the range at most.
     """
-    merge = await _begun(connection, _LIVING, collection_id, first, last)
-    await _take_place(connection, merge, dead=0)
+    merge = await _write_merged(connection, collection_id, first, last)
+    await _replace_sources(connection, merge, deleted=0)
 
 
 async def merge_in_background(connection: Connection, collection_id: int, *settings: str) -> None:
     """Do all merges that are due and too large for a write, while writes go on.
 
-    Nothing is done when another process does it. A merge that other writes got in the way of again and again is
-    left to the next time. Cost: as of `merge_segments`, in a transaction for each.
+    Does nothing when another process merges the collection. A merge whose sources are replaced repeatedly is
+    left to the next call. Cost: as of `merge_segments`, in a transaction for each merge.
 
     Args:
         connection: Outside of any transaction.
-        collection_id: The collection; one that is gone has nothing to merge.
+        collection_id: The collection; one that does not exist has nothing to merge.
         settings: Of the transactions, as for `writing`.
     """
-    lost = 0
-    while lost < _ATTEMPTS:
+    failures = 0
+    while failures < _ATTEMPTS:
         try:
             async with writing(connection, *settings):
                 if not await _merge_next(connection, collection_id):
                     return
-        except _Lost:
-            lost += 1
+        except _SourcesReplacedError:
+            failures += 1
 
 
 async def _merge_next(connection: Connection, collection_id: int) -> bool:
-    """Do one merge that is due; False when none is, or another process is at it.
+    """Do one merge that is due; return False when none is, or another process is merging.
 
     Raises:
-        _Lost: The sources are not what they were; the transaction is to be undone.
+        _SourcesReplacedError: The sources have changed; the transaction must be rolled back.
     """
     if not await connection.fetchval(
         "SELECT pg_try_advisory_xact_lock($1, $2)", _LOCK, collection_id
     ):
         return False
-    due = plan_background_merges(await segments_of(connection, collection_id))
+    due = plan_background_merges(await list_segments(connection, collection_id))
     if not due:
         return False
-    merge = await _begun(connection, _LIVING_NOTED, collection_id, due[0].first, due[0].last)
+    merge = await _write_merged(
+        connection, collection_id, due[0].first, due[0].last, record_deleted=True
+    )
     # From here on writes wait.
     await connection.execute(
         "SELECT FROM collection WHERE id = $1 FOR NO KEY UPDATE", collection_id
     )
-    await _take_place(connection, merge, dead=await _died(connection, merge))
-    # What searches remember is of another state, see `store.standing`.
+    deleted = await _carry_over_deleted(connection, merge)
+    await _replace_sources(connection, merge, deleted=deleted)
+    # The update raises the version of the collection, by which caches know that they are stale.
     await connection.execute(
         "UPDATE lexicon SET posted = posted WHERE collection_id = $1", collection_id
     )
     return True
 
 
-async def _begun(
-    connection: Connection, living: str, collection_id: int, first: int, last: int
+async def _write_merged(
+    connection: Connection,
+    collection_id: int,
+    first: int,
+    last: int,
+    *,
+    record_deleted: bool = False,
 ) -> _Merge:
-    """Write the postings of the chunks that are there in a range of slots, under a new number."""
+    """Write the postings of the chunks in a range of slots, under the number of a new segment.
+
+    Raises:
+        _SourcesReplacedError: The segments are gone.
+    """
     sources = await connection.fetch(_SOURCES, collection_id, first, last)
     ids = [source["id"] for source in sources]
     (number,) = await reserve(connection, "segment", "id", 1)
-    noted = (number, ids) if living is _LIVING_NOTED else ()
-    sent = await connection.fetchval(living, collection_id, first, last, *noted)
+    if record_deleted:
+        sent = await connection.fetchval(_LIVE_RECORDED, collection_id, first, last, number, ids)
+    else:
+        sent = await connection.fetchval(_LIVE, collection_id, first, last)
     slots, classes = np.frombuffer(sent or b"", dtype=">i4").reshape(-1, 2).T
     # Places are in the order of classes, then slots.
     slots = slots[np.argsort(classes, kind="stable")]
     if len(slots):
-        await _merge(connection, sources, slots, number)
+        await _write_postings(connection, sources, slots, number)
     return _Merge(
         number=number, collection_id=collection_id, first=first, last=last, sources=ids, slots=slots
     )
 
 
-async def _merge(
+async def _write_postings(
     connection: Connection, sources: Sequence[Any], slots: NDArray[np.int32], number: int
 ) -> None:
-    """Write the postings of some slots, which are in some segments, under a new number.
+    """Copy the postings of some slots from the source segments to a new one.
 
     Raises:
-        _Lost: The segments are gone.
+        _SourcesReplacedError: The segments are gone.
     """
-    moves = await asyncio.to_thread(_moves, sources, slots)
+    new_places = await asyncio.to_thread(_new_places, sources, slots)
     ids = [source["id"] for source in sources]
-    edges = [row["edge"] for row in await connection.fetch(_EDGES, ids, BATCH_POSTINGS)]
-    for low, high in itertools.pairwise([-1, *edges]):
-        rows = await connection.fetch(_BAND, ids, low, high)
+    ends = [row["batch_end"] for row in await connection.fetch(_BATCH_ENDS, ids, BATCH_POSTINGS)]
+    for low, high in itertools.pairwise([-1, *ends]):
+        rows = await connection.fetch(_BATCH, ids, low, high)
         if not rows:
-            raise _Lost
-        await write_postings(connection, number, _merged(rows, moves, low, high))
+            raise _SourcesReplacedError
+        await write_postings(connection, number, _merged(rows, new_places, low, high))
 
 
-async def _died(connection: Connection, merge: _Merge) -> int:
-    """Return how many chunks of a merge have died since it began, and note it of their postings.
+async def _carry_over_deleted(connection: Connection, merge: _Merge) -> int:
+    """Count the chunks deleted since the merge began, record their postings, and return the count.
 
     Raises:
-        _Lost: The sources are not what there is of these slots any more.
+        _SourcesReplacedError: The sources have changed.
     """
-    rows = await connection.fetch(_THERE, merge.collection_id, merge.first, merge.last)
+    rows = await connection.fetch(_PRESENT, merge.collection_id, merge.first, merge.last)
     if [row["id"] for row in rows] != merge.sources:
-        raise _Lost
-    dead: int = len(merge.slots) - sum(row["living"] for row in rows)
-    if dead:
-        await connection.execute(_CARRIED, merge.number, merge.sources)
-    await connection.execute("DELETE FROM posting_dead WHERE segment = -$1::int", merge.number)
-    return dead
+        raise _SourcesReplacedError
+    deleted: int = len(merge.slots) - sum(row["live"] for row in rows)
+    if deleted:
+        await connection.execute(_CARRY_OVER, merge.number, merge.sources)
+    await connection.execute(_DELETE_RECORD, merge.number)
+    return deleted
 
 
-async def _take_place(connection: Connection, merge: _Merge, *, dead: int) -> None:
-    """Put a segment in the place of its sources."""
-    await connection.execute("DELETE FROM segment WHERE id = ANY($1::int[])", merge.sources)
+async def _replace_sources(connection: Connection, merge: _Merge, *, deleted: int) -> None:
+    """Replace the source segments by the merged one."""
+    await connection.execute(_DELETE, merge.sources)
     if not len(merge.slots):
         return
     await connection.execute(
-        _MADE,
+        _INSERT,
         merge.number,
         merge.collection_id,
         int(merge.slots.min()),
         int(merge.slots.max()),
         len(merge.slots),
-        dead,
+        deleted,
         merge.slots.tobytes(),
     )
 
 
-def _moves(sources: Sequence[Any], living: NDArray[np.int32]) -> list[NDArray[np.int32]]:
-    """Return the new place of each place of each segment, -1 for the dead.
+def _new_places(sources: Sequence[Any], live: NDArray[np.int32]) -> list[NDArray[np.int32]]:
+    """Return, for each source segment, the new place of each of its places; -1 for deleted chunks.
 
     Args:
         sources: The segments.
-        living: The slot at each new place.
+        live: The slot at each new place.
     """
-    order = np.argsort(living, kind="stable")
-    ascending = living[order]
-    moves = []
+    order = np.argsort(live, kind="stable")
+    ascending = live[order]
+    new_places = []
     for source in sources:
         slots = np.frombuffer(source["slots"], dtype=">i4")
         at = np.minimum(np.searchsorted(ascending, slots), len(ascending) - 1)
-        moves.append(np.where(ascending[at] == slots, order[at], -1).astype(np.int32))
-    return moves
+        new_places.append(np.where(ascending[at] == slots, order[at], -1).astype(np.int32))
+    return new_places
 
 
 def _merged(
-    rows: Sequence[Any], moves: Sequence[NDArray[np.int32]], low: int, high: int
+    rows: Sequence[Any], new_places: Sequence[NDArray[np.int32]], low: int, high: int
 ) -> Iterator[PostingLists]:
-    """Yield what rows hold of terms above `low` up to `high`."""
-    parts = (_read(row, moves[row["n"] - 1], low, high) for row in rows)
-    # By another function, so that nothing else is held while the postings are written.
+    """Yield the postings in rows of terms above `low` up to `high`."""
+    parts = (_read(row, new_places[row["n"] - 1], low, high) for row in rows)
+    # In a function of its own, so that its arrays are freed before the postings are written.
     postings = _sorted([np.concatenate(column) for column in zip(*parts, strict=True)])
     if len(postings):
         yield postings
 
 
 def _sorted(columns: Sequence[NDArray[Any]]) -> PostingLists:
-    """Sort postings, given as terms, classes, places and counts: those of each segment behind one another."""
+    """Sort the concatenated postings of all segments, given as terms, classes, places and counts."""
     terms, classes, _, _ = columns
     keys = terms.astype(np.int64)
     keys <<= 32
     keys |= classes
-    # Of one run, what comes from an earlier segment has lower slots, and stands before already.
+    # Stable: in a posting list the postings of earlier segments have lower slots, and stand first already.
     order = np.argsort(keys, kind="stable")
     return PostingLists(*(column[order] for column in columns))
 
 
 def _read(
-    row: Any, moves: NDArray[np.int32], low: int, high: int
+    row: Any, new_places: NDArray[np.int32], low: int, high: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return terms, classes, new places and counts of the postings of a row that are wanted."""
-    terms, ends = _numbers(row["terms"]), _numbers(row["ends"])
+    """Return terms, classes, new places and counts of the live postings of a row, above `low` up to `high`."""
+    terms, ends = _read_array(row["terms"]), _read_array(row["ends"])
     widths = np.diff(ends, prepend=0)
-    places = moves[np.frombuffer(row["places"], dtype="<u2")]
+    places = new_places[np.frombuffer(row["places"], dtype="<u2")]
     of_term = np.repeat(terms, widths)
     wanted = (places >= 0) & (of_term > low) & (of_term <= high)
     return (
         of_term[wanted],
-        np.repeat(_numbers(row["classes"]), widths)[wanted],
+        np.repeat(_read_array(row["classes"]), widths)[wanted],
         places[wanted].astype("<u2"),
         np.frombuffer(row["counts"], dtype="<u4")[wanted],
     )
 
 
-def _numbers(sent: bytes) -> NDArray[np.int32]:
-    """Read an array as PostgreSQL sends it: five numbers about it, then width and value of each element."""
+def _read_array(sent: bytes) -> NDArray[np.int32]:
+    """Read an array in PostgreSQL's binary format: five numbers, then width and value of each element."""
     return np.frombuffer(sent, dtype=">i4")[6::2].astype(np.int32)

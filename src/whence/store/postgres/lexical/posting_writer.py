@@ -1,68 +1,40 @@
-"""Postings in runs of one term and one security class, and the bytes in which a COPY takes them.
-
-They are made from whole arrays: the driver's codecs would take each number by itself.
-"""
+"""Posting lists, one for each term and ACL class, and the rows of `posting` that hold them."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.store.postgres.binary_copy import COPY_HEAD, COPY_TAIL
+from whence.store.postgres.binary_copy import copy_rows, int_arrays, rows_of_columns
 from whence.store.postgres.driver import Connection
 
 __all__ = ("BATCH_POSTINGS", "PostingLists", "write_postings")
 
-#: Postings that are sorted and written in one go, about: a megabyte with all that is made of them on the way.
+#: Postings that are sorted and written at a time, about: a megabyte with the intermediate arrays.
 BATCH_POSTINGS = 1 << 13
-#: Most runs and postings of a row that holds more than one term; such a row stays in its page, and to find one
-#: term in it costs some microseconds.
-_ROW_RUNS = 64
+#: Most posting lists and postings of a row that holds more than one term. Such a row is stored in its page, and
+#: finding a term in it costs some microseconds.
+_ROW_LISTS = 64
 _ROW_POSTINGS = 128
 
-# In the binary format of COPY an array is dimensions, flags, type of elements, length, lower bound.
-_ROW = struct.Struct("!hiiii")
-_ARRAY = struct.Struct("!iiiiii")
-_LENGTH = struct.Struct("!i")
-#: Number of the type `integer` in `pg_type`, the same in every database.
-_INT4 = 23
-#: Bytes in one piece of a COPY.
-_PIECE = 1 << 16
-
-_COPIED = ("segment", "last_term", "terms", "classes", "ends", "places", "counts")
+_COLUMNS = ("segment", "last_term", "terms", "classes", "ends", "places", "counts")
 
 
 async def write_postings(
-    connection: Connection, segment: int, bands: Iterator[PostingLists]
+    connection: Connection, segment: int, batches: Iterator[PostingLists]
 ) -> None:
-    """Write the postings of a segment. Each band is made and laid out off the event loop.
+    """Write the postings of a segment. Each batch is computed off the event loop.
 
     Args:
         connection: Inside the writing transaction.
         segment: Number of the segment.
-        bands: Postings in ascending order of terms, all of a term in one band.
+        batches: Postings in ascending order of terms, all of a term in one batch.
     """
-    await connection.copy_to_table(
-        "posting", columns=_COPIED, source=_in_thread(_pieces(segment, bands)), format="binary"
-    )
-
-
-def _pieces(segment: int, bands: Iterator[PostingLists]) -> Iterator[bytes]:
-    yield COPY_HEAD
-    for band in bands:
-        yield from band.copied(segment)
-    yield COPY_TAIL
-
-
-async def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Make each piece off the event loop."""
-    while piece := await asyncio.to_thread(next, pieces, b""):
-        yield piece
+    rows = itertools.chain.from_iterable(batch.rows(segment) for batch in batches)
+    await copy_rows(connection, "posting", _COLUMNS, rows, in_thread=True)
 
 
 class PostingLists:
@@ -70,9 +42,9 @@ class PostingLists:
 
     Args:
         terms: One number a posting, as in the next three.
-        classes: Security class of the chunk.
+        classes: ACL class of the chunk.
         places: The chunk's place in the segment.
-        counts: What scores are made of, four bytes a posting: see `lexicon.scoring`.
+        counts: Term frequency and length of the chunk, two bytes each.
     """
 
     def __init__(
@@ -95,55 +67,34 @@ class PostingLists:
         """Return the number of postings."""
         return len(self._places) // 2
 
-    def copied(self, segment: int) -> Iterator[bytes]:
-        """Yield rows in the binary format of COPY, in pieces of some 64 KiB."""
-        pieces: list[bytes] = []
-        size = 0
-        start = 0
-        terms, classes = _elements(self._terms), _elements(self._classes)
-        ends = self._ends.tolist()
-        for at, to in self._rows():
-            runs, end = to - at, ends[to - 1]
-            array = _ARRAY.pack(20 + 8 * runs, 1, 0, _INT4, runs, 1)
-            places, counts = self._places[2 * start : 2 * end], self._counts[4 * start : 4 * end]
-            row = (
-                _ROW.pack(7, 4, segment, 4, int(self._terms[to - 1])),
-                array,
-                terms[8 * at : 8 * to],
-                array,
-                classes[8 * at : 8 * to],
-                array,
-                _elements(self._ends[at:to] - start),
-                _LENGTH.pack(len(places)),
-                places,
-                _LENGTH.pack(len(counts)),
-                counts,
-            )
-            pieces += row
-            size += sum(map(len, row))
-            start = end
-            if size >= _PIECE:
-                yield b"".join(pieces)
-                pieces, size = [], 0
-        if pieces:
-            yield b"".join(pieces)
+    def rows(self, segment: int) -> Iterator[bytes]:
+        """Yield rows in the binary format of COPY."""
+        lasts = np.array(list(self._row_ends()), dtype=np.intp)
+        if not len(lasts):
+            return iter(())
+        widths = np.diff(lasts, prepend=0)
+        ends = self._ends[lasts - 1].tolist()
+        starts = [0, *ends[:-1]]
+        spans = list(zip(starts, ends, strict=True))
+        return rows_of_columns(
+            {"segment": segment, "last_term": self._terms[lasts - 1]},
+            {
+                "terms": int_arrays(self._terms, widths),
+                "classes": int_arrays(self._classes, widths),
+                "ends": int_arrays(self._ends - np.repeat(starts, widths), widths),
+                "places": [self._places[2 * start : 2 * end] for start, end in spans],
+                "counts": [self._counts[4 * start : 4 * end] for start, end in spans],
+            },
+        )
 
-    def _rows(self) -> Iterator[tuple[int, int]]:
-        """Yield the first run of each row and the one after its last; a term is in one row only."""
+    def _row_ends(self) -> Iterator[int]:
+        """Yield, for each row, the index after its last posting list; a term is in one row only."""
         edges = np.flatnonzero(np.diff(self._terms, prepend=-1, append=-1)).tolist()
         ends = [0, *self._ends.tolist()]
         at = 0
         for start, end in itertools.pairwise(edges):
-            if start > at and (end - at > _ROW_RUNS or ends[end] - ends[at] > _ROW_POSTINGS):
-                yield at, start
+            if start > at and (end - at > _ROW_LISTS or ends[end] - ends[at] > _ROW_POSTINGS):
+                yield start
                 at = start
         if edges:
-            yield at, edges[-1]
-
-
-def _elements(values: NDArray[np.int32]) -> bytes:
-    """Return the elements of an array as PostgreSQL sends them: the width, then the value, big endian."""
-    table = np.empty((len(values), 2), dtype=">i4")
-    table[:, 0] = 4
-    table[:, 1] = values
-    return table.tobytes()
+            yield edges[-1]

@@ -36,6 +36,7 @@ from whence.store.postgres.collection_version import (
 )
 from whence.store.postgres.driver import Connection, snapshot
 from whence.store.postgres.filter_cache import KeptChunks
+from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.postgres.lexical.posting_cache import (
     HeldPostings,
     Slots,
@@ -43,7 +44,6 @@ from whence.store.postgres.lexical.posting_cache import (
     languages_of,
     terms_of,
 )
-from whence.store.postgres.lexical.postings import term_key
 from whence.store.postgres.lexical.scoring import Run, top_scores
 from whence.store.postgres.metadata_index import facts_are_kept, matching
 from whence.store.term_counts import LexicalQuery, parse_lexical_query

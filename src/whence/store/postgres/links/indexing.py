@@ -16,7 +16,8 @@ import numpy as np
 
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.postings import chunks_with_terms, term_key
+from whence.store.postgres.lexical.forward_index import term_key
+from whence.store.postgres.lexical.segments import chunks_with_terms
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.title_mentions import (
     LINKS_VERSION,

@@ -18,7 +18,7 @@ from whence.schema.errors import BadInput, InternalError, WhenceError
 from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.driver import Connection, errors
 from whence.store.postgres.errors import DRIVER_ERRORS
-from whence.store.postgres.lexical import postings
+from whence.store.postgres.lexical import reindexing
 from whence.store.postgres.snapshots.catalogue import find_published, hide, write_set
 from whence.store.postgres.snapshots.removal import discard
 from whence.store.postgres.snapshots.staging import PostgresStagedSnapshot, uncancellable
@@ -162,7 +162,7 @@ class PostgresImport:
             await connection.execute(
                 "UPDATE code_import SET collection_id = $2 WHERE id = $1", number, collection_id
             )
-            await postings.ensure_indexed(connection, collection_id)
+            await reindexing.ensure_indexed(connection, collection_id)
         return number, collection_id
 
     @uncancellable

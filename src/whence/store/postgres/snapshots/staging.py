@@ -35,7 +35,7 @@ from whence.store.postgres.binary_copy import (
 )
 from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.identity_columns import reserve_all
-from whence.store.postgres.lexical import postings
+from whence.store.postgres.lexical import segments
 from whence.store.postgres.snapshots.catalogue import find_published, hide
 from whence.store.postgres.snapshots.node_batches import NodeBatch, NodePreparer
 from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, WordCounter
@@ -287,7 +287,7 @@ class PostgresStagedSnapshot:
 
     async def _write_words(self, connection: Connection) -> None:
         await self._words.finish(connection)
-        await postings.settle(connection, self.collection_id, everything=True)
+        await segments.flush(connection, self.collection_id, merge_all=True)
 
     def _begin_aside(self, work: Callable[[Connection], Awaitable[object]]) -> None:
         """Begin to do some work on another connection, after what is done there already."""

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from whence.store.postgres.binary_copy import copy_columns
 from whence.store.postgres.driver import Connection
+from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.postgres.lexical.merge_policy import MAX_SEGMENT_CHUNKS
-from whence.store.postgres.lexical.postings import TermVectors, term_key, write_segment
+from whence.store.postgres.lexical.segments import write_segment
+from whence.store.postgres.lexical.term_vectors import TermVectors
 from whence.text.analysis import analyze_pretoken, ascii_pretokens, document_terms, is_stop_term
 
 __all__ = ("Counted", "SnapshotTermWriter", "WordCounter")
