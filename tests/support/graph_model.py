@@ -14,7 +14,7 @@ from whence.schema.code import CodeEdge
 from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, NotFound
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
-from whence.schema.relations import RelationFilter, plain_relation
+from whence.schema.relations import RelationFilter, strip_relation_prefix
 
 __all__ = ("GraphModel",)
 
@@ -81,7 +81,7 @@ class GraphModel:
                 GraphEdge(
                     from_id=edge.from_id,
                     to_id=edge.to_id,
-                    relation=plain_relation(edge.relation),
+                    relation=strip_relation_prefix(edge.relation),
                     stored_relation=edge.relation,
                 )
                 for edge in sorted(edges, key=lambda e: (e.from_id, e.to_id, e.relation))

@@ -24,9 +24,15 @@ from whence.ingest.bundles.locations import Location
 from whence.ingest.bundles.tables import csv_rows, text_lines
 from whence.ingest.bundles.tags import ACL_NAMES, CLEARANCE_NAMES, LABEL_NAMES, read_tags
 from whence.schema.access import Access, DocumentTags
-from whence.schema.code_ids import CodeId, CodeKind, checked_local_id, kind_of_local, snapshot_id_of
+from whence.schema.code_ids import (
+    CodeId,
+    CodeKind,
+    kind_from_local_id,
+    make_snapshot_id,
+    validate_local_id,
+)
 from whence.schema.errors import BadInput, WhenceError
-from whence.schema.relations import RelationFilter, plain_relation, stored_relation
+from whence.schema.relations import RelationFilter, stored_relation, strip_relation_prefix
 
 MEMBER = Location("bundle", "member")
 LIMIT = 1_000_000
@@ -97,7 +103,7 @@ def test_an_id_goes_round(repo: str, snapshot: str, kind: CodeKind, local: str) 
         return
 
     assert CodeId.parse(str(parts)) == parts
-    assert kind_of_local(parts.local) == kind
+    assert kind_from_local_id(parts.local) == kind
 
 
 @given(st.text(alphabet="ab:csql ", max_size=20) | st.text())
@@ -132,14 +138,14 @@ def test_a_snapshot_id_is_a_uuid_of_its_names() -> None:
     """The id of a snapshot is that of the documented formula, for ever."""
     sha = "fdb0d25c05c0b1647d4954a0f1850aff13570970"
 
-    assert snapshot_id_of("Fake", sha) == "d4578e80-0513-581a-8e08-fcc69a9c50b0"
+    assert make_snapshot_id("Fake", sha) == "d4578e80-0513-581a-8e08-fcc69a9c50b0"
 
 
 @pytest.mark.parametrize("value", [None, 5, "", " ", "a ", "\x07", "a\u2028b"])
 def test_a_local_id_is_a_line_of_text(value: object) -> None:
     """Ids are printed and compared, so nothing invisible may be in one."""
     with pytest.raises(BadInput):
-        checked_local_id(value, "cs")
+        validate_local_id(value, "cs")
 
 
 @given(st.sampled_from(["ReadsFrom", "Calls", "FK", "ReferencedBy(C#)", "dep"]), st.booleans(), st.booleans())  # fmt: skip
@@ -151,7 +157,7 @@ def test_a_relation_is_found_by_either_name(name: str, prefixed: bool, upper: bo
     allowed = RelationFilter([asked.upper() if upper else asked.lower()])
     assert allowed.allows(stored)
     assert not allowed.allows("sql_Other")
-    assert plain_relation(stored) == name
+    assert strip_relation_prefix(stored) == name
 
 
 @pytest.mark.parametrize("allowed", [None, [], ["*"], ["FK", "*"]])

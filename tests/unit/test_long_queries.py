@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from whence.processors.search import SearchProcessor
 from whence.schema import Access, Candidate, EmbeddingModel, SearchRequest
 from whence.schema.search import (
-    LONGEST_QUERY,
-    MOST_QUERY_WORDS,
+    MAX_QUERY_CHARS,
+    MAX_QUERY_WORDS,
     SearchResponse,
-    counted_part,
+    truncate_query,
 )
 from whence.store.protocols import CollectionInfo
 from whence.testing.stub_context import StubContext
@@ -62,16 +62,16 @@ async def test_the_first_pages_of_a_long_query_count(mode: str) -> None:
     store = Noting()
     response = await searched(store, mode, "red lake " * 120_000)
 
-    assert [len(one) for one in store.texts] == [LONGEST_QUERY]
+    assert [len(one) for one in store.texts] == [MAX_QUERY_CHARS]
     assert [one.code for one in response.degraded] == ["query_cut"]
-    assert f"{LONGEST_QUERY:,}" in response.degraded[0].reason
+    assert f"{MAX_QUERY_CHARS:,}" in response.degraded[0].reason
     assert len(response.candidates) == 1
 
 
 @pytest.mark.parametrize("mode", ["bm25", "hybrid"])
 async def test_words_that_do_not_count_are_told(mode: str) -> None:
     """Of more different words than are looked up the reply says so, and of as many not."""
-    words = [f"w{n}" for n in range(MOST_QUERY_WORDS + 1)]
+    words = [f"w{n}" for n in range(MAX_QUERY_WORDS + 1)]
 
     whole = await searched(Noting(), mode, " ".join(words[:-1]))
     cut = await searched(Noting(), mode, " ".join(words))
@@ -85,11 +85,11 @@ async def test_a_search_by_vectors_says_nothing_of_words() -> None:
     assert (await searched(Noting(), "dense", "red " * 100_000)).degraded == ()
 
 
-@given(st.text(max_size=50), st.integers(0, LONGEST_QUERY + 5))
+@given(st.text(max_size=50), st.integers(0, MAX_QUERY_CHARS + 5))
 def test_what_fits_is_left_as_it_is(text: str, spaces: int) -> None:
     """Whatever is around it: a query that fits counts as a whole, and nothing is told."""
     padded = " " * spaces + text + " " * spaces
-    part, told = counted_part(padded)
+    part, told = truncate_query(padded)
 
     assert part.strip() == text.strip()
     assert told == ()

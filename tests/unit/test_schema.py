@@ -147,7 +147,7 @@ def test_visibility_is_the_rule(access: Access, tags_: DocumentTags) -> None:
 @given(accesses, accesses, document_tags)
 def test_narrowing_never_opens(one: Access, other: Access, tags_: DocumentTags) -> None:
     """What both together see, each of them sees."""
-    if one.narrowed(other).allows(tags_):
+    if one.intersect(other).allows(tags_):
         assert one.allows(tags_)
         assert other.allows(tags_)
 

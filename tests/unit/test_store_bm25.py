@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.schema.search import MOST_QUERY_WORDS
+from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.bm25 import (
     FLOOR_TERMS,
     K1,
@@ -151,7 +151,7 @@ def test_a_query_is_cut_after_enough_distinct_words() -> None:
     text = " ".join(f"word{n}" for n in range(5000)) + " word0 word4999"
     counts = parse_lexical_query(text, ("english",)).counts({}, ())
 
-    assert len(counts) == MOST_QUERY_WORDS
+    assert len(counts) == MAX_QUERY_WORDS
     assert counts["word0"] == 2
     assert "word4999" not in counts
 

@@ -21,7 +21,7 @@ from whence.bundler.sql_objects import read_sql
 from whence.bundler.writer import BundleContent, write_bundle
 from whence.ingest.sources import shown_path
 from whence.schema.access import DocumentTags
-from whence.schema.code_ids import checked_repo
+from whence.schema.code_ids import validate_repo
 from whence.schema.errors import BadInput
 
 __all__ = ("BundleReport", "CallCounts", "LeftOut", "bundle_folder", "find_definitions")
@@ -125,7 +125,7 @@ def bundle_folder(
     root, goal = Path(folder), Path(target)
     if not root.is_dir():
         raise BadInput(f"{shown_path(root)} is no folder", hint="name the folder of a checkout")
-    name = checked_repo(root.resolve().name if repo is None else repo)
+    name = validate_repo(root.resolve().name if repo is None else repo)
     sources, findings = find_definitions(root)
     if not findings.definitions:
         raise BadInput(

@@ -12,7 +12,7 @@ from whence.bundler.code_graph import Language
 from whence.ingest.decoding import decode_text, read_bytes
 from whence.ingest.load_results import LoadFailure
 from whence.ingest.sources import SourceFile, find_files
-from whence.schema.code_ids import checked_local_id
+from whence.schema.code_ids import validate_local_id
 from whence.schema.errors import BadInput
 
 __all__ = ("MAX_FILE_BYTES", "SourceText", "Sources", "read_sources")
@@ -92,7 +92,7 @@ class _Reading:
     def _read(self, file: SourceFile) -> None:
         try:
             # Ids are made of paths.
-            checked_local_id(file.document_id, "cs")
+            validate_local_id(file.document_id, "cs")
             data = read_bytes(file.path, MAX_FILE_BYTES)
             text, _ = decode_text(data)
         except BadInput as error:

@@ -18,7 +18,7 @@ from whence.bundler.code_graph import (
 from whence.bundler.source_files import SourceText
 from whence.bundler.sql_references import SqlReference, sql_references
 from whence.ingest.loaders.sql import SqlStatement, ends_batch, sql_statements
-from whence.schema.code_ids import SQL_PREFIX, checked_local_id
+from whence.schema.code_ids import SQL_PREFIX, validate_local_id
 from whence.schema.errors import BadInput
 
 __all__ = ("SqlObjects", "read_sql")
@@ -271,7 +271,7 @@ class _Reader:
         schema = name[-2] if len(name) > 1 else self._objects.default_schema
         local = f"{SQL_PREFIX}{schema}.{name[-1]}"
         try:
-            checked_local_id(local, "sql")
+            validate_local_id(local, "sql")
         except BadInput:
             return None
         if len(local.encode()) > _MAX_NAME or name[-1].startswith(("#", "@")):

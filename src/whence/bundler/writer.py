@@ -20,7 +20,7 @@ import msgspec
 
 from whence.bundler.code_graph import Definition, Edge
 from whence.schema.access import DocumentTags
-from whence.schema.code_ids import kind_of_local
+from whence.schema.code_ids import kind_from_local_id
 from whence.schema.errors import BadInput
 from whence.schema.relations import inferred_relation
 
@@ -92,7 +92,7 @@ def _members(content: BundleContent) -> Iterator[tuple[str, str]]:
     of_code = [
         edge
         for edge in content.edges
-        if kind_of_local(edge.source) == kind_of_local(edge.target) == "cs"
+        if kind_from_local_id(edge.source) == kind_from_local_id(edge.target) == "cs"
     ]
     known = set(of_code)
     of_sql = [edge for edge in content.edges if edge not in known]

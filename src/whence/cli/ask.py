@@ -58,7 +58,7 @@ def ask(
     """Answer a question from the documents or the code you may see, with citations."""
     from whence.answering.validation import check_limits, check_patience, check_question
     from whence.retrieval.pipeline import search_mode
-    from whence.schema.filters import parse_filters, read_options
+    from whence.schema.filters import parse_filter_options, parse_filters
 
     # Refused before anything starts.
     check_question(question)
@@ -66,7 +66,7 @@ def ask(
     check_patience(timeout)
     if mode is not None:
         search_mode(mode)
-    conditions = read_options(filters or ())
+    conditions = parse_filter_options(filters or ())
     parse_filters(conditions)
     access = access_of(acl, label, clearance)
     live = stream and not as_json(context)

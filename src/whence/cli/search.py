@@ -49,12 +49,12 @@ def search(
     """Find the passages that fit best, among those you may see."""
     from whence.engine.search import SearchQuery
     from whence.retrieval.pipeline import check_query, search_match, search_mode
-    from whence.schema.filters import parse_filters, read_options
+    from whence.schema.filters import parse_filter_options, parse_filters
 
     # Refused before anything starts, and before an empty query is let pass.
     search_mode(mode)
     search_match(match)
-    conditions = read_options(filters or ())
+    conditions = parse_filter_options(filters or ())
     parse_filters(conditions)
     chosen = chosen_snapshot(snapshot, set_name, snapshot_source)
     access = access_of(acl, label, clearance)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.schema.code_ids import CodeId, kind_of_local
+from whence.schema.code_ids import CodeId, kind_from_local_id, local_id_from_name, node_not_found
 from whence.schema.errors import BadInput
-from whence.schema.node_names import local_id_of, missing_node
 from whence.schema.texts import (
     PlannedText,
     Prioritize,
@@ -97,10 +96,10 @@ class NodeChunks:
     def _chunk(self, node: str) -> str:
         """Return the chunk id of a node; an unknown name yields an id that no chunk has."""
         info = self._record.info
-        local = local_id_of(node, info.repo, info.snapshot_id)
+        local = local_id_from_name(node, info.repo, info.snapshot_id)
         name = node
         if local is not None:
-            name = f"{info.repo}::{info.snapshot_id}::{kind_of_local(local)}::{local}"
+            name = f"{info.repo}::{info.snapshot_id}::{kind_from_local_id(local)}::{local}"
         try:
             key = chunk_key(self._record.collection, name, 0)
         except UnicodeEncodeError as error:
@@ -126,7 +125,7 @@ class NodeChunks:
         missing = frozenset(reply.missing)
         for chunk, name in self._seeds.items():
             if chunk in missing:
-                raise missing_node(name)
+                raise node_not_found(name)
         farthest_first = sorted(self._graph, key=lambda one: -one.depth)
         depths = {one.id: one.depth for one in farthest_first} | dict.fromkeys(self._seeds, 0)
         nodes = [

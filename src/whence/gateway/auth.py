@@ -82,7 +82,7 @@ class Caller(msgspec.Struct, frozen=True):
         """
         if self.speaks_for_others:
             return Access.public() if asked is None else asked.access()
-        return self.access if asked is None else self.access.narrowed(asked.access())
+        return self.access if asked is None else self.access.intersect(asked.access())
 
 
 class Rights:

@@ -19,7 +19,7 @@ from whence.schema.search import (
     SearchMode,
     SearchRequest,
     SearchResponse,
-    counted_part,
+    truncate_query,
 )
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
 
@@ -139,7 +139,7 @@ async def search(
     """
     check_query(query, top_k, threshold)
     parse_filters(filters or {})
-    query, cut = counted_part(query)
+    query, cut = truncate_query(query)
     marks = [time.perf_counter()]
     embedded, degraded = await _embed(client, query, mode)
     marks.append(time.perf_counter())

@@ -25,8 +25,8 @@ from whence.schema.search import (
     SearchRequest,
     SearchResponse,
     SearchResult,
-    counted_part,
-    too_many_words,
+    check_query_words,
+    truncate_query,
 )
 from whence.store.linked_titles import SupportsLinks
 from whence.store.symbol_names import SupportsSymbols, SymbolMatch, parse_symbol_query
@@ -208,8 +208,8 @@ class SearchService:
             await self._check_model(request.collection, request.model)
         cut: tuple[Degradation, ...] = ()
         if request.mode != "dense":
-            query_text, cut = counted_part(request.query_text)
-            cut += too_many_words(query_text)
+            query_text, cut = truncate_query(request.query_text)
+            cut += check_query_words(query_text)
             if query_text != request.query_text:
                 request = msgspec.structs.replace(request, query_text=query_text)
         found = await self._hybrid(request, filters, remaining_s).search(request.mode)

@@ -68,7 +68,7 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
             and self.clearance >= other.clearance
         )
 
-    def narrowed(self, other: Access) -> Access:
+    def intersect(self, other: Access) -> Access:
         """Give the rights that both have; narrowing can only ever take away.
 
         An empty intersection of ACL tags sees no document that carries an ACL.

@@ -13,16 +13,18 @@ from typing import Literal, cast
 
 import msgspec
 
-from whence.schema.errors import BadInput
+from whence.schema.errors import BadInput, NotFound
 
 __all__ = (
     "CodeId",
     "CodeKind",
     "canonical_id",
-    "checked_local_id",
-    "checked_repo",
-    "kind_of_local",
-    "snapshot_id_of",
+    "kind_from_local_id",
+    "local_id_from_name",
+    "make_snapshot_id",
+    "node_not_found",
+    "validate_local_id",
+    "validate_repo",
 )
 
 CodeKind = Literal["cs", "sql"]
@@ -59,9 +61,9 @@ class CodeId(msgspec.Struct, frozen=True, order=True):
     """Id within the bundle; may itself hold `::`."""
 
     def __post_init__(self) -> None:
-        checked_repo(self.repo)
+        validate_repo(self.repo)
         _check_part(self.snapshot, "snapshot")
-        checked_local_id(self.local, self.kind)
+        validate_local_id(self.local, self.kind)
         canonical_id(self.repo, self.snapshot, self.kind, self.local)
 
     def __str__(self) -> str:
@@ -90,22 +92,22 @@ def canonical_id(repo: str, snapshot: str, kind: CodeKind, local: str) -> str:
     Raises:
         BadInput: Another part is not what `CodeId` says, or the whole is longer than 1,024 bytes.
     """
-    text = _SEPARATOR.join((checked_repo(repo), _check_part(snapshot, "snapshot"), kind, local))
+    text = _SEPARATOR.join((validate_repo(repo), _check_part(snapshot, "snapshot"), kind, local))
     if len(text) * 4 > MAX_ID_BYTES and len(text.encode()) > MAX_ID_BYTES:
         raise BadInput(f"the id of {local[:40]!r} is longer than {MAX_ID_BYTES:,} bytes")
     return text
 
 
-def kind_of_local(local: str) -> CodeKind:
+def kind_from_local_id(local: str) -> CodeKind:
     """Tell the kind of a node by the shape of its local id.
 
-    >>> kind_of_local("SQL:dbo.table_Payments"), kind_of_local("C0001")
+    >>> kind_from_local_id("SQL:dbo.table_Payments"), kind_from_local_id("C0001")
     ('sql', 'cs')
     """
     return "sql" if local.startswith(SQL_PREFIX) else "cs"
 
 
-def checked_local_id(value: object, kind: CodeKind) -> str:
+def validate_local_id(value: object, kind: CodeKind) -> str:
     """Give a local id that can stand in a canonical one.
 
     Raises:
@@ -120,7 +122,7 @@ def checked_local_id(value: object, kind: CodeKind) -> str:
     return local
 
 
-def checked_repo(value: object) -> str:
+def validate_repo(value: object) -> str:
     """Give the name of a repository that can stand in an id.
 
     Raises:
@@ -129,7 +131,7 @@ def checked_repo(value: object) -> str:
     return _check_part(value, "repository")
 
 
-def snapshot_id_of(repo: str, revision: str) -> str:
+def make_snapshot_id(repo: str, revision: str) -> str:
     """Give the id of a snapshot: UUID version 5, in the DNS namespace, of `repo:revision`.
 
     Args:
@@ -137,6 +139,43 @@ def snapshot_id_of(repo: str, revision: str) -> str:
         revision: Commit hash; the fingerprint of the folder where there is no commit.
     """
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{repo}:{revision}"))
+
+
+def local_id_from_name(node: str, repo: str, snapshot_id: str) -> str | None:
+    """Give the local id of a node that is named by its canonical or its local id.
+
+    >>> local_id_from_name("Fake::s1::cs::C0001", "Fake", "s1"), local_id_from_name("C0001", "Fake", "s1")
+    ('C0001', 'C0001')
+
+    Args:
+        node: The name as given.
+        repo: Repository of the snapshot.
+        snapshot_id: Its id.
+
+    Returns:
+        The local id, whether or not there is such a node; None when none can have that name.
+
+    Raises:
+        BadInput: It is the id of a node of another snapshot.
+    """
+    parts = node.split("::", 3)
+    if len(parts) < 4 or parts[2] not in ("cs", "sql"):
+        return node or None
+    its_repo, its_snapshot, kind, local = parts
+    if its_snapshot != snapshot_id:
+        raise BadInput(
+            f"{node!r} is of another snapshot than {snapshot_id}",
+            hint="ask about one snapshot at a time",
+        )
+    return local if its_repo == repo and kind == kind_from_local_id(local) and local else None
+
+
+def node_not_found(node: str) -> NotFound:
+    """Give the error for a node that does not exist or is hidden; the words tell nothing of which."""
+    return NotFound(
+        f"there is no node {node!r} in this snapshot",
+        hint="check the id, and the access options you give",
+    )
 
 
 @lru_cache(maxsize=256)

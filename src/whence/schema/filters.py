@@ -8,7 +8,7 @@ As a program gives it, key to value; all keys must hold:
 
     {"lang": "en", "year": {"gte": 2020}, "tag": ["a", "b"], "source_file": {"prefix": "guides/"}}
 
-As people write it, see `read_options`: `lang=en`, `year>=2020`, `tag=a,b`, `source_file^=guides/`.
+As people write it, see `parse_filter_options`: `lang=en`, `year>=2020`, `tag=a,b`, `source_file^=guides/`.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from whence.schema.errors import BadInput
 __all__ = (
     "CHUNK_KEYS",
     "DOCUMENT_KEYS",
-    "FILTER_FORMS",
-    "LONGEST_PREFIX",
+    "FILTER_SYNTAX",
+    "MAX_PREFIX_CHARS",
     "Bound",
     "Condition",
-    "Fact",
+    "FilterValue",
     "Filters",
-    "document_facts",
-    "fact_of",
-    "holds",
+    "document_values",
+    "matches",
+    "parse_filter_options",
     "parse_filters",
-    "read_options",
-    "unknown_key",
+    "to_filter_value",
+    "unknown_key_error",
 )
 
 #: Keys that each chunk has for itself: two texts of one meaning, the nearest heading, and its place.
 CHUNK_KEYS: Final = ("section_path", "header_path", "heading", "chunk_index")
 #: Keys that every document has, whatever its metadata.
 DOCUMENT_KEYS: Final = ("document_id", "title", "source_file", "source_url")
-FILTER_FORMS: Final = (
+FILTER_SYNTAX: Final = (
     "KEY=VALUE, KEY=A,B (any of), KEY=LOW..HIGH, KEY>=LOW, KEY>LOW, KEY<=HIGH, KEY<HIGH (numbers or dates),"
     " KEY^=PREFIX"
 )
 #: Longest prefix, in characters; a longer text is kept as its start and its digest.
-LONGEST_PREFIX: Final = 200
+MAX_PREFIX_CHARS: Final = 200
 #: Most conditions and most alternatives of one filter: beyond that it is a mistake or an attack.
 _MOST_CONDITIONS = 64
 _MOST_VALUES = 10_000
@@ -67,7 +67,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
 
-class Fact(msgspec.Struct, frozen=True):
+class FilterValue(msgspec.Struct, frozen=True):
     """One value in the form it is compared in."""
 
     kind: Literal["text", "number", "flag"]
@@ -92,11 +92,11 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     """Key of the metadata."""
-    any_of: tuple[Fact, ...] = ()
+    any_of: tuple[FilterValue, ...] = ()
     """One of these must be stated."""
     prefix: str = ""
     """A text must begin so."""
-    of_dates: bool = False
+    is_date_range: bool = False
     """For a range: True when it is one of dates, False for numbers."""
     low: Bound | None = None
     """Lower end of a range."""
@@ -110,24 +110,24 @@ Filters = tuple[Condition, ...]
 # --- facts -----------------------------------------------------------------------------------------
 
 
-def fact_of(value: object) -> Fact | None:
+def to_filter_value(value: object) -> FilterValue | None:
     """Give the form in which a value is compared; None for what cannot be (null, a list, an object).
 
-    >>> fact_of(2020.0) == fact_of(2020)
+    >>> to_filter_value(2020.0) == to_filter_value(2020)
     True
-    >>> fact_of("2020") == fact_of(2020)
+    >>> to_filter_value("2020") == to_filter_value(2020)
     False
     """
     if isinstance(value, bool):
-        return Fact("flag", "true" if value else "false")
+        return FilterValue("flag", "true" if value else "false")
     if isinstance(value, int | float):
         return _number_fact(value)
     if isinstance(value, str) and value:
-        return Fact("text", _kept(value), _instant(value))
+        return FilterValue("text", _kept(value), _instant(value))
     return None
 
 
-def _number_fact(value: float) -> Fact | None:
+def _number_fact(value: float) -> FilterValue | None:
     try:
         number = float(value)
     except OverflowError:
@@ -135,15 +135,15 @@ def _number_fact(value: float) -> Fact | None:
     if not math.isfinite(number):
         return None
     if isinstance(value, int):
-        return Fact("number", str(value), number)
-    return Fact("number", str(int(number) if number.is_integer() else number), number)
+        return FilterValue("number", str(value), number)
+    return FilterValue("number", str(int(number) if number.is_integer() else number), number)
 
 
 def _kept(text: str) -> str:
     """Give a text as it is kept: an entry of an index has room for some 2,700 bytes."""
-    if len(text) <= LONGEST_PREFIX:
+    if len(text) <= MAX_PREFIX_CHARS:
         return text
-    return f"{text[:LONGEST_PREFIX]}\x01{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"{text[:MAX_PREFIX_CHARS]}\x01{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _instant(text: str) -> float | None:
@@ -158,7 +158,7 @@ def _instant(text: str) -> float | None:
         return None
 
 
-def document_facts(document_id: str, metadata: Mapping[str, Any]) -> list[tuple[str, Fact]]:
+def document_values(document_id: str, metadata: Mapping[str, Any]) -> list[tuple[str, FilterValue]]:
     """Give what a document states: each key with each of its values, without repeats.
 
     Args:
@@ -166,28 +166,28 @@ def document_facts(document_id: str, metadata: Mapping[str, Any]) -> list[tuple[
         metadata: What its chunks show; keys that each chunk has for itself are left out. Of a list each value
             counts; objects inside are not looked into.
     """
-    found: dict[tuple[str, Fact], None] = {}
+    found: dict[tuple[str, FilterValue], None] = {}
     for key, value in {**metadata, "document_id": document_id}.items():
         if key in CHUNK_KEYS or not 0 < len(key) <= _LONGEST_KEY:
             continue
         for one in value if isinstance(value, list | tuple) else (value,):
-            fact = fact_of(one)
+            fact = to_filter_value(one)
             if fact is not None:
                 found[key, fact] = None
     return list(found)
 
 
-def holds(condition: Condition, facts: Iterable[Fact]) -> bool:
+def matches(condition: Condition, facts: Iterable[FilterValue]) -> bool:
     """Tell whether a condition holds for what is stated of its key."""
     return any(_fits(condition, fact) for fact in facts)
 
 
-def _fits(condition: Condition, fact: Fact) -> bool:
+def _fits(condition: Condition, fact: FilterValue) -> bool:
     if condition.any_of:
         return any(fact.kind == one.kind and fact.text == one.text for one in condition.any_of)
     if condition.prefix:
         return fact.kind == "text" and fact.text.startswith(condition.prefix)
-    if fact.number is None or fact.kind != ("text" if condition.of_dates else "number"):
+    if fact.number is None or fact.kind != ("text" if condition.is_date_range else "number"):
         return False
     low, high = condition.low, condition.high
     above = low is None or fact.number > low.value or (fact.number == low.value and not low.strict)
@@ -268,7 +268,7 @@ def _any_of(key: str, values: Iterable[object]) -> Condition:
     for one in listed:
         if isinstance(one, str):
             _check_text(key, one)
-        fact = fact_of(one)
+        fact = to_filter_value(one)
         if fact is None:
             raise _bad(key, f"{str(one)[:40]!r} is no text, number, true or false")
         facts.append(fact)
@@ -276,8 +276,8 @@ def _any_of(key: str, values: Iterable[object]) -> Condition:
 
 
 def _prefix(key: str, value: object) -> Condition:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_PREFIX:
-        raise _bad(key, f"a prefix is a text of 1 to {LONGEST_PREFIX} characters")
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_PREFIX_CHARS:
+        raise _bad(key, f"a prefix is a text of 1 to {MAX_PREFIX_CHARS} characters")
     _check_text(key, value)
     return Condition(key=key, prefix=value)
 
@@ -286,17 +286,17 @@ def _range(key: str, ends: Mapping[str, object]) -> Condition:
     if {"gt", "gte"} <= ends.keys() or {"lt", "lte"} <= ends.keys():
         raise _bad(key, "a range has one lower and one upper end")
     read = {name: _bound(key, name, value) for name, value in ends.items()}
-    kinds = {of_dates for of_dates, _ in read.values()}
+    kinds = {is_date_range for is_date_range, _ in read.values()}
     if len(kinds) > 1:
         raise _bad(key, "one end is a number and the other a date")
     low = next((bound for name, (_, bound) in read.items() if name.startswith("g")), None)
     high = next((bound for name, (_, bound) in read.items() if name.startswith("l")), None)
-    return Condition(key=key, of_dates=kinds.pop(), low=low, high=high)
+    return Condition(key=key, is_date_range=kinds.pop(), low=low, high=high)
 
 
 def _bound(key: str, name: str, value: object) -> tuple[bool, Bound]:
     """Read one end; a day ends where the next begins, so that `lte` a day takes all of it."""
-    fact = fact_of(value)
+    fact = to_filter_value(value)
     if fact is None or fact.number is None:
         raise _bad(key, f"{str(value)[:40]!r} is neither a number nor a date like 2024-05-31")
     if fact.kind == "number":
@@ -315,7 +315,7 @@ def _bound(key: str, name: str, value: object) -> tuple[bool, Bound]:
 def _check_of_chunk(condition: Condition) -> None:
     """Refuse what a key that is always there cannot be asked."""
     is_range = condition.low is not None or condition.high is not None
-    if condition.key == "chunk_index" and (condition.prefix or condition.of_dates):
+    if condition.key == "chunk_index" and (condition.prefix or condition.is_date_range):
         raise _bad("chunk_index", "it is a number")
     if condition.key in ("document_id", *CHUNK_KEYS[:3]) and is_range:
         raise _bad(condition.key, "it is a text, which has no range")
@@ -334,7 +334,7 @@ def _storable(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
-def unknown_key(key: str, known: Sequence[str]) -> BadInput:
+def unknown_key_error(key: str, known: Sequence[str]) -> BadInput:
     """Give the error for a key that no visible document has; `known` are those there are."""
     listed = ", ".join([*DOCUMENT_KEYS, *CHUNK_KEYS, *(k for k in known if k not in DOCUMENT_KEYS)])
     return BadInput(
@@ -346,15 +346,15 @@ def unknown_key(key: str, known: Sequence[str]) -> BadInput:
 # --- from people -----------------------------------------------------------------------------------
 
 
-def read_options(options: Iterable[str]) -> dict[str, Any]:
+def parse_filter_options(options: Iterable[str]) -> dict[str, Any]:
     """Read conditions as people write them; several all hold, also on one key.
 
     What looks like a number, `true` or `false` stands for that and for the text alike. Values with commas go
     into double quotes, as in a CSV file.
 
-    >>> read_options(["lang=en,de", "year>=2020", "source_file^=guides/"])
+    >>> parse_filter_options(["lang=en,de", "year>=2020", "source_file^=guides/"])
     {'lang': ['en', 'de'], 'year': {'gte': 2020}, 'source_file': {'prefix': 'guides/'}}
-    >>> read_options(["day=2024-01-01..2024-01-31"])
+    >>> parse_filter_options(["day=2024-01-01..2024-01-31"])
     {'day': {'gte': '2024-01-01', 'lte': '2024-01-31'}}
 
     Raises:
@@ -365,7 +365,7 @@ def read_options(options: Iterable[str]) -> dict[str, Any]:
         match = _OPTION.match(option)
         if match is None or not match["key"].strip():
             raise BadInput(
-                f"{option[:100]!r} is no filter", hint=f"filters are written {FILTER_FORMS}"
+                f"{option[:100]!r} is no filter", hint=f"filters are written {FILTER_SYNTAX}"
             )
         key = match["key"].strip()
         if match["operator"] != "=" and not match["value"].strip():
@@ -399,7 +399,7 @@ def _split(key: str, text: str) -> list[str]:
 
 
 def _without_value(key: str) -> BadInput:
-    hint = f"filters are written {FILTER_FORMS}"
+    hint = f"filters are written {FILTER_SYNTAX}"
     return BadInput(f"the filter on {key[:100]!r} has no value", hint=hint)
 
 

@@ -16,9 +16,9 @@ __all__ = (
     "RELATIONS",
     "RelationFilter",
     "inferred_relation",
-    "plain_relation",
-    "relation_key",
+    "normalize_relation",
     "stored_relation",
+    "strip_relation_prefix",
 )
 
 #: Relation of a dependency between C# nodes.
@@ -64,10 +64,10 @@ def inferred_relation(name: str) -> str:
     return name + _INFERRED
 
 
-def plain_relation(stored: str) -> str:
+def strip_relation_prefix(stored: str) -> str:
     """Give a stored relation without its prefix; at most one is cut.
 
-    >>> plain_relation("sql_ReadsFrom"), plain_relation("cs_dep"), plain_relation("Calls")
+    >>> strip_relation_prefix("sql_ReadsFrom"), strip_relation_prefix("cs_dep"), strip_relation_prefix("Calls")
     ('ReadsFrom', 'dep', 'Calls')
     """
     for prefix in _PREFIXES:
@@ -76,7 +76,7 @@ def plain_relation(stored: str) -> str:
     return stored
 
 
-def relation_key(name: str) -> str:
+def normalize_relation(name: str) -> str:
     """Give the form in which relations are compared."""
     return name.strip().lower()
 
@@ -98,8 +98,8 @@ class RelationFilter:
     """
 
     def __init__(self, allowed: Iterable[str] | None = None) -> None:
-        names = frozenset(map(relation_key, allowed or ()))
-        #: Names in the form of `relation_key`; None when all relations are followed.
+        names = frozenset(map(normalize_relation, allowed or ()))
+        #: Names in the form of `normalize_relation`; None when all relations are followed.
         self.names: frozenset[str] | None = None if not names or _ALL in names else names
 
     def allows(self, stored: str) -> bool:
@@ -124,9 +124,9 @@ class RelationFilter:
 
 
 def _asked_as(stored: str) -> set[str]:
-    """Give all that may be asked for to get a stored relation, in the form of `relation_key`."""
-    forms = {relation_key(stored), relation_key(plain_relation(stored))}
+    """Give all that may be asked for to get a stored relation, in the form of `normalize_relation`."""
+    forms = {normalize_relation(stored), normalize_relation(strip_relation_prefix(stored))}
     forms |= {form.removesuffix(_INFERRED) for form in forms}
-    if relation_key(stored).startswith("cs_"):
-        forms |= {CS_DEPENDENCY, plain_relation(CS_DEPENDENCY)}
+    if normalize_relation(stored).startswith("cs_"):
+        forms |= {CS_DEPENDENCY, strip_relation_prefix(CS_DEPENDENCY)}
     return forms

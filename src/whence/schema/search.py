@@ -10,8 +10,8 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.message import Message
 
 __all__ = (
-    "LONGEST_QUERY",
-    "MOST_QUERY_WORDS",
+    "MAX_QUERY_CHARS",
+    "MAX_QUERY_WORDS",
     "Candidate",
     "Degradation",
     "GraphUse",
@@ -21,15 +21,15 @@ __all__ = (
     "SearchRequest",
     "SearchResponse",
     "SearchResult",
-    "counted_part",
-    "too_many_words",
+    "check_query_words",
+    "truncate_query",
 )
 
 #: Characters of a query that count; five pages. A longer one is a document, and its first pages say what it is
 #: about. An encoder reads less of it.
-LONGEST_QUERY = 16_384
+MAX_QUERY_CHARS = 16_384
 #: Most distinct words of a query that count.
-MOST_QUERY_WORDS = 1024
+MAX_QUERY_WORDS = 1024
 _WORD = re.compile(r"[^\W_]+")
 #: From here on scripts are written without spaces, and nearly each character begins a word.
 _FIRST_UNSPACED = "\u3040"
@@ -49,23 +49,23 @@ class Degradation(Message, frozen=True, kw_only=True, gc=False):
     """Machine word, e.g. `reranker_failed`, `no_language_model`."""
 
 
-def counted_part(query: str) -> tuple[str, tuple[Degradation, ...]]:
+def truncate_query(query: str) -> tuple[str, tuple[Degradation, ...]]:
     """Give the part of a query that counts, and what is to be told when that is not all of it."""
-    if len(query) <= LONGEST_QUERY or len(query := query.strip()) <= LONGEST_QUERY:
+    if len(query) <= MAX_QUERY_CHARS or len(query := query.strip()) <= MAX_QUERY_CHARS:
         return query, ()
-    reason = f"of a query of {len(query):,} characters the first {LONGEST_QUERY:,} counted"
-    return query[:LONGEST_QUERY], (Degradation(stage="search", code="query_cut", reason=reason),)
+    reason = f"of a query of {len(query):,} characters the first {MAX_QUERY_CHARS:,} counted"
+    return query[:MAX_QUERY_CHARS], (Degradation(stage="search", code="query_cut", reason=reason),)
 
 
-def too_many_words(query: str) -> tuple[Degradation, ...]:
+def check_query_words(query: str) -> tuple[Degradation, ...]:
     """Tell that not all words of a query count, when it has so many. Cost: linear in its length."""
-    if len(query) <= MOST_QUERY_WORDS:
+    if len(query) <= MAX_QUERY_WORDS:
         return ()
     runs = set(_WORD.findall(query.casefold()))
     words = sum(len(run) if run[0] >= _FIRST_UNSPACED else 1 for run in runs)
-    if words <= MOST_QUERY_WORDS:
+    if words <= MAX_QUERY_WORDS:
         return ()
-    reason = f"of a query of some {words:,} different words the first {MOST_QUERY_WORDS:,} counted"
+    reason = f"of a query of some {words:,} different words the first {MAX_QUERY_WORDS:,} counted"
     return (Degradation(stage="search", code="query_cut", reason=reason),)
 
 

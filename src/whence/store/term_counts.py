@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from whence.schema.ingest import DocumentDraft
-from whence.schema.search import MOST_QUERY_WORDS
+from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.field_boosts import FieldBoosts
 from whence.text.analysis import (
     QueryWord,
@@ -145,7 +145,7 @@ def reader_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
 def parse_lexical_query(
     text: str, languages: Sequence[str], form: Callable[[str], str] = str
 ) -> LexicalQuery:
-    """Count the words of a query, of the first `MOST_QUERY_WORDS` distinct ones; repeats all count.
+    """Count the words of a query, of the first `MAX_QUERY_WORDS` distinct ones; repeats all count.
 
     Words beyond that count nowhere, neither in a chunk's score nor in the query's bound.
 
@@ -160,7 +160,7 @@ def parse_lexical_query(
         tuple(languages),
         {
             QueryWord(tuple(map(form, word.terms)), word.required): times
-            for word, times in list(counts.items())[:MOST_QUERY_WORDS]
+            for word, times in list(counts.items())[:MAX_QUERY_WORDS]
         },
         one_word,
     )

@@ -15,7 +15,7 @@ from whence.schema.access import DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
-from whence.schema.filters import Fact, document_facts
+from whence.schema.filters import FilterValue, document_values
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.terms import Term, Triple
@@ -342,10 +342,10 @@ def chunk_metadata(draft: DocumentDraft, chunk: ChunkDraft, index: int) -> dict[
     }
 
 
-def draft_facts(draft: DocumentDraft) -> list[tuple[str, Fact]]:
+def draft_facts(draft: DocumentDraft) -> list[tuple[str, FilterValue]]:
     """Give what filters can ask of a document: the metadata that its chunks show, less what is theirs."""
     shown = chunk_metadata(draft, ChunkDraft(content=""), 0)
-    return document_facts(draft.document_id, shown)
+    return document_values(draft.document_id, shown)
 
 
 def json_text(value: Any) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput
-from whence.schema.filters import parse_filters, read_options
+from whence.schema.filters import parse_filter_options, parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.store_suite import MODEL, QUERY
@@ -177,14 +177,14 @@ class FilterSuite:
         """Values are typed, lists are any-of, ranges take numbers and dates, prefixes are literal."""
         name = await self._filled(store)
         for option, expected in CASES.items():
-            found = await _both_legs(store, name, read_options([option]), PUBLIC)
+            found = await _both_legs(store, name, parse_filter_options([option]), PUBLIC)
 
             assert {_short(one) for one in found} == expected, option
 
     async def test_all_conditions_hold(self, store: Any) -> None:
         """Several conditions intersect, on one key too."""
         name = await self._filled(store)
-        filters = read_options(
+        filters = parse_filter_options(
             ["year>=2019", "year<2021", "document_id^=guides/", "tag=b", "tag=a"]
         )
 
@@ -197,7 +197,7 @@ class FilterSuite:
         """What is allowed is listed; a key that only hidden documents have does not exist."""
         name = await self._filled(store)
         with pytest.raises(BadInput, match="no document here has it") as caught:
-            await _both_legs(store, name, read_options([option]), PUBLIC)
+            await _both_legs(store, name, parse_filter_options([option]), PUBLIC)
 
         assert "document_id" in caught.value.hint
         assert "lang" in caught.value.hint

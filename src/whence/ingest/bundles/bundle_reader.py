@@ -26,7 +26,7 @@ from whence.ingest.bundles.edge_list import EdgeList, canonical_edges
 from whence.ingest.bundles.edges import LocatedEdges, read_edges
 from whence.ingest.bundles.nodes import LocatedNode, read_nodes
 from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts
-from whence.schema.code_ids import checked_local_id, kind_of_local
+from whence.schema.code_ids import kind_from_local_id, validate_local_id
 from whence.store.snapshot_protocols import SnapshotEdges
 
 __all__ = ("KNOWN_LABELS", "MAX_WARNINGS", "BundleReader", "node_batches", "validate")
@@ -187,7 +187,7 @@ class BundleReader:
             missing = [end for end in (source, target) if end not in self._numbers]
             with location.prefix_errors():
                 for local in missing:
-                    checked_local_id(local, kind_of_local(local))
+                    validate_local_id(local, kind_from_local_id(local))
             absent = " and ".join(map(repr, dict.fromkeys(missing)))
             edge = f"{source!r} -{located.relation}-> {target!r}"
             message = f"{location}: the edge {edge} is left out: no node {absent}"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whence.schema.code_ids import CodeKind
-from whence.schema.relations import relation_key
+from whence.schema.relations import normalize_relation
 from whence.store.snapshot_protocols import SnapshotEdges
 
 __all__ = ("EdgeList", "canonical_edges")
@@ -71,9 +71,11 @@ def canonical_edges(edges: SnapshotEdges, ranks: NDArray[np.int32]) -> bytes:
         edges: Unique edges.
         ranks: Position of each node in the order of all ids.
     """
-    keys = sorted({relation_key(name) for name in edges.names})
+    keys = sorted({normalize_relation(name) for name in edges.names})
     order_of = {key: position for position, key in enumerate(keys)}
-    relations = np.array([order_of[relation_key(name)] for name in edges.names], dtype=np.int32)
+    relations = np.array(
+        [order_of[normalize_relation(name)] for name in edges.names], dtype=np.int32
+    )
     used = np.unique(relations[edges.relations])
     columns = (ranks[edges.sources], ranks[edges.targets], relations[edges.relations])
     order = np.lexsort((columns[2], columns[1], columns[0]))
@@ -86,7 +88,7 @@ def canonical_edges(edges: SnapshotEdges, ranks: NDArray[np.int32]) -> bytes:
 def _keys_of(names: Sequence[str]) -> NDArray[np.int32]:
     """Number the names; names that differ only in case get the same number."""
     known: dict[str, int] = {}
-    numbers = [known.setdefault(relation_key(name), len(known)) for name in names]
+    numbers = [known.setdefault(normalize_relation(name), len(known)) for name in names]
     return np.array(numbers, dtype=np.int32)
 
 

@@ -17,7 +17,7 @@ from whence.ingest.bundles.tags import ACL_NAMES, CLEARANCE_NAMES, LABEL_NAMES, 
 from whence.ingest.strict_json import parse_json, parse_object
 from whence.schema.access import DocumentTags
 from whence.schema.code import BundleWarning, CodeNode, SnapshotInfo
-from whence.schema.code_ids import CodeKind, canonical_id, checked_local_id
+from whence.schema.code_ids import CodeKind, canonical_id, validate_local_id
 
 __all__ = ("LocatedNode", "read_nodes")
 
@@ -219,8 +219,8 @@ def _local_id(record: Mapping[str, Any], *names: str, kind: CodeKind) -> str:
     for name in names:
         value = record.get(name)
         if value is not None and value != "":
-            return checked_local_id(value, kind)
-    return checked_local_id("", kind)
+            return validate_local_id(value, kind)
+    return validate_local_id("", kind)
 
 
 def _metadata(**values: str | int | None) -> dict[str, Any]:

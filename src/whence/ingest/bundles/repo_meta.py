@@ -10,7 +10,7 @@ from whence.ingest.bundles.fields import first_text
 from whence.ingest.bundles.locations import Location
 from whence.ingest.strict_json import parse_object
 from whence.schema.code import SnapshotInfo
-from whence.schema.code_ids import checked_repo, snapshot_id_of
+from whence.schema.code_ids import make_snapshot_id, validate_repo
 from whence.schema.errors import BadInput
 
 __all__ = ("read_snapshot",)
@@ -45,12 +45,12 @@ def read_snapshot(text: str, location: Location, repo: str | None = None) -> Sna
     """
     with location.prefix_errors():
         meta = parse_object(text)
-        name = checked_repo(_repo(meta) if repo is None else repo)
+        name = validate_repo(_repo(meta) if repo is None else repo)
         revision = first_text(meta, *_REVISION_NAMES)
         if not revision:
             raise BadInput("names no revision", hint="give it a HeadSha or a FolderFingerprint")
         return SnapshotInfo(
-            snapshot_id=snapshot_id_of(name, revision),
+            snapshot_id=make_snapshot_id(name, revision),
             repo=name,
             branch=first_text(meta, *_BRANCH_NAMES, default="(unknown)"),
             head_sha=revision,

@@ -37,7 +37,7 @@ PREFIXES = {
 }
 
 #: Longer queries are refused: the parser takes time and stack in proportion.
-MAX_QUERY_CHARS = 20_000
+MAX_SPARQL_CHARS = 20_000
 
 
 class SparqlAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,8 +127,8 @@ def run_sparql(triples: Iterable[Triple], sparql: str, *, max_rows: int = 10_000
         BadInput: The query is not SPARQL (line and column are named), is an update, or reads from outside
             the triples (`SERVICE`, `FROM`).
     """
-    if len(sparql) > MAX_QUERY_CHARS:
-        raise BadInput(f"the query has {len(sparql)} characters, more than {MAX_QUERY_CHARS}")
+    if len(sparql) > MAX_SPARQL_CHARS:
+        raise BadInput(f"the query has {len(sparql)} characters, more than {MAX_SPARQL_CHARS}")
     prepared = _prepared(sparql)
     try:
         with _own_deprecations_ignored():

@@ -10,7 +10,7 @@ import msgspec
 
 from whence.schema.access import Access
 from whence.schema.filters import Filters
-from whence.schema.search import MOST_QUERY_WORDS
+from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.chunk_ids import chunk_key
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.protocols import EmbeddedDocument
@@ -118,7 +118,7 @@ class MemoryNames:
             raise missing_collection(collection)
         visible = [one for one in found.documents.values() if access.allows(one.draft.tags)]
         graph = _graph(collection, visible)
-        terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MOST_QUERY_WORDS]
+        terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MAX_QUERY_WORDS]
         asked = MentionFinder(graph).find(terms)
         wanted = frozenset(chunk_ids)
         return [

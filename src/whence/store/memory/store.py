@@ -14,7 +14,14 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import TraceRecord
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import ModelMismatch
-from whence.schema.filters import CHUNK_KEYS, DOCUMENT_KEYS, Filters, fact_of, holds, unknown_key
+from whence.schema.filters import (
+    CHUNK_KEYS,
+    DOCUMENT_KEYS,
+    Filters,
+    matches,
+    to_filter_value,
+    unknown_key_error,
+)
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate, Match
@@ -120,7 +127,7 @@ class _Collection:
             stated = {key for one in self.visible(access) for key in one.draft.metadata}
             for one in filters:
                 if one.key not in stated.union(DOCUMENT_KEYS, CHUNK_KEYS):
-                    raise unknown_key(one.key, sorted(stated))
+                    raise unknown_key_error(one.key, sorted(stated))
         return kept
 
     def words_of(self, access: Access) -> list[Words]:
@@ -185,8 +192,8 @@ def _kept_chunks(draft: DocumentDraft, filters: Filters) -> Iterator[int]:
     facts = draft_facts(draft)
     for index, chunk in enumerate(draft.chunks):
         shown = chunk_metadata(draft, chunk, index)
-        own = [(key, fact) for key in CHUNK_KEYS if (fact := fact_of(shown[key]))]
-        if all(holds(one, (f for key, f in (*facts, *own) if key == one.key)) for one in filters):
+        own = [(key, fact) for key in CHUNK_KEYS if (fact := to_filter_value(shown[key]))]
+        if all(matches(one, (f for key, f in (*facts, *own) if key == one.key)) for one in filters):
             yield index
 
 

@@ -18,12 +18,12 @@ from whence.schema.access import Access
 from whence.schema.filters import (
     CHUNK_KEYS,
     DOCUMENT_KEYS,
-    LONGEST_PREFIX,
+    MAX_PREFIX_CHARS,
     Bound,
     Condition,
-    Fact,
     Filters,
-    unknown_key,
+    FilterValue,
+    unknown_key_error,
 )
 from whence.schema.ingest import DocumentDraft
 from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
@@ -49,9 +49,9 @@ _NAMED_KEYS = 40
 _SAMPLE = 10_000
 _KIND = {"text": "t", "number": "n", "flag": "f"}
 _COLUMNS = ("collection_id", "document", "key", "kind", "text", "number")
-#: A column of chunks in the form of `Fact.text`.
+#: A column of chunks in the form of `FilterValue.text`.
 _KEPT = (
-    f"CASE WHEN length({{0}}) <= {LONGEST_PREFIX} THEN {{0}} ELSE left({{0}}, {LONGEST_PREFIX}) || chr(1)"
+    f"CASE WHEN length({{0}}) <= {MAX_PREFIX_CHARS} THEN {{0}} ELSE left({{0}}, {MAX_PREFIX_CHARS}) || chr(1)"
     " || encode(sha256(convert_to({0}, 'UTF8')), 'hex') END"
 )
 _CHUNK_TEXT = {
@@ -280,7 +280,7 @@ async def _check_keys(
     if unknown is not None:
         rows = await connection.fetch(_KNOWN, collection_id, list(classes))
         known = dict.fromkeys(row["k"] for row in cleared(rows, access, "keys"))
-        raise unknown_key(unknown, list(known)[:_NAMED_KEYS])
+        raise unknown_key_error(unknown, list(known)[:_NAMED_KEYS])
 
 
 def _sql(condition: Condition, arguments: _Arguments) -> str:
@@ -311,11 +311,11 @@ def _of_fact(condition: Condition, arguments: _Arguments) -> str:
     if condition.prefix:
         prefix = arguments.add(condition.prefix, "text")
         return f"f.kind = 't' AND f.text ^@ {prefix}"
-    kind = "t" if condition.of_dates else "n"
+    kind = "t" if condition.is_date_range else "n"
     return f"f.kind = '{kind}' AND {_between('f.number', condition, arguments)}"
 
 
-def _by_kind(facts: Sequence[Fact]) -> list[tuple[str, list[str]]]:
+def _by_kind(facts: Sequence[FilterValue]) -> list[tuple[str, list[str]]]:
     kinds = dict.fromkeys(fact.kind for fact in facts)
     return [(kind, [fact.text for fact in facts if fact.kind == kind]) for kind in kinds]
 
@@ -339,7 +339,7 @@ def _of_text(condition: Condition, column: str, arguments: _Arguments) -> str:
 
 def _of_document_id(condition: Condition, arguments: _Arguments) -> str:
     """Ask the index of documents' ids; only of a long one the digest has to be made."""
-    long = any(len(fact.text) > LONGEST_PREFIX for fact in condition.any_of)
+    long = any(len(fact.text) > MAX_PREFIX_CHARS for fact in condition.any_of)
     return _of_text(condition, _LONG_ID if long else "d.document_id", arguments)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from whence.schema.access import Access
-from whence.schema.search import MOST_QUERY_WORDS
+from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.postgres.acl_classes import EPOCH, access_values, allowed_classes
@@ -173,7 +173,7 @@ async def _names_in(
     connection: Connection, collection_id: int, text: str, language: str
 ) -> frozenset[int]:
     """Return the ids of the names that a query holds, in its first terms."""
-    terms = document_terms(text, language)[:MOST_QUERY_WORDS] if text else []
+    terms = document_terms(text, language)[:MAX_QUERY_WORDS] if text else []
     if not terms:
         return frozenset()
     ids = await titles_by_anchor(connection, collection_id, set(terms))

@@ -9,11 +9,10 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from whence.schema.code_ids import CodeKind, kind_of_local
+from whence.schema.code_ids import CodeKind, kind_from_local_id, local_id_from_name, node_not_found
 from whence.schema.errors import BadInput
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
-from whence.schema.node_names import local_id_of, missing_node
-from whence.schema.relations import RelationFilter, plain_relation, relation_key
+from whence.schema.relations import RelationFilter, normalize_relation, strip_relation_prefix
 from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.chunk_ids import chunk_key
 from whence.store.postgres.acl_classes import EPOCH, allowed_classes
@@ -160,7 +159,7 @@ async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> di
         NotFound: One does not exist or is hidden.
     """
     asked = [
-        (node, local_id_of(node, row["repo"], row["snapshot_id"]))
+        (node, local_id_from_name(node, row["repo"], row["snapshot_id"]))
         for node in dict.fromkeys(request.seeds)
     ]
     wanted = [local for _, local in asked if local is not None and is_text(local)]
@@ -170,7 +169,7 @@ async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> di
     seeds: dict[int, str] = {}
     for node, local in asked:
         if local is None or local not in numbers:
-            raise missing_node(node)
+            raise node_not_found(node)
         seeds[numbers[local]] = local
     return seeds
 
@@ -190,8 +189,8 @@ async def _check_relations(connection: Connection, row: Any, wanted: Sequence[st
     stored = [found["name"] for found in rows]
     unknown = set(allowed.unknown(stored))
     if unknown:
-        shown = next(name for name in wanted if relation_key(name) in unknown)
-        names = ", ".join(dict.fromkeys(map(plain_relation, stored))) or "none"
+        shown = next(name for name in wanted if normalize_relation(name) in unknown)
+        names = ", ".join(dict.fromkeys(map(strip_relation_prefix, stored))) or "none"
         raise BadInput(
             f"there is no relation {shown!r}", hint=f"relations of this snapshot: {names}"
         )
@@ -336,7 +335,7 @@ def _response(
         GraphEdge(
             from_id=ids[edge.from_node],
             to_id=ids[edge.to_node],
-            relation=plain_relation(stored[edge.relation]),
+            relation=strip_relation_prefix(stored[edge.relation]),
             stored_relation=stored[edge.relation],
         )
         for edge in ordered
@@ -370,8 +369,8 @@ class _Names:
 
     def canonical(self, local: str) -> str:
         """Return the canonical id."""
-        return self._ids[kind_of_local(local)] + local
+        return self._ids[kind_from_local_id(local)] + local
 
     def chunk(self, local: str) -> str:
         """Return the id of the node's one chunk, as `chunk_key` makes it of the canonical id."""
-        return f"{self._chunks[kind_of_local(local)]}{quote(local, safe='/')}:0"
+        return f"{self._chunks[kind_from_local_id(local)]}{quote(local, safe='/')}:0"

@@ -22,7 +22,7 @@ import numpy as np
 
 from whence.schema.access import DocumentTags
 from whence.schema.code import ImportReport, SnapshotInfo
-from whence.schema.code_ids import kind_of_local
+from whence.schema.code_ids import kind_from_local_id
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError
 from whence.store.postgres.acl_classes import intern_classes
@@ -99,7 +99,7 @@ _COMPLETE = (
 def _in_order(local_ids: Sequence[str]) -> NDArray[np.int32]:
     """Return the order of canonical ids, which are alike up to the kind: C# first, which the local id tells."""
     order = sorted(range(len(local_ids)), key=local_ids.__getitem__)
-    order.sort(key=[kind_of_local(one) != "cs" for one in local_ids].__getitem__)
+    order.sort(key=[kind_from_local_id(one) != "cs" for one in local_ids].__getitem__)
     return np.array(order, dtype=np.int32)
 
 
