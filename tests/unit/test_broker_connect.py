@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+
 import pytest
 
-from whence.broker import connect as module
-from whence.broker.connect import connect
+from whence.broker.connect import GROUP, connect, in_process
 from whence.broker.memory.transport import MemoryTransport
-from whence.schema.errors import ConfigError, Unavailable
+from whence.schema import plugins as module
+from whence.schema.errors import ConfigError
 
 
 async def test_memory_gives_a_broker_of_its_own() -> None:
@@ -46,11 +48,45 @@ async def test_memory_has_no_host() -> None:
         await connect("memory://shared")
 
 
-async def test_missing_transport_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheme whose transport is not part of this version says so."""
-    monkeypatch.setitem(module.SCHEMES, "pulsar", "whence.broker.not_there")
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
+    """Install a transport of the scheme `demo`."""
+    points = [EntryPoint("demo", f"{__name__}:open_demo", GROUP)]
 
-    with pytest.raises(Unavailable) as caught:
-        await connect("pulsar://localhost:6650")
+    def entry_points(*, group: str, name: str | None = None) -> list[EntryPoint]:
+        return [one for one in points if one.group == group and name in (None, one.name)]
 
-    assert "memory://" in caught.value.hint
+    monkeypatch.setattr(module, "entry_points", entry_points)
+    monkeypatch.setattr(EntryPoint, "load", lambda point: globals()[point.attr])
+    return points
+
+
+async def open_demo(url: str) -> MemoryTransport:
+    """Open the transport of the plug-in."""
+    return MemoryTransport(instance=url.partition("://")[2])
+
+
+@pytest.mark.usefixtures("plugins")
+async def test_a_plug_in_opens_its_scheme() -> None:
+    """An entry point of the group opens addresses of the scheme it is named after."""
+    transport = await connect("demo://elsewhere")
+
+    assert isinstance(transport, MemoryTransport)
+    assert transport.requester.reply_topic.endswith("elsewhere")
+
+
+@pytest.mark.usefixtures("plugins")
+async def test_an_unknown_scheme_lists_the_plug_ins() -> None:
+    """The hint names the schemes of built-in transports and of plug-ins."""
+    with pytest.raises(ConfigError) as caught:
+        await connect("kafka://host")
+
+    assert caught.value.hint == "use one of memory://, pulsar://, pulsar+ssl://, demo://"
+
+
+@pytest.mark.parametrize(
+    ("url", "local"), [("memory://", True), ("pulsar://h:6650", False), ("demo://x", False)]
+)
+def test_only_memory_is_in_process(url: str, local: bool) -> None:
+    """Commands and engines decide by this whether they run the flow themselves."""
+    assert in_process(url) is local

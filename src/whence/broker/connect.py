@@ -1,18 +1,26 @@
-"""From an address to a transport."""
+"""From the address of a broker to a transport: built-in schemes first, then plug-ins.
+
+A plug-in is an entry point in the group `whence.transports`. Its name is the scheme of its addresses; its
+object is a coroutine function `open_transport(url) -> Transport`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
+from importlib import import_module
+from typing import Any
 from urllib.parse import urlsplit
 
 from whence.broker.transport import Transport
-from whence.schema.errors import ConfigError, Unavailable
+from whence.schema.errors import ConfigError
+from whence.schema.plugins import load_plugin, plugin_names
 
-__all__ = ("SCHEMES", "connect")
+__all__ = ("GROUP", "connect", "in_process")
 
-#: Module of the transport for each scheme; each has a coroutine `open_transport(url)`.
-SCHEMES = {
+#: Entry-point group of transports.
+GROUP = "whence.transports"
+#: Module of each built-in transport, with a coroutine function `open_transport`.
+_MODULES = {
     "memory": "whence.broker.memory.transport",
     "pulsar": "whence.broker.pulsar.transport",
     "pulsar+ssl": "whence.broker.pulsar.transport",
@@ -20,33 +28,42 @@ SCHEMES = {
 
 
 async def connect(url: str) -> Transport:
-    """Give a new client of the broker at `url`.
+    """Return a new client of the broker at `url`.
 
     Args:
-        url: `memory://` for a broker inside this process that nobody else sees, or `pulsar://host:port`,
-            `pulsar+ssl://host:port`.
+        url: `memory://` for a broker inside this process, `pulsar://host:port`, `pulsar+ssl://host:port`, or an
+            address of a plug-in's scheme.
 
     Raises:
         ConfigError: The address has an unknown scheme; its credentials are not repeated.
-        Unavailable: There is no transport for the scheme in this version, or nobody answers there.
+        Unavailable: The broker cannot be reached.
     """
-    scheme = urlsplit(url).scheme if "://" in url else ""
-    name = SCHEMES.get(scheme)
-    if name is None:
-        raise ConfigError(
-            f"a broker's address cannot begin with {scheme}://"
-            if scheme
-            else "no broker's address",
-            hint=f"use one of {', '.join(f'{known}://' for known in SCHEMES)}",
-        )
-    try:
-        # Reading a client library takes a tenth of a second, for which the event loop should not stand still.
-        module = await asyncio.to_thread(importlib.import_module, name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise Unavailable(
-            f"no transport for {scheme}://", hint="this version speaks memory:// only"
-        ) from error
-    transport: Transport = await module.open_transport(url)
+    # Importing a client library takes a tenth of a second and must not block the event loop.
+    opener = await asyncio.to_thread(_opener, _scheme(url))
+    transport: Transport = await opener(url)
     return transport
+
+
+def in_process(url: str) -> bool:
+    """Return whether the broker at `url` lives in the process that connects to it."""
+    return _scheme(url) == "memory"
+
+
+def _scheme(url: str) -> str:
+    return urlsplit(url).scheme if "://" in url else ""
+
+
+def _opener(scheme: str) -> Any:
+    module = _MODULES.get(scheme)
+    if module is not None:
+        return import_module(module).open_transport
+    opener = load_plugin(GROUP, scheme) if scheme else None
+    if opener is None:
+        known = (*_MODULES, *plugin_names(GROUP))
+        raise ConfigError(
+            f"no transport for {scheme}://"
+            if scheme
+            else "the address of the broker has no scheme",
+            hint=f"use one of {', '.join(f'{name}://' for name in known)}",
+        )
+    return opener

@@ -245,11 +245,6 @@ class Transport(Protocol):
         ...
 
     @property
-    def in_process(self) -> bool:
-        """True when its messages reach this process only."""
-        ...
-
-    @property
     def max_payload_bytes(self) -> int:
         """Largest payload; `publish` refuses a larger one with `BadInput`."""
         ...

@@ -115,10 +115,11 @@ def _check_stored(settings: Settings, what: str) -> None:
         NotFound: There is none.
         ConfigError: It can be no home, or is one of a newer version.
     """
+    from whence.broker.connect import in_process
     from whence.schema.errors import NotFound
     from whence.store.postgres.server.home import Home
 
-    if settings.database_url or not settings.broker.startswith("memory:"):
+    if settings.database_url or not in_process(settings.broker):
         return
     if Home(settings.home).is_empty():
         raise NotFound(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whence.broker.connect import in_process
 from whence.cli.collections import table_of
 from whence.cli.output import console, note, plain_table, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
@@ -48,7 +49,7 @@ async def _look(
     settings: Settings, flow: str
 ) -> tuple[dict[str, Any], tuple[StoreOverview, list[CollectionInfo]], FlowStatus | None]:
     """Give everything as one document, and its parts for people."""
-    fleet = None if settings.broker.startswith("memory:") else await _fleet(settings, flow)
+    fleet = None if in_process(settings.broker) else await _fleet(settings, flow)
     overview, collections = await _store(settings)
     document: dict[str, Any] = {
         "store": {

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from whence.broker.connect import in_process
 from whence.engine.audit import AuditLog
 from whence.schema.errors import BadInput, WhenceError
 
@@ -94,7 +95,7 @@ class EngineSession:
     @property
     def runs_flow(self) -> bool:
         """Whether the flow runs in this process; otherwise this is a client of a fleet."""
-        return self.settings.broker.startswith("memory:")
+        return in_process(self.settings.broker)
 
     async def store(self) -> Store:
         """Return the store, opened on first use."""

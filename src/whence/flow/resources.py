@@ -126,11 +126,12 @@ class Resources:
 
     async def _open_ledger(self) -> Any:
         """Return the ledger of processors that work once: durable where messages are."""
+        from whence.broker.connect import in_process
         from whence.broker.idempotency import MemoryLedger
 
         store = await self._get("store")
         # Messages of a broker inside this process end with it, and so may the memory of them.
-        if self._settings.broker.startswith("memory:") or not hasattr(store, "ledger"):
+        if in_process(self._settings.broker) or not hasattr(store, "ledger"):
             return MemoryLedger()
         ledger = store.ledger()
         self._stack.push_async_callback(ledger.aclose)

@@ -191,7 +191,6 @@ class MemoryTransport:
     """
 
     url = "memory://"
-    in_process = True
 
     def __init__(
         self,
