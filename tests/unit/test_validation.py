@@ -474,10 +474,10 @@ def test_the_shipped_suite_is_sound() -> None:
 def test_a_suite_is_strict(text: str, words: str) -> None:
     """What is missing, unknown, empty, double or no number is refused with its key, in both formats."""
     with pytest.raises(ConfigError, match=words):
-        parse_suite(text, "suite", yaml=False)
+        parse_suite(text, "suite.json")
     if words != "JSON":
         with pytest.raises(ConfigError):
-            parse_suite(text.replace("NaN", ".nan"), "suite", yaml=True)
+            parse_suite(text.replace("NaN", ".nan"), "suite.yaml")
 
 
 def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
@@ -512,7 +512,7 @@ def test_a_suggestion_is_a_suite(sections: list[Section]) -> None:
         suite = generate_suite(sections)
     except NotFound:
         return
-    again = parse_suite(msgspec.json.encode(suite).decode(), "suggested", yaml=False)
+    again = parse_suite(msgspec.json.encode(suite).decode(), "suggested.json")
 
     assert again == suite
     assert 5 <= len(suite.queries) <= 10

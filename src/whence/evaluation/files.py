@@ -1,15 +1,81 @@
-"""Reading and writing text files, with errors for people."""
+"""Reading and writing files of evaluation: text, and JSON or YAML into strict structs."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
-from whence.schema.errors import BadInput
+import msgspec
 
-__all__ = ("check_folder", "read_lines", "read_text", "write_text")
+from whence.flow.yaml_nodes import read_yaml
+from whence.ingest.strict_json import parse_json
+from whence.schema.errors import BadInput, ConfigError
+
+__all__ = (
+    "check_folder",
+    "digest_of",
+    "parse_data",
+    "read_lines",
+    "read_struct",
+    "read_text",
+    "to_struct",
+    "write_text",
+)
+
+_CONSTANT = re.compile(r'"([^"]*)"\s*:\s*(?:NaN|-?Infinity)')
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def read_struct(path: Path, cls: type[S], *, hint: str) -> S:
+    """Read a JSON file, or a YAML file (`.yaml`, `.yml`), into a struct.
+
+    Raises:
+        ConfigError: The file does not hold such a struct; the key is named.
+        BadInput: The file cannot be read.
+    """
+    return to_struct(parse_data(read_text(path), str(path), hint=hint), cls, str(path), hint=hint)
+
+
+def parse_data(text: str, source: str, *, hint: str) -> Any:
+    """Parse JSON, or YAML when the source is named so, strictly: no key twice, no NaN.
+
+    Raises:
+        ConfigError: The text is neither.
+    """
+    try:
+        is_yaml = source.lower().endswith((".yaml", ".yml"))
+        return read_yaml(text, source) if is_yaml else parse_json(text)
+    except BadInput as error:
+        message = (
+            error.message if error.message.startswith(source) else f"{source}: {error.message}"
+        )
+        # The parser does not know at which key it met a NaN.
+        constant = _CONSTANT.search(text)
+        key = f", at the key {constant[1]!r}" if constant else ""
+        raise ConfigError(message + key, hint=hint) from error
+
+
+def to_struct(data: Any, cls: type[S], source: str, *, hint: str) -> S:
+    """Convert parsed data into a struct.
+
+    Raises:
+        ConfigError: A key is missing, unknown, of another type or out of range.
+    """
+    try:
+        return msgspec.convert(data, cls)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {error}", hint=hint) from error
+
+
+def digest_of(struct: msgspec.Struct) -> str:
+    """Return a digest of a struct's values; spaces and the order of keys in its file do not matter."""
+    return hashlib.sha256(msgspec.json.encode(struct)).hexdigest()
 
 
 def read_text(path: Path) -> str:
@@ -62,7 +128,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_folder(path: Path | None) -> None:
-    """Refuse a file that is to be written later into a folder that is not there; None is no file.
+    """Check that a file can be written later; None is no file.
 
     Raises:
         BadInput: The folder does not exist, or the path is a folder itself.

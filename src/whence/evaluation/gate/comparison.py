@@ -1,18 +1,16 @@
-"""Two runs of one suite side by side: what differs, for which queries, and whether it is more than chance."""
+"""Compares two runs of one suite: differences by query, and whether they are more than chance."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 from xml.sax.saxutils import escape
 
 import msgspec
 
 from whence.evaluation import measures
-from whence.evaluation.files import read_text
+from whence.evaluation.files import parse_data, read_text, to_struct
 from whence.evaluation.statistics import Interval, bootstrap_interval, paired_p_value
-from whence.ingest.strict_json import parse_json
 from whence.schema.errors import BadInput, ConfigError
 
 __all__ = (
@@ -32,13 +30,14 @@ MEASURES: Mapping[str, str] = {
     "mrr": "reciprocal_rank",
     "recall_at_k": "recall_at_k",
 }
-#: Smallest difference that is one.
+_HINT = "give a report of `whence eval gate` or a baseline of `whence eval baseline`"
+#: Differences up to this are rounding.
 _EPSILON = 1e-9
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 760, 220, 40, 88, 18
 
 
 class _Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a query; reports hold more."""
+    """The fields of a query that are compared; reports have more."""
 
     id: str
     ndcg_at_k: float
@@ -48,7 +47,7 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as a baseline or a report of the gate holds it."""
+    """A run from a baseline or a report of the gate."""
 
     name: str = ""
     suite_digest: str
@@ -62,13 +61,13 @@ class MeasureComparison(msgspec.Struct, frozen=True, kw_only=True):
     a: float
     b: float
     delta: float
-    """`b` less `a`."""
+    """`b` minus `a`."""
     interval: Interval
-    """Where the mean difference lies, with 95 % confidence."""
+    """95 % confidence interval of the mean difference."""
     p_value: float
-    """Chance of such a difference without a direction."""
+    """Two-sided p-value of the paired test."""
     significant: bool
-    """True when that chance is below 5 %."""
+    """True when the p-value is below 0.05."""
     better: int
     """Queries for which `b` is higher."""
     worse: int
@@ -76,7 +75,7 @@ class MeasureComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """One query that gave something else."""
+    """One query whose measure differs."""
 
     id: str
     a: float
@@ -87,7 +86,7 @@ class QueryDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs."""
+    """Comparison of two runs."""
 
     a: str
     b: str
@@ -97,7 +96,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The measure that `differences` are of."""
     measures: dict[str, MeasureComparison]
     differences: list[QueryDifference]
-    """Queries that differ, the greatest fall first, ties by id."""
+    """Queries that differ, the largest decrease first, ties by id."""
 
 
 def load_run(path: Path) -> RecordedRun:
@@ -107,24 +106,15 @@ def load_run(path: Path) -> RecordedRun:
         ConfigError: The file is neither, or has no queries.
         BadInput: The file cannot be read.
     """
-    try:
-        plain: Any = parse_json(read_text(path))
-        if isinstance(plain, dict) and isinstance(plain.get("report"), dict):
-            plain = plain["report"]
-        run = msgspec.convert(plain, RecordedRun)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}", hint=_HINT) from error
-    except BadInput as error:
-        words = error.message if str(path) in error.message else f"{path}: {error.message}"
-        raise ConfigError(words, hint=_HINT) from error
+    data = parse_data(read_text(path), str(path), hint=_HINT)
+    if isinstance(data, dict) and isinstance(data.get("report"), dict):
+        data = data["report"]
+    run = to_struct(data, RecordedRun, str(path), hint=_HINT)
     if not run.per_query:
         raise ConfigError(f"{path}: per_query is empty", hint=_HINT)
     if len({query.id for query in run.per_query}) < len(run.per_query):
         raise ConfigError(f"{path}: per_query has an id twice", hint=_HINT)
     return msgspec.structs.replace(run, name=str(path))
-
-
-_HINT = "give a report of `whence eval gate` or a baseline of `whence eval baseline`"
 
 
 def compare_runs(a: RecordedRun, b: RecordedRun, measure: str = "ndcg_at_k") -> Comparison:
@@ -138,37 +128,33 @@ def compare_runs(a: RecordedRun, b: RecordedRun, measure: str = "ndcg_at_k") -> 
     for what, one, other in (
         ("suite_digest", a.suite_digest, b.suite_digest),
         ("k", a.k, b.k),
-        ("queries", _ids(a), _ids(b)),
+        ("queries", {query.id for query in a.per_query}, {query.id for query in b.per_query}),
     ):
         if one != other:
             raise BadInput(
                 f"{what} differs: the runs cannot be compared", hint="run one suite twice"
             )
-    before = {query.id: query for query in a.per_query}
-    after = {query.id: query for query in b.per_query}
+    old, new = (sorted(run.per_query, key=lambda query: query.id) for run in (a, b))
     field = MEASURES[measure]
     found = [
         QueryDifference(
-            id=one,
-            a=getattr(before[one], field),
-            b=getattr(after[one], field),
-            delta=getattr(after[one], field) - getattr(before[one], field),
-            hit_rank_a=before[one].hit_rank,
-            hit_rank_b=after[one].hit_rank,
+            id=before.id,
+            a=getattr(before, field),
+            b=getattr(after, field),
+            delta=getattr(after, field) - getattr(before, field),
+            hit_rank_a=before.hit_rank,
+            hit_rank_b=after.hit_rank,
         )
-        for one in sorted(before)
+        for before, after in zip(old, new, strict=True)
     ]
     return Comparison(
         a=a.name,
         b=b.name,
         k=a.k,
-        queries=len(before),
+        queries=len(old),
         measure=measure,
         measures={
-            name: _compared(
-                [getattr(before[one], key) for one in sorted(before)],
-                [getattr(after[one], key) for one in sorted(before)],
-            )
+            name: _compare([getattr(one, key) for one in old], [getattr(one, key) for one in new])
             for name, key in MEASURES.items()
         },
         differences=sorted(
@@ -178,11 +164,7 @@ def compare_runs(a: RecordedRun, b: RecordedRun, measure: str = "ndcg_at_k") -> 
     )
 
 
-def _ids(run: RecordedRun) -> list[str]:
-    return sorted(query.id for query in run.per_query)
-
-
-def _compared(a: list[float], b: list[float]) -> MeasureComparison:
+def _compare(a: list[float], b: list[float]) -> MeasureComparison:
     deltas = [after - before for before, after in zip(a, b, strict=True)]
     better = sum(delta > _EPSILON for delta in deltas)
     worse = sum(delta < -_EPSILON for delta in deltas)
@@ -209,11 +191,11 @@ _STYLE = (
 
 
 def differences_svg(comparison: Comparison, most: int = 60) -> str:
-    """Draw a bar for each query that differs, falls to the left and rises to the right.
+    """Draw a bar for each query that differs: decreases to the left, increases to the right.
 
     Args:
         comparison: Two runs.
-        most: Most bars, those with the greatest differences; how many are left out is said.
+        most: Number of bars, those with the largest differences; the chart states how many are left out.
     """
     kept = sorted(comparison.differences, key=lambda one: (-abs(one.delta), one.id))[:most]
     kept.sort(key=lambda one: (one.delta, one.id))
@@ -264,5 +246,5 @@ def _bar(one: QueryDifference, middle: float, y: float) -> list[str]:
 
 
 def _end_of(text: str, length: int) -> str:
-    """Return a text, its beginning cut: names differ at their ends."""
+    """Return the end of a text: names differ at their ends."""
     return text if len(text) <= length else f"…{text[1 - length :]}"

@@ -1,17 +1,14 @@
-"""Whether a run is good enough, and what kind of worse it is when not.
+"""Compares a run with its baseline under a policy: the checks, the result and the categories of what got worse.
 
-A floor is the higher of the policy's minimum and the baseline less the tolerance; a cap the lower of the
-policy's maximum and the baseline plus the tolerance.
-
-One fault should carry one name. A query that lost a target it used to find drags down the mean ranking and may
-change the spread of its results; where a failed check would pass had the queries with lost targets kept what
-the baseline recorded of them, the loss explains it and the category is `recall_drop` alone.
+One fault should have one name. A query that lost a target it used to find lowers the mean ranking and may
+change the spread of its results. A failed check that would pass if those queries had kept their recorded
+quality is explained by the loss, and its category is `recall_drop` alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,7 +19,7 @@ from whence.evaluation.gate.run import (
     latency_by_intent,
     measure,
 )
-from whence.evaluation.gate.schema import Baseline, IntentLatency, LatencyLimits, Metrics, Policy
+from whence.evaluation.gate.schema import Baseline, LatencyLimits, Metrics, Policy
 
 __all__ = ("Category", "Check", "Gate", "Mover", "judge", "loose_checks", "movers")
 
@@ -33,9 +30,20 @@ Category = Literal[
     "diversity_collapse",
     "semantic_degraded_spike",
 ]
+Direction = Literal["min", "max"]
+Unit = Literal["share", "ms", "queries"]
 
-#: Rounding in means must not decide a verdict.
+#: Rounding in means must not decide a result.
 _EPSILON = 1e-9
+#: Quality metrics, the field of the policy with their limit, and the side on which they must stay.
+_QUALITY: tuple[tuple[str, str, Direction], ...] = (
+    ("negative_hit_rate", "max_negative_hit_rate", "max"),
+    ("recall_at_k", "min_recall_at_k", "min"),
+    ("mrr", "min_mrr", "min"),
+    ("ndcg_at_k", "min_ndcg_at_k", "min"),
+    ("zero_result_rate", "max_zero_result_rate", "max"),
+    ("clustering_ratio", "max_clustering_ratio", "max"),
+)
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,31 +52,31 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     current: float
     baseline: float | None
-    """None where the baseline has no such number."""
+    """None when the baseline has no such number."""
     threshold: float
     delta: float | None
-    """`current` less `baseline`."""
+    """`current` minus `baseline`."""
     tolerance: float | None
-    """How much worse than the baseline is noise; None where the policy has no such number."""
-    direction: Literal["min", "max"]
+    """Difference from the baseline that counts as noise; None when the policy has no such number."""
+    direction: Direction
     """`min`: at least the threshold; `max`: at most."""
-    unit: Literal["share", "ms", "queries"]
+    unit: Unit
     passed: bool
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict and its reasons."""
+    """The result of the gate and its reasons."""
 
     verdict: Literal["pass", "fail"]
     checks: list[Check]
     taxonomy: list[Category]
     """Sorted; empty exactly when the verdict is `pass`."""
     observed: list[str]
-    """Metrics beyond their cap that the policy only watches."""
+    """Metrics above their cap that the policy does not enforce."""
 
 
 class Mover(msgspec.Struct, frozen=True, kw_only=True):
-    """A query that gave something else than when the baseline was recorded."""
+    """A query whose result differs from the recorded one."""
 
     id: str
     hit_rank_before: int | None
@@ -80,9 +88,9 @@ class Mover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def loose_checks(gate: Gate) -> list[str]:
-    """Name the quality checks that could hardly fail: more than three tolerances between number and threshold.
+    """Return the quality checks with more than three tolerances between number and threshold.
 
-    A baseline far below what is measured lets real regressions pass.
+    A baseline far below the measured quality lets real regressions pass.
     """
     return [
         check.metric
@@ -97,186 +105,125 @@ def judge(run: SuiteRun, baseline: Baseline, policy: Policy) -> Gate:
     """Compare a run with a baseline under a policy. Cost: linear in the queries."""
     now = measure(run.queries)
     quality = _quality_checks(now, baseline.metrics, policy)
-    others = [*_latency_checks(run.queries, now, baseline, policy), _replay_check(run.queries)]
-    checks = [*quality, _degraded_check(now, baseline.metrics, policy), *others]
-    failed = [check for check in checks if not check.passed]
-    kept = measure(_with_losses_undone(run.queries, baseline))
-    explained = {
-        check.metric
-        for check in _quality_checks(kept, baseline.metrics, policy)
-        if check.passed and _lost_ids(run.queries, baseline)
-    }
-    if not _lost_ids(run.queries, baseline):
-        explained = _explained_by_recall(quality)
-    cap = min(
+    degraded = _check(
+        "degraded_query_rate",
+        now.degraded_query_rate,
+        baseline.metrics.degraded_query_rate,
         policy.quality.max_degraded_query_rate,
-        baseline.metrics.degraded_query_rate + policy.tolerance.degraded_query_rate,
+        policy.tolerance.degraded_query_rate,
     )
-    watched = now.degraded_query_rate > cap + _EPSILON
+    observed = []
+    if not policy.quality.enforce_degraded_query_rate:
+        observed = [] if degraded.passed else [degraded.metric]
+        degraded = msgspec.structs.replace(degraded, threshold=1.0, passed=True)
+    unequal = sum(not query.replayed_equal for query in run.queries)
+    checks = [
+        *quality,
+        degraded,
+        *_latency_checks(run.queries, now, baseline, policy),
+        # Two runs of one suite over one collection must give one order.
+        _check("replay_differences", float(unequal), 0.0, 0.0, None, unit="queries"),
+    ]
+    failed = [check for check in checks if not check.passed]
+    explained = _explained(run.queries, baseline, policy, quality)
     return Gate(
         verdict="fail" if failed else "pass",
         checks=checks,
         taxonomy=sorted({_category(check.metric, explained) for check in failed}),
-        observed=["degraded_query_rate"]
-        if watched and not policy.quality.enforce_degraded_query_rate
-        else [],
+        observed=observed,
     )
 
 
 def movers(queries: Sequence[QueryReport], baseline: Baseline) -> list[Mover]:
-    """Return the queries whose first hit or found targets changed, in order of their ids."""
+    """Return the queries whose first hit or found targets changed, sorted by id."""
     before = {query.id: query for query in baseline.per_query}
-    found: list[Mover] = []
-    for query in queries:
-        old = before.get(query.id)
-        if old is None:
-            continue
-        if (old.hit_rank, set(old.found_hints)) != (query.hit_rank, set(query.found_hints)):
-            found.append(
-                Mover(
-                    id=query.id,
-                    hit_rank_before=old.hit_rank,
-                    hit_rank=query.hit_rank,
-                    recall_before=old.recall_at_k,
-                    recall=query.recall_at_k,
-                    lost_hints=sorted(set(old.found_hints) - set(query.found_hints)),
-                    gained_hints=sorted(set(query.found_hints) - set(old.found_hints)),
-                )
-            )
-    return found
-
-
-def _quality_checks(now: Metrics, before: Metrics, policy: Policy) -> list[Check]:
-    limits, slack = policy.quality, policy.tolerance
-    floors = (
-        ("recall_at_k", limits.min_recall_at_k),
-        ("mrr", limits.min_mrr),
-        ("ndcg_at_k", limits.min_ndcg_at_k),
-    )
-    caps = (
-        ("zero_result_rate", limits.max_zero_result_rate),
-        ("clustering_ratio", limits.max_clustering_ratio),
-    )
+    pairs = [(before[query.id], query) for query in queries if query.id in before]
     return [
-        _negative_check(now, before, policy),
-        *(
-            _check(
-                name,
-                getattr(now, name),
-                getattr(before, name),
-                max(limit, getattr(before, name) - getattr(slack, name)),
-                direction="min",
-                tolerance=getattr(slack, name),
-            )
-            for name, limit in floors
-        ),
-        *(
-            _check(
-                name,
-                getattr(now, name),
-                getattr(before, name),
-                min(limit, getattr(before, name) + getattr(slack, name)),
-                tolerance=getattr(slack, name),
-            )
-            for name, limit in caps
-        ),
+        Mover(
+            id=query.id,
+            hit_rank_before=old.hit_rank,
+            hit_rank=query.hit_rank,
+            recall_before=old.recall_at_k,
+            recall=query.recall_at_k,
+            lost_hints=sorted(set(old.found_hints) - set(query.found_hints)),
+            gained_hints=sorted(set(query.found_hints) - set(old.found_hints)),
+        )
+        for old, query in pairs
+        if (old.hit_rank, set(old.found_hints)) != (query.hit_rank, set(query.found_hints))
     ]
 
 
-def _negative_check(now: Metrics, before: Metrics, policy: Policy) -> Check:
-    cap, old = policy.quality.max_negative_hit_rate, before.negative_hit_rate
-    slack = policy.tolerance.negative_hit_rate
-    if old is not None:
-        cap = min(cap, old + slack)
-    return _check("negative_hit_rate", now.negative_hit_rate or 0.0, old, cap, tolerance=slack)
-
-
-def _degraded_check(now: Metrics, before: Metrics, policy: Policy) -> Check:
-    limits = policy.quality
-    cap = min(
-        limits.max_degraded_query_rate,
-        before.degraded_query_rate + policy.tolerance.degraded_query_rate,
-    )
-    enforced = limits.enforce_degraded_query_rate
-    return _check(
-        "degraded_query_rate",
-        now.degraded_query_rate,
-        before.degraded_query_rate,
-        cap if enforced else 1.0,
-        tolerance=policy.tolerance.degraded_query_rate,
-    )
+def _quality_checks(now: Metrics, before: Metrics, policy: Policy) -> list[Check]:
+    return [
+        _check(
+            name,
+            getattr(now, name) or 0.0,
+            getattr(before, name),
+            getattr(policy.quality, limit),
+            getattr(policy.tolerance, name),
+            direction=direction,
+        )
+        for name, limit, direction in _QUALITY
+    ]
 
 
 def _latency_checks(
     queries: Sequence[QueryReport], now: Metrics, baseline: Baseline, policy: Policy
 ) -> list[Check]:
-    before = baseline.metrics
+    before, slack = baseline.metrics, policy.tolerance
     overall = LatencyLimits(
         max_p50_latency_ms=policy.latency.max_p50_latency_ms,
         max_p95_latency_ms=policy.latency.max_p95_latency_ms,
     )
-    all_now = (now.latency_p50_ms, now.latency_p95_ms)
-    all_before = (before.latency_p50_ms, before.latency_p95_ms)
-    checks = _latency_pair("", all_now, all_before, overall, policy)
+    rows: list[tuple[str, tuple[float, float], tuple[float, float], LatencyLimits]] = [
+        (
+            "",
+            (now.latency_p50_ms, now.latency_p95_ms),
+            (before.latency_p50_ms, before.latency_p95_ms),
+            overall,
+        )
+    ]
     by_intent = latency_by_intent(queries)
     for intent in intents_of(queries):
-        checks += _latency_pair(
-            f".{intent}",
-            _pair(by_intent[intent]),
-            _pair(baseline.latency_by_intent.get(intent)),
-            policy.latency.by_intent.get(intent, overall),
-            policy,
+        old = baseline.latency_by_intent.get(intent)
+        rows.append(
+            (
+                f".{intent}",
+                (by_intent[intent].p50_ms, by_intent[intent].p95_ms),
+                (old.p50_ms, old.p95_ms) if old else (0.0, 0.0),
+                policy.latency.by_intent.get(intent, overall),
+            )
         )
+    checks = []
+    for suffix, current, recorded, limits in rows:
+        median = (limits.max_p50_latency_ms, slack.p50_latency_ms)
+        tail = (limits.max_p95_latency_ms, slack.p95_latency_ms)
+        for place, (name, bounds) in enumerate((("p50", median), ("p95", tail))):
+            # A recorded latency of 0 means that there is none.
+            old_ms = recorded[place] or None
+            metric = f"latency_{name}_ms{suffix}"
+            checks.append(_check(metric, current[place], old_ms, *bounds, unit="ms"))
     return checks
-
-
-def _pair(latency: IntentLatency | None) -> tuple[float, float]:
-    return (latency.p50_ms, latency.p95_ms) if latency else (0.0, 0.0)
-
-
-def _latency_pair(
-    suffix: str,
-    now: tuple[float, float],
-    before: tuple[float, float],
-    limits: LatencyLimits,
-    policy: Policy,
-) -> list[Check]:
-    """Check median and tail; a baseline of 0 is none."""
-    slack = policy.tolerance
-    rows = (
-        ("latency_p50_ms", now[0], before[0], limits.max_p50_latency_ms, slack.p50_latency_ms),
-        ("latency_p95_ms", now[1], before[1], limits.max_p95_latency_ms, slack.p95_latency_ms),
-    )
-    return [
-        _check(
-            name + suffix,
-            current,
-            old or None,
-            min(limit, old + tolerance) if old else limit,
-            unit="ms",
-            tolerance=tolerance,
-        )
-        for name, current, old, limit, tolerance in rows
-    ]
-
-
-def _replay_check(queries: Sequence[QueryReport]) -> Check:
-    """Two runs of one suite over one collection must give one order."""
-    unequal = sum(not query.replayed_equal for query in queries)
-    return _check("replay_differences", float(unequal), 0.0, 0.0, unit="queries")
 
 
 def _check(
     metric: str,
     current: float,
     baseline: float | None,
-    threshold: float,
+    limit: float,
+    tolerance: float | None,
     *,
-    direction: Literal["min", "max"] = "max",
-    unit: Literal["share", "ms", "queries"] = "share",
-    tolerance: float | None = None,
+    direction: Direction = "max",
+    unit: Unit = "share",
 ) -> Check:
-    beyond = threshold - current if direction == "min" else current - threshold
+    """Check a number against the stricter of the policy's limit and the baseline with its tolerance."""
+    threshold = limit
+    if baseline is not None and tolerance is not None:
+        if direction == "min":
+            threshold = max(limit, baseline - tolerance)
+        else:
+            threshold = min(limit, baseline + tolerance)
+    excess = threshold - current if direction == "min" else current - threshold
     return Check(
         metric=metric,
         current=current,
@@ -286,36 +233,33 @@ def _check(
         tolerance=tolerance,
         direction=direction,
         unit=unit,
-        passed=beyond <= _EPSILON,
+        passed=excess <= _EPSILON,
     )
 
 
-def _lost_ids(queries: Sequence[QueryReport], baseline: Baseline) -> set[str]:
-    return {mover.id for mover in movers(queries, baseline) if mover.lost_hints}
-
-
-def _with_losses_undone(queries: Sequence[QueryReport], baseline: Baseline) -> list[QueryReport]:
-    """Return the queries, those that lost a target with the quality that the baseline recorded."""
-    lost = _lost_ids(queries, baseline)
-    before = {query.id: query for query in baseline.per_query}
-    return [
-        msgspec.structs.replace(
-            query,
-            reciprocal_rank=before[query.id].reciprocal_rank,
-            recall_at_k=before[query.id].recall_at_k,
-            ndcg_at_k=before[query.id].ndcg_at_k,
-            cluster_ratio=before[query.id].cluster_ratio,
-            # What comes in where a target went out is part of the loss.
-            negative_violations=0,
-        )
-        if query.id in lost
-        else query
-        for query in queries
-    ]
+def _explained(
+    queries: Sequence[QueryReport], baseline: Baseline, policy: Policy, quality: Sequence[Check]
+) -> set[str]:
+    """Return the quality metrics whose failure a lost target explains."""
+    lost = {mover.id for mover in movers(queries, baseline) if mover.lost_hints}
+    if not lost:
+        return _explained_by_recall(quality)
+    recorded = {query.id: query for query in baseline.per_query}
+    restored = []
+    for query in queries:
+        if query.id in lost:
+            fields = ("reciprocal_rank", "recall_at_k", "ndcg_at_k", "cluster_ratio")
+            kept: dict[str, Any] = {name: getattr(recorded[query.id], name) for name in fields}
+            # A negative target in the place of a lost one is part of the loss.
+            restored.append(msgspec.structs.replace(query, negative_violations=0, **kept))
+        else:
+            restored.append(query)
+    checks = _quality_checks(measure(restored), baseline.metrics, policy)
+    return {check.metric for check in checks if check.passed}
 
 
 def _explained_by_recall(quality: Sequence[Check]) -> set[str]:
-    """Without a record of each query: a ranking that fell no further than recall did fell because of it."""
+    """Return the ranking metrics that fell no further than recall, for a baseline without its queries."""
     checks = {check.metric: check for check in quality}
     recall = checks["recall_at_k"]
     if recall.passed or recall.baseline is None:

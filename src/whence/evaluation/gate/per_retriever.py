@@ -1,7 +1,7 @@
-"""Every way of ranking alone, so that a report says which one got worse.
+"""Scores of each retriever alone, so that a report names the one that got worse.
 
-`bm25` and `dense` are the two sides of a hybrid search, `hybrid` is what joins them, `expansion` what links
-between passages make of that, `rerank` what a reranker makes of its best.
+`bm25` and `dense` are the two retrievers of a hybrid search, `hybrid` is their fusion, `expansion` adds the
+links between passages, and `rerank` is the reranked head of that.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whence.evaluation import measures
-from whence.evaluation.gate.matching import assign
-from whence.evaluation.gate.schema import RetrieverScores, Suite, SuiteQuery, Tolerance
+from whence.evaluation.gate.run import score_hits
+from whence.evaluation.gate.schema import RetrieverScores, Suite, Tolerance
 from whence.evaluation.searcher import Hit, Searcher
 from whence.schema.errors import (
     BadInput,
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 __all__ = ("RetrieverReport", "compare_retrievers", "measure_retrievers")
 
-#: Candidates that the last legs order: as deep as a hybrid search looks into its own two sides.
+#: Depth of the fused ranking: as deep as a hybrid search reads its two retrievers.
 _DEPTH = 100
-#: Candidates that are reranked: enough to see their order get worse, at half the time of twice as many.
+#: Candidates that are reranked: enough to notice a worse order, in half the time of twice as many.
 _RERANKED = 10
 _MEASURES = ("recall_at_k", "mrr", "ndcg_at_k")
 _DOWN = (Unavailable, ModelMissing, DeadlineExceeded, Overloaded, BadInput)
 
 
 class RetrieverReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One way of ranking, now and when the baseline was recorded."""
+    """Scores of one retriever, now and in the baseline."""
 
     current: RetrieverScores | None
-    """None when it did not run now."""
+    """None when it did not run."""
     baseline: RetrieverScores | None
-    """None when the baseline has it not."""
+    """None when the baseline does not have it."""
     worse: list[str]
-    """Measures that fell below the baseline by more than the tolerance; all when it does not run any more."""
+    """Measures below the baseline by more than the tolerance; all of them when it did not run."""
 
 
 async def measure_retrievers(
@@ -55,27 +55,29 @@ async def measure_retrievers(
     reranker: Reranker | None,
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> dict[str, RetrieverScores]:
-    """Measure each way of ranking over a suite.
+    """Measure each retriever over a suite; one that fails for some query is left out.
 
-    Three searches a query, and one call of the reranker. A leg that cannot run for some query is left out.
+    Cost: three searches and one call of the reranker a query.
 
     Args:
-        search: What is measured.
-        suite: Its queries.
+        search: Searches the collection.
+        suite: The queries.
         k: Results of each query, 1 or more.
         reranker: Scores texts; None leaves `rerank` out.
-        progress: Called with the number of queries done and their number.
+        progress: Called with the number of queries done and the number of all.
     """
-    found: dict[str, list[Mapping[str, float]]] = {}
+    found: dict[str, list[RetrieverScores]] = {}
     for done, query in enumerate(suite.queries, 1):
-        for leg, hits in (await _rankings(search, query.query, k, reranker)).items():
-            found.setdefault(leg, []).append(_measured(query, hits[:k], k))
+        for name, hits in (await _rankings(search, query.query, k, reranker)).items():
+            found.setdefault(name, []).append(score_hits(query, hits[:k], k)[1])
         progress(done, len(suite.queries))
     return {
-        leg: msgspec.convert(
-            {name: measures.mean(row[name] for row in rows) for name in _MEASURES}, RetrieverScores
+        name: RetrieverScores(
+            recall_at_k=measures.mean(row.recall_at_k for row in rows),
+            mrr=measures.mean(row.mrr for row in rows),
+            ndcg_at_k=measures.mean(row.ndcg_at_k for row in rows),
         )
-        for leg, rows in found.items()
+        for name, rows in found.items()
         if len(rows) == len(suite.queries)
     }
 
@@ -83,27 +85,27 @@ async def measure_retrievers(
 async def _rankings(
     search: Searcher, text: str, k: int, reranker: Reranker | None
 ) -> dict[str, Sequence[Hit]]:
-    """Return the hits of one query by leg, best first."""
-    legs: dict[str, Sequence[Hit]] = {}
+    """Return the hits of one query by retriever, best first."""
+    rankings: dict[str, Sequence[Hit]] = {}
     for mode in ("bm25", "dense", "hybrid"):
         try:
             found = await search(text, mode=mode, limit=k if mode != "hybrid" else max(k, _DEPTH))
         except _DOWN:
             continue
         if not found.degraded:
-            legs[mode] = found.hits
-    whole = legs.get("hybrid")
+            rankings[mode] = found.hits
+    whole = rankings.get("hybrid")
     if whole is None:
-        return legs
-    legs["expansion"] = whole
-    # Without what links added; equal scores keep their order.
-    legs["hybrid"] = sorted(whole, key=lambda hit: hit.graph_score - hit.score)
+        return rankings
+    rankings["expansion"] = whole
+    # Without the score of links; equal scores keep their order.
+    rankings["hybrid"] = sorted(whole, key=lambda hit: hit.graph_score - hit.score)
     if reranker is not None:
         try:
-            legs["rerank"] = await _reranked(reranker, text, whole[:_RERANKED])
+            rankings["rerank"] = await _reranked(reranker, text, whole[:_RERANKED])
         except _DOWN:
-            return legs
-    return legs
+            return rankings
+    return rankings
 
 
 async def _reranked(reranker: Reranker, text: str, hits: Sequence[Hit]) -> list[Hit]:
@@ -112,21 +114,10 @@ async def _reranked(reranker: Reranker, text: str, hits: Sequence[Hit]) -> list[
     return [hits[place] for place in order]
 
 
-def _measured(query: SuiteQuery, hits: Sequence[Hit], k: int) -> Mapping[str, float]:
-    hints = [target.hint for target in query.expected_targets]
-    assigned = assign(hints, hits)
-    gains = [float(place in assigned) for place in range(len(hits))]
-    return {
-        "recall_at_k": measures.recall(gains, len(hints), k),
-        "mrr": measures.reciprocal_rank(gains, k),
-        "ndcg_at_k": measures.ndcg(gains, [1.0] * len(hints), k),
-    }
-
-
 def compare_retrievers(
     now: Mapping[str, RetrieverScores], before: Mapping[str, RetrieverScores], tolerance: Tolerance
 ) -> dict[str, RetrieverReport]:
-    """Put the legs of a run beside those of a baseline; without either there is nothing to compare."""
+    """Compare the retrievers of a run with those of a baseline; without a run the result is empty."""
     names = [*now, *(name for name in before if name not in now)] if now else []
     return {
         name: RetrieverReport(

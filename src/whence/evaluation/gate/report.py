@@ -1,4 +1,4 @@
-"""What the gate prints, the baseline it records, and what may be compared with what."""
+"""The report of the gate, the baseline that it records, and the check that two runs are comparable."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from whence.evaluation.files import digest_of
 from whence.evaluation.gate.gate_result import judge, loose_checks, movers
 from whence.evaluation.gate.matching import documents_named
 from whence.evaluation.gate.per_retriever import compare_retrievers
 from whence.evaluation.gate.run import (
-    QueryReport,
     SuiteRun,
     intents_of,
     latency_by_intent,
@@ -27,7 +27,6 @@ from whence.evaluation.gate.schema import (
     Policy,
     RetrieverScores,
     Suite,
-    suite_digest,
 )
 from whence.evaluation.statistics import bootstrap_interval
 from whence.schema.errors import BadInput, NotFound
@@ -43,8 +42,9 @@ __all__ = (
 )
 
 REPORT_VERSION = "retrieval-eval-report-v1"
-_STATES_AT_ONCE = 1000
-#: Means of a report and the field of a query that they are of.
+#: Documents read at a time.
+_BATCH = 1000
+#: Means of a report and the field of a query that each is the mean of.
 _PER_QUERY = (
     ("recall_at_k", "recall_at_k"),
     ("mrr", "reciprocal_rank"),
@@ -60,7 +60,7 @@ def check_comparable(baseline: Baseline, suite: Suite, k: int) -> None:
     """
     pairs = (
         ("suite_version", baseline.suite_version, suite.version),
-        ("suite_digest", baseline.suite_digest, suite_digest(suite)),
+        ("suite_digest", baseline.suite_digest, digest_of(suite)),
         ("k", baseline.k, k),
     )
     for name, before, now in pairs:
@@ -82,12 +82,12 @@ async def collection_digest(store: Store, collection: str) -> str:
     if await store.collection(collection) is None:
         raise NotFound(
             f"there is no collection {collection!r}",
-            hint="index something into it first; `whence collections` lists what there is",
+            hint="index something into it first; `whence collections` lists the existing ones",
         )
     ids = await store.document_ids(collection)
     digest = hashlib.sha256()
-    for start in range(0, len(ids), _STATES_AT_ONCE):
-        states = await store.document_states(collection, ids[start : start + _STATES_AT_ONCE])
+    for start in range(0, len(ids), _BATCH):
+        states = await store.document_states(collection, ids[start : start + _BATCH])
         for name, state in sorted(states.items()):
             digest.update(msgspec.json.encode([name, state.digest]))
     return digest.hexdigest()
@@ -104,11 +104,11 @@ def record(
     version: str,
     legs: Mapping[str, RetrieverScores] = MappingProxyType({}),
 ) -> Baseline:
-    """Return the baseline that a run makes."""
+    """Return a run as a baseline."""
     return Baseline(
         version=BASELINE_VERSION,
         suite_version=suite.version,
-        suite_digest=suite_digest(suite),
+        suite_digest=digest_of(suite),
         k=k,
         mode=mode,
         collection=collection,
@@ -116,13 +116,18 @@ def record(
         whence_version=version,
         metrics=measure(run.queries),
         latency_by_intent=latency_by_intent(run.queries),
-        per_query=[_recorded(query) for query in run.queries],
+        per_query=[
+            BaselineQuery(
+                **{name: getattr(query, name) for name in BaselineQuery.__struct_fields__}
+            )
+            for query in run.queries
+        ],
         legs=dict(legs),
     )
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a new baseline says otherwise."""
+    """One value that differs between two baselines."""
 
     what: str
     before: Any
@@ -130,38 +135,21 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def baseline_changes(before: Baseline, after: Baseline) -> list[Change]:
-    """Tell what a new baseline changes, latencies left out: they differ every time."""
-    changes = [
-        _change(name, getattr(before, name), getattr(after, name))
-        for name in ("suite_version", "suite_digest", "k", "mode", "collection_digest")
-    ]
-    changes += [
-        _change(name, getattr(before.metrics, name), getattr(after.metrics, name))
+    """Return the differences between two baselines, except latencies, which differ every time."""
+    fields = ("suite_version", "suite_digest", "k", "mode", "collection_digest")
+    rows = [(name, getattr(before, name), getattr(after, name)) for name in fields]
+    rows += [
+        (name, getattr(before.metrics, name), getattr(after.metrics, name))
         for name in Metrics.__struct_fields__
         if not name.startswith("latency_")
     ]
-    old = {query.id: query for query in before.per_query}
-    new = {query.id: query for query in after.per_query}
-    for one in sorted(old.keys() | new.keys()):
-        ranks = [None if one not in side else side[one].hit_rank for side in (old, new)]
-        changes.append(_change(f"first hit of {one}", *ranks))
-    return [change for change in changes if change.before != change.after]
-
-
-def _change(what: str, before: Any, after: Any) -> Change:
-    return Change(what=what, before=before, after=after)
-
-
-def _recorded(query: QueryReport) -> BaselineQuery:
-    return BaselineQuery(
-        id=query.id,
-        hit_rank=query.hit_rank,
-        reciprocal_rank=query.reciprocal_rank,
-        recall_at_k=query.recall_at_k,
-        ndcg_at_k=query.ndcg_at_k,
-        cluster_ratio=query.cluster_ratio,
-        found_hints=query.found_hints,
-    )
+    old = {query.id: query.hit_rank for query in before.per_query}
+    new = {query.id: query.hit_rank for query in after.per_query}
+    rows += [
+        (f"first hit of {one}", old.get(one), new.get(one))
+        for one in sorted(old.keys() | new.keys())
+    ]
+    return [Change(what=what, before=was, after=now) for what, was, now in rows if was != now]
 
 
 def gate_document(
@@ -176,26 +164,29 @@ def gate_document(
     document_ids: Sequence[str] = (),
     legs: Mapping[str, RetrieverScores] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the whole report with its verdict.
+    """Return the whole report with the result of the gate.
 
     Args:
-        run: What the suite gave.
+        run: Results of the suite.
         suite: The suite.
-        baseline: What it gave before.
-        policy: What it must reach.
+        baseline: The recorded run to compare with.
+        policy: Requirements.
         collection: Name of the collection.
         digest: Digest of its documents.
-        dry_run: Whether the verdict has no consequence.
-        document_ids: All documents of the collection, to tell which hints name several or none.
-        legs: Every way of ranking alone; empty when they were not measured.
+        dry_run: Whether the exit code ignores the result.
+        document_ids: All documents of the collection, to find hints that name several documents.
+        legs: Scores of each retriever alone; empty when they were not measured.
     """
     gate = judge(run, baseline, policy)
-    named = documents_named(_hints(suite), document_ids)
+    hints = dict.fromkeys(
+        target.hint for query in suite.queries for target in query.expected_targets
+    )
+    named = documents_named(hints, document_ids)
     changed = bool(baseline.collection_digest) and baseline.collection_digest != digest
     report = {
         "version": REPORT_VERSION,
         "suite_version": suite.version,
-        "suite_digest": suite_digest(suite),
+        "suite_digest": digest_of(suite),
         "k": baseline.k,
         "mode": baseline.mode,
         "collection": collection,
@@ -205,10 +196,13 @@ def gate_document(
         "total_queries": len(run.queries),
         "metrics": measure(run.queries),
         "intervals": {
-            name: _interval([getattr(query, field) for query in run.queries])
+            name: bootstrap_interval([getattr(query, field) for query in run.queries])._asdict()
             for name, field in _PER_QUERY
         },
-        "metrics_by_intent": _by_intent(run.queries),
+        "metrics_by_intent": {
+            intent: measure([query for query in run.queries if query.intent == intent])
+            for intent in intents_of(run.queries)
+        },
         "latency_by_intent": latency_by_intent(run.queries),
         "unmatched_hints": [
             {"id": query.id, "hint": hint}
@@ -224,21 +218,3 @@ def gate_document(
         "per_query": run.queries,
     }
     return {"report": report, "gate": gate}
-
-
-def _hints(suite: Suite) -> list[str]:
-    """Return all hints of a suite, each once, in order."""
-    targets = (target for query in suite.queries for target in query.expected_targets)
-    return list(dict.fromkeys(target.hint for target in targets))
-
-
-def _interval(values: Sequence[float]) -> dict[str, float]:
-    """Return the 95 % interval of a mean over the queries."""
-    return bootstrap_interval(values)._asdict()
-
-
-def _by_intent(queries: Sequence[QueryReport]) -> dict[str, Any]:
-    return {
-        intent: measure([query for query in queries if query.intent == intent])
-        for intent in intents_of(queries)
-    }

@@ -1,4 +1,4 @@
-"""One suite run against a collection, and what it measured."""
+"""Runs a suite against a collection and measures the results."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from whence.evaluation.gate.schema import (
     IntentLatency,
     Metrics,
     NegativeTarget,
+    RetrieverScores,
     Suite,
     SuiteQuery,
 )
@@ -28,11 +29,12 @@ __all__ = (
     "latency_by_intent",
     "measure",
     "run_suite",
+    "score_hits",
 )
 
 
 class TopResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A result as the report shows it."""
+    """One result of a query."""
 
     doc_id: str
     rank: int
@@ -40,12 +42,12 @@ class TopResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one query gave."""
+    """Results and measures of one query."""
 
     id: str
     intent: Intent
     latency_ms: float
-    """The shorter of the two runs: what else the machine did only adds to it."""
+    """The shorter of the two runs: other work of the machine can only add to it."""
     reciprocal_rank: float
     recall_at_k: float
     ndcg_at_k: float
@@ -55,29 +57,29 @@ class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
     cluster_ratio: float | None
     """None for fewer than two results."""
     semantic_degraded: bool
-    """True when either run was."""
+    """True when either run was degraded."""
     semantic_budget_exhausted: bool
     negative_hits: int
     """Results within k that match a negative target."""
     negative_violations: int
-    """Those of them that stand above the rank which their target sets."""
+    """Those of them within the rank that their target sets."""
     found_hints: list[str]
     unmatched_hints: list[str]
     """Expected targets that no result of this query matched."""
     degraded_reasons: list[str]
     replayed_equal: bool
-    """False when the second run gave another order although neither was degraded."""
+    """False when two runs, neither of them degraded, gave different orders."""
     top_results: list[TopResult]
 
 
 class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A suite run twice, in order of the queries' ids."""
+    """Results of a suite, sorted by the queries' ids."""
 
     queries: list[QueryReport]
 
 
-class _Try(msgspec.Struct, frozen=True, kw_only=True):
-    """One search and how it ended."""
+class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One search and its outcome."""
 
     found: SearchOutcome
     exhausted: bool = False
@@ -92,25 +94,25 @@ async def run_suite(
     clock: Callable[[], float],
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> SuiteRun:
-    """Run every query twice, after one search that is not counted. Results are those of the first run.
+    """Run every query twice, after one search that is not counted; the results are those of the first run.
 
     Args:
-        search: What is measured.
-        suite: Its queries, in order.
+        search: Searches the collection.
+        suite: The queries.
         mode: `bm25`, `dense` or `hybrid`.
         k: Results of each query, 1 or more.
-        clock: Gives seconds, for a search that fails.
-        progress: Called with the number of searches done and their number.
+        clock: Returns seconds, for a search that fails.
+        progress: Called with the number of searches done and the number of all.
 
     Raises:
-        NotFound: There is no such collection. A service that does not answer degrades its query only.
+        NotFound: The collection does not exist. A service that does not answer only degrades its query.
     """
-    await _try(search, suite.queries[0], mode, k, clock)
-    runs: list[list[_Try]] = []
+    await _search(search, suite.queries[0], mode, k, clock)
+    runs: list[list[_Attempt]] = []
     for number in range(2):
-        tries: list[_Try] = []
+        tries: list[_Attempt] = []
         for query in suite.queries:
-            tries.append(await _try(search, query, mode, k, clock))
+            tries.append(await _search(search, query, mode, k, clock))
             progress(number * len(suite.queries) + len(tries), 2 * len(suite.queries))
         runs.append(tries)
     return SuiteRun(
@@ -121,39 +123,38 @@ async def run_suite(
     )
 
 
-async def _try(
+async def _search(
     search: Searcher, query: SuiteQuery, mode: str, k: int, clock: Callable[[], float]
-) -> _Try:
+) -> _Attempt:
     started = clock()
     try:
-        return _Try(found=await search(query.query, mode=mode, limit=k))
+        return _Attempt(found=await search(query.query, mode=mode, limit=k))
     except (Unavailable, ModelMissing, DeadlineExceeded, Overloaded) as error:
         took_ms = (clock() - started) * 1e3
         found = SearchOutcome(hits=[], latency_ms=took_ms, degraded=(error.message,))
-        return _Try(found=found, exhausted=isinstance(error, DeadlineExceeded))
+        return _Attempt(found=found, exhausted=isinstance(error, DeadlineExceeded))
 
 
-def _report(query: SuiteQuery, first: _Try, second: _Try, k: int) -> QueryReport:
+def _report(query: SuiteQuery, first: _Attempt, second: _Attempt, k: int) -> QueryReport:
     hits = first.found.hits[:k]
     hints = [target.hint for target in query.expected_targets]
-    assigned = assign(hints, hits)
-    gains = [float(place in assigned) for place in range(len(hits))]
-    found = {assigned[place] for place in assigned}
+    assigned, scores = score_hits(query, hits, k)
+    found = set(assigned.values())
     degraded = [*first.found.degraded, *second.found.degraded]
     return QueryReport(
         id=query.id,
         intent=query.intent,
         latency_ms=round(min(first.found.latency_ms, second.found.latency_ms), 3),
-        reciprocal_rank=measures.reciprocal_rank(gains, k),
-        recall_at_k=measures.recall(gains, len(hints), k),
-        ndcg_at_k=measures.ndcg(gains, [1.0] * len(hints), k),
+        reciprocal_rank=scores.mrr,
+        recall_at_k=scores.recall_at_k,
+        ndcg_at_k=scores.ndcg_at_k,
         hit_rank=min(assigned) + 1 if assigned else None,
         zero_results=not hits,
         cluster_ratio=measures.clustering_ratio([hit.path or hit.document_id for hit in hits]),
         semantic_degraded=bool(degraded),
         semantic_budget_exhausted=first.exhausted or second.exhausted,
-        negative_hits=_unwanted(query, hits, lambda _target: k),
-        negative_violations=_unwanted(query, hits, lambda target: target.within or k),
+        negative_hits=_count_negative(query, hits, lambda _target: k),
+        negative_violations=_count_negative(query, hits, lambda target: target.within or k),
         found_hints=[hint for number, hint in enumerate(hints) if number in found],
         unmatched_hints=[hint for hint in hints if not any(matches(hint, hit) for hit in hits)],
         degraded_reasons=sorted(set(degraded)),
@@ -165,10 +166,24 @@ def _report(query: SuiteQuery, first: _Try, second: _Try, k: int) -> QueryReport
     )
 
 
-def _unwanted(
+def score_hits(
+    query: SuiteQuery, hits: Sequence[Hit], k: int
+) -> tuple[dict[int, int], RetrieverScores]:
+    """Return the expected target of each hit, by places from 0, and the measures of the first k hits."""
+    hints = [target.hint for target in query.expected_targets]
+    assigned = assign(hints, hits)
+    gains = [float(place in assigned) for place in range(len(hits))]
+    return assigned, RetrieverScores(
+        recall_at_k=measures.recall(gains, len(hints), k),
+        mrr=measures.reciprocal_rank(gains, k),
+        ndcg_at_k=measures.ndcg(gains, [1.0] * len(hints), k),
+    )
+
+
+def _count_negative(
     query: SuiteQuery, hits: Sequence[Hit], depth: Callable[[NegativeTarget], int]
 ) -> int:
-    """Count the results that are unwanted at their rank."""
+    """Count the results that match a negative target within its depth."""
     return sum(
         any(rank <= depth(one) and matches(one.hint, hit) for one in query.negative_targets)
         for rank, hit in enumerate(hits, 1)
@@ -180,7 +195,7 @@ def _order(hits: Sequence[Hit]) -> list[tuple[str, str]]:
 
 
 def measure(queries: Sequence[QueryReport]) -> Metrics:
-    """Return the means over queries; clustering over those with two results or more."""
+    """Return the means over queries; of the clustering ratio over those with two results or more."""
     latencies = [query.latency_ms for query in queries]
     return Metrics(
         recall_at_k=measures.mean(query.recall_at_k for query in queries),

@@ -1,16 +1,14 @@
-"""The gate's three files, read strictly: an unknown key is an error, not a wish."""
+"""The files of the gate: suite, baseline and policy. They are read strictly: an unknown key is an error."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from whence.evaluation.files import read_text
-from whence.ingest.strict_json import parse_json
-from whence.schema.errors import BadInput, ConfigError
+from whence.evaluation.files import read_struct
+from whence.schema.errors import ConfigError
 
 __all__ = (
     "BASELINE_VERSION",
@@ -33,7 +31,6 @@ __all__ = (
     "load_baseline",
     "load_policy",
     "load_suite",
-    "suite_digest",
 )
 
 BASELINE_VERSION: Final = "retrieval-eval-baseline-v1"
@@ -51,25 +48,23 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX_MS)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
-S = TypeVar("S", bound="_Strict")
-
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Refuses keys that it has not."""
+    """Base of structs that refuse unknown keys."""
 
 
 class Target(_Strict, frozen=True, kw_only=True):
-    """Something that a query should find, or should not."""
+    """A document that a query should find."""
 
     hint: Text
     """Document id, path, name or qualified name, whole or its last segments."""
 
 
 class NegativeTarget(Target, frozen=True, kw_only=True):
-    """Something that a query should not find."""
+    """A document that a query should not find."""
 
     within: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Rank down to which it must not stand; k when None."""
+    """Lowest rank at which a match is a violation; k when None."""
 
 
 class SuiteQuery(_Strict, frozen=True, kw_only=True):
@@ -83,7 +78,7 @@ class SuiteQuery(_Strict, frozen=True, kw_only=True):
 
 
 class Suite(_Strict, frozen=True, kw_only=True):
-    """Queries and what they should find, in order of their ids."""
+    """Queries and their targets, sorted by id."""
 
     version: Text
     queries: Annotated[list[SuiteQuery], msgspec.Meta(min_length=1)]
@@ -99,11 +94,11 @@ class Metrics(_Strict, frozen=True, kw_only=True):
     clustering_ratio: Share
     degraded_query_rate: Share
     semantic_budget_exhaustion_rate: Share
-    """Queries whose search ran out of time."""
+    """Share of queries whose search ran out of time."""
     negative_hit_rate: Share | None = None
-    """Queries with an unwanted target above its rank; None in a baseline without it."""
+    """Share of queries with a negative target within its rank; None in an older baseline."""
     latency_p50_ms: Milliseconds = 0.0
-    """0 stands for no baseline."""
+    """0 means that the baseline has no such number."""
     latency_p95_ms: Milliseconds
     latency_mean_ms: Milliseconds
 
@@ -118,7 +113,7 @@ class IntentLatency(_Strict, frozen=True, kw_only=True):
 
 
 class RetrieverScores(_Strict, frozen=True, kw_only=True):
-    """Means of one way of ranking over the queries of a suite."""
+    """Means of one retriever over the queries of a suite."""
 
     recall_at_k: Share
     mrr: Share
@@ -126,7 +121,7 @@ class RetrieverScores(_Strict, frozen=True, kw_only=True):
 
 
 class BaselineQuery(_Strict, frozen=True, kw_only=True):
-    """What one query gave when the baseline was recorded."""
+    """Result of one query when the baseline was recorded."""
 
     id: Text
     hit_rank: Annotated[int, msgspec.Meta(ge=1)] | None
@@ -147,20 +142,20 @@ class Baseline(_Strict, frozen=True, kw_only=True):
     k: Annotated[int, msgspec.Meta(ge=1)]
     mode: Literal["bm25", "dense", "hybrid"] = "hybrid"
     collection: str = ""
-    """Name it had; no part of what must be equal."""
+    """Name of the collection; it need not be equal."""
     collection_digest: str = ""
     """Digest of the documents, empty when unknown."""
     whence_version: str = ""
     metrics: Metrics
     latency_by_intent: dict[Intent, IntentLatency] = {}
     per_query: list[BaselineQuery] = []
-    """With it the gate can tell a lost target from one that moved down."""
+    """Lets the gate tell a lost target from one that moved down."""
     legs: dict[str, RetrieverScores] = {}
-    """Each way of ranking alone, to tell which one got worse."""
+    """Scores of each retriever alone."""
 
 
 class Quality(_Strict, frozen=True, kw_only=True):
-    """Limits that hold whatever the baseline says."""
+    """Limits that hold for any baseline."""
 
     min_recall_at_k: Share
     min_mrr: Share
@@ -180,7 +175,7 @@ class LatencyLimits(_Strict, frozen=True, kw_only=True):
 
 
 class LatencyPolicy(_Strict, frozen=True, kw_only=True):
-    """Limits of all queries, and of those of an intent."""
+    """Limits of all queries together and of each intent."""
 
     max_p95_latency_ms: Milliseconds
     max_p50_latency_ms: Milliseconds = 500.0
@@ -188,7 +183,7 @@ class LatencyPolicy(_Strict, frozen=True, kw_only=True):
 
 
 class Tolerance(_Strict, frozen=True, kw_only=True):
-    """How much worse than the baseline is noise."""
+    """Differences from the baseline that count as noise."""
 
     recall_at_k: Share
     mrr: Share
@@ -202,7 +197,7 @@ class Tolerance(_Strict, frozen=True, kw_only=True):
 
 
 class Policy(_Strict, frozen=True, kw_only=True):
-    """What a run must reach."""
+    """Requirements of a run."""
 
     version: Literal["retrieval-gate-policy-v1"]
     quality: Quality
@@ -211,14 +206,14 @@ class Policy(_Strict, frozen=True, kw_only=True):
 
 
 def load_suite(path: Path) -> Suite:
-    """Read a suite; its queries come in order of their ids.
+    """Read a suite; its queries are sorted by id.
 
     Raises:
-        ConfigError: The file is no suite: a key is missing, unknown, of another type or out of range, an id
-            or a target occurs twice, a target is wanted and unwanted at once, or a text is blank.
+        ConfigError: A key is missing, unknown, of another type or out of range, an id or a target occurs twice,
+            a target is both expected and negative, or a text is blank.
         BadInput: The file cannot be read.
     """
-    suite = _load(path, Suite)
+    suite = read_struct(path, Suite, hint="correct the suite file")
     ids = [query.id for query in suite.queries]
     _check_once(f"{path}: queries: the id", ids)
     for query in suite.queries:
@@ -236,43 +231,15 @@ def load_suite(path: Path) -> Suite:
 
 
 def load_baseline(path: Path) -> Baseline:
-    """Read a baseline.
-
-    Raises:
-        ConfigError: The file is no baseline.
-        BadInput: The file cannot be read.
-    """
-    baseline = _load(path, Baseline)
+    """Read a baseline; errors as for `load_suite`."""
+    baseline = read_struct(path, Baseline, hint="correct the baseline file")
     _check_once(f"{path}: per_query: the id", [query.id for query in baseline.per_query])
     return baseline
 
 
 def load_policy(path: Path) -> Policy:
-    """Read a policy.
-
-    Raises:
-        ConfigError: The file is no policy.
-        BadInput: The file cannot be read.
-    """
-    return _load(path, Policy)
-
-
-def suite_digest(suite: Suite) -> str:
-    """Return a digest of what a suite says; spaces and the order of its keys and queries do not matter."""
-    return hashlib.sha256(msgspec.json.encode(suite)).hexdigest()
-
-
-def _load(path: Path, kind: type[S]) -> S:
-    try:
-        return msgspec.convert(parse_json(read_text(path)), kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"{path}: {error}", hint=f"correct the {kind.__name__.lower()} file"
-        ) from error
-    except BadInput as error:
-        if error.message.startswith("cannot read") or error.message.startswith(str(path)):
-            raise
-        raise ConfigError(f"{path}: {error.message}", hint="correct the file") from error
+    """Read a policy; errors as for `load_suite`."""
+    return read_struct(path, Policy, hint="correct the policy file")
 
 
 def _check_once(what: str, values: list[str]) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from whence.evaluation import measures
+from whence.evaluation.files import digest_of
 from whence.evaluation.validation import checks
 from whence.evaluation.validation.run import QueryOutcome, ValidationRun
 from whence.evaluation.validation.source_texts import SourceTexts
-from whence.evaluation.validation.suite import ValidationSuite, suite_digest
+from whence.evaluation.validation.suite import ValidationSuite
 from whence.evaluation.validation.target import Passage, StoredDocument, Target, TargetInfo
 
 __all__ = (
@@ -202,7 +203,7 @@ def build_report(
         partial=run.cut or any(result.partial for result in results),
         seconds=run.seconds,
         about=about,
-        suite={"origin": origin, "digest": suite_digest(suite)},
+        suite={"origin": origin, "digest": digest_of(suite)},
         demands=demands,
         sources_compared=sum(
             _original(passage, originals) is not None

@@ -1,19 +1,16 @@
-"""Suites of queries, in YAML or JSON, read strictly: an unknown key is an error, not a wish."""
+"""Validation suites in YAML or JSON, read strictly: an unknown key is an error."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
-from whence.evaluation.files import read_text
-from whence.flow.yaml_nodes import read_yaml
-from whence.ingest.strict_json import parse_json
-from whence.schema.errors import BadInput, ConfigError
+from whence.evaluation.files import parse_data, read_text, to_struct
+from whence.schema.errors import ConfigError
 
 __all__ = (
     "SHIPPED_DOCUMENTS",
@@ -22,7 +19,6 @@ __all__ = (
     "load_suite",
     "parse_suite",
     "shipped_suite",
-    "suite_digest",
 )
 
 #: Documents of the example handbook that the shipped suite asks about; a collection with all of them is it.
@@ -38,7 +34,7 @@ SHIPPED_DOCUMENTS = (
 )
 
 _LONGEST_PATTERN = 1000
-_CONSTANT = re.compile(r'"([^"]*)"\s*:\s*(?:NaN|-?Infinity)')
+_HINT = "correct the suite"
 
 Text = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 
@@ -66,39 +62,27 @@ class ValidationSuite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def load_suite(path: Path) -> ValidationSuite:
-    """Read a suite; `.yaml` and `.yml` are YAML, all else is JSON.
+    """Read a suite; `.yaml` and `.yml` are YAML, other files are JSON.
 
     Raises:
-        ConfigError: The file is no suite; the key is named.
+        ConfigError: A key is missing, unknown, of another type or out of range, a list is empty, or a
+            pattern is not a regular expression; the key is named.
         BadInput: The file cannot be read.
     """
-    return parse_suite(read_text(path), str(path), yaml=path.suffix.lower() in (".yaml", ".yml"))
+    return parse_suite(read_text(path), str(path))
 
 
-def parse_suite(text: str, source: str, *, yaml: bool) -> ValidationSuite:
-    """Read a suite from its text.
+def parse_suite(text: str, source: str) -> ValidationSuite:
+    """Read a suite from its text; otherwise as `load_suite`.
 
-    Raises:
-        ConfigError: It is no suite: a key is missing, unknown, of another type or out of range, a list is
-            empty, or a pattern is no regular expression.
+    Args:
+        text: The suite.
+        source: Name of its file.
     """
-    try:
-        plain: Any = read_yaml(text, source) if yaml else parse_json(text)
-        suite = msgspec.convert(plain, ValidationSuite)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {error}", hint="correct the suite") from error
-    except BadInput as error:
-        words = error.message if error.message.startswith(source) else f"{source}: {error.message}"
-        raise ConfigError(words + _key_of_constant(text), hint="correct the suite") from error
+    suite = to_struct(parse_data(text, source, hint=_HINT), ValidationSuite, source, hint=_HINT)
     for number, query in enumerate(suite.queries):
         _check_pattern(f"{source}: queries[{number}].source_url_pattern", query.source_url_pattern)
     return suite
-
-
-def _key_of_constant(text: str) -> str:
-    """Name the key of the first number that JSON has not, since its parser does not."""
-    found = _CONSTANT.search(text)
-    return f", at the key {found[1]!r}" if found else ""
 
 
 def _check_pattern(where: str, pattern: str | None) -> None:
@@ -110,16 +94,12 @@ def _check_pattern(where: str, pattern: str | None) -> None:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(
-            f"{where} is no regular expression: {error}", hint="escape special characters with \\"
+            f"{where} is not a regular expression: {error}",
+            hint="escape special characters with \\",
         ) from error
 
 
 def shipped_suite() -> ValidationSuite:
     """Return the suite for the example handbook."""
     file = resources.files("whence.evaluation.validation") / "suites" / "handbook.yaml"
-    return parse_suite(file.read_text("utf-8"), "handbook.yaml", yaml=True)
-
-
-def suite_digest(suite: ValidationSuite) -> str:
-    """Return a digest of what a suite says; spaces and the order of keys do not matter."""
-    return hashlib.sha256(msgspec.json.encode(suite)).hexdigest()
+    return parse_suite(file.read_text("utf-8"), "handbook.yaml")
