@@ -1,4 +1,12 @@
-"""Every message that crosses the broker, and the few values they are made of."""
+"""Messages between processors, and the values that they contain.
+
+In and out: bytes on a topic. Each message is a frozen struct with a `TYPE` such as `search-request.v1`, which
+never changes its meaning; new fields have defaults, so that old bytes decode.
+
+Open `message` and `codec` first, then the module of the service in question (`search`, `document_rag`, ...).
+`access` holds rights, `filters` conditions on metadata, `errors` every error, `terms` RDF triples, `code_ids`
+and `relations` the ids and edges of code. All of these modules may be imported from outside.
+"""
 
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code_rag import CodeRagRequest

@@ -1,7 +1,7 @@
-"""Who may see what: the rights of a reader and the tags of a document.
+"""Access rights of a reader and access tags of a document.
 
-A document is visible when its ACL is empty or shares a tag with the reader's, and its labels are all
-among the reader's, and its clearance is not above the reader's. Tags are compared exactly, case included.
+A document is visible when its ACL is empty or shares a tag with the reader's, its labels are all among the
+reader's, and its clearance is not above the reader's. Tags are compared exactly, case included.
 """
 
 from __future__ import annotations
@@ -21,26 +21,21 @@ _NO_TAGS: frozenset[str] = frozenset()
 
 
 class Access(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rights of one reader. Nothing given means public documents only; there is no "no filter".
-
-    Args:
-        acl_tags: Tags of which one must be on a document that has an ACL.
-        labels: Labels that the reader may see; a document's labels must all be among them.
-        clearance: Highest level the reader may see, 0 or more.
+    """The rights of one reader; the default sees public documents only. There is no unrestricted access.
 
     Raises:
         BadInput: A tag is not a non-empty string without NUL, or the clearance is out of range.
     """
 
     acl_tags: Set[str] = _NO_TAGS
-    """Any of these opens a document that carries an ACL; kept as a frozenset."""
+    """A document with an ACL must have one of these; stored as a frozenset."""
     labels: Set[str] = _NO_TAGS
-    """All labels of a document must be in here."""
+    """All labels of a document must be among these."""
     clearance: int = 0
     """Highest visible level, 0 to 2**31 - 1."""
 
     def __post_init__(self) -> None:
-        # The default is canonical, and rights travel with every request.
+        # Every request has rights; the default needs no check.
         if self.acl_tags is not _NO_TAGS:
             _set_tags(self, "acl_tags", frozenset)
         if self.labels is not _NO_TAGS:
@@ -49,11 +44,11 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def public(cls) -> Access:
-        """Give the rights of an unknown reader: untagged documents only."""
+        """Return the rights of an unknown reader: untagged documents only."""
         return cls()
 
     def allows(self, tags: DocumentTags) -> bool:
-        """Tell whether a document with these tags is visible."""
+        """Return whether a document with these tags is visible."""
         return (
             (not tags.acl or not self.acl_tags.isdisjoint(tags.acl))
             and self.labels >= set(tags.labels)
@@ -61,7 +56,7 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def covers(self, other: Access) -> bool:
-        """Tell whether whatever the other rights see is seen by these too."""
+        """Return whether these rights include the others."""
         return (
             self.acl_tags >= other.acl_tags
             and self.labels >= other.labels
@@ -69,10 +64,7 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def intersect(self, other: Access) -> Access:
-        """Give the rights that both have; narrowing can only ever take away.
-
-        An empty intersection of ACL tags sees no document that carries an ACL.
-        """
+        """Return the rights that both have; an empty intersection of ACL tags sees no document with an ACL."""
         return Access(
             self.acl_tags & other.acl_tags,
             self.labels & other.labels,
@@ -81,21 +73,21 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DocumentTags(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rights that a document asks for; sorted and without repeats, so equal tags compare equal.
+    """The rights that a document requires; sorted and without repeats, so that equal tags compare equal.
 
     Raises:
         BadInput: As for `Access`.
     """
 
     acl: tuple[str, ...] = ()
-    """Any of these opens the document; empty means open to all."""
+    """The reader must hold one of these; empty for public documents."""
     labels: tuple[str, ...] = ()
     """The reader must hold all of these."""
     clearance: int = 0
     """The reader's clearance must be at least this, 0 to 2**31 - 1."""
 
     def __post_init__(self) -> None:
-        # None at all is canonical, and tags travel with every document.
+        # Every document has tags; the default needs no check.
         if self.acl != ():
             _set_tags(self, "acl", _sorted_unique)
         if self.labels != ():
@@ -108,7 +100,7 @@ def _sorted_unique(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _set_tags(struct: msgspec.Struct, field: str, build: Any) -> None:
-    """Check a field of tags and store it in its canonical form."""
+    """Check a field of tags and set its canonical form."""
     value = getattr(struct, field)
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise BadInput(f"{field} must be a list of strings, not {value!r}")

@@ -1,4 +1,4 @@
-"""Code as it is stored: nodes, edges, the snapshot they belong to, and what an import found."""
+"""Stored code: nodes, edges, their snapshot, and the report of an import."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class SnapshotInfo(Message, frozen=True, kw_only=True):
     """One state of one repository."""
 
     snapshot_id: str
-    """UUID made of the repository and the revision; the same whenever it is imported."""
+    """UUID derived from the repository and the revision."""
     repo: str
     """Name of the repository, the first part of every node's id."""
     branch: str
-    """Branch or release it was taken from; `(unknown)` when the bundle does not say."""
+    """Branch or release; `(unknown)` when the bundle has none."""
     head_sha: str
-    """Commit hash, or the fingerprint of the folder where there is no commit; never empty."""
+    """Commit hash, or the fingerprint of the folder when there is no commit; never empty."""
     generated_at: str = ""
-    """When the bundle was made, as the bundle writes it."""
+    """Creation time as written in the bundle."""
 
 
 class CodeNode(Message, frozen=True, kw_only=True):
@@ -47,15 +47,15 @@ class CodeNode(Message, frozen=True, kw_only=True):
     tags: DocumentTags
     """Rights a reader needs."""
     file: str = ""
-    """Source file as the bundle names it."""
+    """Source file as named in the bundle."""
     path: str = ""
-    """Path within the repository; the file where the bundle gives none."""
+    """Path within the repository; `file` when the bundle has none."""
     name: str = ""
     """Member of the class, or name of the SQL object."""
     qualified_name: str = ""
     """`Class.Member`, or `schema.name`."""
     symbol_type: str = ""
-    """`Method`, `Snippet`, `Procedure`, `Table`, `View`, `Function`, or what the bundle says."""
+    """`Method`, `Snippet`, `Procedure`, `Table`, `View`, `Function`, or another type of the bundle."""
     metadata: dict[str, Any] = {}
     """Those of `project_name`, `class_name`, `member_name`, `signature`, `chunk_part`, `chunk_total`,
     `sql_schema`, `owner_id`, `source_system_id`, `data_type`, `file_type`, `domain` that have a value;
@@ -66,15 +66,15 @@ class CodeEdge(Message, frozen=True, kw_only=True):
     """One node depends on another."""
 
     from_id: str
-    """Canonical id of the node that depends."""
+    """Canonical id of the dependent node."""
     to_id: str
-    """Canonical id of the node it depends on."""
+    """Canonical id of its dependency."""
     relation: str
     """Stored relation, `cs_dep` or `sql_` and the name in the SQL graph."""
 
 
 class KindCounts(Message, frozen=True, kw_only=True):
-    """How many of each kind; an edge is of the graph it was listed in."""
+    """Counts by kind; an edge has the kind of the graph that lists it."""
 
     cs: int = 0
     sql: int = 0
@@ -86,31 +86,31 @@ class KindCounts(Message, frozen=True, kw_only=True):
 
 
 class BundleWarning(Message, frozen=True, kw_only=True):
-    """Something odd in a bundle that does not keep it from being imported."""
+    """A fault of a bundle that does not prevent its import."""
 
     code: str
     """`dangling_edge`, `edge_without_end`, `unknown_label`, `missing_body`, or `not_shown` for the rest
     of a long list."""
     message: str
-    """One line: member, line, what is odd, with both ends of an edge."""
+    """Member, line and fault, with both ends of an edge; one line."""
 
 
 class ImportReport(Message, frozen=True, kw_only=True):
-    """What a bundle holds, once all of it was read and found good."""
+    """Contents of a bundle that was read completely and is valid."""
 
     snapshot: SnapshotInfo
-    """The snapshot it makes."""
+    """Snapshot of the bundle."""
     digest: str
-    """SHA-256 over all nodes and edges, hexadecimal; free of their order, of repeats, of the layout of
-    the bundle and of the repository's name."""
+    """SHA-256 of all nodes and edges, hexadecimal; independent of order, repeats, the layout of the bundle and
+    the name of the repository."""
     nodes: KindCounts
     """Nodes, each id once."""
     edges: KindCounts
     """Edges with both ends in the bundle, each once."""
     duplicate_nodes: KindCounts = KindCounts()
-    """Nodes given again with the same content."""
+    """Repeated nodes with the same content."""
     duplicate_edges: KindCounts = KindCounts()
-    """Edges given again."""
+    """Repeated edges."""
     dangling_edges: KindCounts = KindCounts()
     """Edges with an end that is not in the bundle; not imported."""
     empty_texts: int = 0

@@ -1,7 +1,7 @@
-"""Ids of code nodes: `Repo::snapshot::kind::local`, and how a snapshot gets its own.
+"""Ids of code nodes, `Repo::snapshot::kind::local`, and of snapshots.
 
-`Fake::d4578e80-0513-581a-8e08-fcc69a9c50b0::cs::C0005` names one C# node of one snapshot. Within a bundle
-only the last part, the local id, is written; SQL objects are told from C# nodes by its shape.
+`Fake::d4578e80-0513-581a-8e08-fcc69a9c50b0::cs::C0005` names one C# node of one snapshot. A bundle has only the
+last part, the local id; its prefix distinguishes SQL objects from C# nodes.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = (
 
 CodeKind = Literal["cs", "sql"]
 
-#: What every local id of an SQL object begins with, and no other.
+#: Prefix of the local ids of SQL objects, and of no others.
 SQL_PREFIX = "SQL:"
 #: Longest canonical id in UTF-8; a PostgreSQL index entry holds about 2,700 bytes, other columns included.
 MAX_ID_BYTES = 1024
 _SEPARATOR = "::"
 _KINDS = ("cs", "sql")
-#: Unicode's categories Cc (control), Cs (half a pair), Zl and Zp (ends of lines and paragraphs).
-_NOT_OF_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+#: Unicode categories Cc (control), Cs (surrogate), Zl and Zp (line and paragraph separator).
+_NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
 class CodeId(msgspec.Struct, frozen=True, order=True):
-    """The canonical id of a node, in parts; `str()` gives the id and `parse` takes it back.
+    """The canonical id of a node in parts; `str()` returns the id, `parse` splits it.
 
     >>> str(CodeId("Fake", "s1", "sql", "SQL:dbo.proc_Pay"))
     'Fake::s1::sql::SQL:dbo.proc_Pay'
@@ -48,17 +48,17 @@ class CodeId(msgspec.Struct, frozen=True, order=True):
     'C0001'
 
     Raises:
-        BadInput: A part is not what its field says, or the whole is longer than 1,024 bytes.
+        BadInput: A part is malformed, or the whole is longer than 1,024 bytes.
     """
 
     repo: str
-    """Repository; without `::`, and with no colon at either end."""
+    """Repository; without `::`, and without a colon at either end."""
     snapshot: str
-    """Snapshot id; likewise."""
+    """Snapshot id; the same rules."""
     kind: CodeKind
     """`sql` exactly when the local id begins with `SQL:`."""
     local: str
-    """Id within the bundle; may itself hold `::`."""
+    """Id within the bundle; may contain `::`."""
 
     def __post_init__(self) -> None:
         validate_repo(self.repo)
@@ -71,15 +71,15 @@ class CodeId(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> CodeId:
-        """Take a canonical id apart; what follows the kind is the local id, whatever it holds.
+        """Split a canonical id; everything after the kind is the local id.
 
         Raises:
-            BadInput: The text is no canonical id.
+            BadInput: The text is not a canonical id.
         """
         parts = text.split(_SEPARATOR, 3)
         if len(parts) < 4 or parts[2] not in _KINDS:
             raise BadInput(
-                f"{text!r} is no id of a code node",
+                f"{text!r} is not the id of a code node",
                 hint="write Repo::snapshot::cs::local or Repo::snapshot::sql::local",
             )
         repo, snapshot, kind, local = parts
@@ -87,10 +87,10 @@ class CodeId(msgspec.Struct, frozen=True, order=True):
 
 
 def canonical_id(repo: str, snapshot: str, kind: CodeKind, local: str) -> str:
-    """Give the canonical id of a node whose local id was checked.
+    """Return the canonical id of a node whose local id is valid.
 
     Raises:
-        BadInput: Another part is not what `CodeId` says, or the whole is longer than 1,024 bytes.
+        BadInput: Another part is malformed, or the whole is longer than 1,024 bytes.
     """
     text = _SEPARATOR.join((validate_repo(repo), _check_part(snapshot, "snapshot"), kind, local))
     if len(text) * 4 > MAX_ID_BYTES and len(text.encode()) > MAX_ID_BYTES:
@@ -99,7 +99,7 @@ def canonical_id(repo: str, snapshot: str, kind: CodeKind, local: str) -> str:
 
 
 def kind_from_local_id(local: str) -> CodeKind:
-    """Tell the kind of a node by the shape of its local id.
+    """Return the kind of a node by the prefix of its local id.
 
     >>> kind_from_local_id("SQL:dbo.table_Payments"), kind_from_local_id("C0001")
     ('sql', 'cs')
@@ -108,31 +108,33 @@ def kind_from_local_id(local: str) -> CodeKind:
 
 
 def validate_local_id(value: object, kind: CodeKind) -> str:
-    """Give a local id that can stand in a canonical one.
+    """Return a local id if it is valid in a canonical id.
 
     Raises:
-        BadInput: It is no text, is blank, has space at an end, holds a control character or half a
-            surrogate pair, or has the shape of the other kind.
+        BadInput: The id is not a text, is blank, has space at an end, has a control character or a lone
+            surrogate, or the prefix of the other kind.
     """
     local = _checked_line(value, "id")
     if kind == "sql" and (not local.startswith(SQL_PREFIX) or local == SQL_PREFIX):
-        raise BadInput(f"{local!r} is no id of an SQL object, which is SQL:schema.name")
+        raise BadInput(
+            f"{local!r} is not the id of an SQL object, which has the form SQL:schema.name"
+        )
     if kind == "cs" and local.upper().startswith(SQL_PREFIX):
         raise BadInput(f"{local!r} is the id of an SQL object, not of a C# node")
     return local
 
 
 def validate_repo(value: object) -> str:
-    """Give the name of a repository that can stand in an id.
+    """Return the name of a repository if it is valid in an id.
 
     Raises:
-        BadInput: As for a local id, or it holds `::`, or has a colon at an end.
+        BadInput: As for a local id, or the name has `::` or a colon at an end.
     """
     return _check_part(value, "repository")
 
 
 def make_snapshot_id(repo: str, revision: str) -> str:
-    """Give the id of a snapshot: UUID version 5, in the DNS namespace, of `repo:revision`.
+    """Return the id of a snapshot: UUID version 5 of `repo:revision` in the DNS namespace.
 
     Args:
         repo: Name of the repository.
@@ -142,21 +144,16 @@ def make_snapshot_id(repo: str, revision: str) -> str:
 
 
 def local_id_from_name(node: str, repo: str, snapshot_id: str) -> str | None:
-    """Give the local id of a node that is named by its canonical or its local id.
+    """Return the local id of a node that is named by its canonical or its local id.
 
     >>> local_id_from_name("Fake::s1::cs::C0001", "Fake", "s1"), local_id_from_name("C0001", "Fake", "s1")
     ('C0001', 'C0001')
 
-    Args:
-        node: The name as given.
-        repo: Repository of the snapshot.
-        snapshot_id: Its id.
-
     Returns:
-        The local id, whether or not there is such a node; None when none can have that name.
+        The local id, whether or not the node exists; None when no node can have that name.
 
     Raises:
-        BadInput: It is the id of a node of another snapshot.
+        BadInput: The id is of a node of another snapshot.
     """
     parts = node.split("::", 3)
     if len(parts) < 4 or parts[2] not in ("cs", "sql"):
@@ -171,7 +168,7 @@ def local_id_from_name(node: str, repo: str, snapshot_id: str) -> str | None:
 
 
 def node_not_found(node: str) -> NotFound:
-    """Give the error for a node that does not exist or is hidden; the words tell nothing of which."""
+    """Return the one error for a node that does not exist or is hidden."""
     return NotFound(
         f"there is no node {node!r} in this snapshot",
         hint="check the id, and the access options you give",
@@ -180,12 +177,10 @@ def node_not_found(node: str) -> NotFound:
 
 @lru_cache(maxsize=256)
 def _check_part(value: object, name: str) -> str:
-    """All ids of a bundle share repository and snapshot."""
+    """Check a repository or snapshot; cached, because all ids of a bundle share them."""
     part = _checked_line(value, name)
     if _SEPARATOR in part or part.startswith(":") or part.endswith(":"):
-        raise BadInput(
-            f"{name} {part!r} holds '::' or has a colon at an end; ids could not be read"
-        )
+        raise BadInput(f"{name} {part!r} has '::' or a colon at an end, which an id cannot contain")
     return part
 
 
@@ -196,6 +191,6 @@ def _checked_line(value: object, name: str) -> str:
         raise BadInput(f"{name} is missing or blank")
     if value != value.strip():
         raise BadInput(f"{name} {value!r} has space at an end")
-    if _NOT_OF_A_LINE.search(value):
-        raise BadInput(f"{name} {value!r} holds a character that is no part of a line of text")
+    if _NOT_IN_A_LINE.search(value):
+        raise BadInput(f"{name} {value!r} has a character that is not allowed in a line of text")
     return value

@@ -1,4 +1,4 @@
-"""The question about code: a question and a snapshot in; pieces of text, explain events and the answer out."""
+"""Message of code RAG: a question about a snapshot; the replies are those of `document_rag`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whence.schema.texts import Prioritize, TextBudget
 
 __all__ = ("CODE_RAG", "CodeRagRequest")
 
-#: Name of the flow, of its interface and of the processor that answers.
+#: Name of the flow, its interface and its processor.
 CODE_RAG: Final = "code-rag"
 
 
@@ -32,9 +32,9 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
     snapshot_source: Literal["primary", "secondary"] = "primary"
     """Which member of the set, when no snapshot is named."""
     answer_id: str = ""
-    """Id of the answer; made when empty. The same id is the same question when redelivered."""
+    """Id of the answer; generated when empty. A redelivered question has the same id."""
     seed_limit: int = 0
-    """Nodes found by the search to start from, 1 or more; 0 for the flow's own."""
+    """Nodes of the search that the walk starts from, 1 or more; 0 for the flow's own."""
     doc_limit: int = 20
     """Most nodes, seeds included, 1 or more."""
     max_depth: int = 0
@@ -42,16 +42,16 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
     relations: tuple[str, ...] = ()
     """Relations to follow, with or without prefix; empty for all."""
     direction: Direction | None = None
-    """Which way edges are walked; None for the flow's own."""
+    """Direction of the walk; None for the flow's own."""
     prioritize: Prioritize | None = None
-    """Which texts go first; None for the flow's own."""
+    """Order of the texts; None for the flow's own."""
     budget: TextBudget | None = None
-    """What the texts may add up to; None for the flow's own."""
+    """Budget of the texts; None for the flow's own."""
     mode: SearchMode | None = None
-    """How seeds are found; None for the flow's own."""
+    """Search mode for the seeds; None for the flow's own."""
     streaming: bool = False
     """True for pieces of text as they are written."""
     explain: bool = True
-    """False leaves explain events out of the replies; the trace is kept all the same."""
+    """False sends no explain events; the trace is recorded all the same."""
     record: bool = True
-    """False keeps no trace."""
+    """False records no trace."""

@@ -1,4 +1,4 @@
-"""Messages of document RAG: a question in; pieces of text, explain events and the answer out."""
+"""Messages of document RAG: a question in; answer pieces, explain events and the answer out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     collection: str = "default"
     """Name of the collection."""
     answer_id: str = ""
-    """Id of the answer; made when empty. The same id is the same question when redelivered."""
+    """Id of the answer; generated when empty. A redelivered question has the same id."""
     doc_limit: int = 20
     """Chunks given to the writer, 1 or more."""
     fetch_limit: int = 0
@@ -40,15 +40,15 @@ class DocumentRagRequest(Message, frozen=True, kw_only=True):
     rerank: bool = True
     """False leaves the reranker out."""
     mode: SearchMode | None = None
-    """How candidates are found; None for the flow's own."""
+    """Search mode; None for the flow's own."""
     filters: dict[str, Any] = {}
     """Conditions on metadata that candidates must meet, key to value; all must hold."""
     streaming: bool = False
     """True for pieces of text as they are written."""
     explain: bool = True
-    """False leaves explain events out of the replies; the trace is kept all the same."""
+    """False sends no explain events; the trace is recorded all the same."""
     record: bool = True
-    """False keeps no trace: for a question that is asked again only to compare."""
+    """False records no trace, for a question that is repeated only to compare."""
 
 
 class AnswerPiece(Message, frozen=True, kw_only=True):
@@ -76,37 +76,37 @@ class ExplainEvent(Message, frozen=True, kw_only=True):
     explain_id: str
     """IRI of the stage; subject of its triples."""
     triples: tuple[Triple, ...]
-    """What the stage says of itself."""
+    """Triples of the stage."""
 
 
 class Citation(Message, frozen=True, kw_only=True, gc=False):
-    """What one marker of the answer stands on."""
+    """Source of one marker of the answer."""
 
     marker: int
     """The number in `[n]`."""
     chunk_id: str
-    """Chunk that is cited."""
+    """Cited chunk."""
     document_id: str
-    """Document it is part of."""
+    """Document of the chunk."""
     source_file: str = ""
-    """File the document came from."""
+    """File of the document."""
     source_url: str = ""
-    """Address the document came from, when it has one."""
+    """URL of the document, when it has one."""
     heading: str = ""
     """Nearest heading above the passage."""
     quote: str = ""
     """The passage, verbatim."""
     outdated: str = ""
-    """In what way the document says of itself that it is out of date; empty when it does not."""
+    """Why the document is out of date by its own metadata; empty when it is current."""
 
 
 class StageReport(Message, frozen=True, kw_only=True, gc=False):
-    """One stage in numbers; counts are of candidates that the reader may see."""
+    """One stage in numbers; only candidates that the reader may see are counted."""
 
     stage: str
     """`question`, `grounding`, `exploration`, `focus` or `synthesis`."""
     duration_ms: float
-    """Time the stage took, in milliseconds."""
+    """Duration in milliseconds."""
     candidates_in: int = 0
     """Chunks (in `grounding`: questions) that entered."""
     candidates_out: int = 0
@@ -114,22 +114,22 @@ class StageReport(Message, frozen=True, kw_only=True, gc=False):
 
 
 class Answer(Message, frozen=True, kw_only=True):
-    """The answer and what it stands on."""
+    """The answer and its sources."""
 
     TYPE: ClassVar[str] = "answer.v1"
 
     answer_id: str
-    """Id under which the trace is kept."""
+    """Id under which the trace is stored."""
     question: str
     """The question as asked."""
     text: str
     """The answer with `[n]` markers, or the statement that nothing was found."""
     found: bool = True
-    """False when no text was found and no writer was asked."""
+    """False when no text was found and the writer was not called."""
     citations: tuple[Citation, ...] = ()
     """In order of their markers."""
     model: str = ""
-    """Writer that composed the text; empty when none was asked."""
+    """Writer of the text; empty when it was not called."""
     in_token: int | None = None
     """Tokens the model read, when known."""
     out_token: int | None = None
@@ -148,18 +148,18 @@ class Answer(Message, frozen=True, kw_only=True):
 
 
 class TraceRecord(Message, frozen=True, kw_only=True):
-    """All that is kept of one question; the recorder writes it in one transaction."""
+    """Everything stored of one question; the recorder writes it in one transaction."""
 
     TYPE: ClassVar[str] = "trace-record.v1"
 
     answer_id: str
     """Key; recording the same id again changes nothing."""
     collection: str
-    """Collection that was asked."""
+    """Collection that was searched."""
     question: str
     """The question as asked."""
     access: Access
-    """Rights it was asked with."""
+    """Rights of the reader who asked."""
     events: tuple[ExplainEvent, ...]
     """All stages in order."""
     answer: Answer | None = None

@@ -12,14 +12,14 @@ Purpose = Literal["document", "query"]
 
 
 class EmbeddingModel(Message, frozen=True, kw_only=True):
-    """What makes two vectors comparable: all four fields must be equal."""
+    """Identity of a model; vectors are comparable when all four fields are equal."""
 
     name: str
     """Model name, e.g. `all-MiniLM-L6-v2` or `cohere:embed-english-v3.0`."""
     revision: str = ""
-    """Digest or version of the weights; empty when the provider gives none."""
+    """Digest or version of the weights; empty when unknown."""
     precision: str = "float32"
-    """Arithmetic of the encoder: `w8`, `float32`, or what the provider states."""
+    """Number format of the weights: `w8`, `float32`, or as stated by the provider."""
     dimension: int
     """Length of a vector, 1 to 16000."""
 
@@ -30,9 +30,9 @@ class EmbeddingRequest(Message, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "embedding-request.v1"
 
     texts: tuple[str, ...]
-    """Texts to embed, any length; longer ones than the model's window are cut by it."""
+    """Texts of any length; the model truncates those longer than its window."""
     purpose: Purpose = "query"
-    """Whether the texts are to be found (`document`) or to find (`query`); some models differ."""
+    """`document` for texts to be searched, `query` for queries; some models treat them differently."""
 
 
 class EmbeddingResponse(Message, frozen=True, kw_only=True):
@@ -43,4 +43,4 @@ class EmbeddingResponse(Message, frozen=True, kw_only=True):
     vectors: bytes
     """float32 little endian, shape (len(texts), model.dimension), row by row, each of length 1."""
     model: EmbeddingModel
-    """The model that made them."""
+    """Model of the vectors."""

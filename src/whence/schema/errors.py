@@ -1,7 +1,7 @@
-"""Errors that say what happened, to which id, what to do, and whether trying again can help.
+"""Errors: what happened to which id, what to do, and whether a retry can help.
 
-Every error that leaves a package of ours derives from `WhenceError`. An error crosses the broker as an
-`ErrorReply`; `raise_from_reply` turns it back into the same class on the other side.
+Every error of Whence derives from `WhenceError`. It crosses the broker as an `ErrorReply`, from which
+`error_from_reply` makes the same class again.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ __all__ = (
 
 
 class ErrorReply(Message, frozen=True, kw_only=True):
-    """A failure as it travels in place of a reply."""
+    """An error, sent in place of a reply."""
 
     TYPE: ClassVar[str] = "error.v1"
 
     code: str
-    """Stable machine word, e.g. `not_found`; equal to the `code` of one error class."""
+    """Stable identifier, e.g. `not_found`; the `code` of one error class."""
     message: str
-    """One line for people: what happened, to which id."""
+    """What happened to which id, one line."""
     hint: str = ""
-    """One line: what to do about it. May be empty."""
+    """What to do, one line; may be empty."""
     retryable: bool = False
-    """True when the same request may succeed later without any change."""
+    """True when the same request may succeed later."""
     retry_after_s: float | None = None
     """Seconds to wait before trying again, when known; at least 0."""
 
 
 class WhenceError(Exception):
-    """Something failed inside Whence.
+    """Base class of all errors.
 
     Args:
-        message: One line: what happened, to which id.
-        hint: One line: what to do about it; the class's own hint when empty.
+        message: What happened to which id, one line.
+        hint: What to do, one line; the class's own hint when empty.
         retry_after_s: Seconds to wait before a retry can help, when known.
     """
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
-    #: Exit status of the command line, see the table in the CLI reference.
+    #: Exit status of the command line.
     exit_code: ClassVar[int] = 4
     default_hint: ClassVar[str] = ""
 
@@ -67,10 +67,10 @@ class WhenceError(Exception):
         self.hint = hint or self.default_hint
         self.retry_after_s = retry_after_s
         self.attempts = 1
-        """Tries that whoever raised it made itself, at least 1; stays on this side of the broker."""
+        """Attempts made before it was raised, 1 or more; not sent over the broker."""
 
     def to_reply(self) -> ErrorReply:
-        """Give the form in which this error crosses the broker."""
+        """Return the message that carries this error."""
         return ErrorReply(
             code=self.code,
             message=self.message,
@@ -81,20 +81,20 @@ class WhenceError(Exception):
 
 
 class BadInput(WhenceError, ValueError):
-    """The caller gave something that can never work; nothing was changed."""
+    """The request is invalid; nothing was changed."""
 
     code = "bad_input"
     exit_code = 2
 
 
 class ConfigError(BadInput):
-    """A setting, flow file or parameter is wrong."""
+    """A setting, flow file or parameter is invalid."""
 
     code = "bad_config"
 
 
 class ModelMismatch(BadInput):
-    """A vector comes from another model, precision or dimension than its collection's."""
+    """A vector was made with another model, precision or dimension than its collection."""
 
     code = "model_mismatch"
     default_hint = (
@@ -103,35 +103,35 @@ class ModelMismatch(BadInput):
 
 
 class HomeTooNew(BadInput):
-    """The data were written by a newer version of Whence than this one."""
+    """The data were written by a newer version of Whence."""
 
     code = "home_too_new"
     default_hint = "install the newer version again, or choose another home with --home"
 
 
 class NotFound(WhenceError, LookupError):
-    """It does not exist, or this access may not see it; the two cannot be told apart."""
+    """The item does not exist or is not visible to this access; the two are reported alike."""
 
     code = "not_found"
     exit_code = 3
 
 
 class Unavailable(WhenceError):
-    """A service that is needed does not answer now."""
+    """A required service does not answer."""
 
     code = "unavailable"
     retryable = True
 
 
 class ModelMissing(WhenceError):
-    """A model's files are absent or damaged."""
+    """The files of a model are missing or damaged."""
 
     code = "model_missing"
     default_hint = "run `whence models install`"
 
 
 class DiskFull(Unavailable):
-    """No space is left where the data live; what was committed stays."""
+    """No space is left on the device of the data; committed data are kept."""
 
     code = "disk_full"
     retryable = False
@@ -139,14 +139,14 @@ class DiskFull(Unavailable):
 
 
 class DeadlineExceeded(WhenceError):
-    """The time allowed for the whole request ran out."""
+    """The request exceeded its deadline."""
 
     code = "deadline_exceeded"
     default_hint = "allow more time, or ask for fewer candidates"
 
 
 class Overloaded(WhenceError):
-    """A queue is full; the work was not accepted."""
+    """A queue is full; the request was not accepted."""
 
     code = "overloaded"
     retryable = True
@@ -154,14 +154,14 @@ class Overloaded(WhenceError):
 
 
 class CodecError(WhenceError):
-    """Bytes that are not the message they claim to be; trying again cannot help."""
+    """Bytes cannot be decoded as the message type they name; a retry cannot help."""
 
     code = "undecodable"
     exit_code = 2
 
 
 class InternalError(WhenceError):
-    """A fault of our own, named after the exception that caused it."""
+    """A defect in Whence, named after the exception that it caused."""
 
     code = "internal"
 
@@ -186,6 +186,6 @@ _BY_CODE: dict[str, type[WhenceError]] = {
 
 
 def error_from_reply(reply: ErrorReply) -> WhenceError:
-    """Rebuild the error a reply stands for; an unknown code becomes `InternalError`."""
+    """Return the error that a reply carries; an unknown code becomes `InternalError`."""
     cls = _BY_CODE.get(reply.code, InternalError)
     return cls(reply.message, hint=reply.hint, retry_after_s=reply.retry_after_s)

@@ -1,14 +1,14 @@
-"""Conditions on metadata: what a search may be narrowed by, and how people and programs write it.
+"""Filters on metadata: how programs and people write them, and when a document matches.
 
-A document states facts: each key of its metadata with one value or several. A filter keeps the chunks for which
-all its conditions hold; it can only ever take away. Values are typed: the number 2020 is not the text "2020",
-`true` is not "true", and a range of dates looks at texts that are ISO dates and at nothing else.
+A filter is a set of conditions on the metadata of a document, where each key has one value or several; a chunk
+matches when all conditions hold. Values are typed: the number 2020 is not the text "2020", `true` is not
+"true", and a range of dates compares texts that are ISO dates with nothing else.
 
-As a program gives it, key to value; all keys must hold:
+Programs write an object, key to condition; see `parse_filters`:
 
     {"lang": "en", "year": {"gte": 2020}, "tag": ["a", "b"], "source_file": {"prefix": "guides/"}}
 
-As people write it, see `parse_filter_options`: `lang=en`, `year>=2020`, `tag=a,b`, `source_file^=guides/`.
+People write options; see `parse_filter_options`: `lang=en`, `year>=2020`, `tag=a,b`, `source_file^=guides/`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = (
     "unknown_key_error",
 )
 
-#: Keys that each chunk has for itself: two texts of one meaning, the nearest heading, and its place.
+#: Keys of each chunk: the section path under two names, the nearest heading, and the index.
 CHUNK_KEYS: Final = ("section_path", "header_path", "heading", "chunk_index")
 #: Keys that every document has, whatever its metadata.
 DOCUMENT_KEYS: Final = ("document_id", "title", "source_file", "source_url")
@@ -50,32 +50,31 @@ FILTER_SYNTAX: Final = (
     "KEY=VALUE, KEY=A,B (any of), KEY=LOW..HIGH, KEY>=LOW, KEY>LOW, KEY<=HIGH, KEY<HIGH (numbers or dates),"
     " KEY^=PREFIX"
 )
-#: Longest prefix, in characters; a longer text is kept as its start and its digest.
+#: Longest prefix, in characters; a longer text is indexed as its beginning and its digest.
 MAX_PREFIX_CHARS: Final = 200
-#: Most conditions and most alternatives of one filter: beyond that it is a mistake or an attack.
-_MOST_CONDITIONS = 64
-_MOST_VALUES = 10_000
-_LONGEST_KEY = 200
+_MAX_CONDITIONS = 64
+_MAX_VALUES = 10_000
+_MAX_KEY_CHARS = 200
 
 _OPERATORS: Final = ("any", "prefix", "gt", "gte", "lt", "lte", "all")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 _OPTION = re.compile(r"(?P<key>[^=<>^]+)(?P<operator>\^=|>=|<=|=|>|<)(?P<value>.*)\Z", re.DOTALL)
-_WORDS: Final = {">=": "gte", ">": "gt", "<=": "lte", "<": "lt"}
+_RANGE_OPERATORS: Final = {">=": "gte", ">": "gt", "<=": "lte", "<": "lt"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
 
 class FilterValue(msgspec.Struct, frozen=True):
-    """One value in the form it is compared in."""
+    """A value of metadata in the form in which it is compared."""
 
     kind: Literal["text", "number", "flag"]
-    """What it is; values of different kinds are never equal."""
+    """Type; values of different kinds are never equal."""
     text: str
-    """Itself; a number in its shortest form, a long text as its start and its digest."""
+    """The value as text; a number in its shortest form, a long text as its beginning and its digest."""
     number: float | None = None
-    """A number's value, or the seconds since 1970 (UTC) of a text that is an ISO date."""
+    """Value of a number; seconds since 1970 (UTC) of a text that is an ISO date."""
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -84,20 +83,20 @@ class Bound(msgspec.Struct, frozen=True):
     value: float
     """A number, or seconds since 1970 (UTC)."""
     strict: bool
-    """True when the value itself is outside."""
+    """True excludes the value itself."""
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """What must hold for one key; exactly one of `any_of`, `prefix` and a range is set."""
+    """A condition on one key; exactly one of `any_of`, `prefix` and a range is set."""
 
     key: str
     """Key of the metadata."""
     any_of: tuple[FilterValue, ...] = ()
-    """One of these must be stated."""
+    """Values of which the document must have one."""
     prefix: str = ""
-    """A text must begin so."""
+    """Beginning of a text."""
     is_date_range: bool = False
-    """For a range: True when it is one of dates, False for numbers."""
+    """True for a range of dates, False for one of numbers."""
     low: Bound | None = None
     """Lower end of a range."""
     high: Bound | None = None
@@ -107,11 +106,11 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 Filters = tuple[Condition, ...]
 
 
-# --- facts -----------------------------------------------------------------------------------------
+# Values
 
 
 def to_filter_value(value: object) -> FilterValue | None:
-    """Give the form in which a value is compared; None for what cannot be (null, a list, an object).
+    """Return the form in which a value is compared; None for null, a list or an object.
 
     >>> to_filter_value(2020.0) == to_filter_value(2020)
     True
@@ -121,13 +120,13 @@ def to_filter_value(value: object) -> FilterValue | None:
     if isinstance(value, bool):
         return FilterValue("flag", "true" if value else "false")
     if isinstance(value, int | float):
-        return _number_fact(value)
+        return _number_value(value)
     if isinstance(value, str) and value:
-        return FilterValue("text", _kept(value), _instant(value))
+        return FilterValue("text", _index_text(value), _timestamp(value))
     return None
 
 
-def _number_fact(value: float) -> FilterValue | None:
+def _number_value(value: float) -> FilterValue | None:
     try:
         number = float(value)
     except OverflowError:
@@ -139,15 +138,15 @@ def _number_fact(value: float) -> FilterValue | None:
     return FilterValue("number", str(int(number) if number.is_integer() else number), number)
 
 
-def _kept(text: str) -> str:
-    """Give a text as it is kept: an entry of an index has room for some 2,700 bytes."""
+def _index_text(text: str) -> str:
+    """Shorten a long text: an entry of a PostgreSQL index holds about 2,700 bytes."""
     if len(text) <= MAX_PREFIX_CHARS:
         return text
     return f"{text[:MAX_PREFIX_CHARS]}\x01{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _instant(text: str) -> float | None:
-    """Give the seconds since 1970 of an ISO date or time, UTC when no zone is named; None for others."""
+def _timestamp(text: str) -> float | None:
+    """Return the seconds since 1970 of an ISO date or time, UTC when no zone is named; None for other texts."""
     if not (_DATE.match(text) or _TIME.match(text)):
         return None
     try:
@@ -159,69 +158,69 @@ def _instant(text: str) -> float | None:
 
 
 def document_values(document_id: str, metadata: Mapping[str, Any]) -> list[tuple[str, FilterValue]]:
-    """Give what a document states: each key with each of its values, without repeats.
+    """Return each key of a document's metadata with each of its values, without repeats.
 
-    Args:
-        document_id: Its id.
-        metadata: What its chunks show; keys that each chunk has for itself are left out. Of a list each value
-            counts; objects inside are not looked into.
+    Keys of chunks and nested objects are left out; each item of a list is a value.
     """
     found: dict[tuple[str, FilterValue], None] = {}
     for key, value in {**metadata, "document_id": document_id}.items():
-        if key in CHUNK_KEYS or not 0 < len(key) <= _LONGEST_KEY:
+        if key in CHUNK_KEYS or not 0 < len(key) <= _MAX_KEY_CHARS:
             continue
         for one in value if isinstance(value, list | tuple) else (value,):
-            fact = to_filter_value(one)
-            if fact is not None:
-                found[key, fact] = None
+            if (item := to_filter_value(one)) is not None:
+                found[key, item] = None
     return list(found)
 
 
-def matches(condition: Condition, facts: Iterable[FilterValue]) -> bool:
-    """Tell whether a condition holds for what is stated of its key."""
-    return any(_fits(condition, fact) for fact in facts)
+def matches(condition: Condition, values: Iterable[FilterValue]) -> bool:
+    """Return whether one of the values of its key fulfils a condition."""
+    return any(_fulfils(condition, value) for value in values)
 
 
-def _fits(condition: Condition, fact: FilterValue) -> bool:
+def _fulfils(condition: Condition, value: FilterValue) -> bool:
     if condition.any_of:
-        return any(fact.kind == one.kind and fact.text == one.text for one in condition.any_of)
+        return any(value.kind == one.kind and value.text == one.text for one in condition.any_of)
     if condition.prefix:
-        return fact.kind == "text" and fact.text.startswith(condition.prefix)
-    if fact.number is None or fact.kind != ("text" if condition.is_date_range else "number"):
+        return value.kind == "text" and value.text.startswith(condition.prefix)
+    if value.number is None or value.kind != ("text" if condition.is_date_range else "number"):
         return False
     low, high = condition.low, condition.high
-    above = low is None or fact.number > low.value or (fact.number == low.value and not low.strict)
+    above = (
+        low is None or value.number > low.value or (value.number == low.value and not low.strict)
+    )
     below = (
-        high is None or fact.number < high.value or (fact.number == high.value and not high.strict)
+        high is None
+        or value.number < high.value
+        or (value.number == high.value and not high.strict)
     )
     return above and below
 
 
-# --- from programs ---------------------------------------------------------------------------------
+# Filters of programs
 
 
 def parse_filters(filters: object) -> Filters:
-    """Read the conditions of a search.
+    """Parse the filters of a search.
 
     Args:
         filters: Key to condition. A condition is a value (text, number, true or false), a list of values of
-            which one must be stated, or an object of `any` (such a list), `prefix` (text), and `gt`, `gte`,
-            `lt`, `lte` (numbers or ISO dates), all of which must hold; `all` is a list of conditions.
+            which the document must have one, or an object of `any` (such a list), `prefix` (text), and `gt`,
+            `gte`, `lt`, `lte` (numbers or ISO dates), all of which must hold; `all` is a list of conditions.
 
     Raises:
-        BadInput: It is nothing of the kind; the hint says what is allowed.
+        BadInput: The filters are malformed; the hint lists the valid forms.
     """
     if not isinstance(filters, Mapping):
         raise BadInput(f"filters must be an object, not {type(filters).__name__}", hint=_ALLOWED)
     found: list[Condition] = []
     for key, value in filters.items():
-        if not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY or not _storable(key):
+        if not isinstance(key, str) or not 0 < len(key) <= _MAX_KEY_CHARS or not _storable(key):
             raise BadInput(f"{str(key)[:100]!r} is not a key of metadata", hint=_ALLOWED)
         found += _conditions(key, value)
-    if len(found) > _MOST_CONDITIONS:
-        raise BadInput(f"a filter has at most {_MOST_CONDITIONS} conditions, not {len(found)}")
+    if len(found) > _MAX_CONDITIONS:
+        raise BadInput(f"a filter has at most {_MAX_CONDITIONS} conditions, not {len(found)}")
     for condition in found:
-        _check_of_chunk(condition)
+        _check_built_in_key(condition)
     return tuple(found)
 
 
@@ -256,23 +255,23 @@ def _all_of(key: str, values: object) -> list[Condition]:
     if not isinstance(values, list | tuple) or not values:
         raise _bad(key, "`all` must be a list of conditions")
     if any(isinstance(one, Mapping) and "all" in one for one in values):
-        raise _bad(key, "`all` cannot stand inside of `all`")
+        raise _bad(key, "`all` cannot be nested in `all`")
     return [condition for one in values for condition in _conditions(key, one)]
 
 
 def _any_of(key: str, values: Iterable[object]) -> Condition:
     listed = list(values)
-    if not 0 < len(listed) <= _MOST_VALUES:
-        raise _bad(key, f"1 to {_MOST_VALUES} values can be asked for, not {len(listed)}")
-    facts = []
+    if not 0 < len(listed) <= _MAX_VALUES:
+        raise _bad(key, f"1 to {_MAX_VALUES} values are allowed, not {len(listed)}")
+    read = []
     for one in listed:
         if isinstance(one, str):
             _check_text(key, one)
-        fact = to_filter_value(one)
-        if fact is None:
-            raise _bad(key, f"{str(one)[:40]!r} is no text, number, true or false")
-        facts.append(fact)
-    return Condition(key=key, any_of=tuple(dict.fromkeys(facts)))
+        item = to_filter_value(one)
+        if item is None:
+            raise _bad(key, f"{str(one)[:40]!r} is not a text, number, true or false")
+        read.append(item)
+    return Condition(key=key, any_of=tuple(dict.fromkeys(read)))
 
 
 def _prefix(key: str, value: object) -> Condition:
@@ -295,25 +294,20 @@ def _range(key: str, ends: Mapping[str, object]) -> Condition:
 
 
 def _bound(key: str, name: str, value: object) -> tuple[bool, Bound]:
-    """Read one end; a day ends where the next begins, so that `lte` a day takes all of it."""
-    fact = to_filter_value(value)
-    if fact is None or fact.number is None:
+    """Parse one end of a range; return whether it is a date, and the end.
+
+    A day ends where the next begins, so that `lte` a day includes all of it.
+    """
+    read = to_filter_value(value)
+    if read is None or read.number is None:
         raise _bad(key, f"{str(value)[:40]!r} is neither a number nor a date like 2024-05-31")
-    if fact.kind == "number":
-        return False, Bound(fact.number, strict=name in ("gt", "lt"))
-    if not _DATE.match(str(value)):
-        return True, Bound(fact.number, strict=name in ("gt", "lt"))
-    end = fact.number + _DAY.total_seconds()
-    return True, {
-        "gte": Bound(fact.number, strict=False),
-        "gt": Bound(end, strict=False),
-        "lt": Bound(fact.number, strict=True),
-        "lte": Bound(end, strict=True),
-    }[name]
+    if read.kind == "text" and _DATE.match(read.text) and name in ("gt", "lte"):
+        return True, Bound(read.number + _DAY.total_seconds(), strict=name == "lte")
+    return read.kind == "text", Bound(read.number, strict=name in ("gt", "lt"))
 
 
-def _check_of_chunk(condition: Condition) -> None:
-    """Refuse what a key that is always there cannot be asked."""
+def _check_built_in_key(condition: Condition) -> None:
+    """Refuse conditions that the type of a built-in key excludes."""
     is_range = condition.low is not None or condition.high is not None
     if condition.key == "chunk_index" and (condition.prefix or condition.is_date_range):
         raise _bad("chunk_index", "it is a number")
@@ -322,12 +316,12 @@ def _check_of_chunk(condition: Condition) -> None:
 
 
 def _bad(key: str, reason: str) -> BadInput:
-    return BadInput(f"the filter on {key[:100]!r} cannot be: {reason}", hint=_ALLOWED)
+    return BadInput(f"the filter on {key[:100]!r} is invalid: {reason}", hint=_ALLOWED)
 
 
 def _check_text(key: str, text: str) -> None:
     if not _storable(text):
-        raise _bad(key, "its value holds characters that are no text")
+        raise _bad(key, "its value has characters that are not text")
 
 
 def _storable(text: str) -> bool:
@@ -335,7 +329,7 @@ def _storable(text: str) -> bool:
 
 
 def unknown_key_error(key: str, known: Sequence[str]) -> BadInput:
-    """Give the error for a key that no visible document has; `known` are those there are."""
+    """Return the error for a key that no visible document has; `known` are the keys they have."""
     listed = ", ".join([*DOCUMENT_KEYS, *CHUNK_KEYS, *(k for k in known if k not in DOCUMENT_KEYS)])
     return BadInput(
         f"cannot filter by {key[:100]!r}: no document here has it",
@@ -343,14 +337,14 @@ def unknown_key_error(key: str, known: Sequence[str]) -> BadInput:
     )
 
 
-# --- from people -----------------------------------------------------------------------------------
+# Filters of people
 
 
 def parse_filter_options(options: Iterable[str]) -> dict[str, Any]:
-    """Read conditions as people write them; several all hold, also on one key.
+    """Parse filters in the form `FILTER_SYNTAX`; all must hold, also several on one key.
 
-    What looks like a number, `true` or `false` stands for that and for the text alike. Values with commas go
-    into double quotes, as in a CSV file.
+    A value that looks like a number, `true` or `false` matches that value and the text. A value with commas is
+    written in double quotes, as in a CSV file.
 
     >>> parse_filter_options(["lang=en,de", "year>=2020", "source_file^=guides/"])
     {'lang': ['en', 'de'], 'year': {'gte': 2020}, 'source_file': {'prefix': 'guides/'}}
@@ -358,27 +352,27 @@ def parse_filter_options(options: Iterable[str]) -> dict[str, Any]:
     {'day': {'gte': '2024-01-01', 'lte': '2024-01-31'}}
 
     Raises:
-        BadInput: An option is not of this form; the hint lists the forms.
+        BadInput: An option is malformed; the hint lists the valid forms.
     """
     found: dict[str, list[Any]] = {}
     for option in options:
         match = _OPTION.match(option)
         if match is None or not match["key"].strip():
             raise BadInput(
-                f"{option[:100]!r} is no filter", hint=f"filters are written {FILTER_SYNTAX}"
+                f"{option[:100]!r} is not a filter", hint=f"filters are written {FILTER_SYNTAX}"
             )
         key = match["key"].strip()
         if match["operator"] != "=" and not match["value"].strip():
             raise _without_value(key)
         found.setdefault(key, []).append(_option_value(key, match["operator"], match["value"]))
-    return {key: given[0] if len(given) == 1 else {"all": given} for key, given in found.items()}
+    return {key: many[0] if len(many) == 1 else {"all": many} for key, many in found.items()}
 
 
 def _option_value(key: str, operator: str, text: str) -> Any:
     if operator == "^=":
         return {"prefix": text}
-    if operator in _WORDS:
-        return {_WORDS[operator]: _end(key, text)}
+    if operator in _RANGE_OPERATORS:
+        return {_RANGE_OPERATORS[operator]: _end(key, text)}
     low, dots, high = text.partition("..")
     if dots and (low or high) and all(_is_end(one) for one in (low, high) if one):
         return {name: _end(key, one) for name, one in (("gte", low), ("lte", high)) if one}
@@ -387,11 +381,11 @@ def _option_value(key: str, operator: str, text: str) -> Any:
 
 
 def _split(key: str, text: str) -> list[str]:
-    """Give the parts between commas that are not in quotes."""
+    """Split at commas outside of quotes."""
     try:
         (parts,) = csv.reader([text.replace("\n", " ")], skipinitialspace=True, strict=True)
     except (csv.Error, ValueError):
-        parts = [text]  # A quote that is none of ours is part of the value.
+        parts = [text]  # An unbalanced quote is part of the value.
     parts = [part for part in parts if part]
     if not parts:
         raise _without_value(key)
@@ -404,7 +398,7 @@ def _without_value(key: str) -> BadInput:
 
 
 def _typed(text: str) -> list[Any]:
-    """Give the values that a word may stand for, itself first."""
+    """Return the values that a text can mean, the text first."""
     if text in ("true", "false"):
         return [text, text == "true"]
     number = _number(text) if _NUMBER.match(text) else math.inf
@@ -413,7 +407,7 @@ def _typed(text: str) -> list[Any]:
 
 def _is_end(text: str) -> bool:
     text = text.strip()
-    return bool(_NUMBER.match(text)) or _instant(text) is not None
+    return bool(_NUMBER.match(text)) or _timestamp(text) is not None
 
 
 def _end(key: str, text: str) -> Any:

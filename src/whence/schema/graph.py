@@ -1,4 +1,4 @@
-"""Messages of the graph expander: nodes of a snapshot in, the nodes and edges around them out."""
+"""Messages of the graph expander: nodes of a snapshot in, their neighbourhood out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from whence.schema.message import Message
 __all__ = ("Direction", "ExpandRequest", "ExpandResponse", "GraphEdge", "GraphNode")
 
 Direction = Literal["out", "in", "both"]
-"""Which way edges are walked: to what a node depends on, to what depends on it, or both."""
+"""Direction of a walk: to the dependencies of a node, to its dependents, or both."""
 
 
 class GraphNode(Message, frozen=True, kw_only=True):
@@ -23,19 +23,18 @@ class GraphNode(Message, frozen=True, kw_only=True):
     depth: int
     """Steps from the nearest seed, 0 for a seed."""
     parent_id: str | None = None
-    """Node one step nearer from which the walk came; None for a seed, and for a node that was reached
-    through hidden nodes alone."""
+    """Node one step nearer to the seeds; None for a seed, and for a node reached through hidden nodes only."""
     chunk_id: str = ""
-    """Id under which the node's text is read."""
+    """Chunk that holds the node's text."""
 
 
 class GraphEdge(Message, frozen=True, kw_only=True):
     """One edge of an expansion, in its stored direction."""
 
     from_id: str
-    """Canonical id of the node that depends."""
+    """Canonical id of the dependent node."""
     to_id: str
-    """Canonical id of the node it depends on."""
+    """Canonical id of its dependency."""
     relation: str
     """Name without prefix, as in the graph it was listed in, e.g. `ReadsFrom`; `dep` for C#."""
     stored_relation: str = ""
@@ -43,16 +42,16 @@ class GraphEdge(Message, frozen=True, kw_only=True):
 
 
 class ExpandRequest(Message, frozen=True, kw_only=True):
-    """Ask for what is around some nodes of one snapshot, as far as the reader may see it."""
+    """Ask for the visible neighbourhood of nodes of one snapshot."""
 
     TYPE: ClassVar[str] = "expand-request.v1"
 
     access: Access
-    """Rights of the reader; decided at every step of the walk."""
+    """Rights of the reader, checked at every step of the walk."""
     snapshot: str
     """Snapshot id, head sha or ref; of several the newest published one."""
     seeds: tuple[str, ...]
-    """Canonical or local ids to start from; one that is hidden or missing refuses the whole request."""
+    """Canonical or local ids; the request fails when one is hidden or missing."""
     max_depth: int = 2
     """Most steps from a seed, 1 or more."""
     max_nodes: int = 120
@@ -60,9 +59,9 @@ class ExpandRequest(Message, frozen=True, kw_only=True):
     relations: tuple[str, ...] = ()
     """Relations to follow, with or without prefix, in any case; empty, or `*`, for all."""
     direction: Direction = "out"
-    """Which way."""
+    """Direction of the walk."""
     seed_only: bool = False
-    """True walks from the seeds alone: no node that is not a seed is expanded."""
+    """True expands the seeds only."""
 
 
 class ExpandResponse(Message, frozen=True, kw_only=True):
@@ -71,15 +70,15 @@ class ExpandResponse(Message, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "expand-response.v1"
 
     snapshot_id: str
-    """Snapshot that was walked."""
+    """Id of the snapshot."""
     seeds: tuple[str, ...]
-    """Canonical ids of the seeds, in the order asked, each once."""
+    """Canonical ids of the seeds in the order of the request, each once."""
     nodes: tuple[GraphNode, ...]
     """By depth, then by the relation over which a node was reached, then by id."""
     edges: tuple[GraphEdge, ...]
-    """Every edge walked with both ends among the nodes, each once; in order of from, to and relation."""
+    """Edges of the walk between the nodes, each once; ordered by from, to and relation."""
     truncated: bool = False
-    """True when `max_nodes` cut off a node that the reader may see."""
+    """True when `max_nodes` cut off a visible node."""
     reason: str | None = None
     """`max_nodes` when truncated."""
     collection: str = ""

@@ -1,4 +1,4 @@
-"""Messages of ingest: documents cut into chunks in, what became of each out."""
+"""Messages of ingest: chunked documents in, one outcome per document out."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class ChunkDraft(Message, frozen=True, kw_only=True):
     section_path: str = ""
     """Headings from the top, joined by ` > `."""
     embed_text: str = ""
-    """What is embedded and searched, when it is more than `content` (title and heading in front)."""
+    """Text to embed and search when it is more than `content`, e.g. with title and heading in front."""
     page: int = 0
-    """Page it begins on, from 1; 0 when the document has no pages."""
+    """First page, from 1; 0 when the document has no pages."""
 
 
 class DocumentDraft(Message, frozen=True, kw_only=True):
-    """One document, read and cut."""
+    """One document, read and chunked."""
 
     document_id: str
     """Id within the collection: a path relative to the indexed folder, or a record's own id."""
@@ -49,43 +49,43 @@ class DocumentDraft(Message, frozen=True, kw_only=True):
     title: str = ""
     """Title, when it has one."""
     source_file: str = ""
-    """File it was read from."""
+    """File of the document."""
     source_url: str = ""
-    """Address of the original, when it has one."""
+    """URL of the document, when it has one."""
     tags: DocumentTags = DocumentTags()
     """Rights a reader needs."""
     metadata: dict[str, Any] = {}
     """The document's own metadata, JSON types only."""
     digest: str = ""
-    """SHA-256 over all that is stored except the tags, hexadecimal."""
+    """SHA-256 of everything stored except the tags, hexadecimal."""
     source_digest: str = ""
-    """Fingerprint of what it was read from and how; empty when unknown. No part of `digest`."""
+    """Fingerprint of the source and the way it was read; empty when unknown. Not part of `digest`."""
 
 
 class IngestRequest(Message, frozen=True, kw_only=True):
-    """Store some documents; each is all or nothing."""
+    """Store documents; each is stored whole or not at all."""
 
     TYPE: ClassVar[str] = "ingest-request.v1"
 
     collection: str
-    """Name of the collection; made when it does not exist."""
+    """Name of the collection; created when it does not exist."""
     documents: tuple[DocumentDraft, ...]
     """Each id once."""
 
 
 class DocumentOutcome(Message, frozen=True, kw_only=True):
-    """What became of one document."""
+    """Outcome of one document."""
 
     document_id: str
     """As in the request."""
     outcome: OutcomeKind
-    """`updated` also when only the tags changed; then nothing was embedded."""
+    """`updated` also when only the tags changed, which embeds nothing."""
     chunks: int = 0
-    """Chunks it has now."""
+    """Chunks of the document."""
     embedded: int = 0
-    """Chunks that were embedded for it."""
+    """Chunks that were embedded."""
     reason: str = ""
-    """Why it failed."""
+    """Reason of a failure."""
 
 
 class IngestResponse(Message, frozen=True, kw_only=True):
@@ -94,6 +94,6 @@ class IngestResponse(Message, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "ingest-response.v1"
 
     outcomes: tuple[DocumentOutcome, ...]
-    """Aligned with the request's documents."""
+    """In the order of the request's documents."""
     model: EmbeddingModel | None = None
     """Model of the collection, when anything was stored."""

@@ -1,4 +1,4 @@
-"""What documents say of their own currency: an old version must not pass for the present one."""
+"""Detect from its metadata that a document is out of date, so that it does not pass for the current version."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, Final
 
 __all__ = ("outdated",)
 
-#: Values of the metadata `status` that say so, lower case.
+#: Values of the metadata `status` of an outdated document, in lower case.
 _STATUSES: Final = frozenset(
     {"archived", "deprecated", "expired", "obsolete", "outdated", "superseded", "withdrawn"}
 )
-#: Keys that name what took a document's place.
+#: Keys that name the successor of a document.
 _SUCCESSORS: Final = ("replaced_by", "superseded_by")
 
 
 def outdated(metadata: Mapping[str, Any]) -> str:
-    """Give in what way a document says that it is out of date; empty when it does not.
+    """Return why a document is out of date, by its metadata; empty when it is current.
 
     >>> outdated({"status": "superseded", "replaced_by": "Leave policy"})
     'replaced by Leave policy'

@@ -12,7 +12,7 @@ __all__ = ("PromptRequest", "PromptResponse", "PromptResult", "Quote")
 
 
 class Quote(msgspec.Struct, frozen=True):
-    """A verbatim passage that a marker in the answer stands on."""
+    """A verbatim passage that supports a marker of the answer."""
 
     marker: int
     """Number in the answer's `[n]`; 1 is the first document of the prompt."""
@@ -21,7 +21,7 @@ class Quote(msgspec.Struct, frozen=True):
 
 
 class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a writer gave back."""
+    """Result of a writer."""
 
     response_type: Literal["text", "json"] = "text"
     """Kind of answer: free text, or `object` parsed from JSON."""
@@ -34,13 +34,13 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     out_token: int | None = None
     """Tokens written, when known."""
     model: str | None = None
-    """Name of the model or of the writer."""
+    """Name of the model or writer."""
     quotes: tuple[Quote, ...] = ()
     """Passages behind the markers of the text, in order of first use."""
     language_model: bool | None = None
-    """False when no language model took part; None when unknown."""
+    """False when no language model was used; None when unknown."""
     template: str = ""
-    """Template that was filled and its version, e.g. `document-prompt@1`; empty when none was."""
+    """Template and its version, e.g. `document-prompt@1`; empty when none was used."""
 
 
 class PromptRequest(Message, frozen=True, kw_only=True):

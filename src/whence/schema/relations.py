@@ -1,8 +1,8 @@
-"""Names of the relations between code nodes, as stored and as asked for.
+"""Names of the relations between code nodes, as stored and as requested.
 
-A dependency of a C# node is stored as `cs_dep`, as `cs_R` where the bundle names its relation R; a row of an
-SQL graph with relation R as `sql_R`. An edge that was concluded and not read ends in `(inferred)`. Whoever
-asks may leave the prefix and that mark out and need not mind the case; `dep` is any dependency of a C# node.
+A dependency of a C# node is stored as `cs_dep`, or as `cs_R` when the bundle names its relation R; a row of an
+SQL graph with relation R as `sql_R`. An inferred edge ends in `(inferred)`. A request may omit prefix and
+suffix and ignores case; `dep` is any dependency of a C# node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = (
 
 #: Relation of a dependency between C# nodes.
 CS_DEPENDENCY = "cs_dep"
-#: Relations that bundles are known to have; others may occur.
+#: Relations of known bundles; others may occur.
 RELATIONS = (
     "dep",
     "calls",
@@ -43,11 +43,7 @@ _INFERRED = "(inferred)"
 
 
 def stored_relation(source: CodeKind, name: str) -> str:
-    """Give the name under which a relation is stored.
-
-    Args:
-        source: Which of a bundle's two graphs the edge comes from.
-        name: Relation as written there.
+    """Return the name under which a relation of a bundle's C# or SQL graph is stored.
 
     >>> stored_relation("sql", "ReferencedBy(C#)")
     'sql_ReferencedBy(C#)'
@@ -56,7 +52,7 @@ def stored_relation(source: CodeKind, name: str) -> str:
 
 
 def inferred_relation(name: str) -> str:
-    """Mark the name of a relation: the edge was concluded from a string or from equal names.
+    """Return the name of a relation whose edge was inferred from a string or from equal names.
 
     >>> inferred_relation("Executes")
     'Executes(inferred)'
@@ -65,7 +61,7 @@ def inferred_relation(name: str) -> str:
 
 
 def strip_relation_prefix(stored: str) -> str:
-    """Give a stored relation without its prefix; at most one is cut.
+    """Return a stored relation without its prefix; at most one is removed.
 
     >>> strip_relation_prefix("sql_ReadsFrom"), strip_relation_prefix("cs_dep"), strip_relation_prefix("Calls")
     ('ReadsFrom', 'dep', 'Calls')
@@ -77,7 +73,7 @@ def strip_relation_prefix(stored: str) -> str:
 
 
 def normalize_relation(name: str) -> str:
-    """Give the form in which relations are compared."""
+    """Return the form in which relations are compared."""
     return name.strip().lower()
 
 
@@ -85,7 +81,7 @@ class RelationFilter:
     """The relations that a reader follows.
 
     Args:
-        allowed: Names with or without prefix, in any case. None, an empty list or one with `*` is all.
+        allowed: Names with or without prefix, in any case; None, an empty list or `*` allows all.
 
     >>> RelationFilter(["readsfrom"]).allows("sql_ReadsFrom")
     True
@@ -103,28 +99,25 @@ class RelationFilter:
         self.names: frozenset[str] | None = None if not names or _ALL in names else names
 
     def allows(self, stored: str) -> bool:
-        """Tell whether an edge of this stored relation is followed."""
+        """Return whether an edge of this stored relation is followed."""
         if self.names is None:
             return True
-        return not self.names.isdisjoint(_asked_as(stored))
+        return not self.names.isdisjoint(_names_of(stored))
 
     def unknown(self, stored: Iterable[str] = ()) -> list[str]:
-        """Give the names asked for that are neither known nor among those of a snapshot, sorted.
-
-        Args:
-            stored: Relations of the snapshot.
+        """Return the requested names that are neither known nor stored in the snapshot, sorted.
 
         >>> RelationFilter(["calls", "SQL_ReadsFrom", "ReadsForm"]).unknown()
         ['readsform']
         """
         known: set[str] = set()
         for relation in (*stored, *(prefix + name for prefix in _PREFIXES for name in RELATIONS)):
-            known |= _asked_as(relation) | _asked_as(inferred_relation(relation))
+            known |= _names_of(relation) | _names_of(inferred_relation(relation))
         return sorted((self.names or frozenset()) - known)
 
 
-def _asked_as(stored: str) -> set[str]:
-    """Give all that may be asked for to get a stored relation, in the form of `normalize_relation`."""
+def _names_of(stored: str) -> set[str]:
+    """Return all normalized names that select a stored relation."""
     forms = {normalize_relation(stored), normalize_relation(strip_relation_prefix(stored))}
     forms |= {form.removesuffix(_INFERRED) for form in forms}
     if normalize_relation(stored).startswith("cs_"):

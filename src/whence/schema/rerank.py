@@ -12,14 +12,14 @@ __all__ = ("RerankItem", "RerankRequest", "RerankResponse", "RerankerResult")
 
 
 class RerankItem(Message, frozen=True, kw_only=True, gc=False):
-    """A query or a document with the id it is spoken of by."""
+    """A query or a document with its id."""
 
     id: str
     """Id within the request."""
     text: str
     """Its text."""
     retrieval_score: float | None = None
-    """Score of the search that found it, 0 to 1; where all documents have one, the result joins both scores."""
+    """Retrieval score, 0 to 1; when all documents have one, the result combines both scores."""
 
 
 class RerankerResult(msgspec.Struct, frozen=True, gc=False):
@@ -30,7 +30,7 @@ class RerankerResult(msgspec.Struct, frozen=True, gc=False):
     query_id: str
     """Id of the query within the request."""
     score: float
-    """Relevance, 0 to 1, higher is better; joined with the score of retrieval where that was sent."""
+    """Relevance, 0 to 1, higher is better; combined with the retrieval scores when these were sent."""
 
 
 class RerankRequest(Message, frozen=True, kw_only=True):
@@ -47,11 +47,11 @@ class RerankRequest(Message, frozen=True, kw_only=True):
 
 
 class RerankResponse(Message, frozen=True, kw_only=True):
-    """Documents by falling score, each once with its best query; ties keep the request's order."""
+    """Documents by descending score, each once with its best query; ties keep the request's order."""
 
     TYPE: ClassVar[str] = "rerank-response.v1"
 
     results: tuple[RerankerResult, ...]
     """At most `limit`."""
     model: str = ""
-    """Name of the model that scored."""
+    """Name of the model."""

@@ -25,13 +25,12 @@ __all__ = (
     "truncate_query",
 )
 
-#: Characters of a query that count; five pages. A longer one is a document, and its first pages say what it is
-#: about. An encoder reads less of it.
+#: Longest query, in characters; the rest of a longer one is ignored.
 MAX_QUERY_CHARS = 16_384
-#: Most distinct words of a query that count.
+#: Most distinct words of a query; the others are ignored.
 MAX_QUERY_WORDS = 1024
 _WORD = re.compile(r"[^\W_]+")
-#: From here on scripts are written without spaces, and nearly each character begins a word.
+#: First character of the scripts without spaces, in which nearly each character begins a word.
 _FIRST_UNSPACED = "\u3040"
 
 SearchMode = Literal["dense", "bm25", "hybrid"]
@@ -39,18 +38,18 @@ Match = Literal["any", "all"]
 
 
 class Degradation(Message, frozen=True, kw_only=True, gc=False):
-    """Something that was left out of an answer, and why; the answer is still true without it."""
+    """Something that was left out of an answer, and why; the answer is correct without it."""
 
     stage: str
-    """Stage that fell short: `embedding`, `search`, `rerank`, `text-fetch`, `prompt`, `trace`."""
+    """Stage that failed: `embedding`, `search`, `rerank`, `text-fetch`, `prompt`, `trace`."""
     reason: str
-    """One line for people."""
+    """Description, one line."""
     code: str = "degraded"
-    """Machine word, e.g. `reranker_failed`, `no_language_model`."""
+    """Identifier, e.g. `reranker_failed`, `no_language_model`."""
 
 
 def truncate_query(query: str) -> tuple[str, tuple[Degradation, ...]]:
-    """Give the part of a query that counts, and what is to be told when that is not all of it."""
+    """Return the query cut to `MAX_QUERY_CHARS`, and a degradation when it was cut."""
     if len(query) <= MAX_QUERY_CHARS or len(query := query.strip()) <= MAX_QUERY_CHARS:
         return query, ()
     reason = f"of a query of {len(query):,} characters the first {MAX_QUERY_CHARS:,} counted"
@@ -58,7 +57,7 @@ def truncate_query(query: str) -> tuple[str, tuple[Degradation, ...]]:
 
 
 def check_query_words(query: str) -> tuple[Degradation, ...]:
-    """Tell that not all words of a query count, when it has so many. Cost: linear in its length."""
+    """Return a degradation when a query has more than `MAX_QUERY_WORDS` words. Cost: linear in its length."""
     if len(query) <= MAX_QUERY_WORDS:
         return ()
     runs = set(_WORD.findall(query.casefold()))
@@ -75,37 +74,36 @@ class Candidate(Message, frozen=True, kw_only=True, gc=False):
     chunk_id: str
     """IRI of the chunk."""
     document_id: str
-    """Document it is part of."""
+    """Document of the chunk."""
     score: float
-    """Score the ranking is sorted by, 0 to 1, higher is better."""
+    """Score that orders the ranking, 0 to 1, higher is better."""
     rank: int
     """1 is first."""
     dense_score: float | None = None
-    """Cosine of query and chunk, -1 to 1; None when the dense leg did not score it."""
+    """Cosine of query and chunk, -1 to 1; None when dense retrieval did not score it."""
     sparse_score: float | None = None
-    """Absolute lexical share, 0 to 1; None when the lexical leg did not score it."""
+    """Lexical score, 0 to 1; None when lexical retrieval did not score it."""
     graph_score: float | None = None
-    """What links to other passages added to `score`, 0 to 1; None when the passage graph took no part."""
+    """Part of `score` that comes from links between passages, 0 to 1; None when links were not used."""
     name_score: float | None = None
-    """What was added to `score` because the chunk goes by the very name that the query is; None when it does
-    not."""
+    """Part of `score` for a name equal to the query's identifier; None when there is no such match."""
 
 
 class GraphUse(Message, frozen=True, kw_only=True, gc=False):
-    """What a search did with the passage graph."""
+    """Use of links between passages in a search."""
 
     passages: int
-    """Visible passages that were looked at around the best candidates."""
+    """Visible passages linked with the best candidates."""
     links: int
     """Links between them."""
     named: int
-    """Passages whose title or heading the query holds."""
+    """Passages whose title or heading the query contains."""
     linked_share: float
-    """Visible passages with a link, per passage, 0 to 1 in tenths; told by some of them where they are many."""
+    """Share of visible passages with a link, 0 to 1 in tenths; estimated from a sample when they are many."""
 
 
 class SearchQuery(Message, frozen=True, kw_only=True):
-    """One more query of a request, with all else as there."""
+    """One more query of a request, with the same other fields."""
 
     limit: int
     """Most candidates to return, 1 or more."""
@@ -116,14 +114,14 @@ class SearchQuery(Message, frozen=True, kw_only=True):
 
 
 class SearchResult(Message, frozen=True, kw_only=True):
-    """What one of several queries found."""
+    """Result of one of several queries."""
 
     candidates: tuple[Candidate, ...]
     """Best first; may be empty, never longer than the query's limit."""
     degraded: tuple[Degradation, ...] = ()
-    """Legs that did not take part, and why."""
+    """Retrievers that were left out, and why."""
     graph: GraphUse | None = None
-    """What the passage graph did; None when it took no part."""
+    """Use of links between passages; None when links were not used."""
 
 
 class SearchRequest(Message, frozen=True, kw_only=True):
@@ -138,34 +136,34 @@ class SearchRequest(Message, frozen=True, kw_only=True):
     limit: int
     """Most candidates to return, 1 or more."""
     vector: bytes | None = None
-    """Query vector, float32 little endian, shape (dimension,); needed by `dense` and `hybrid`."""
+    """Query vector, float32 little endian, shape (dimension,); for `dense` and `hybrid`."""
     model: EmbeddingModel | None = None
-    """The model that made `vector`; refused when it is not the collection's."""
+    """Model of `vector`; must be the collection's."""
     query_text: str = ""
-    """Words of the query; needed by `bm25` and `hybrid`."""
+    """Words of the query; for `bm25` and `hybrid`."""
     mode: SearchMode = "dense"
-    """Which legs rank."""
+    """Retrievers to use."""
     threshold: float = 0.0
     """Lowest score returned, 0 to 1."""
     filters: dict[str, Any] = {}
     """Conditions on metadata, key to value; all must hold."""
     match: Match = "any"
-    """Whether words count in chunks that have one of them, or only in those that have all; not for `dense`."""
+    """`all` counts words only in chunks that have all of them; not for `dense`."""
     more: tuple[SearchQuery, ...] = ()
     """Further queries by the same reader, answered together with this one."""
 
 
 class SearchResponse(Message, frozen=True, kw_only=True):
-    """The ranking: by score, ties by chunk id. Of several queries the rankings are in `results`."""
+    """The ranking: by score, ties by chunk id. Rankings of several queries are in `results`."""
 
     TYPE: ClassVar[str] = "search-response.v1"
 
     candidates: tuple[Candidate, ...]
     """Best first; may be empty, never longer than the request's limit."""
     degraded: tuple[Degradation, ...] = ()
-    """Legs that did not take part, and why."""
+    """Retrievers that were left out, and why."""
     graph: GraphUse | None = None
-    """What the passage graph did; None when it took no part."""
+    """Use of links between passages; None when links were not used."""
     results: tuple[SearchResult | None, ...] = ()
-    """To a request with `more`: one for each query, the request's own first. None for one that failed while
-    another did not; asked alone it tells why. `candidates` is empty then."""
+    """For a request with `more`: one per query, the request's own first; None for a query that failed while
+    another succeeded. `candidates` is empty then."""

@@ -1,7 +1,7 @@
-"""RDF terms and triples as they travel: small, frozen, without any RDF library.
+"""RDF terms and triples of messages, without an RDF library.
 
-A trace has hundreds of them. They hold only strings and each other, so no cycle can form and the garbage
-collector need not look at them (`gc=False`: a quarter less time to build and to decode a trace).
+A trace has hundreds of them. They contain only strings and each other, so no cycle can form: `gc=False` saves a
+quarter of the time to build and decode a trace.
 """
 
 from __future__ import annotations
@@ -14,11 +14,7 @@ __all__ = ("Term", "Triple", "iri", "literal")
 
 
 class Term(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An IRI or a literal. Both `.iri` and `.value` can be read on either kind.
-
-    Of an IRI `.value` is empty, of a literal `.iri` is empty: a reader that only compares
-    `term.iri == SOMETHING` needs no check of the kind.
-    """
+    """An IRI or a literal; `.value` of an IRI and `.iri` of a literal are empty."""
 
     type: Literal["i", "l"]
     """`i` for an IRI, `l` for a literal."""
@@ -44,10 +40,10 @@ class Triple(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def iri(value: str) -> Term:
-    """Give an IRI term."""
+    """Return an IRI term."""
     return Term("i", value)
 
 
 def literal(value: str, datatype: str = "") -> Term:
-    """Give a literal term; without a datatype it is a plain string."""
+    """Return a literal term; without a datatype it is a plain string."""
     return Term("l", "", value, datatype)

@@ -1,4 +1,4 @@
-"""Messages of the text fetcher: chunk ids in, texts out, in one batched read; within a budget when asked."""
+"""Messages of the text fetcher: chunk ids in, texts out in one batched read, optionally within a budget."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = (
 )
 
 BudgetKind = Literal["chars", "tokens"]
-"""What is counted: characters of the text, or tokens of the configured embedding model."""
+"""Unit of a budget: characters, or tokens of the configured embedding model."""
 Prioritize = Literal["seed_first", "graph_first", "balanced", "clustered"]
-"""Who is offered a place first; `clustered` is each seed followed by the nodes reached from it."""
+"""Order in which texts are considered; `clustered` is each seed followed by the nodes reached from it."""
 
 
 class ChunkText(Message, frozen=True, kw_only=True, gc=False):
-    """The text of one chunk and where it stands in its source."""
+    """The text of one chunk and its place in its source."""
 
     chunk_id: str
     """IRI of the chunk."""
     document_id: str
-    """Document it is part of."""
+    """Document of the chunk."""
     content: str
     """The text, verbatim from the source."""
     metadata: dict[str, Any] = {}
@@ -40,44 +40,44 @@ class ChunkText(Message, frozen=True, kw_only=True, gc=False):
     digest: str = ""
     """SHA-256 of `content` in UTF-8, hexadecimal."""
     tokens: int | None = None
-    """Tokens of `content` by the configured embedding model; for a plan only, None when not counted."""
+    """Tokens of `content` by the configured embedding model; None unless a plan needs them."""
 
 
 class PlannedText(Message, frozen=True, kw_only=True, gc=False):
-    """A text that is wanted for its place in a graph."""
+    """A text requested for its place in a graph."""
 
     id: str
     """Chunk id."""
     depth: int = 1
-    """Steps from the nearest seed; 1 when the graph is not known."""
+    """Steps from the nearest seed; 1 when unknown."""
     parent_id: str | None = None
     """Chunk id of the node from which it was reached, when known."""
 
 
 class TextBudget(Message, frozen=True, kw_only=True):
-    """What the texts of one reply may add up to."""
+    """Limit of all texts of one reply together."""
 
     kind: BudgetKind
-    """What is counted."""
+    """Unit."""
     limit: int
-    """Most of it, 1 or more."""
+    """Most units, 1 or more."""
 
 
 class TextPlan(Message, frozen=True, kw_only=True):
-    """Which of several texts go first, and how much may be given out in all."""
+    """Order of texts, and the budget for all of them."""
 
     seeds: tuple[str, ...] = ()
     """Chunk ids in order of rank."""
     graph: tuple[PlannedText, ...] = ()
-    """Texts around them; one that is a seed too counts as a seed."""
+    """Texts near the seeds; one that is also a seed counts as a seed."""
     prioritize: Prioritize = "balanced"
-    """The order in which texts are offered a place."""
+    """Order in which texts are considered."""
     budget: TextBudget
-    """The bound."""
+    """Limit."""
 
 
 class TextDecision(Message, frozen=True, kw_only=True, gc=False):
-    """Whether one text was given out, and why."""
+    """Whether one text was returned, and why."""
 
     id: str
     """Chunk id."""
@@ -94,13 +94,13 @@ class TextRequest(Message, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "text-request.v1"
 
     access: Access
-    """Rights of the reader; a hidden chunk is answered like a missing one."""
+    """Rights of the reader; a hidden chunk is reported as missing."""
     collection: str
     """Name of the collection."""
     chunk_ids: tuple[str, ...] = ()
-    """Ids wanted, each once."""
+    """Ids, each once."""
     plan: TextPlan | None = None
-    """Texts wanted within a budget, in the place of `chunk_ids`."""
+    """Texts within a budget, in place of `chunk_ids`."""
 
 
 class TextResponse(Message, frozen=True, kw_only=True):
@@ -113,5 +113,5 @@ class TextResponse(Message, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     """Ids not found or not visible, in the order asked."""
     decisions: tuple[TextDecision, ...] = ()
-    """With a plan: one for every text of it, in the order in which they were offered a place; `texts` are
-    those included, in this order."""
+    """With a plan: one for each of its texts in the order considered; `texts` has those included, in this
+    order."""
