@@ -1,4 +1,4 @@
-"""What one query's results must fulfil. Pure functions; each gives the first fault in words, or None.
+"""Checks of one query's results. Pure functions; each returns the first fault as text, or None.
 
 Cost of each: linear in the words of the results, times their number where they are compared in pairs.
 """
@@ -29,18 +29,18 @@ __all__ = (
     "verbatim_fault",
 )
 
-#: Two chunks of one document that share more than this overlap significantly: ours share at most an eighth.
-_MOST_OVERLAP = 0.5
-#: An excerpt is coherent when this share of its runs of five words is in the page: what a page wraps around
-#: a text, such as footnotes, interrupts a few of them.
-_LEAST_EXCERPT = 0.9
+#: Largest share of text that two chunks of one document may have in common; our chunker's is an eighth.
+_MAX_OVERLAP = 0.5
+#: Smallest share of an excerpt's runs of five words that must be in the page: footnotes and the like interrupt
+#: some of them.
+_MIN_EXCERPT = 0.9
 _RUN = 5
 
 _WORD = re.compile(r"\w+")
 
 
 def results_fault(query: TestQuery, passages: Sequence[Passage]) -> str | None:
-    """Tell when there are fewer results than the query demands."""
+    """Check that there are as many results as the query requires."""
     if not passages and query.min_results:
         return "no results found"
     if len(passages) < query.min_results:
@@ -49,7 +49,7 @@ def results_fault(query: TestQuery, passages: Sequence[Passage]) -> str | None:
 
 
 def threshold_fault(query: TestQuery, passages: Sequence[Passage], threshold: float) -> str | None:
-    """Tell when no result reaches the threshold, of a query that demands any."""
+    """Check that a result reaches the threshold, for a query that requires results."""
     best = max((passage.score for passage in passages), default=1.0)
     if best >= threshold or not (query.min_results or query.expected_topics):
         return None
@@ -62,8 +62,8 @@ def threshold_fault(query: TestQuery, passages: Sequence[Passage], threshold: fl
 def found_topics(topics: Sequence[str], passages: Sequence[Passage]) -> list[str]:
     """Return the topics that occur in the results, in text, heading or section path.
 
-    A topic occurs as its words one after the other, whole and in any case, or when one result has all of them
-    in any form and order (`batteries` has the topic `battery`). A part of a word is no occurrence.
+    A topic occurs when its whole words follow one another, in any case, or when one result has all of them
+    in any form and order (`batteries` has the topic `battery`). Parts of words do not count.
     """
     texts = [_all_of(passage) for passage in passages]
     return [topic for topic in topics if any(_occurs(topic, text) for text in texts)]
@@ -97,7 +97,7 @@ def _in_words(part: str, text: str) -> bool:
 
 
 def pattern_fault(query: TestQuery, passages: Sequence[Passage]) -> str | None:
-    """Tell when no result's address matches the query's pattern."""
+    """Check that a result's address matches the query's pattern."""
     pattern = query.source_url_pattern
     if pattern is None or any(re.search(pattern, one.source_url or "") for one in passages):
         return None
@@ -105,7 +105,7 @@ def pattern_fault(query: TestQuery, passages: Sequence[Passage]) -> str | None:
 
 
 def metadata_fault(passages: Sequence[Passage]) -> str | None:
-    """Tell which field of which result is missing."""
+    """Check that every result has all of its metadata."""
     for passage in passages:
         for name in ("source_url", "section_path", "heading"):
             if not (getattr(passage, name) or "").strip():
@@ -118,7 +118,7 @@ def metadata_fault(passages: Sequence[Passage]) -> str | None:
 
 
 def uniqueness_fault(passages: Sequence[Passage]) -> str | None:
-    """Tell which result is there twice: one section of one page may hold several chunks, each once."""
+    """Check that no place is returned twice; a section may have several chunks."""
     seen: set[object] = set()
     for passage in passages:
         place = (
@@ -134,9 +134,9 @@ def uniqueness_fault(passages: Sequence[Passage]) -> str | None:
 
 
 def heading_fault(passage: Passage, page: str) -> str | None:
-    """Tell when the heading is in neither the page nor its title."""
+    """Check that the heading occurs in the page or in its title."""
     heading = passage.heading or ""
-    # A document without any words of its own for it is named after its file.
+    # A document without a heading is named after its file.
     if heading == PurePosixPath(passage.document_id).stem:
         return None
     if any(_in_words(heading, place) for place in (page, passage.title) if _WORD.search(heading)):
@@ -149,13 +149,13 @@ def heading_fault(passage: Passage, page: str) -> str | None:
 def verbatim_fault(
     passage: Passage, digest: str, original: str | None, *, excerpt: bool = False
 ) -> str | None:
-    """Tell when the text is not what was stored, or not in its source.
+    """Check that the text is the stored one and occurs in its source.
 
     Args:
         passage: A result.
         digest: SHA-256 of the text as it was stored; empty when none was.
         original: Text of its source; None when there is none to compare with.
-        excerpt: The source is a web page, which wraps other words around its texts.
+        excerpt: Whether the source is a web page, which has other words around its text.
     """
     stored = hashlib.sha256(passage.text.encode("utf-8", "surrogatepass")).hexdigest()
     if digest and digest != stored:
@@ -163,22 +163,22 @@ def verbatim_fault(
     if original is None:
         return None
     if excerpt:
-        inside = _shared(_runs(passage.text), _runs(original)) >= _LEAST_EXCERPT
+        inside = _shared(_runs(passage.text), _runs(original)) >= _MIN_EXCERPT
     else:
         inside = " ".join(passage.text.split()) in " ".join(original.split())
     return None if inside else f"{passage.id}: the text does not occur in its source"
 
 
 def overlap_fault(passages: Sequence[Passage]) -> str | None:
-    """Tell which two chunks of one document are mostly the same text."""
+    """Check that no two chunks of one document are mostly the same text."""
     for one, other in combinations(passages, 2):
-        if one.document_id == other.document_id and overlap(one.text, other.text) > _MOST_OVERLAP:
+        if one.document_id == other.document_id and overlap(one.text, other.text) > _MAX_OVERLAP:
             return f"{one.id} and {other.id} overlap by more than half"
     return None
 
 
 def overlap(one: str, other: str) -> float:
-    """Return the share of the shorter text's runs of five words that the other has, 0 to 1.
+    """Return the share of the shorter text's runs of five words that the other text has, 0 to 1.
 
     >>> overlap("a b c d e f", "x b c d e f y")
     0.5

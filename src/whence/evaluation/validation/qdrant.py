@@ -1,4 +1,4 @@
-"""A collection of Qdrant as validation sees it: searched by vectors of the configured model."""
+"""A collection of Qdrant as a target of validation, searched with vectors of the configured model."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class QdrantTarget:
     """A collection and the model that embeds queries for it.
 
     Args:
-        collection: What is validated.
-        embedder: The model that the collection was made with.
-        clock: Gives seconds.
+        collection: The collection.
+        embedder: The model that the collection was embedded with.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class QdrantTarget:
         self._pages: dict[str, str] = {}
 
     async def about(self) -> TargetInfo:
-        """Tell what this is.
+        """Return a description of the collection.
 
         Raises:
-            NotFound: There is no such collection.
+            NotFound: The collection does not exist.
             ModelMismatch: The model's vectors have another length than the collection's.
             Unavailable: The server does not answer.
         """
@@ -99,7 +99,7 @@ class QdrantTarget:
         if address not in self._pages:
             chunks = await self._collection.chunks(_PAGE, source_url=address)
             chunks.sort(key=lambda chunk: _integer(chunk, "chunk_index") or 0)
-            self._pages[address] = "\n".join(_told(chunk) for chunk in chunks)
+            self._pages[address] = "\n".join(_text_with_title(chunk) for chunk in chunks)
         return StoredDocument(text=self._pages[address])
 
     async def sections(self, limit: int) -> list[Section]:
@@ -115,7 +115,7 @@ class QdrantTarget:
         return [_section(chunk) for _, _, chunk in ranked[:limit]]
 
     async def holds(self, document_ids: Sequence[str]) -> bool:
-        """Return False: what is in Qdrant was not put there by us."""
+        """Return False: Whence does not write to Qdrant."""
         return False
 
 
@@ -129,7 +129,7 @@ def _integer(chunk: QdrantChunk, key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _told(chunk: QdrantChunk) -> str:
+def _text_with_title(chunk: QdrantChunk) -> str:
     """Return the text of a chunk, and the title of its page, which pipelines often keep beside it."""
     title = _text(chunk, "title") or _text(chunk, "page_title") or ""
     return f"{title}\n{chunk.content}"

@@ -1,9 +1,9 @@
-"""From what was asked to a report: which queries pass, why not, and how long things took."""
+"""Builds the validation report from a run: which queries pass, the reasons, and latencies."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -27,21 +27,23 @@ __all__ = (
     "load_documents",
 )
 
-#: The mean that interactive use allows, in milliseconds; more is a warning.
+#: Longest mean for interactive use, in milliseconds; more is a warning.
 _MOST_MEAN_MS = 2000.0
 #: A sequence gets slower when its second half's median is this much above the first's ...
 _SLOWER = 1.5
-#: ... and by more than this, in milliseconds: below it the clock measures the machine's other work.
+#: ... and by more than this, in milliseconds: smaller differences are other work of the machine.
 _SLOWER_MS = 20.0
+#: Fields of a passage that a result shows.
+_ROW = ("id", "score", "text", "source_url", "section_path", "heading", "chunk_index")
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a collection must reach."""
+    """Requirements of a collection."""
 
     threshold: float = 0.5
-    """Least score of each query's best result."""
+    """Minimum score of each query's best result."""
     min_pass: float = 0.8
-    """Least share of queries that pass."""
+    """Minimum share of queries that pass."""
     max_p95_ms: float = 3000.0
     """The 95th percentile must be below this."""
 
@@ -60,12 +62,12 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One query and what it gave."""
+    """Results of one query."""
 
     query_text: str
     passed: bool
     reason: str
-    """First fault; empty when it passed."""
+    """First fault; empty when the query passed."""
     latency_ms: float
     embedding_ms: float
     search_ms: float
@@ -74,15 +76,15 @@ class QueryResult(msgspec.Struct, frozen=True, kw_only=True):
     min_results: int
     source_url_pattern: str | None
     checks: dict[str, str | None]
-    """Fault of each check by its name, null for one that passed."""
+    """Fault by name of the check; None for a check that passed."""
     partial: bool
-    """True when the results are not those of a whole search."""
+    """True when the search was not complete."""
     notes: tuple[str, ...]
     results: list[ResultRow]
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """Milliseconds, percentiles by nearest rank."""
+    """Summary of latencies in milliseconds; percentiles by nearest rank."""
 
     samples: int
     avg_ms: float
@@ -100,7 +102,7 @@ class SequenceReport(msgspec.Struct, frozen=True, kw_only=True):
     """Median."""
     second_half_ms: float
     slower: bool
-    """True when it degrades: the second half's median is half as much again, and 20 ms above."""
+    """True when the second half's median is 1.5 times the first's and 20 ms above it."""
     errors: int
     consistent: bool
     """True when every query gave the same results in the same order as before."""
@@ -132,14 +134,14 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     sequence: SequenceReport | None
     load: LoadReport | None
     partial: bool
-    """True when the time limit cut something off, or a search was not whole."""
+    """True when the time limit was reached or a search was not complete."""
     seconds: float
     about: TargetInfo
     suite: dict[str, str]
     """`origin`: `shipped`, `generated` or the file; `digest`."""
     demands: Thresholds
     sources_compared: int
-    """Results whose text was compared with its original."""
+    """Results whose text was compared with its source."""
     warnings: list[str]
     results: list[QueryResult]
 
@@ -151,8 +153,8 @@ async def load_documents(target: Target, run: ValidationRun) -> dict[str, Stored
         WhenceError: The store does not answer.
     """
     pages: dict[str, StoredDocument] = {}
-    for asked in run.first:
-        for passage in asked.passages:
+    for outcome in run.first:
+        for passage in outcome.passages:
             if passage.id not in pages:
                 pages[passage.id] = await target.page(passage)
     return pages
@@ -168,35 +170,36 @@ def build_report(
     pages: Mapping[str, StoredDocument],
     originals: SourceTexts,
 ) -> ValidationReport:
-    """Judge a run.
+    """Check the results of a run and summarise its latencies.
 
     Args:
-        run: What was asked.
-        suite: The suite it was.
-        origin: Where the suite came from.
-        about: What was validated.
-        demands: What must be reached.
-        pages: What the store holds of the document, by id of the result.
-        originals: Sources to compare texts with.
+        run: The run.
+        suite: Its suite.
+        origin: Source of the suite.
+        about: The validated collection.
+        demands: Requirements.
+        pages: The stored document of each result, by the result's id.
+        originals: Source texts to compare the results with.
     """
-    results = [_judged(asked, demands, pages, originals) for asked in run.first]
+    results = [_check_query(outcome, demands, pages, originals) for outcome in run.first]
     times = [result.latency_ms for result in results]
+    complete = [outcome for outcome in run.first if _answered(outcome)]
     passed = sum(result.passed for result in results)
     sequence, load = _sequence(run), _load(run)
-    p95 = measures.percentile(times, 95)
+    total = _latencies(times)
     return ValidationReport(
-        passed=passed >= demands.min_pass * len(results) and p95 < demands.max_p95_ms,
+        passed=passed >= demands.min_pass * len(results) and total.p95_ms < demands.max_p95_ms,
         total_queries=len(results),
         passed_queries=passed,
         failed_queries=len(results) - passed,
-        avg_latency_ms=round(measures.mean(times), 3),
-        p50_latency_ms=measures.percentile(times, 50),
-        p95_latency_ms=p95,
-        p99_latency_ms=measures.percentile(times, 99),
+        avg_latency_ms=total.avg_ms,
+        p50_latency_ms=total.p50_ms,
+        p95_latency_ms=total.p95_ms,
+        p99_latency_ms=total.p99_ms,
         latency={
-            "total": _latencies(times),
-            "embedding": _latencies([asked.embedding_ms for asked in run.first if _whole(asked)]),
-            "search": _latencies([asked.search_ms for asked in run.first if _whole(asked)]),
+            "total": total,
+            "embedding": _latencies([outcome.embedding_ms for outcome in complete]),
+            "search": _latencies([outcome.search_ms for outcome in complete]),
         },
         sequence=sequence,
         load=load,
@@ -206,72 +209,77 @@ def build_report(
         suite={"origin": origin, "digest": digest_of(suite)},
         demands=demands,
         sources_compared=sum(
-            _original(passage, originals) is not None
-            for asked in run.first
-            for passage in asked.passages
+            _source_text(passage, originals) is not None
+            for outcome in run.first
+            for passage in outcome.passages
         ),
-        warnings=list(_warnings(run, times, sequence, load)),
+        warnings=_warnings(run, times, sequence, load),
         results=results,
     )
 
 
-def _whole(asked: QueryOutcome) -> bool:
-    return not asked.error and bool(asked.query.query_text.strip())
+def _answered(outcome: QueryOutcome) -> bool:
+    return not outcome.error and bool(outcome.query.query_text.strip())
 
 
-def _judged(
-    asked: QueryOutcome,
+def _check_query(
+    outcome: QueryOutcome,
     demands: Thresholds,
     pages: Mapping[str, StoredDocument],
     originals: SourceTexts,
 ) -> QueryResult:
-    query, passages = asked.query, asked.passages
+    query, passages = outcome.query, outcome.passages
     topics = query.expected_topics or []
     found = set(checks.found_topics(topics, passages))
     missing = [topic for topic in topics if topic not in found]
-
-    def _page(passage: Passage) -> StoredDocument:
-        return pages.get(passage.id, StoredDocument())
-
+    stored = {one.id: pages.get(one.id, StoredDocument()) for one in passages}
     faults: dict[str, str | None] = {
-        "answered": asked.error or None,
-        "whole": "; ".join(asked.notes) or None,
+        "answered": outcome.error or None,
+        "whole": "; ".join(outcome.notes) or None,
         "results": checks.results_fault(query, passages),
         "threshold": checks.threshold_fault(query, passages, demands.threshold),
         "topics": f"no result is about {', '.join(map(repr, missing))}" if missing else None,
         "source_url": checks.pattern_fault(query, passages),
         "metadata": checks.metadata_fault(passages),
         "unique": checks.uniqueness_fault(passages),
-        "heading": _each(passages, lambda one: checks.heading_fault(one, _page(one).text)),
-        "verbatim": _each(passages, lambda one: _verbatim(one, _page(one).digest, originals)),
-        "reachable": _each(passages, lambda one: _unreachable(one, originals)),
+        "heading": _first(checks.heading_fault(one, stored[one.id].text) for one in passages),
+        "verbatim": _first(
+            _verbatim_fault(one, stored[one.id].digest, originals) for one in passages
+        ),
+        "reachable": _first(_page_fault(one, originals) for one in passages),
         "overlap": checks.overlap_fault(passages),
     }
-    reason = next((fault for fault in faults.values() if fault), "")
+    reason = _first(faults.values()) or ""
     return QueryResult(
         query_text=query.query_text,
         passed=not reason,
         reason=reason,
-        latency_ms=asked.latency_ms,
-        embedding_ms=asked.embedding_ms,
-        search_ms=asked.search_ms,
+        latency_ms=outcome.latency_ms,
+        embedding_ms=outcome.embedding_ms,
+        search_ms=outcome.search_ms,
         expected_topics=topics,
         missing_topics=missing,
         min_results=query.min_results,
         source_url_pattern=query.source_url_pattern,
         checks=faults,
-        partial=asked.partial,
-        notes=asked.notes,
-        results=[_row(passage, demands.threshold) for passage in passages],
+        partial=outcome.partial,
+        notes=outcome.notes,
+        results=[
+            ResultRow(
+                above_threshold=one.score >= demands.threshold,
+                **{name: getattr(one, name) for name in _ROW},
+            )
+            for one in passages
+        ],
     )
 
 
-def _each(passages: Sequence[Passage], check: Callable[[Passage], str | None]) -> str | None:
-    return next((fault for fault in map(check, passages) if fault), None)
+def _first(faults: Iterable[str | None]) -> str | None:
+    return next((fault for fault in faults if fault), None)
 
 
-def _original(passage: Passage, originals: SourceTexts) -> str | None:
-    """Return the text that a passage should be part of; None when there is nothing to compare with."""
+def _source_text(passage: Passage, originals: SourceTexts) -> str | None:
+    """Return the text that a passage should be part of; None when there is none to compare with."""
     if originals.documents is not None:
         by_id = originals.documents.get(passage.document_id)
         return by_id or originals.documents.get(passage.source_url or "")
@@ -279,30 +287,16 @@ def _original(passage: Passage, originals: SourceTexts) -> str | None:
     return page.text if page and not page.fault else None
 
 
-def _verbatim(passage: Passage, digest: str, originals: SourceTexts) -> str | None:
-    if originals.documents is not None and _original(passage, originals) is None:
+def _verbatim_fault(passage: Passage, digest: str, originals: SourceTexts) -> str | None:
+    text = _source_text(passage, originals)
+    if originals.documents is not None and text is None:
         return f"{passage.id}: its document {passage.document_id!r} is not in the sources"
-    excerpt = originals.documents is None
-    original = _original(passage, originals)
-    return checks.verbatim_fault(passage, digest, original, excerpt=excerpt)
+    return checks.verbatim_fault(passage, digest, text, excerpt=originals.documents is None)
 
 
-def _unreachable(passage: Passage, originals: SourceTexts) -> str | None:
+def _page_fault(passage: Passage, originals: SourceTexts) -> str | None:
     page = originals.pages.get(passage.source_url or "")
     return f"{passage.source_url}: {page.fault}" if page and page.fault else None
-
-
-def _row(passage: Passage, threshold: float) -> ResultRow:
-    return ResultRow(
-        id=passage.id,
-        score=passage.score,
-        text=passage.text,
-        source_url=passage.source_url,
-        section_path=passage.section_path,
-        heading=passage.heading,
-        chunk_index=passage.chunk_index,
-        above_threshold=passage.score >= threshold,
-    )
 
 
 def _latencies(times: Sequence[float]) -> Latencies:
@@ -317,7 +311,7 @@ def _latencies(times: Sequence[float]) -> Latencies:
 
 
 def _sequence(run: ValidationRun) -> SequenceReport | None:
-    times = [asked.latency_ms for asked in run.sequence if _whole(asked)]
+    times = [outcome.latency_ms for outcome in run.sequence if _answered(outcome)]
     if len(times) < 2:
         return None
     half = len(times) // 2
@@ -327,7 +321,7 @@ def _sequence(run: ValidationRun) -> SequenceReport | None:
         first_half_ms=round(first, 3),
         second_half_ms=round(second, 3),
         slower=second > _SLOWER * first and second > first + _SLOWER_MS,
-        errors=sum(bool(asked.error) for asked in run.sequence),
+        errors=sum(bool(outcome.error) for outcome in run.sequence),
         consistent=_consistent(run.first, run.sequence),
     )
 
@@ -335,27 +329,27 @@ def _sequence(run: ValidationRun) -> SequenceReport | None:
 def _load(run: ValidationRun) -> LoadReport | None:
     if not run.load:
         return None
-    times = [asked.latency_ms for asked in run.load if _whole(asked)]
+    times = [outcome.latency_ms for outcome in run.load if _answered(outcome)]
     return LoadReport(
         clients=run.clients,
         latency=_latencies(times),
-        errors=sum(bool(asked.error) for asked in run.load),
+        errors=sum(bool(outcome.error) for outcome in run.load),
         consistent=_consistent(run.first, run.load),
     )
 
 
 def _consistent(first: Sequence[QueryOutcome], again: Sequence[QueryOutcome]) -> bool:
-    """Return whether whole searches gave the same results in the same order."""
-    known = {asked.query.query_text: _ids(asked) for asked in first if not asked.partial}
+    """Return whether complete searches gave the same results in the same order."""
+    known = {outcome.query.query_text: _ids(outcome) for outcome in first if not outcome.partial}
     return all(
-        known.get(asked.query.query_text, _ids(asked)) == _ids(asked)
-        for asked in again
-        if not asked.error and not asked.partial
+        known.get(outcome.query.query_text, _ids(outcome)) == _ids(outcome)
+        for outcome in again
+        if not outcome.error and not outcome.partial
     )
 
 
-def _ids(asked: QueryOutcome) -> list[str]:
-    return [passage.id for passage in asked.passages]
+def _ids(outcome: QueryOutcome) -> list[str]:
+    return [passage.id for passage in outcome.passages]
 
 
 def _warnings(
@@ -364,7 +358,7 @@ def _warnings(
     sequence: SequenceReport | None,
     load: LoadReport | None,
 ) -> list[str]:
-    facts = (
+    rows = (
         (run.cut, "the time limit cut the validation off; what was not asked is marked so"),
         (measures.mean(times) >= _MOST_MEAN_MS, "the mean latency is not below 2 s"),
         (sequence is not None and sequence.slower, "searches got slower in a sequence"),
@@ -373,4 +367,4 @@ def _warnings(
         (load is not None and load.errors > 0, "searches failed under load"),
         (load is not None and not load.consistent, "a query's results changed under load"),
     )
-    return [words for holds, words in facts if holds]
+    return [warning for applies, warning in rows if applies]

@@ -1,7 +1,7 @@
-"""One validation: every query once, a long sequence of them, and several readers at once.
+"""Runs a validation suite: every query once, a sequence of queries, and several readers at once.
 
-Nothing is timed before everything that loads on first use has been used. The whole keeps to a time limit: what
-it cuts off is marked so, never left out in silence.
+One untimed query first loads what is loaded on first use. The run keeps to a time limit; queries that it
+cuts off are marked so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from whence.evaluation.validation.suite import TestQuery, ValidationSuite
-from whence.evaluation.validation.target import Passage, RetrievedPassages, Target
+from whence.evaluation.validation.target import Passage, Target
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,
@@ -24,62 +24,64 @@ from whence.schema.errors import (
     WhenceError,
 )
 
-__all__ = ("Limits", "QueryOutcome", "ValidationRun", "run_validation")
+__all__ = ("MIN_QUERY", "Limits", "QueryOutcome", "ValidationRun", "run_validation")
 
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int | None], None]
 
-_LEAST_TOP = 3
-_LEAST_REPEATS = 10
+#: Shortest query that can be searched for, in characters.
+MIN_QUERY = 3
+_MIN_RESULTS = 3
+_MIN_REPEATS = 10
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How to ask."""
+    """Limits of a run."""
 
     top_k: int = 5
-    """Results of each query, at least 3 and at least what the query demands."""
+    """Results of each query, at least 3 and at least its `min_results`."""
     timeout_s: float = 10.0
-    """Longest that one query may take, in seconds."""
+    """Time limit of one query in seconds."""
     time_limit_s: float = 50.0
-    """Longest that all queries together may take, in seconds."""
+    """Time limit of the whole run in seconds."""
     clients: int = 4
-    """Readers at once in the last part; 0 leaves it out."""
-    repeats: int = _LEAST_REPEATS
+    """Concurrent readers in the last part; 0 leaves it out."""
+    repeats: int = _MIN_REPEATS
     """Queries in the sequence, 10 or more; 0 leaves it out."""
 
 
 class QueryOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One query, asked once."""
+    """The outcome of one search."""
 
     query: TestQuery
     passages: list[Passage] = []
     latency_ms: float = 0.0
-    """Milliseconds until there was an answer or an error; 0 for a query that was not asked."""
+    """Milliseconds until the answer or the error; 0 for a query that was not sent."""
     embedding_ms: float = 0.0
     search_ms: float = 0.0
     error: str = ""
-    """What failed; empty when nothing did."""
+    """The error; empty when there was none."""
     partial: bool = False
-    """True when something took no part, or there was no time."""
+    """True when the search was not complete, or was cut off."""
     notes: tuple[str, ...] = ()
-    """What took no part."""
+    """Reasons why the search was not complete."""
 
 
 class ValidationRun(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was asked."""
+    """Outcomes of all searches."""
 
     first: list[QueryOutcome]
     """Every query of the suite once, in its order."""
     sequence: list[QueryOutcome]
-    """The same queries over and over, one after the other."""
+    """The queries repeated, one after the other."""
     load: list[QueryOutcome]
     """The same queries by several readers at once."""
     clients: int
-    """How many readers those were."""
+    """Number of concurrent readers."""
     seconds: float
     cut: bool
-    """True when the time limit cut something off."""
+    """True when the time limit cut queries off."""
 
 
 async def run_validation(
@@ -90,13 +92,13 @@ async def run_validation(
     clock: Callable[[], float] = time.perf_counter,
     progress: Progress = lambda _done, _total: None,
 ) -> ValidationRun:
-    """Ask a suite.
+    """Run a suite.
 
     Raises:
-        NotFound: There is no such collection.
+        NotFound: The collection does not exist.
         ModelMismatch: Queries and stored chunks are embedded by different models.
-        Unavailable: The store or the embedding service does not answer from the start. When it goes away later
-            the queries concerned have errors.
+        Unavailable: The store or the embedding service does not answer at the start. If it fails later, the
+            outcomes of the affected queries are errors.
     """
     return await _Runner(target, suite, limits, clock, progress).run()
 
@@ -121,9 +123,8 @@ class _Runner:
 
     async def run(self) -> ValidationRun:
         await self._warm_up()
-        first = [await self._ask(query) for query in self._queries]
-        rounds = max(self._limits.repeats, _LEAST_REPEATS) if self._limits.repeats else 0
-        sequence = await self._sequence(rounds)
+        first = [await self._search(query) for query in self._queries]
+        sequence = await self._sequence()
         load = await self._load()
         return ValidationRun(
             first=first,
@@ -135,13 +136,14 @@ class _Runner:
         )
 
     async def _warm_up(self) -> None:
-        """Ask one query untimed; what is missing from the start ends the validation."""
-        text = next((one.query_text for one in self._queries if _is_searchable(one)), None)
+        """Search once untimed; an error that would hit every query ends the validation."""
+        texts = (query.query_text for query in self._queries)
+        text = next((text for text in texts if len(text.strip()) >= MIN_QUERY), None)
         if text is None:
             return
         try:
             async with asyncio.timeout(self._limits.time_limit_s):
-                found = await self._target.search(text, limit=_LEAST_TOP)
+                found = await self._target.search(text, limit=_MIN_RESULTS)
         except BadInput as error:
             if isinstance(error, ModelMismatch):
                 raise
@@ -157,23 +159,25 @@ class _Runner:
                     hint="check the embedding service, or validate words alone with --mode bm25",
                 )
 
-    async def _sequence(self, count: int) -> list[QueryOutcome]:
-        cycled = [self._queries[number % len(self._queries)] for number in range(count)]
-        found = [await self._ask(query) for query in cycled if not self._is_over()]
+    async def _sequence(self) -> list[QueryOutcome]:
+        repeats = self._limits.repeats
+        count = max(repeats, _MIN_REPEATS) if repeats else 0
+        queries = [self._queries[number % len(self._queries)] for number in range(count)]
+        found = [await self._search(query) for query in queries if self._left_s() > 0]
         self._cut |= len(found) < count
         return found
 
     async def _load(self) -> list[QueryOutcome]:
-        """Let each reader ask all queries, each beginning with another one."""
+        """Let each reader search for all queries, each starting at another one."""
         found: list[QueryOutcome] = []
 
         async def reader(number: int) -> None:
             start = number % len(self._queries)
             for query in (*self._queries[start:], *self._queries[:start]):
-                if self._is_over():
+                if self._left_s() <= 0:
                     self._cut = True
                     return
-                found.append(await self._ask(query))
+                found.append(await self._search(query))
 
         async with asyncio.TaskGroup() as group:
             for number in range(self._limits.clients):
@@ -183,32 +187,27 @@ class _Runner:
     def _left_s(self) -> float:
         return self._limits.time_limit_s - (self._clock() - self._started)
 
-    def _is_over(self) -> bool:
-        return self._left_s() <= 0
-
-    async def _ask(self, query: TestQuery) -> QueryOutcome:
+    async def _search(self, query: TestQuery) -> QueryOutcome:
+        limits = self._limits
         self._done += 1
-        total = len(self._queries) * (1 + self._limits.clients) + self._limits.repeats
-        self._progress(self._done, total)
+        self._progress(self._done, len(self._queries) * (1 + limits.clients) + limits.repeats)
         if not query.query_text.strip():
             error = "the query is empty: give a word or a question" if query.min_results else ""
             return QueryOutcome(query=query, error=error)
-        if self._is_over():
+        if self._left_s() <= 0:
             self._cut = True
-            words = f"not asked: the time limit of {self._limits.time_limit_s:g} s was reached"
-            return QueryOutcome(query=query, error=words, partial=True)
+            message = f"not asked: the time limit of {limits.time_limit_s:g} s was reached"
+            return QueryOutcome(query=query, error=message, partial=True)
         started = self._clock()
         try:
-            async with asyncio.timeout(min(self._limits.timeout_s, self._left_s())):
-                found = await self._target.search(query.query_text, limit=self._limit_of(query))
-        except (WhenceError, TimeoutError) as error:
-            return self._failed(query, error, started)
-        return self._answered(query, found, started)
-
-    def _limit_of(self, query: TestQuery) -> int:
-        return max(self._limits.top_k, query.min_results, _LEAST_TOP)
-
-    def _answered(self, query: TestQuery, found: RetrievedPassages, started: float) -> QueryOutcome:
+            async with asyncio.timeout(min(limits.timeout_s, self._left_s())):
+                found = await self._target.search(
+                    query.query_text, limit=max(limits.top_k, query.min_results, _MIN_RESULTS)
+                )
+        except (NotFound, ModelMismatch):
+            raise
+        except (WhenceError, TimeoutError) as fault:
+            return self._failure(query, fault, started)
         return QueryOutcome(
             query=query,
             passages=found.passages,
@@ -219,30 +218,26 @@ class _Runner:
             notes=found.degraded,
         )
 
-    def _failed(
+    def _failure(
         self, query: TestQuery, error: WhenceError | TimeoutError, started: float
     ) -> QueryOutcome:
-        if isinstance(error, NotFound | ModelMismatch):
-            raise error
-        timed_out = isinstance(error, TimeoutError | DeadlineExceeded)
-        words = str(error) or f"no answer within {self._limits.timeout_s:g} s"
+        message = str(error) or f"no answer within {self._limits.timeout_s:g} s"
         # The words of the query may be private; its length helps to find it.
         logger.error(
             "validation query failed",
             extra={
                 "action": "validate",
-                "fault": words,
+                "fault": message,
                 "hint": getattr(error, "hint", ""),
                 "characters": len(query.query_text),
             },
         )
         return QueryOutcome(
-            query=query, error=words, latency_ms=self._since_ms(started), partial=timed_out
+            query=query,
+            error=message,
+            latency_ms=self._since_ms(started),
+            partial=isinstance(error, TimeoutError | DeadlineExceeded),
         )
 
     def _since_ms(self, started: float) -> float:
         return round((self._clock() - started) * 1e3, 3)
-
-
-def _is_searchable(query: TestQuery) -> bool:
-    return len(query.query_text.strip()) >= 3

@@ -1,10 +1,9 @@
-"""The originals that stored texts are compared with: files that were indexed, or pages behind addresses."""
+"""Source texts that results are compared with: indexed files, or web pages."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,30 +24,30 @@ _AT_ONCE = 4
 
 
 class Page(NamedTuple):
-    """What an address gave."""
+    """The answer of an address."""
 
     text: str
-    """Words of the page; empty when there was a fault."""
+    """Words of the page; empty when it could not be read."""
     fault: str
-    """Why it could not be read; empty when it could."""
+    """Reason why it could not be read; empty when it could."""
 
 
 class SourceTexts(NamedTuple):
-    """Sources of some passages."""
+    """Source texts of some passages."""
 
     documents: dict[str, str] | None
     """Text by document id and by address; None when no sources were given."""
     pages: dict[str, Page]
-    """Pages by address; empty when none were to be fetched."""
+    """Pages by address; empty when no pages were fetched."""
 
 
 def read_documents(paths: Sequence[Path], wanted: Collection[str]) -> dict[str, str]:
-    """Read files and folders as indexing would, and give the texts that are wanted.
+    """Read files and folders as indexing does, and return the texts that are wanted.
 
-    Cost: linear in the files; memory holds the texts that are wanted.
+    Cost: linear in the files; memory holds the wanted texts.
 
     Args:
-        paths: What was indexed.
+        paths: The files and folders that were indexed.
         wanted: Document ids, source files and addresses.
 
     Returns:
@@ -70,7 +69,7 @@ def read_documents(paths: Sequence[Path], wanted: Collection[str]) -> dict[str, 
 
 
 async def fetch_pages(addresses: Sequence[str]) -> dict[str, Page]:
-    """Read web pages, a few at once; one that cannot be read has a fault and ends nothing."""
+    """Read web pages, a few at a time; a page that cannot be read has a fault."""
     import httpx
 
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -105,36 +104,18 @@ async def _fetch(client: httpx.AsyncClient, address: str) -> Page:
     return Page(_words_of_html(text) if html else text, "")
 
 
-class _Words(HTMLParser):
-    """Collects what a reader sees of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in ("script", "style")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in ("script", "style") and self._hidden > 0
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.parts.append(data)
-
-
 def _words_of_html(text: str) -> str:
-    parser = _Words()
-    parser.feed(text)
-    parser.close()
-    return " ".join(parser.parts)
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(text)
+    tree.strip_tags(["script", "style"], recursive=True)
+    return tree.root.text(separator=" ") if tree.root else ""
 
 
 def read_source_texts(
     passages: Sequence[Passage], paths: Sequence[Path], pages: dict[str, Page]
 ) -> SourceTexts:
-    """Collect the originals of passages.
+    """Collect the source texts of passages.
 
     Raises:
         BadInput: The paths hold none of the documents, or cannot be read.

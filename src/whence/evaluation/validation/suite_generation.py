@@ -1,4 +1,4 @@
-"""A starter suite from a collection's own headings: what a section says, a search for it must find."""
+"""Generates a suite from the headings of a collection: a search for a section must find it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from whence.evaluation.validation.suite import TestQuery, ValidationSuite
 from whence.evaluation.validation.target import Section
 from whence.schema.errors import NotFound
 
-__all__ = ("LEAST_QUERIES", "generate_suite")
+__all__ = ("MIN_QUERIES", "generate_suite")
 
-#: A suite of its own asks at least this many queries.
-LEAST_QUERIES = 5
+#: Queries of a generated suite, at least.
+MIN_QUERIES = 5
 _WINDOW = 12
 _WORD = re.compile(r"\w+")
 
 
 def generate_suite(sections: Sequence[Section], count: int = 10) -> ValidationSuite:
-    """Return a suite of at least `LEAST_QUERIES` and at most `count` queries.
+    """Return a suite of at least `MIN_QUERIES` and at most `count` queries.
 
-    A query is the way to a section and the words that it begins with, twelve in all: headings alone, such as
-    `Introduction`, stand in many places. Where there are too few sections, further words of their texts are
-    queries of their own.
+    A query has twelve words: the section's path and the beginning of its text, since a heading such as
+    `Introduction` occurs in many places. If there are too few sections, their texts make more queries.
 
     Args:
         sections: Chunks from all over the collection.
-        count: Most queries, 5 or more.
+        count: Largest number of queries, 5 or more.
 
     Raises:
-        NotFound: There is nothing to ask about.
+        NotFound: There is no text to make queries from.
     """
     found: dict[str, TestQuery] = {}
     for query in (*_by_heading(sections), *_by_text(sections)):
-        if len(found) >= count or (len(found) >= LEAST_QUERIES and query.expected_topics is None):
+        if len(found) >= count or (len(found) >= MIN_QUERIES and query.expected_topics is None):
             break
         found.setdefault(query.query_text.casefold(), query)
     if not found:
@@ -42,9 +41,9 @@ def generate_suite(sections: Sequence[Section], count: int = 10) -> ValidationSu
             hint="index something into it, or give --acl, --label or --clearance",
         )
     queries = list(found.values())
-    # A collection of a few words is asked the same again rather than too little.
-    repeats = -(-LEAST_QUERIES // len(queries))
-    return ValidationSuite(queries=(queries * repeats)[: max(len(queries), LEAST_QUERIES)])
+    # In a collection of a few words, queries are repeated.
+    repeats = -(-MIN_QUERIES // len(queries))
+    return ValidationSuite(queries=(queries * repeats)[: max(len(queries), MIN_QUERIES)])
 
 
 def _by_heading(sections: Sequence[Section]) -> Iterator[TestQuery]:

@@ -1,4 +1,4 @@
-"""What validation asks of whatever is validated; all of it only reads."""
+"""The protocol of a collection that can be validated. All of its methods only read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ("Passage", "RetrievedPassages", "Section", "StoredDocument", "Target"
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk that a search returned. What is None was not there, or was of another type."""
+    """A chunk that a search returned. A field is None when it is missing or of another type."""
 
     id: str
     """Id of the chunk or point."""
@@ -26,13 +26,13 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     chunk_index: int | None = None
     """Place within the document, 0 for the first."""
     document_id: str = ""
-    """What tells documents apart: an id where there is one, else the address."""
+    """Id of the document, or its address when it has no id."""
     title: str = ""
     """Title of the document, when it is known."""
 
 
 class RetrievedPassages(msgspec.Struct, frozen=True, kw_only=True):
-    """What one search gave."""
+    """Results of one search."""
 
     passages: list[Passage]
     """Best first."""
@@ -41,13 +41,13 @@ class RetrievedPassages(msgspec.Struct, frozen=True, kw_only=True):
     search_ms: float
     """Milliseconds for ranking and reading the texts."""
     degraded: tuple[str, ...] = ()
-    """What took no part, and why; empty for a whole search."""
+    """Reasons why the search was not complete; empty when it was."""
     embedded: bool = True
-    """False when words alone ranked although vectors were asked for."""
+    """False when only words ranked although vectors were requested."""
 
 
 class StoredDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store holds of a passage's document."""
+    """The stored document of a passage."""
 
     text: str = ""
     """Texts of its chunks, at least up to the passage."""
@@ -65,7 +65,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is validated."""
+    """Description of a validated collection."""
 
     store: str
     """Kind and address of the store, without secrets."""
@@ -77,10 +77,10 @@ class TargetInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(Protocol):
-    """One collection, seen with the rights of one reader."""
+    """One collection, read with the rights of one reader."""
 
     async def about(self) -> TargetInfo:
-        """Tell what this is.
+        """Return a description of the collection.
 
         Raises:
             NotFound: There is no such collection.
@@ -99,13 +99,13 @@ class Target(Protocol):
         ...
 
     async def page(self, passage: Passage) -> StoredDocument:
-        """Return what the store holds of the passage's document."""
+        """Return the stored document of a passage."""
         ...
 
     async def sections(self, limit: int) -> Sequence[Section]:
-        """Return chunks from all over the collection, at most `limit`, always the same ones."""
+        """Return a sample of at most `limit` chunks from the whole collection, always the same ones."""
         ...
 
     async def holds(self, document_ids: Sequence[str]) -> bool:
-        """Return whether the collection holds all of these documents, visible to the reader or not."""
+        """Return whether the collection has all of these documents, visible to the reader or not."""
         ...
