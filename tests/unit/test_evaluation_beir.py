@@ -125,7 +125,7 @@ def test_a_query_that_is_a_document_does_not_find_itself(folder: Path) -> None:
     (folder / "qrels" / "test.tsv").write_text("q1\td1\t1\nq2\td1\t1\nq3\tq3\t1\n")
     dataset = load_beir(folder)
 
-    assert dataset.themselves == {"query 1": "q1"}
+    assert dataset.own_documents == {"query 1": "q1"}
     assert dataset.left_out.queries_in_corpus == 1
 
 

@@ -174,9 +174,9 @@ async def _ranker(
 
     rank: Ranker
     search_mode = "hybrid" if mode == "rerank" else mode
-    if dataset.themselves:
+    if dataset.own_documents:
         rank = DocumentRanker(search, search_mode, top_k + 1)
-        rank = SelfExcludingRanker(rank, dataset.themselves, top_k)
+        rank = SelfExcludingRanker(rank, dataset.own_documents, top_k)
     else:
         rank = DocumentRanker(search, search_mode, top_k)
     if mode != "rerank":

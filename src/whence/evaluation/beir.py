@@ -20,20 +20,20 @@ __all__ = ("BeirDataset", "LeftOut", "load_beir")
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a collection takes no part, so that nothing shrinks unnoticed."""
+    """What is left out of a measurement."""
 
     queries_not_judged: int = 0
     """Queries without any positive judgement."""
     judged_queries_missing: int = 0
-    """Query ids of the judgements that `queries.jsonl` has not."""
+    """Judged queries that are missing in `queries.jsonl`."""
     relevant_documents_missing: int = 0
-    """Relevant documents that `corpus.jsonl` has not; they still count as not found."""
+    """Relevant documents that are missing in `corpus.jsonl`; they count as not found."""
     queries_in_corpus: int = 0
-    """Queries that are documents themselves: those documents do not count for them."""
+    """Queries that are documents of the corpus: such a document does not count for its own query."""
 
 
 class BeirDataset(msgspec.Struct, frozen=True, kw_only=True):
-    """A test collection; texts of documents stay in the file."""
+    """A test collection; the texts of documents stay in the file."""
 
     name: str
     """Name of the folder."""
@@ -45,11 +45,11 @@ class BeirDataset(msgspec.Struct, frozen=True, kw_only=True):
     qrels: Qrels
     """Judgements of these queries, all grades kept."""
     left_out: LeftOut
-    themselves: dict[str, str] = msgspec.field(default_factory=dict)
-    """Document by text of the query that it is: same id, same text, and nobody judged it for that query.
+    own_documents: dict[str, str] = msgspec.field(default_factory=dict)
+    """Document id by query text, for queries that are a document: same id, same text, and not judged for it.
 
-    BEIR's own evaluation drops whatever has the id of the query. By the id alone that would drop what is right
-    in collections that number both from 1.
+    BEIR's own evaluation drops every document that has the id of the query. The id alone would drop relevant
+    documents of collections that number both queries and documents from 1.
     """
 
 
@@ -59,7 +59,7 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
     Cost: linear in the files; memory holds the ids of the corpus, the queries and the judgements.
 
     Args:
-        folder: Where `corpus.jsonl` and `queries.jsonl` lie.
+        folder: The folder with `corpus.jsonl` and `queries.jsonl`.
         qrels: Judgements; `qrels/test.tsv` in the folder when None.
 
     Raises:
@@ -67,18 +67,18 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
             twice, or no query of the collection is judged.
     """
     if not folder.is_dir():
-        raise BadInput(f"{folder} is no folder", hint="give a folder in BEIR's layout")
+        raise BadInput(f"{folder} is not a folder", hint="give a folder in BEIR's layout")
     corpus = folder / "corpus.jsonl"
     queries = {record["_id"]: record["text"] for record in _records(folder / "queries.jsonl")}
     judged = read_qrels(qrels or folder / "qrels" / "test.tsv")
     document_ids: set[str] = set()
-    themselves = {}
+    own_documents = {}
     for record in _records(corpus):
         name = record["_id"]
         document_ids.add(name)
         query = queries.get(name)
         if query is not None and _is_same(query, record) and name not in judged.get(name, {}):
-            themselves[query] = name
+            own_documents[query] = name
     wanted = {
         query: text
         for query, text in queries.items()
@@ -106,20 +106,20 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
             queries_not_judged=len(queries) - len(wanted),
             judged_queries_missing=len(judged.keys() - queries.keys()),
             relevant_documents_missing=len(missing),
-            queries_in_corpus=len(themselves.keys() & wanted.values()),
+            queries_in_corpus=len(own_documents.keys() & wanted.values()),
         ),
-        themselves=themselves,
+        own_documents=own_documents,
     )
 
 
 def _is_same(query: str, record: dict[str, Any]) -> bool:
-    """Return whether a query is a document's text, whatever the white space."""
+    """Return whether a query is a document's text, apart from white space."""
     text: str = record["text"]
     return query.split() == text.split()
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a JSON Lines file, each with an `_id` of its own and a text."""
+    """Yield the records of a JSON Lines file; each has a unique `_id` and a text."""
     seen: set[str] = set()
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""One way of ranking, measured on a test collection."""
+"""Measures a ranking mode on a test collection."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ __all__ = (
     "scores_of",
 )
 
-#: Ways of ranking, in the order in which they are measured.
+#: Modes in the order in which they are measured.
 MODES = ("bm25", "dense", "hybrid", "rerank")
 
 
 class LatencyPercentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Milliseconds a query took, by nearest rank."""
+    """Milliseconds a query, by nearest rank."""
 
     p50: float
     p95: float
 
 
 class ModeScores(msgspec.Struct, frozen=True, kw_only=True):
-    """Means over all judged queries; a query that found nothing counts with 0."""
+    """Means over all judged queries; a query without results counts as 0."""
 
     ndcg_at_10: float = msgspec.field(name="ndcg@10")
     recall_at_100: float = msgspec.field(name="recall@100")
@@ -46,7 +46,7 @@ class ModeScores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """What one way of ranking gave."""
+    """Rankings of one mode."""
 
     rankings: dict[str, list[Hit]]
     """Documents of each query, best first; empty for a query that was refused."""
@@ -61,10 +61,10 @@ async def run_queries(
 ) -> Run:
     """Rank documents for every query, one after the other.
 
-    The first query is asked once before, untimed: what is loaded on first use is no property of a query.
+    The first query runs once before, untimed, to load what is loaded on first use.
 
     Raises:
-        WhenceError: Something needed does not answer; a refused query is only counted.
+        WhenceError: A service does not answer. A refused query is only counted.
     """
     run = Run(rankings={}, latencies_ms=[])
     for text in list(queries.values())[:1]:
@@ -110,7 +110,7 @@ def scores_of(run: Run, dataset: BeirDataset) -> ModeScores:
 
 
 def run_rows(runs: Mapping[str, Run]) -> Iterator[RunRow]:
-    """Return the lines of runs for TREC's format, those of mode `bm25` tagged `whence-bm25`."""
+    """Yield the lines of runs in TREC's format, tagged with the mode (`whence-bm25`)."""
     for mode, run in runs.items():
         for query, documents in run.rankings.items():
             for rank, hit in enumerate(documents, 1):

@@ -1,7 +1,4 @@
-"""Rankings of documents from searches that find passages.
-
-Judgements are about documents. A document takes the place and the score of its best passage.
-"""
+"""Ranks documents by searches for passages: a document has the rank and the score of its best passage."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ __all__ = (
 
 
 class DocumentRanking(NamedTuple):
-    """Documents for one query, each once."""
+    """Documents of one query, each once."""
 
     documents: list[Hit]
-    """The best passage of each document, best first; scores never rise on the way down."""
+    """The best passage of each document, best first."""
     latency_ms: float
     """Milliseconds that the ranking took."""
 
@@ -41,7 +38,7 @@ class Ranker(Protocol):
         """Return the best documents.
 
         Raises:
-            WhenceError: The query cannot be searched for, or something needed does not answer.
+            WhenceError: The query cannot be searched for, or a service does not answer.
         """
         ...
 
@@ -55,15 +52,15 @@ def best_passages(hits: Sequence[Hit], limit: int) -> list[Hit]:
 
 
 class DocumentRanker:
-    """Searches until there are enough different documents, or no more passages.
+    """Searches for more passages until there are enough different documents.
 
-    The number of passages asked for is kept for the queries that follow, so that a collection of long documents
-    costs a second search once, not with every query. Only the search that sufficed is timed.
+    The number of passages is kept for later queries, so that a collection of long documents needs a second
+    search only once. Only the last search is timed.
 
     Args:
         search: Finds passages.
         mode: `bm25`, `dense` or `hybrid`.
-        depth: Most documents, 1 or more.
+        depth: Largest number of documents, 1 or more.
     """
 
     def __init__(self, search: Searcher, mode: str, depth: int) -> None:
@@ -83,35 +80,35 @@ class DocumentRanker:
 
 
 class SelfExcludingRanker:
-    """Leaves out the document that the query itself is.
+    """Leaves out the document that is the query itself.
 
     Args:
-        ranker: Gives one document more than is wanted.
-        themselves: The document that a query is, by the query's text.
-        depth: Most documents, 1 or more.
+        ranker: Returns one document more than `depth`.
+        own_documents: The id of that document by the query's text.
+        depth: Largest number of documents, 1 or more.
     """
 
-    def __init__(self, ranker: Ranker, themselves: Mapping[str, str], depth: int) -> None:
+    def __init__(self, ranker: Ranker, own_documents: Mapping[str, str], depth: int) -> None:
         self._ranker = ranker
-        self._themselves = themselves
+        self._own_documents = own_documents
         self._depth = depth
 
     async def __call__(self, query: str) -> DocumentRanking:
         """Return the best documents of a query."""
         ranking = await self._ranker(query)
-        itself = self._themselves.get(query)
-        others = [hit for hit in ranking.documents if hit.document_id != itself]
+        own = self._own_documents.get(query)
+        others = [hit for hit in ranking.documents if hit.document_id != own]
         return DocumentRanking(others[: self._depth], ranking.latency_ms)
 
 
 class RerankedRanker:
-    """Orders the first documents of another ranking by both scores; those behind them keep their order.
+    """Reranks the first documents of another ranking by both scores; the others keep their order.
 
     Args:
-        ranker: Gives the candidates.
+        ranker: Returns the candidates.
         reranker: Scores the passage of each together with the query, 0 to 1.
-        candidates: How many of the first are scored.
-        clock: Gives seconds.
+        candidates: Number of documents to rerank.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -130,7 +127,7 @@ class RerankedRanker:
     async def __call__(self, query: str) -> DocumentRanking:
         """Return the best documents of a query.
 
-        Scores of what was reranked are raised by 1, above all scores of what was not.
+        Scores of reranked documents are raised by 1, above the scores of all others.
         """
         ranking = await self._ranker(query)
         head, tail = (

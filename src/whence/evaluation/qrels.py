@@ -11,7 +11,7 @@ from whence.schema.errors import BadInput
 
 __all__ = ("Qrels", "RunRow", "read_qrels", "write_qrels", "write_run")
 
-#: Grade of each judged document, by query; 0 and below are judged not relevant.
+#: Grade by query and document; 0 and below mean judged as not relevant.
 Qrels = dict[str, dict[str, int]]
 
 #: First words of a header line, as BEIR and its converters write them.
@@ -33,14 +33,13 @@ class RunRow(NamedTuple):
 def read_qrels(path: Path) -> Qrels:
     """Read judgements of three columns (query, document, grade) or four (query, iteration, document, grade).
 
-    Columns are parted by tabs where the line has one, else by white space. Blank lines and lines that begin
-    with `#` are left out, and so is a header in the first line. The same judgement twice is one judgement.
-
-    Cost: linear in the file.
+    Columns are separated by tabs if the line has one, else by white space. Blank lines, lines that begin
+    with `#` and a header in the first line are skipped. A repeated judgement counts once. Cost: linear in
+    the file.
 
     Raises:
         BadInput: The file cannot be read, or a line (named `file:N`) has another number of columns, an
-            empty id, a grade that is no integer, or contradicts an earlier one.
+            empty id, a grade that is not an integer, or contradicts an earlier one.
     """
     qrels: Qrels = {}
     first = True
@@ -54,7 +53,7 @@ def read_qrels(path: Path) -> Qrels:
         query, document, grade = _judgement(f"{path}:{number}", columns)
         if qrels.setdefault(query, {}).setdefault(document, grade) != grade:
             raise BadInput(
-                f"{path}:{number}: document {document!r} was judged otherwise for query {query!r} before",
+                f"{path}:{number}: document {document!r} was judged differently for query {query!r} before",
                 hint="keep one grade for each pair of query and document",
             )
     return qrels
@@ -77,9 +76,9 @@ def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
 def write_run(path: Path, rows: Iterable[RunRow]) -> None:
     """Write a run as trec_eval reads it: query, `Q0`, document, rank, score, tag.
 
-    Its readers sort by score, in single precision, and break ties by document. Scores are written
-    with all their digits, and lowered by a smallest step of that precision where they would not fall from rank
-    to rank, so that sorting gives the ranks back.
+    Readers of such files sort by score in single precision and break ties by document. Scores are written
+    with all digits, and are lowered by one step of that precision where they would tie, so that sorting
+    restores the ranks.
 
     Args:
         path: File to write.
@@ -90,13 +89,13 @@ def write_run(path: Path, rows: Iterable[RunRow]) -> None:
     """
     lines = _lines(
         (row.query_id, "Q0", row.document_id, str(row.rank), repr(score), row.tag)
-        for row, score in _falling(rows)
+        for row, score in _decreasing(rows)
     )
     write_text(path, "".join(lines))
 
 
-def _falling(rows: Iterable[RunRow]) -> Iterator[tuple[RunRow, float]]:
-    """Yield each line with a score that is below the one before it in single precision, too."""
+def _decreasing(rows: Iterable[RunRow]) -> Iterator[tuple[RunRow, float]]:
+    """Yield each line with a score that is lower than the one before it in single precision."""
     import numpy as np
 
     ranking: tuple[str, str] | None = None
@@ -129,7 +128,7 @@ def _judgement(where: str, columns: Sequence[str]) -> tuple[str, str, int]:
     if not query or not document:
         raise BadInput(f"{where}: an id is empty", hint=hint)
     if not _is_grade(grade) or len(grade) > 9:
-        raise BadInput(f"{where}: the grade {grade!r} is no integer", hint=hint)
+        raise BadInput(f"{where}: the grade {grade!r} is not an integer", hint=hint)
     return query, document, int(grade)
 
 
@@ -139,6 +138,6 @@ def _lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
             if len(word.split()) != 1 or word.strip() != word:
                 raise BadInput(
                     f"the id {word!r} cannot be written in TREC's format",
-                    hint="columns are parted by white space; use ids without it",
+                    hint="columns are separated by white space; use ids without it",
                 )
         yield " ".join(row) + "\n"

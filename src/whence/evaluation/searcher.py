@@ -1,4 +1,4 @@
-"""What evaluation asks of a search, whatever answers it."""
+"""The protocol of a search that can be evaluated."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     """Higher is better."""
     graph_score: float = 0.0
-    """What links between passages added to the score; 0 when they took no part."""
+    """Part of the score from links between passages; 0 without links."""
     path: str = ""
-    """File it comes from; empty when there is none."""
+    """Source file; empty when there is none."""
     name: str = ""
-    """Its title, or the name of the piece of code."""
+    """Title, or name of the piece of code."""
     qualified_name: str = ""
-    """The name with those of what surrounds it, e.g. `Shop.Orders.Total`."""
+    """The name within its namespaces, e.g. `Shop.Orders.Total`."""
     content: str = ""
     """The text."""
 
 
 class SearchOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one search gave."""
+    """Results of one search."""
 
     hits: list[Hit]
-    """Best first; the order is the engine's own and is never changed here."""
+    """Best first, in the engine's order."""
     latency_ms: float
     """Milliseconds that the search took."""
     degraded: tuple[str, ...] = ()
-    """Why it was less than a whole search; empty when it was whole."""
+    """Reasons why the search was not complete; empty when it was."""
 
 
 class Searcher(Protocol):
-    """Searches one collection with the rights of one reader, without a threshold."""
+    """Searches one collection with the rights of one reader and without a threshold."""
 
     async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
         """Find the best passages.
@@ -52,7 +52,7 @@ class Searcher(Protocol):
 
         Raises:
             BadInput: The query cannot be searched for.
-            NotFound: There is no such collection.
-            Unavailable: A service that is needed does not answer.
+            NotFound: The collection does not exist.
+            Unavailable: A service does not answer.
         """
         ...

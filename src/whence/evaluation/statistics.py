@@ -1,6 +1,6 @@
-"""How much chance is in a difference: intervals by bootstrap, and a paired test by random signs.
+"""Statistical significance: intervals by bootstrap, and a paired randomization test.
 
-Both are seeded, so that equal numbers give equal results. Efron and Tibshirani, "An Introduction to the
+Both are seeded: equal numbers give equal results. Efron and Tibshirani, "An Introduction to the
 Bootstrap", 1993; Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for
 Information Retrieval Evaluation", 2007.
 """
@@ -13,30 +13,30 @@ from typing import NamedTuple
 __all__ = ("Interval", "bootstrap_interval", "paired_p_value")
 
 _RESAMPLES = 2000
-#: Numbers held at once, 8 MB.
+#: Numbers in memory at a time, 8 MB.
 _NUMBERS = 1_000_000
 _SIGNS = 20_000
-#: Up to so many pairs all signs are tried, 2^14 = 16384; beyond, random ones.
+#: Up to this many pairs all signs are tried (2^14 = 16384), with more pairs random ones.
 _EXACT = 14
 _SEED = 20071106
-#: Rounding must not part sums that are equal.
+#: Sums that differ by less are equal.
 _EPSILON = 1e-12
 
 
 class Interval(NamedTuple):
-    """Where a mean lies with a confidence of 95 %."""
+    """95 % confidence interval of a mean."""
 
     low: float
     high: float
 
 
 def bootstrap_interval(values: Sequence[float]) -> Interval:
-    """Return the interval of a mean over queries, by percentiles of resampled means.
+    """Return the confidence interval of a mean over queries, by percentiles of resampled means.
 
     Cost: 2000 times the number of values.
 
     Args:
-        values: One per query; none gives (0, 0).
+        values: One per query; an empty list gives (0, 0).
 
     >>> bootstrap_interval([1.0, 1.0, 1.0])
     Interval(low=1.0, high=1.0)
@@ -56,16 +56,15 @@ def bootstrap_interval(values: Sequence[float]) -> Interval:
 
 
 def paired_p_value(differences: Sequence[float]) -> float:
-    """Return the chance of a mean difference at least as large, either way, if it had no direction.
+    """Return the two-sided p-value of a mean difference over queries, by a randomization test.
 
-    Every query's difference might as well have the other sign; all signs are tried for few queries, 20,000
-    random ones for more.
+    The signs of the differences are permuted: all combinations for few queries, 20,000 random ones for more.
 
     Args:
-        differences: One per query; queries without a difference count, but change nothing.
+        differences: One per query; zeros do not change the result.
 
     Returns:
-        0 to 1; 1 when there is no difference at all.
+        0 to 1; 1 when there is no difference.
 
     >>> paired_p_value([0.0, 0.0])
     1.0
@@ -74,15 +73,15 @@ def paired_p_value(differences: Sequence[float]) -> float:
     """
     import numpy as np
 
-    moved = np.asarray([one for one in differences if one], dtype=np.float64)
-    if not len(moved):
+    nonzero = np.asarray([one for one in differences if one], dtype=np.float64)
+    if not len(nonzero):
         return 1.0
-    seen = abs(float(moved.sum()))
-    if len(moved) <= _EXACT:
-        bits = (np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved))) & 1
-        sums = np.abs((1.0 - 2.0 * bits) @ moved)
-        return float(np.mean(sums >= seen - _EPSILON))
+    observed = abs(float(nonzero.sum()))
+    if len(nonzero) <= _EXACT:
+        bits = (np.arange(2 ** len(nonzero))[:, None] >> np.arange(len(nonzero))) & 1
+        sums = np.abs((1.0 - 2.0 * bits) @ nonzero)
+        return float(np.mean(sums >= observed - _EPSILON))
     rng = np.random.default_rng(_SEED)
-    sums = np.abs(rng.choice((-1.0, 1.0), (_SIGNS, len(moved))) @ moved)
-    # The order that was seen is one of the random ones, so that no chance is ever 0.
-    return float((np.sum(sums >= seen - _EPSILON) + 1) / (_SIGNS + 1))
+    sums = np.abs(rng.choice((-1.0, 1.0), (_SIGNS, len(nonzero))) @ nonzero)
+    # The observed signs count as one of the random ones, so that the value is never 0.
+    return float((np.sum(sums >= observed - _EPSILON) + 1) / (_SIGNS + 1))

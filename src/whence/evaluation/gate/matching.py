@@ -1,6 +1,6 @@
-"""Which result is which target: whole, or by its last whole segments, and never by a part of a word.
+"""Matches results with targets: by the whole name, or by its last whole segments.
 
-`a.md` is no part of `src/data.md`; `data.md` is its last segment.
+`data.md` matches `src/data.md`, its last segment; `a.md` does not.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _IN_CODE = re.compile(r"::|[/#.]")
 
 
 def matches(hint: str, hit: Hit) -> bool:
-    """Return whether a hint names a hit; case does not matter, space around the hint neither.
+    """Return whether a hint names a hit, ignoring case and surrounding space.
 
-    A path ends with segments parted by `/` or `#`, a qualified name with ones parted by `::`, `.` or `#`,
-    and the id of a piece of code with either.
+    Segments of a path are separated by `/` or `#`, those of a qualified name by `::`, `.` or `#`, and those
+    of the id of a piece of code by any of these.
     """
     wanted = hint.strip().casefold()
     in_id = (*_PATH, *_NAME) if "::" in hit.document_id else _PATH
@@ -42,8 +42,9 @@ def _ends(text: str, wanted: str, separators: Sequence[str]) -> bool:
 def documents_named(hints: Iterable[str], document_ids: Iterable[str]) -> dict[str, int]:
     """Count the documents of a collection that each hint names by their id alone.
 
-    More than one is ambiguous: any of them satisfies the hint. None is a name or a document that is not there.
-    Cost: linear in the segments of all ids, whatever the number of hints.
+    A hint with several documents is ambiguous: any of them satisfies it. A hint with none is a name, or a
+    missing document.
+    Cost: linear in the segments of all ids, independent of the number of hints.
     """
     wanted = {hint: hint.strip().casefold() for hint in hints}
     counts = dict.fromkeys(wanted.values(), 0)
@@ -54,21 +55,21 @@ def documents_named(hints: Iterable[str], document_ids: Iterable[str]) -> dict[s
 
 
 def _suffixes(document_id: str) -> set[str]:
-    """Return an id and all its ends that begin with a whole segment."""
+    """Return an id and all of its suffixes that begin with a whole segment."""
     folded = document_id.casefold()
     marks = _IN_CODE if "::" in document_id else _IN_PATH
     return {folded, *(folded[found.end() :] for found in marks.finditer(folded))}
 
 
 def assign(hints: Sequence[str], hits: Sequence[Hit]) -> dict[int, int]:
-    """Return each hint at most one document, and each document at most one hint, as many as possible.
+    """Match hints with documents one to one, as many as possible.
 
-    Documents are taken in rank order, so the best ranks are used: bipartite matching by augmenting paths
-    (Kuhn, 1955), in which a document once matched stays matched. Cost: hints x hits for the comparison,
-    times the number of hints in the worst case.
+    Bipartite matching by augmenting paths (Kuhn, 1955) in rank order: a document once matched stays
+    matched, so the best ranks are used. Cost: hints x hits for the comparison, times the number of hints in
+    the worst case.
 
     Returns:
-        Place of the hint (from 0) by place of the hit (from 0).
+        Index of the hint by index of the hit.
     """
     hint_of: dict[int, int] = {}
     hit_of: dict[int, int] = {}

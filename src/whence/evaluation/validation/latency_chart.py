@@ -1,4 +1,4 @@
-"""The distribution of latencies as a picture: a dot for every query, in bins, and the percentiles as lines."""
+"""Draws latencies as SVG histograms with their percentiles."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def latency_svg(title: str, series: Sequence[tuple[str, Sequence[float]]]) -> st
     """Draw histograms of latencies, one under the other, on one axis.
 
     Args:
-        title: Words above the picture.
-        series: Name and milliseconds of each part; parts without any are left out.
+        title: Title of the chart.
+        series: Name and milliseconds of each part; empty parts are left out.
 
     Returns:
-        An SVG document that needs no other file and follows the reader's light or dark scheme.
+        A self-contained SVG document that follows the reader's light or dark scheme.
     """
     parts = [(name, list(times)) for name, times in series if times]
     most = max((max(times) for _, times in parts), default=1.0) or 1.0
@@ -100,7 +100,7 @@ def _percentiles(
 
 
 def _nice(value: float) -> float:
-    """Return the next round number that divides well by four."""
+    """Return the next round number that is easy to divide by four."""
     unit = 10.0 ** math.floor(math.log10(value))
     # Rounding in powers of ten may leave the value an ulp above ten units.
     return next((step * unit for step in (1, 2, 4, 8, 10) if step * unit >= value), value)
