@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from whence.bundler.builder import find_definitions
+from whence.bundler.builder import analyze_folder
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Edges = set[tuple[str, str]]
@@ -246,10 +246,10 @@ def test_calls_are_what_the_interpreter_binds(
 ) -> None:
     """At least 80 % of the calls that Python itself confirms are found, and of those found 80 % are right."""
     interpreter = Interpreter(package)
-    findings = find_definitions(interpreter.root).findings
+    graph = analyze_folder(interpreter.root).graph
     ours = {
         (edge.source, edge.target)
-        for edge in findings.edges()
+        for edge in graph.edges()
         if edge.relation == "calls" and edge.file in interpreter.modules
     }
     both = ours & interpreter.confirmed
@@ -264,7 +264,7 @@ def test_calls_are_what_the_interpreter_binds(
         print(
             f"\n{package}: {len(ours)} call edges, {len(interpreter.confirmed)} confirmed by the"
             f" interpreter; recall {recall:.3f}, precision of the {len(decided | both)} that it"
-            f" can judge {precision:.3f}; {dict(findings.calls)}"
+            f" can judge {precision:.3f}; {dict(graph.calls)}"
         )
 
     assert len(interpreter.confirmed) > 30

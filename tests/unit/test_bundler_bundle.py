@@ -17,7 +17,7 @@ from tests.support.small_bundles import edges_between
 
 from whence.bundler.builder import BundleReport, bundle_folder
 from whence.bundler.code_graph import Definition, Edge
-from whence.bundler.git_revision import read_revision
+from whence.bundler.git_revision import read_git_revision
 from whence.bundler.source_files import MAX_FILE_BYTES
 from whence.bundler.writer import BundleContent, write_bundle
 from whence.ingest.bundles.bundle import open_bundle
@@ -208,7 +208,7 @@ def test_all_forms_of_a_checkout_are_read(
     tmp_path: Path, files: dict[str, str], expected: tuple[str, str] | None
 ) -> None:
     """A commit by itself, packed references, linked work trees; no commit is no revision."""
-    assert read_revision(checkout(tmp_path, files)) == expected
+    assert read_git_revision(checkout(tmp_path, files)) == expected
 
 
 def test_what_cannot_be_read_is_told_and_left_out(tmp_path: Path) -> None:

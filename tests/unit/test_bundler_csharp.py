@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.bundler.code_graph import Findings
+from whence.bundler.code_graph import CodeGraph
 from whence.bundler.csharp_edges import read_csharp
 from whence.bundler.source_files import SourceText
 
@@ -30,21 +30,21 @@ namespace Shop.Data
 """
 
 
-def read(*texts: str, projects: tuple[str, ...] = ()) -> Findings:
-    findings = Findings()
+def read(*texts: str, projects: tuple[str, ...] = ()) -> CodeGraph:
+    graph = CodeGraph()
     names = projects or ("",) * len(texts)
     read_csharp(
         [
             SourceText(path=f"{number}.cs", language="csharp", text=text, project=project)
             for number, (text, project) in enumerate(zip(texts, names, strict=True))
         ],
-        findings,
+        graph,
     )
-    return findings
+    return graph
 
 
-def edges(findings: Findings, source: str, relation: str = "calls") -> set[str]:
-    return {e.target for e in findings.edges() if e.source == source and e.relation == relation}
+def edges(graph: CodeGraph, source: str, relation: str = "calls") -> set[str]:
+    return {e.target for e in graph.edges() if e.source == source and e.relation == relation}
 
 
 def calls_in(body: str, members: str = "") -> set[str]:
@@ -55,12 +55,12 @@ def calls_in(body: str, members: str = "") -> set[str]:
 
 def test_types_and_members_are_nodes_with_their_whole_text() -> None:
     """With the comments above; overloads are apart, the parts of a partial class together."""
-    findings = read(
+    graph = read(
         LIBRARY,
         "namespace Shop;\npublic partial class P { void A() { } }",
         "namespace Shop;\npublic partial class P { void B() { } }\nrecord R(int X);",
     )
-    found = findings.definitions
+    found = graph.definitions
 
     assert {one.symbol_type for one in found.values()} >= {
         "Class", "Interface", "Method", "Property", "Enum", "Record"
@@ -163,8 +163,8 @@ public class Circle : IShape {
 )  # fmt: skip
 def test_what_is_called_is_what_the_arguments_choose(body: str, target: str) -> None:
     """By inheritance, conversions, names, numbers; variables have the types that methods tell."""
-    findings = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
-    called = edges(findings, "User.Run()") - {"Dog", "Owned", "Circle", "On.Find(string,Dog)"}
+    graph = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
+    called = edges(graph, "User.Run()") - {"Dog", "Owned", "Circle", "On.Find(string,Dog)"}
 
     assert {
         one for one in called if one == target or one.partition("(")[0] == target.partition("(")[0]
@@ -182,16 +182,16 @@ def test_what_is_called_is_what_the_arguments_choose(body: str, target: str) -> 
 )
 def test_overloads_that_nothing_tells_apart_are_not_guessed(body: str) -> None:
     """Neither the first nor the nearest by name is taken."""
-    findings = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
+    graph = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
 
-    assert not edges(findings, "User.Run()")
+    assert not edges(graph, "User.Run()")
 
 
 def test_members_of_an_interface_alone_are_not_called_by_name() -> None:
     """`void IShape.Draw()` is reached through the interface; the plain name means another method."""
-    findings = read(OVERLOADS)
+    graph = read(OVERLOADS)
 
-    assert edges(findings, "Circle.IShape.Draw()") == {"Circle.Draw()"}
+    assert edges(graph, "Circle.IShape.Draw()") == {"Circle.Draw()"}
 
 
 GENERIC = """
@@ -229,18 +229,16 @@ public class Hidden : IStore<Cow> { Cow Find(int id) => null; Cow IOther.Find(in
 )  # fmt: skip
 def test_types_follow_generic_parents_and_the_scope_of_a_name(body: str, targets: set[str]) -> None:
     """Type parameters are known in classes below, and a name means what holds where it stands."""
-    findings = read(GENERIC, f"class User : Base<Cat> {{ async void Run() {{ {body} }} }}")
+    graph = read(GENERIC, f"class User : Base<Cat> {{ async void Run() {{ {body} }} }}")
 
-    assert edges(findings, "User.Run()") == targets
+    assert edges(graph, "User.Run()") == targets
 
 
 def test_members_inherit_from_those_they_take_the_place_of() -> None:
     """From a member of an interface or base class to what is run in its place is one step back."""
-    findings = read(GENERIC)
+    graph = read(GENERIC)
     found = {
-        (e.source, e.target)
-        for e in findings.edges()
-        if e.relation == "inherits" and "(" in e.source
+        (e.source, e.target) for e in graph.edges() if e.relation == "inherits" and "(" in e.source
     }
 
     assert found == {
@@ -253,53 +251,53 @@ def test_members_inherit_from_those_they_take_the_place_of() -> None:
 
 def test_circles_of_inheritance_end() -> None:
     """Code that does not compile is read as well."""
-    findings = read(
+    graph = read(
         "class A : B { public void M() { P.Go(); } } class B : A, Y { } interface Y { Y P { get; } void Go(); }"
     )
 
-    assert findings.failures == []
-    assert edges(findings, "A.M()") == {"Y.Go()"}
+    assert graph.failures == []
+    assert edges(graph, "A.M()") == {"Y.Go()"}
 
 
 def test_all_that_a_class_is_made_and_ended_by_is_apart() -> None:
     """Constructors without parameters, of objects and of the class, and the destructor are three nodes."""
-    findings = read("class A { static A() { } A() { } ~A() { } void M() { new A(); } }")
+    graph = read("class A { static A() { } A() { } ~A() { } void M() { new A(); } }")
 
-    assert {"A.static A()", "A.A()", "A.~A()"} <= findings.definitions.keys()
-    assert findings.definitions["A.A()"].text == "A() { }"
-    assert edges(findings, "A.M()") == {"A.A()"}
+    assert {"A.static A()", "A.A()", "A.~A()"} <= graph.definitions.keys()
+    assert graph.definitions["A.A()"].text == "A() { }"
+    assert edges(graph, "A.M()") == {"A.A()"}
 
 
 def test_names_in_initializers_and_patterns_are_of_what_is_made_or_matched() -> None:
     """A member of the code around with the same name is not meant."""
-    findings = read(
+    graph = read(
         OVERLOADS,
         "record R(int Age); class User { int Age { get; set; } void Run(R r) { var a = new Dog { Age = 1 };"
         " var b = r with { Age = 2 }; if (a is { Age: 3 }) { } } }",
     )
 
-    assert "Dog.Age" in edges(findings, "User.Run(R)", "uses")
-    assert "User.Age" not in edges(findings, "User.Run(R)", "uses")
+    assert "Dog.Age" in edges(graph, "User.Run(R)", "uses")
+    assert "User.Age" not in edges(graph, "User.Run(R)", "uses")
 
 
 def test_directives_inside_of_statements_cost_one_branch_only() -> None:
     """What the grammar cannot read with `#if` is read with its first branch, and that is told."""
-    findings = read(
+    graph = read(
         "class A {\n void Run(int a) {\n  Go(\n   a\n#if DEBUG\n   , 1\n#else\n   , Lost()\n#endif\n  );\n }\n"
         " void Go(int a, int b) { }\n int Lost() => 1;\n}\nclass B { void Run() { } }\n"
     )
 
-    assert {"A.Run(int)", "A.Go(int,int)", "A.Lost()", "B.Run()"} <= findings.definitions.keys()
-    assert edges(findings, "A.Run(int)") == {"A.Go(int,int)"}
-    assert "#if DEBUG" in findings.definitions["A.Run(int)"].text
-    assert [reason.split(",")[0] for _, reason in findings.failures] == [
+    assert {"A.Run(int)", "A.Go(int,int)", "A.Lost()", "B.Run()"} <= graph.definitions.keys()
+    assert edges(graph, "A.Run(int)") == {"A.Go(int,int)"}
+    assert "#if DEBUG" in graph.definitions["A.Run(int)"].text
+    assert [reason.split(":")[0] for _, reason in graph.failures] == [
         "is read without the code after #else and #elif"
     ]
 
 
 def test_members_of_the_class_its_parents_and_the_types_around_are_called_by_name() -> None:
     """The nearest one counts; `base` passes over the own."""
-    findings = read(
+    graph = read(
         """
         class Top { protected virtual void A() { } protected void B() { } public Top(int x) { } }
         class Low : Top {
@@ -312,11 +310,11 @@ def test_members_of_the_class_its_parents_and_the_types_around_are_called_by_nam
         """
     )
 
-    assert edges(findings, "Low.Low()") == {
+    assert edges(graph, "Low.Low()") == {
         "Low.A()", "Top.A()", "Top.B()", "Low.C()", "Low.Helper.D()", "Top.Top(int)"
     }  # fmt: skip
-    assert edges(findings, "Low.Helper.D()") == {"Low.C2()"}
-    assert edges(findings, "Low", "inherits") == {"Top"}
+    assert edges(graph, "Low.Helper.D()") == {"Low.C2()"}
+    assert edges(graph, "Low", "inherits") == {"Top"}
 
 
 def test_names_of_types_are_looked_up_as_the_language_does() -> None:
@@ -328,25 +326,25 @@ def test_names_of_types_are_looked_up_as_the_language_does() -> None:
     alias = "using Q = B.T;\nclass Z { void R() { Q.M(); } }"
     both = "using A;\nusing B;\nclass W { void R() { T.M(); } }"
     static = "using static A.T;\nclass V { void R() { M(); } }"
-    findings = read(one, two, inside, using, alias, both, static)
+    graph = read(one, two, inside, using, alias, both, static)
 
-    assert edges(findings, "B.Deep.X.R()") == {"B.T.M()"}
-    assert edges(findings, "Y.R()") == {"A.T.M()"}
-    assert edges(findings, "Z.R()") == {"B.T.M()"}
-    assert edges(findings, "W.R()") == set()
-    assert edges(findings, "V.R()") == {"A.T.M()"}
-    assert findings.calls["ambiguous"] == 1
+    assert edges(graph, "B.Deep.X.R()") == {"B.T.M()"}
+    assert edges(graph, "Y.R()") == {"A.T.M()"}
+    assert edges(graph, "Z.R()") == {"B.T.M()"}
+    assert edges(graph, "W.R()") == set()
+    assert edges(graph, "V.R()") == {"A.T.M()"}
+    assert graph.calls["ambiguous"] == 1
 
 
 def test_types_of_one_name_in_two_projects_are_apart() -> None:
     """Each project sees its own."""
     program = "class Program { static void Main() { Run(); } static void Run() { } }"
-    findings = read(program, program, projects=("App", "Tool"))
+    graph = read(program, program, projects=("App", "Tool"))
 
-    assert "Program" in findings.definitions
-    assert "Program@1.cs" in findings.definitions
-    assert edges(findings, "Program.Main()") == {"Program.Run()"}
-    assert edges(findings, "Program@1.cs.Main()") == {"Program@1.cs.Run()"}
+    assert "Program" in graph.definitions
+    assert "Program@1.cs" in graph.definitions
+    assert edges(graph, "Program.Main()") == {"Program.Run()"}
+    assert edges(graph, "Program@1.cs.Main()") == {"Program@1.cs.Run()"}
 
 
 @pytest.mark.parametrize(
@@ -364,22 +362,22 @@ def test_types_of_one_name_in_two_projects_are_apart() -> None:
 def test_what_is_not_sure_makes_no_edge_and_is_counted(body: str, outcome: str) -> None:
     """A name alone says nothing, be there one method of it or several."""
     text = f"using Shop.Data;\nclass User {{ void Run(IStore store) {{ {body} }} }}"
-    findings = read(LIBRARY, text)
-    wrong = {each for each in edges(findings, "User.Run(IStore)") if "Pack" in each}
+    graph = read(LIBRARY, text)
+    wrong = {each for each in edges(graph, "User.Run(IStore)") if "Pack" in each}
 
-    assert findings.calls[outcome] >= 1
+    assert graph.calls[outcome] >= 1
     assert not wrong
 
 
 def test_uses_are_types_properties_and_methods_handed_on() -> None:
     """A parameter that is called as a type is none."""
-    findings = read(
+    graph = read(
         LIBRARY,
         "using Shop.Data;\nclass Item2 { [Mark] void A(Item Colour) { var c = Shop.Data.Colour.Red; "
         "var p = Colour.Parts; Each(Handler); } void Handler(Item i) { } }\nclass MarkAttribute { }",
     )
 
-    assert edges(findings, "Item2.A(Item)", "uses") == {
+    assert edges(graph, "Item2.A(Item)", "uses") == {
         "Shop.Data.Item", "Shop.Data.Colour", "Shop.Data.Item.Parts", "Item2.Handler(Item)",
         "MarkAttribute",
     }  # fmt: skip
@@ -400,41 +398,41 @@ def test_uses_are_types_properties_and_methods_handed_on() -> None:
 )
 def test_strings_are_read_as_they_come_together(argument: str, text: str) -> None:
     """Sums are one string, constants stand for theirs, and what is only known at run time is a space."""
-    findings = read(
+    graph = read(
         'static class Names { public const string Pay = "dbo.Pay"; }',
         'class User { const string Own = "Own.Pay"; string other = "x.y";'
         f" void Run(int id, string where) {{ Call({argument}); Call(other); }} }}",
     )
-    found = [each for each in findings.quoted if each.source == "User.Run(int,string)"]
+    found = [each for each in graph.strings if each.source == "User.Run(int,string)"]
 
-    assert (found[0].text, found[0].taker) == (text, "Call")
+    assert (found[0].text, found[0].recipient) == (text, "Call")
     assert all(each.text != "x.y" for each in found)
 
 
 def test_what_stands_between_strings_is_looked_at() -> None:
     """A sum is one string, and the calls inside it are calls."""
-    findings = read(
+    graph = read(
         "class User { int F() => 1; string G() => null; bool H(bool a) => a;"
         ' void Run() { var s = "a" + F() + $"b {G()}"; var b = H(F() > 1) && H(false); } }'
     )
 
-    assert edges(findings, "User.Run()") == {"User.F()", "User.G()", "User.H(bool)"}
+    assert edges(graph, "User.Run()") == {"User.F()", "User.G()", "User.H(bool)"}
 
 
 def test_a_program_without_a_class_is_a_node() -> None:
     """Statements outside of all types are the main method."""
-    findings = read(LIBRARY, "using Shop.Data;\nvar item = Item.Make();\nitem.Pack();\n")
+    graph = read(LIBRARY, "using Shop.Data;\nvar item = Item.Make();\nitem.Pack();\n")
 
-    assert findings.definitions["1.cs"].symbol_type == "Program"
-    assert edges(findings, "1.cs") == {"Shop.Data.Item.Make()", "Shop.Data.Item.Pack()"}
+    assert graph.definitions["1.cs"].symbol_type == "Program"
+    assert edges(graph, "1.cs") == {"Shop.Data.Item.Make()", "Shop.Data.Item.Pack()"}
 
 
 def test_code_that_does_not_parse_is_told_and_the_rest_is_read() -> None:
     """One broken method does not cost the others."""
-    findings = read("class A { void Good() { } void Bad( { } }")
+    graph = read("class A { void Good() { } void Bad( { } }")
 
-    assert "A.Good()" in findings.definitions
-    assert findings.failures == [("0.cs", "has code that cannot be parsed, which is left out")]
+    assert "A.Good()" in graph.definitions
+    assert graph.failures == [("0.cs", "contains code that cannot be parsed; it is left out")]
 
 
 CODE = (
@@ -463,11 +461,11 @@ def test_code_with_parts_missing_is_read(cuts: list[tuple[int, int]], instead: s
     text = CODE
     for start, length in cuts:
         text = text[:start] + instead + text[start + length :]
-    findings = read(text)
+    graph = read(text)
 
     assert all(
-        edge.source in findings.definitions and edge.target in findings.definitions
-        for edge in findings.edges()
+        edge.source in graph.definitions and edge.target in graph.definitions
+        for edge in graph.edges()
     )
 
 
@@ -475,13 +473,13 @@ def test_long_sums_and_chains_are_followed_and_deep_nests_are_told() -> None:
     """Strings of many parts and chains of calls are as deep as they are long; all other code is read."""
     total = " + ".join(['"x"'] * 1000)
     deep = "(" * 3000 + "1" + ")" * 3000
-    findings = read(
+    graph = read(
         f"class A {{ void G() {{ }} void Sum() {{ var s = {total}; G(); }} }}",
         f"class B {{ B G() => this; void Chain() {{ this{'.G()' * 30}; }} }}",
         f"class C {{ void G() {{ }} void Deep() {{ F({'F(' * 400}1{')' * 400}); }} void Good() {{ G(); }} }}",
         f"class D {{ int x = {deep}; }}",
     )
 
-    assert edges(findings, "A.Sum()") == {"A.G()"}
-    assert edges(findings, "B.Chain()") == {"B.G()"}
-    assert edges(findings, "C.Good()") == {"C.G()"}
+    assert edges(graph, "A.Sum()") == {"A.G()"}
+    assert edges(graph, "B.Chain()") == {"B.G()"}
+    assert edges(graph, "C.Good()") == {"C.G()"}

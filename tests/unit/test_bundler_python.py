@@ -7,28 +7,28 @@ from collections.abc import Mapping
 
 import pytest
 
-from whence.bundler.code_graph import Findings
+from whence.bundler.code_graph import CodeGraph
 from whence.bundler.python_edges import read_python
 from whence.bundler.source_files import SourceText
 
 
-def read(files: Mapping[str, str], folder: str = "folder") -> Findings:
-    findings = Findings()
+def read(files: Mapping[str, str], folder: str = "folder") -> CodeGraph:
+    graph = CodeGraph()
     sources = [
         SourceText(path=path, language="python", text=textwrap.dedent(text).strip() + "\n")
         for path, text in files.items()
     ]
-    read_python(sources, folder, findings)
-    return findings
+    read_python(sources, folder, graph)
+    return graph
 
 
-def edges(findings: Findings, relation: str = "calls") -> set[tuple[str, str]]:
-    return {(e.source, e.target) for e in findings.edges() if e.relation == relation}
+def edges(graph: CodeGraph, relation: str = "calls") -> set[tuple[str, str]]:
+    return {(e.source, e.target) for e in graph.edges() if e.relation == relation}
 
 
 def test_types_members_and_the_rest_of_a_module_are_nodes_with_their_whole_text() -> None:
     """Each has the lines it stands on, decorators and all; the module has what is left."""
-    findings = read(
+    graph = read(
         {
             "m.py": """
         import os
@@ -57,7 +57,7 @@ def test_types_members_and_the_rest_of_a_module_are_nodes_with_their_whole_text(
         """
         }
     )
-    found = {one.id: one for one in findings.definitions.values()}
+    found = {one.id: one for one in graph.definitions.values()}
 
     assert {name: one.symbol_type for name, one in found.items()} == {
         "m.py": "Module",
@@ -77,7 +77,7 @@ def test_types_members_and_the_rest_of_a_module_are_nodes_with_their_whole_text(
 
 def test_imports_are_followed_through_packages() -> None:
     """Absolute, relative, renamed, of modules, of names passed on, and with a star."""
-    findings = read(
+    graph = read(
         {
             "p/__init__.py": "from .deep.tool import use as passed_on\nfrom .stars import *",
             "p/stars.py": "__all__ = ['shown']\ndef shown(): ...\ndef hidden(): ...",
@@ -106,7 +106,7 @@ def test_imports_are_followed_through_packages() -> None:
     )
     use = "p/deep/tool.py:use"
 
-    assert edges(findings) == {
+    assert edges(graph) == {
         *((f"p/main.py:{name}", use) for name in "abcdeh"),
         ("p/main.py:f", "p/stars.py:shown"),
     }
@@ -114,7 +114,7 @@ def test_imports_are_followed_through_packages() -> None:
 
 def test_methods_are_found_through_types() -> None:
     """Of `self`, of parents, of annotated and assigned variables, attributes, what functions return."""
-    findings = read(
+    graph = read(
         {
             "m.py": """
         from __future__ import annotations
@@ -164,7 +164,7 @@ def test_methods_are_found_through_types() -> None:
         """
         }
     )
-    found = edges(findings)
+    found = edges(graph)
 
     assert {(s.partition(":")[2], t.partition(":")[2]) for s, t in found} == {
         ("Tool.again", "Base.again"),
@@ -188,7 +188,7 @@ def test_methods_are_found_through_types() -> None:
         ("j", "Tool.like"),
         ("j", "Base.shared"),
     }
-    assert edges(findings, "inherits") == {("m.py:Tool", "m.py:Base")}
+    assert edges(graph, "inherits") == {("m.py:Tool", "m.py:Base")}
 
 
 @pytest.mark.parametrize(
@@ -209,15 +209,15 @@ def test_methods_are_found_through_types() -> None:
 def test_what_is_not_sure_makes_no_edge_and_is_counted(code: str, outcome: str) -> None:
     """A method of an unknown object is not taken for the only one of its name, nor one of two for either."""
     known = "class A:\n    def in_two(self): ...\n    def only_one(self): ...\nclass B:\n    def in_two(self): ...\n"
-    findings = read({"m.py": known, "n.py": "from m import A, B\n" + code})
+    graph = read({"m.py": known, "n.py": "from m import A, B\n" + code})
 
-    assert findings.calls[outcome] >= 1
-    assert not {(s, t) for s, t in edges(findings) if s == "n.py:f" and "." in t.partition(":")[2]}
+    assert graph.calls[outcome] >= 1
+    assert not {(s, t) for s, t in edges(graph) if s == "n.py:f" and "." in t.partition(":")[2]}
 
 
 def test_uses_are_names_that_are_not_called() -> None:
     """Functions handed on, annotations, decorators and constants; what is called as well is a call alone."""
-    findings = read(
+    graph = read(
         {
             "c.py": "LIMIT = 1\nclass Kind: ...\ndef mark(f): return f\ndef key(x): ...",
             "m.py": """
@@ -233,7 +233,7 @@ def test_uses_are_names_that_are_not_called() -> None:
         """,
         }
     )
-    uses = edges(findings, "uses")
+    uses = edges(graph, "uses")
 
     assert {pair for pair in uses if pair[0] != "m.py"} == {
         ("m.py:a", "c.py:mark"),
@@ -242,52 +242,52 @@ def test_uses_are_names_that_are_not_called() -> None:
         ("m.py:b", "c.py"),
     }
     assert ("m.py", "c.py:Kind") in uses
-    assert edges(findings) == {("m.py:d", "c.py:key")}
+    assert edges(graph) == {("m.py:d", "c.py:key")}
 
 
 def test_a_folder_that_is_a_package_has_its_own_name() -> None:
     """`import tool.a` inside of a folder `tool` with an `__init__.py` finds its module."""
-    findings = read(
+    graph = read(
         {"__init__.py": "", "a.py": "def f(): ...", "b.py": "import tool.a\ndef g(): tool.a.f()"},
         folder="tool",
     )
 
-    assert ("b.py:g", "a.py:f") in edges(findings)
+    assert ("b.py:g", "a.py:f") in edges(graph)
 
 
 def test_what_cannot_be_parsed_fails_alone() -> None:
     """The file is told with its line; the others are read."""
-    findings = read({"bad.py": "def f(:\n    pass", "good.py": "def f(): ..."})
+    graph = read({"bad.py": "def f(:\n    pass", "good.py": "def f(): ..."})
 
-    assert list(findings.definitions) == ["good.py:f"]
-    assert findings.failures[0][0] == "bad.py"
-    assert "line 1" in findings.failures[0][1]
+    assert list(graph.definitions) == ["good.py:f"]
+    assert graph.failures[0][0] == "bad.py"
+    assert "line 1" in graph.failures[0][1]
 
 
 def test_loops_end() -> None:
     """Modules that import each other, classes that inherit from themselves, names defined by themselves."""
-    findings = read(
+    graph = read(
         {
             "a.py": "from b import x, y\nclass C(D): ...\nclass D(C): ...\nz = z\ndef f(v): x(); z(); C().q(); v = v.w; v()",
             "b.py": "from a import x\nfrom a import *\nfrom b import *\ny = y",
         }
     )
 
-    assert findings.calls["unresolved"] >= 2
+    assert graph.calls["unresolved"] >= 2
 
 
 def test_strings_are_read_as_they_come_together() -> None:
     """Sums and neighbours are one string; what is only known at run time is a space."""
-    findings = read(
+    graph = read(
         {
             "a.py": "def f(c, n):\n    c.run('SELECT * ' 'FROM T')\n    c.run('DELETE ' + 'FROM T ' + n)\n"
             "    c.run('a' + g())\ndef g(): ...\n"
         }
     )
-    texts = {each.text for each in findings.quoted if each.taker == "run"}
+    texts = {each.text for each in graph.strings if each.recipient == "run"}
 
     assert {"SELECT * FROM T", "DELETE FROM T  "} <= texts
-    assert ("a.py:f", "a.py:g") in edges(findings)
+    assert ("a.py:f", "a.py:g") in edges(graph)
 
 
 def test_long_sums_and_tangled_variables_are_no_harm() -> None:
@@ -295,12 +295,12 @@ def test_long_sums_and_tangled_variables_are_no_harm() -> None:
     total = " + ".join(['"x"'] * 1000)
     names = [f"v{number}" for number in range(8)]
     tangle = "".join(f"    {a} = {b}.z\n" for a in names for b in names if a != b)
-    findings = read(
+    graph = read(
         {
             "a.py": f"def g(): ...\ndef f():\n    x = {total}\n    g()",
             "b.py": f"class A:\n    def g(self): ...\ndef f():\n{tangle}    v0.g()",
         }
     )
 
-    assert edges(findings) == {("a.py:f", "a.py:g")}
-    assert findings.failures == []
+    assert edges(graph) == {("a.py:f", "a.py:g")}
+    assert graph.failures == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.bundler.code_graph import Definition, Edge, Findings, NamedCall, Quoted
+from whence.bundler.code_graph import CodeGraph, Definition, Edge, StringLiteral, UnresolvedCall
 from whence.bundler.source_files import SourceText
 from whence.bundler.sql_in_code import connect_sql
 from whence.bundler.sql_objects import SqlObjects, read_sql
@@ -54,23 +54,23 @@ MERGE INTO dbo.Users AS t USING dbo.Orders AS s ON t.Id = s.Id WHEN MATCHED THEN
 """
 
 
-def read(*texts: str) -> tuple[Findings, SqlObjects]:
-    findings = Findings()
+def read(*texts: str) -> tuple[CodeGraph, SqlObjects]:
+    graph = CodeGraph()
     files = [
         SourceText(path=f"{number}.sql", language="sql", text=text)
         for number, text in enumerate(texts)
     ]
-    return findings, read_sql(files, findings)
+    return graph, read_sql(files, graph)
 
 
-def edges(findings: Findings) -> set[tuple[str, str, str]]:
+def edges(graph: CodeGraph) -> set[tuple[str, str, str]]:
     return {
         (
             edge.source.removeprefix("SQL:"),
             edge.relation + ("?" if edge.inferred else ""),
             edge.target.removeprefix("SQL:"),
         )
-        for edge in findings.edges()
+        for edge in graph.edges()
     }
 
 
@@ -125,7 +125,7 @@ def test_edges_are_what_is_read_written_run_and_referenced() -> None:
 
 def test_other_dialects_are_read_too() -> None:
     """PostgreSQL's quoting and bodies; a name without a schema is in the first schema it has."""
-    findings, _ = read(
+    graph, _ = read(
         """
         CREATE TABLE users (id int); CREATE TABLE sales.orders (id int REFERENCES users (id));
         CREATE OR REPLACE FUNCTION "sales".total(a int) RETURNS int AS $$
@@ -135,7 +135,7 @@ def test_other_dialects_are_read_too() -> None:
         """
     )
 
-    assert edges(findings) == {
+    assert edges(graph) == {
         ("sales.orders", "FK", "public.users"),
         ("public.v", "ReadsFrom", "public.users"),
         ("public.v", "ReadsFrom", "sales.orders"),
@@ -151,12 +151,12 @@ def test_templates_of_sql_are_read_without_their_marks() -> None:
         "delete from dbo.Orders where Id in (select Id from {{ ref('late') }} as l);\n"
         "{% if t %}exec dbo.Pay {{ t }};{% endif %}\n{% endmacro %}\nCREATE VIEW {{ t }} AS SELECT * FROM dbo.Orders;"
     )
-    findings, _ = read(
+    graph, _ = read(
         "CREATE TABLE dbo.Orders (Id int)\nGO\nCREATE PROC dbo.Pay AS RETURN\n", template
     )
-    statements = [one for one in findings.definitions.values() if one.symbol_type == "Statement"]
+    statements = [one for one in graph.definitions.values() if one.symbol_type == "Statement"]
 
-    assert edges(findings) == {
+    assert edges(graph) == {
         ("1.sql#1", "WritesTo", "dbo.Orders"),
         ("1.sql#2", "Executes", "dbo.Pay"),
         ("1.sql#3", "ReadsFrom", "dbo.Orders"),
@@ -171,12 +171,12 @@ def test_templates_of_sql_are_read_without_their_marks() -> None:
 
 def test_a_name_that_two_schemas_have_is_not_guessed() -> None:
     """It is counted, and makes no edge; neither does a table that is not in the folder."""
-    findings, _ = read(
+    graph, _ = read(
         "CREATE TABLE a.T (x int); CREATE TABLE b.T (x int); CREATE VIEW c.V AS SELECT 1 FROM T, Gone, a.T;"
     )
 
-    assert edges(findings) == {("c.V", "ReadsFrom", "a.T")}
-    assert findings.references == {"resolved": 1, "ambiguous": 1, "unresolved": 1}
+    assert edges(graph) == {("c.V", "ReadsFrom", "a.T")}
+    assert graph.references == {"resolved": 1, "ambiguous": 1, "unresolved": 1}
 
 
 @pytest.mark.parametrize(
@@ -232,13 +232,13 @@ def test_plain_queries_give_the_tables_that_the_parser_gives(
 @given(st.text(max_size=80))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text makes the reader fail in another way, or never end."""
-    findings, _ = read(text, f"CREATE PROCEDURE p AS {text}")
+    graph, _ = read(text, f"CREATE PROCEDURE p AS {text}")
 
-    assert all(isinstance(edge, Edge) for edge in findings.edges())
+    assert all(isinstance(edge, Edge) for edge in graph.edges())
 
 
 @pytest.mark.parametrize(
-    ("text", "taker", "expected"),
+    ("text", "recipient", "expected"),
     [
         ("SELECT * FROM Users WHERE id = @id", "", {("ReadsFrom", "Users")}),
         ("insert into dbo.Audit values (1)", "", {("WritesTo", "Audit")}),
@@ -256,17 +256,17 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ],
 )
 def test_strings_in_code_lead_to_sql_and_are_inferred(
-    text: str, taker: str, expected: set[tuple[str, str]]
+    text: str, recipient: str, expected: set[tuple[str, str]]
 ) -> None:
     """Statements and names of procedures do; a bare word is a table only where a table is asked for."""
-    findings, objects = read(SHOP)
-    before = set(findings.edges())
-    findings.define(
+    graph, objects = read(SHOP)
+    before = set(graph.edges())
+    graph.add_definition(
         Definition(id="C1", language="csharp", symbol_type="Method", file="a.cs", text="")
     )
-    findings.quote(Quoted("C1", "a.cs", text, taker))
-    connect_sql(findings, objects)
-    added = set(findings.edges()) - before
+    graph.add_string(StringLiteral("C1", "a.cs", text, recipient))
+    connect_sql(graph, objects)
+    added = set(graph.edges()) - before
 
     assert all(edge.inferred and edge.source == "C1" for edge in added)
     assert {(edge.relation, edge.target.rpartition(".")[2]) for edge in added} == expected
@@ -274,15 +274,15 @@ def test_strings_in_code_lead_to_sql_and_are_inferred(
 
 def test_a_call_by_the_name_of_a_procedure_is_inferred() -> None:
     """Only a routine is called, and only an unknown call is taken for it."""
-    findings, objects = read(SHOP)
+    graph, objects = read(SHOP)
     source = "SQL:dbo.Users"
-    findings.named_calls += [
-        NamedCall(source, "a.cs", "WriteLog"),
-        NamedCall(source, "a.cs", "Audit"),
+    graph.unresolved_calls += [
+        UnresolvedCall(source, "a.cs", "WriteLog"),
+        UnresolvedCall(source, "a.cs", "Audit"),
     ]
-    connect_sql(findings, objects)
+    connect_sql(graph, objects)
 
-    assert [edge for edge in findings.edges() if edge.file == "a.cs"] == [
+    assert [edge for edge in graph.edges() if edge.file == "a.cs"] == [
         Edge(source, "Executes", "SQL:dbo.WriteLog", "a.cs", inferred=True)
     ]
 

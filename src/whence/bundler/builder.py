@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from whence.bundler.code_graph import CallOutcome, Findings
+from whence.bundler.code_graph import CodeGraph, Resolution
 from whence.bundler.csharp_edges import read_csharp
-from whence.bundler.git_revision import Revision, read_revision
+from whence.bundler.git_revision import GitRevision, read_git_revision
 from whence.bundler.python_edges import read_python
 from whence.bundler.source_files import Sources, read_sources
 from whence.bundler.sql_in_code import connect_sql
@@ -24,10 +24,10 @@ from whence.schema.access import DocumentTags
 from whence.schema.code_ids import validate_repo
 from whence.schema.errors import BadInput
 
-__all__ = ("BundleReport", "CallCounts", "LeftOut", "bundle_folder", "find_definitions")
+__all__ = ("BundleReport", "ResolutionCounts", "SkippedFile", "analyze_folder", "bundle_folder")
 
 
-class CallCounts(msgspec.Struct, frozen=True, kw_only=True):
+class ResolutionCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the calls in code, or of the names in SQL."""
 
     resolved: int
@@ -40,7 +40,7 @@ class CallCounts(msgspec.Struct, frozen=True, kw_only=True):
     """To a library or the language itself."""
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+class SkippedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was not read, or not all of it."""
 
     path: str
@@ -69,37 +69,37 @@ class BundleReport(msgspec.Struct, frozen=True, kw_only=True):
     """Edges by relation."""
     inferred: int
     """Edges among them that were concluded from strings or equal names."""
-    calls: CallCounts
+    calls: ResolutionCounts
     """Calls in C# and Python."""
-    references: CallCounts
+    references: ResolutionCounts
     """Names of tables, procedures and so on in SQL."""
-    skipped: tuple[LeftOut, ...]
+    skipped: tuple[SkippedFile, ...]
     """Files that were left out: too large, no text, not to be read."""
-    failures: tuple[LeftOut, ...]
+    failures: tuple[SkippedFile, ...]
     """Files with code that could not be understood."""
     bytes: int
     """Size of the bundle."""
     seconds: float
 
 
-class Found(NamedTuple):
+class Analysis(NamedTuple):
     """All that is known of a folder."""
 
     sources: Sources
-    findings: Findings
+    graph: CodeGraph
 
 
-def find_definitions(folder: Path) -> Found:
+def analyze_folder(folder: Path) -> Analysis:
     """Read the sources of a folder: definitions and edges.
 
     Cost and memory grow with the sources.
     """
     sources = read_sources(folder)
-    findings = Findings()
-    read_csharp(sources.files, findings)
-    read_python(sources.files, folder.resolve().name, findings)
-    connect_sql(findings, read_sql(sources.files, findings))
-    return Found(sources, findings)
+    graph = CodeGraph()
+    read_csharp(sources.files, graph)
+    read_python(sources.files, folder.resolve().name, graph)
+    connect_sql(graph, read_sql(sources.files, graph))
+    return Analysis(sources, graph)
 
 
 def bundle_folder(
@@ -126,23 +126,23 @@ def bundle_folder(
     if not root.is_dir():
         raise BadInput(f"{shown_path(root)} is no folder", hint="name the folder of a checkout")
     name = validate_repo(root.resolve().name if repo is None else repo)
-    sources, findings = find_definitions(root)
-    if not findings.definitions:
+    sources, graph = analyze_folder(root)
+    if not graph.definitions:
         raise BadInput(
             f"{shown_path(root)} holds no C#, Python or SQL that can be read",
             hint="name the folder of a checkout; hidden folders are passed over",
         )
-    revision = read_revision(root)
-    content = _content(name, revision, sources, findings, tags or DocumentTags())
+    revision = read_git_revision(root)
+    content = _content(name, revision, sources, graph, tags or DocumentTags())
     write_bundle(content, goal)
-    return _report(content, sources, findings, goal, time.perf_counter() - begin)
+    return _report(content, sources, graph, goal, time.perf_counter() - begin)
 
 
 def _content(
     repo: str,
-    revision: Revision | None,
+    revision: GitRevision | None,
     sources: Sources,
-    findings: Findings,
+    graph: CodeGraph,
     tags: DocumentTags,
 ) -> BundleContent:
     return BundleContent(
@@ -150,14 +150,14 @@ def _content(
         branch=revision.branch if revision else "",
         head_sha=revision.sha if revision else "",
         fingerprint=sources.fingerprint,
-        definitions=tuple(findings.definitions.values()),
-        edges=tuple(findings.edges()),
+        definitions=tuple(graph.definitions.values()),
+        edges=tuple(graph.edges()),
         tags=tags,
     )
 
 
 def _report(
-    content: BundleContent, sources: Sources, findings: Findings, target: Path, seconds: float
+    content: BundleContent, sources: Sources, graph: CodeGraph, target: Path, seconds: float
 ) -> BundleReport:
     languages = Counter(source.language for source in sources.files)
     of_sql = sum(one.language == "sql" for one in content.definitions)
@@ -172,10 +172,10 @@ def _report(
         types=_counted(one.symbol_type for one in content.definitions),
         edges=_counted(edge.relation for edge in content.edges),
         inferred=sum(edge.inferred for edge in content.edges),
-        calls=_calls(findings.calls),
-        references=_calls(findings.references),
+        calls=_calls(graph.calls),
+        references=_calls(graph.references),
         skipped=_left_out(sources.skipped),
-        failures=_left_out(findings.failures),
+        failures=_left_out(graph.failures),
         bytes=target.stat().st_size,
         seconds=round(seconds, 3),
     )
@@ -185,8 +185,8 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items()))
 
 
-def _calls(counts: Mapping[CallOutcome, int]) -> CallCounts:
-    return CallCounts(
+def _calls(counts: Mapping[Resolution, int]) -> ResolutionCounts:
+    return ResolutionCounts(
         resolved=counts.get("resolved", 0),
         unresolved=counts.get("unresolved", 0),
         ambiguous=counts.get("ambiguous", 0),
@@ -194,5 +194,5 @@ def _calls(counts: Mapping[CallOutcome, int]) -> CallCounts:
     )
 
 
-def _left_out(files: Iterable[tuple[str, str]]) -> tuple[LeftOut, ...]:
-    return tuple(LeftOut(path=path, reason=reason) for path, reason in files)
+def _left_out(files: Iterable[tuple[str, str]]) -> tuple[SkippedFile, ...]:
+    return tuple(SkippedFile(path=path, reason=reason) for path, reason in files)

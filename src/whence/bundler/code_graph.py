@@ -1,33 +1,33 @@
-"""What is found in source code: definitions, the edges between them, and an account of the calls."""
+"""The definitions found in source code, the edges between them, and counts of what was resolved."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import msgspec
 
 __all__ = (
-    "CallOutcome",
+    "CodeGraph",
     "Definition",
     "Edge",
-    "Findings",
+    "EdgeRecorder",
     "Language",
-    "NamedCall",
-    "Quoted",
-    "shortened_id",
+    "Resolution",
+    "StringLiteral",
+    "UnresolvedCall",
+    "shorten_id",
 )
 
 Language = Literal["csharp", "python", "sql"]
-#: `external`: known to be of a library or of the language. `ambiguous`: several definitions in the folder
-#: fit. `unresolved`: what is called is not known.
-CallOutcome = Literal["resolved", "external", "ambiguous", "unresolved"]
-#: Characters of a string that is looked at: the shortest names, and the longest statements.
-MIN_QUOTED = 3
-MAX_QUOTED = 100_000
-#: Canonical ids have 1,024 bytes in all.
+#: `external`: part of a library or of the language. `ambiguous`: several definitions in the folder match.
+#: `unresolved`: the target is unknown.
+Resolution = Literal["resolved", "external", "ambiguous", "unresolved"]
+#: Length of the strings that are kept, in characters: from the shortest names to the longest statements.
+_MIN_STRING = 3
+_MAX_STRING = 100_000
+#: A canonical id has at most 1,024 bytes.
 _MAX_ID_BYTES = 600
 
 
@@ -40,99 +40,91 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     symbol_type: str
     """`Class`, `Method`, `Table`, ..."""
     file: str
-    """Path below the folder; of several pieces the first one's."""
+    """Path below the folder; of a definition in several parts the file of the first."""
     text: str
-    """Source, verbatim; the pieces of one definition with an empty line between them."""
+    """Source, unchanged; parts of one definition are separated by an empty line."""
     project: str = ""
-    """Package or project it belongs to."""
+    """Its package or project."""
     class_name: str = ""
-    """Type that holds it, or that it is; the schema of an SQL object."""
+    """The enclosing type, or the type itself; the schema of an SQL object."""
     member: str = ""
-    """Name of the member; empty for a type. Name of the SQL object."""
+    """Name of the member or SQL object; empty for a type."""
     signature: str = ""
     """First line of a callable, up to its body."""
 
 
 class Edge(NamedTuple):
-    """One definition depends on another."""
+    """A dependency of one definition on another."""
 
     source: str
     relation: str
     """`calls`, `uses`, `inherits`, `ReadsFrom`, `WritesTo`, `Executes`, `FK`, `On`, `SynonymFor`."""
     target: str
     file: str
-    """Where it was seen."""
+    """File of the code that implies the edge."""
     inferred: bool = False
-    """True when it was concluded from a string or from equal names, not from the rules of the language."""
+    """True if it was inferred from a string or from equal names, not from the rules of the language."""
 
 
-class Quoted(NamedTuple):
+class StringLiteral(NamedTuple):
     """A string in code."""
 
     source: str
-    """Definition it stands in."""
+    """Definition that contains it."""
     file: str
     text: str
-    """Its value; what is only known at run time is left out."""
-    taker: str
-    """Name of the function or attribute that it is given to directly, else of what it is assigned to."""
+    """Its value, without the parts that are computed at run time."""
+    recipient: str
+    """Function or attribute that it is an argument of, else the variable it is assigned to."""
 
 
-class NamedCall(NamedTuple):
-    """A call of what is not known but for its name."""
+class UnresolvedCall(NamedTuple):
+    """A call of which only the name is known."""
 
     source: str
     file: str
     name: str
 
 
-class Findings:
-    """Collects definitions, edges and counts; what is added twice is kept once.
-
-    Memory grows with all texts and edges.
-    """
+class CodeGraph:
+    """Collects definitions, edges and counts. Memory grows with all texts and edges."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, Definition] = {}
-        self.calls: Counter[CallOutcome] = Counter()
-        #: Names in SQL statements, by what became of them.
-        self.references: Counter[CallOutcome] = Counter()
-        #: Files that could be read and not understood, and why.
+        self.calls: Counter[Resolution] = Counter()
+        #: Names in SQL statements.
+        self.references: Counter[Resolution] = Counter()
+        #: Paths of files that could not be parsed, or not entirely, and the reasons.
         self.failures: list[tuple[str, str]] = []
-        #: Strings that may be SQL or name something in it.
-        self.quoted: list[Quoted] = []
-        self.named_calls: list[NamedCall] = []
+        #: Strings that may be SQL statements or names of SQL objects.
+        self.strings: list[StringLiteral] = []
+        self.unresolved_calls: list[UnresolvedCall] = []
         self._edges: dict[tuple[str, str, str], Edge] = {}
 
-    def define(self, definition: Definition) -> None:
-        """Add a definition; a further piece of a known one is added to its text."""
+    def add_definition(self, definition: Definition) -> None:
+        """Add a definition; a further part of a known one extends its text."""
         known = self.definitions.get(definition.id)
         if known is not None:
             text = f"{known.text}\n\n{definition.text}"
             definition = msgspec.structs.replace(known, text=text)
         self.definitions[definition.id] = definition
 
-    def connect(self, edge: Edge) -> None:
-        """Add an edge; one from a definition to itself says nothing and is left out."""
+    def add_edge(self, edge: Edge) -> None:
+        """Add an edge once; a resolved one replaces an inferred one, and self-references are ignored."""
         if edge.source != edge.target:
             key = (edge.source, edge.relation, edge.target)
             known = self._edges.get(key)
             if known is None or (known.inferred and not edge.inferred):
                 self._edges[key] = edge
 
-    def connect_all(self, edges: Iterable[Edge]) -> None:
-        """Add several edges."""
-        for edge in edges:
-            self.connect(edge)
-
-    def quote(self, quoted: Quoted) -> None:
-        """Add a string, unless it is too short or too long to say anything of SQL."""
-        if MIN_QUOTED <= len(quoted.text) <= MAX_QUOTED:
-            self.quoted.append(quoted)
+    def add_string(self, string: StringLiteral) -> None:
+        """Add a string, unless it is too short or too long to concern SQL."""
+        if _MIN_STRING <= len(string.text) <= _MAX_STRING:
+            self.strings.append(string)
 
     def edges(self) -> list[Edge]:
-        """Return the edges between definitions, sorted; a plain use beside a closer relation is left out."""
-        closer = {
+        """Return the edges between definitions, sorted; `calls` and `inherits` replace `uses`."""
+        specific = {
             (source, target)
             for source, relation, target in self._edges
             if relation in ("calls", "inherits")
@@ -142,12 +134,45 @@ class Findings:
             for edge in self._edges.values()
             if edge.source in self.definitions
             and edge.target in self.definitions
-            and not (edge.relation == "uses" and (edge.source, edge.target) in closer)
+            and not (edge.relation == "uses" and (edge.source, edge.target) in specific)
         )
 
 
-def shortened_id(whole: str) -> str:
-    """Return an id that leaves room for the parts before it; a long one ends in a digest of the whole."""
+class EdgeRecorder:
+    """Adds edges, calls and strings of one definition after the other to a graph."""
+
+    def __init__(self, graph: CodeGraph) -> None:
+        self._graph = graph
+        self._source = ""
+        self._file = ""
+
+    def enter(self, source: str, file: str) -> None:
+        """Set the definition that the following additions belong to, and its file."""
+        self._source, self._file = source, file
+
+    def edge(self, relation: str, target: str) -> None:
+        """Add an edge from the current definition."""
+        self._graph.add_edge(Edge(self._source, relation, target, self._file))
+
+    def call(self, resolution: Resolution, name: str = "") -> None:
+        """Count a call; one that is not resolved is kept by its name, if it has one."""
+        self._graph.calls[resolution] += 1
+        if resolution != "resolved" and name:
+            self._graph.unresolved_calls.append(UnresolvedCall(self._source, self._file, name))
+
+    def string(self, text: str | None, recipient: str) -> None:
+        """Add a string of the current definition."""
+        if text:
+            self._graph.add_string(StringLiteral(self._source, self._file, text, recipient))
+
+    def nested_too_deeply(self) -> None:
+        """Report that edges of the current definition are missing."""
+        reason = f"is nested too deeply in {self._source}; edges are missing"
+        self._graph.failures.append((self._file, reason))
+
+
+def shorten_id(whole: str) -> str:
+    """Return an id of at most 617 bytes; a longer one is cut and ends in a hash of the whole."""
     data = whole.encode()
     if len(data) <= _MAX_ID_BYTES:
         return whole

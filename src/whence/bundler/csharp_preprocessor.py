@@ -1,4 +1,4 @@
-"""C# sources without the directives of the preprocessor, for code that cannot be parsed with them."""
+"""Remove preprocessor directives from C# sources that cannot be parsed with them."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w+)")
 
 
 def without_directives(text: str) -> tuple[str, bool]:
-    r"""Blank the directives, and of each `#if` all branches but the first.
+    r"""Replace directives, and all branches of an `#if` except the first, by spaces.
 
-    Places stay: every character becomes as many spaces as it has bytes in UTF-8. Cost is linear.
+    Byte offsets do not change: a character becomes as many spaces as it has bytes in UTF-8. Cost is linear.
 
     Returns:
-        The text, and whether code was blanked.
+        The text, and whether code was removed.
 
     >>> without_directives("a(1\n#if X\n, 2\n#else\n, 3\n#endif\n)")
     ('a(1\n     \n, 2\n     \n   \n      \n)', True)
     """
-    # For each open `#if`, whether its first branch is over.
-    over: list[bool] = []
+    # For each open `#if`, whether its first branch has ended.
+    ended: list[bool] = []
     lines: list[str] = []
-    is_cut = False
+    has_removed_code = False
     for line in text.split("\n"):
         found = _DIRECTIVE.match(line)
         word = found[1] if found else ""
         if word == "if":
-            over.append(False)
-        elif word in ("else", "elif") and over:
-            over[-1] = True
-        elif word == "endif" and over:
-            over.pop()
-        is_out = any(over)
-        is_cut = is_cut or (is_out and not found and bool(line.strip()))
-        lines.append(" " * len(line.encode()) if found or is_out else line)
-    return "\n".join(lines), is_cut
+            ended.append(False)
+        elif word in ("else", "elif") and ended:
+            ended[-1] = True
+        elif word == "endif" and ended:
+            ended.pop()
+        is_removed = any(ended)
+        has_removed_code = has_removed_code or (is_removed and not found and bool(line.strip()))
+        lines.append(" " * len(line.encode()) if found or is_removed else line)
+    return "\n".join(lines), has_removed_code

@@ -1,11 +1,11 @@
-"""The text of C# strings: literals, interpolated ones, and sums of them."""
+"""Evaluate C# strings: literals, interpolated strings and concatenations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from whence.bundler.csharp_types import words
+from whence.bundler.csharp_types import node_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -16,11 +16,11 @@ STRINGS = frozenset(
     {"string_literal", "verbatim_string_literal", "raw_string_literal"}
     | {"interpolated_string_expression"}
 )
-_PARTS = frozenset({"string_literal_content", "string_content", "raw_string_content"})
+_CONTENT = frozenset({"string_literal_content", "string_content", "raw_string_content"})
 
 
 def operands(node: Node) -> list[Node]:
-    """Return what a chain of operators joins, from left to right; a long one is as deep as it is long."""
+    """Return the operands of a chain of binary operators from left to right, without recursion."""
     found: list[Node] = []
     pending = [node]
     while pending:
@@ -34,24 +34,24 @@ def operands(node: Node) -> list[Node]:
 
 
 def string_text(node: Node, constant: Callable[[Node], Node | None] = lambda _: None) -> str | None:
-    """Return the text of a string; None for what is none. What is only known at run time becomes a space.
+    """Return the text of a string expression; None for other expressions. Run-time values become a space.
 
     Args:
-        node: A literal, or a sum with one in it.
-        constant: Gives the string that a name stands for.
+        node: An expression.
+        constant: Returns the initializer of a constant; None for other names.
     """
     if node.type != "binary_expression":
         return _text(node) if node.type in STRINGS else None
-    if not _is_sum(node):
+    if not _is_concatenation(node):
         return None
     parts = [string_text(constant(each) or each) for each in operands(node)]
     return None if all(part is None for part in parts) else "".join(part or " " for part in parts)
 
 
-def _is_sum(node: Node) -> bool:
+def _is_concatenation(node: Node) -> bool:
     at: Node | None = node
     while at is not None and at.type == "binary_expression":
-        if words(at.child_by_field_name("operator")) != "+":
+        if node_text(at.child_by_field_name("operator")) != "+":
             return False
         at = at.child_by_field_name("left")
     return True
@@ -59,8 +59,8 @@ def _is_sum(node: Node) -> bool:
 
 def _text(node: Node) -> str:
     if node.type == "verbatim_string_literal":
-        # With its line ends, or a comment of SQL would go on to its end.
+        # Line ends are kept, because they end SQL comments.
         return (node.text or b"").decode()[2:-1].replace('""', '"')
     return " ".join(
-        (child.text or b"").decode() for child in node.named_children if child.type in _PARTS
+        (child.text or b"").decode() for child in node.named_children if child.type in _CONTENT
     )

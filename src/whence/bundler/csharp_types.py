@@ -1,4 +1,4 @@
-"""C# sources: the types of a folder, their members, and the names each file sees."""
+"""Parse C# sources: types, their members, and the usings of each file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.bundler.code_graph import Definition, Findings, shortened_id
+from whence.bundler.code_graph import CodeGraph, Definition, shorten_id
 from whence.bundler.csharp_preprocessor import without_directives
 from whence.bundler.source_files import SourceText
 from whence.ingest.loaders.source_code import syntax_tree
@@ -21,9 +21,9 @@ __all__ = (
     "Parameter",
     "Part",
     "TypeRef",
+    "node_text",
+    "parse_type",
     "read_file",
-    "type_ref",
-    "words",
 )
 
 _TYPES = {
@@ -45,13 +45,13 @@ _MEMBERS = {
     "event_declaration": "Event",
 }
 _FIELDS = frozenset({"field_declaration", "event_field_declaration"})
-#: Directives around declarations, whose declarations are of the scope around them.
-_AROUND = frozenset({"preproc_if", "preproc_else", "preproc_elif", "preproc_region"})
+#: Directives whose content belongs to the enclosing scope.
+_TRANSPARENT = frozenset({"preproc_if", "preproc_else", "preproc_elif", "preproc_region"})
 _COMMENT = "comment"
 
 
 class TypeRef(NamedTuple):
-    """A type as it is written."""
+    """A type reference as it is written."""
 
     name: str
     """With its qualifiers, without generic arguments; `[]` of an array."""
@@ -65,11 +65,11 @@ class Parameter(NamedTuple):
     name: str
     type: TypeRef | None
     is_optional: bool
-    is_rest: bool
+    is_params: bool
 
 
 class CSharpFile:
-    """One file and the names that its code sees."""
+    """One file, its usings and its top-level statements."""
 
     def __init__(self, source: SourceText) -> None:
         self.path = source.path
@@ -79,11 +79,11 @@ class CSharpFile:
         self.global_usings: list[str] = []
         self.static_usings: list[TypeRef] = []
         self.aliases: dict[str, TypeRef] = {}
-        #: Statements outside of all types, which are the program's main method.
+        #: Top-level statements, which form the main method of the program.
         self.statements: list[Node] = []
 
     def text_of(self, node: Node) -> str:
-        """Return the lines of a declaration with the comments right above it."""
+        """Return the lines of a declaration, with the comments directly above it."""
         first = node
         before = node.prev_sibling
         while (
@@ -108,7 +108,7 @@ class Part(NamedTuple):
 
 
 class CSharpMember:
-    """A method, constructor, property or the like."""
+    """A method, constructor, property or similar."""
 
     def __init__(self, local_id: str, kind: str, name: str, owner: CSharpType, part: Part) -> None:
         self.id = local_id
@@ -119,26 +119,26 @@ class CSharpMember:
         node = part.node
         self.type_parameters = _type_parameters(node)
         self.parameters = tuple(_parameters(node.child_by_field_name("parameters")))
-        returned = node.child_by_field_name("returns") or node.child_by_field_name("type")
-        self.returns = type_ref(returned) if returned is not None else None
-        #: Whether it says that it takes the place of an inherited one.
+        return_value = node.child_by_field_name("returns") or node.child_by_field_name("type")
+        self.returns = parse_type(return_value) if return_value is not None else None
+        #: Whether it says that it takes the context of an inherited one.
         self.is_override = b"override" in _modifiers(node)
-        #: Members written for an interface only, `void IShape.Draw()`, which are not called by their name.
+        #: Explicit interface implementations, `void IShape.Draw()`, are not called by their own name.
         explicit = _child(node, "explicit_interface_specifier")
         self.is_explicit = explicit is not None
-        self._explicit = type_ref(explicit.named_children[0]) if explicit is not None else None
+        self._explicit = parse_type(explicit.named_children[0]) if explicit is not None else None
         self._is_public = b"public" in _modifiers(node)
         self.is_extension = b"this" in _modifiers_of_first(node)
 
     def may_implement(self, interface: CSharpType) -> bool:
-        """Return whether it can be what an interface asks for: written for that one, or public."""
+        """Return whether it can implement an interface member: explicitly, or because it is public."""
         if self._explicit is None:
-            return self._is_public or self.owner.parts[0].node.type == "interface_declaration"
+            return self._is_public or self.owner.is_interface
         return self._explicit.name.rpartition(".")[2] == interface.name
 
 
 class CSharpType:
-    """A class, struct, interface, record, enum or delegate; the parts of a partial one are one."""
+    """A class, struct, interface, record, enum or delegate, with all parts of a partial type."""
 
     def __init__(self, local_id: str, full_name: str, owner: CSharpType | None, part: Part) -> None:
         self.id = local_id
@@ -147,12 +147,17 @@ class CSharpType:
         self.parts = [part]
         self.type_parameters = _type_parameters(part.node)
         self.members: dict[str, list[CSharpMember]] = defaultdict(list)
-        #: Types of fields, properties and record parameters by name; None where it is not written.
+        #: Types of fields, properties and record parameters by name; None if not stated.
         self.fields: dict[str, TypeRef | None] = {}
-        #: Strings that never change, by the name of the field.
+        #: Initializers of constant strings, by field.
         self.constants: dict[str, Node] = {}
-        #: Operators that make one type of another without being named.
+        #: Implicit conversion operators.
         self.conversions: list[CSharpMember] = []
+
+    @property
+    def is_interface(self) -> bool:
+        """Whether it is an interface."""
+        return self.parts[0].node.type == "interface_declaration"
 
     @property
     def name(self) -> str:
@@ -165,57 +170,55 @@ class CSharpType:
         return f"{self.owner.class_name}.{self.name}" if self.owner else self.name
 
     def bases(self) -> Iterator[tuple[Part, Node, TypeRef]]:
-        """Yield what it inherits from, where that stands."""
+        """Yield its base types with the part and node that name them."""
         for part in self.parts:
             for child in part.node.named_children:
                 if child.type != "base_list":
                     continue
                 for base in child.named_children:
                     named = base.child_by_field_name("type") or base
-                    found = type_ref(named)
+                    found = parse_type(named)
                     if found is not None and base.type != "argument_list":
                         yield part, base, found
 
 
 def read_file(
-    source: SourceText, types: dict[str, list[CSharpType]], findings: Findings
+    source: SourceText, types: dict[str, list[CSharpType]], graph: CodeGraph
 ) -> CSharpFile:
-    """Parse a file and add its types and members; what does not parse is passed over.
+    """Parse a file and add its types and members; code that does not parse is skipped.
 
     Args:
         source: The file.
-        types: Takes the types, by full name; several of one name are of different projects.
-        findings: Takes the definitions.
+        types: Receives the types by full name; those of one name belong to different projects.
+        graph: Receives the definitions.
     """
     file = CSharpFile(source)
-    tree = _tree(source, findings)
-    reader = _Reader(file, types, findings)
+    tree = _parse(source, graph)
+    reader = _Reader(file, types, graph)
     reader.scope(tree.root_node, "", None)
-    reader.main()
+    reader.top_level_statements()
     return file
 
 
-def _tree(source: SourceText, findings: Findings) -> Tree:
-    """Parse a file; one that is not understood is tried without the directives inside its statements."""
+def _parse(source: SourceText, graph: CodeGraph) -> Tree:
+    """Parse a file; if it has errors, also without preprocessor directives, and use the better result."""
     tree = syntax_tree(source.text, ".cs")
     if not tree.root_node.has_error:
         return tree
     plain, is_cut = without_directives(source.text)
     again = syntax_tree(plain, ".cs")
-    if _unread(again.root_node) < _unread(tree.root_node):
+    if _error_bytes(again.root_node) < _error_bytes(tree.root_node):
         tree = again
         if is_cut:
-            reason = (
-                "is read without the code after #else and #elif, with which it cannot be parsed"
-            )
-            findings.failures.append((source.path, reason))
+            reason = "is read without the code after #else and #elif: it does not parse with it"
+            graph.failures.append((source.path, reason))
     if tree.root_node.has_error:
-        findings.failures.append((source.path, "has code that cannot be parsed, which is left out"))
+        graph.failures.append((source.path, "contains code that cannot be parsed; it is left out"))
     return tree
 
 
-def _unread(root: Node) -> int:
-    """Return how many bytes are not understood; what is missing counts as one."""
+def _error_bytes(root: Node) -> int:
+    """Return the number of bytes in errors; a missing token counts as one."""
     count = 0
     pending = [root]
     while pending:
@@ -227,40 +230,40 @@ def _unread(root: Node) -> int:
     return count
 
 
-def type_ref(node: Node | None) -> TypeRef | None:
-    """Return a type as it is written; None for what names none, as `var`, pointers and tuples."""
+def parse_type(node: Node | None) -> TypeRef | None:
+    """Return a type reference; None for `var`, pointers, tuples and the like."""
     if node is None:
         return None
     kind = node.type
     if kind in ("identifier", "predefined_type"):
-        return TypeRef(words(node))
+        return TypeRef(node_text(node))
     if kind in ("nullable_type", "ref_type", "scoped_type"):
-        return type_ref(node.child_by_field_name("type") or next(iter(node.named_children), None))
+        return parse_type(node.child_by_field_name("type") or next(iter(node.named_children), None))
     if kind == "array_type":
-        inner = type_ref(node.child_by_field_name("type"))
+        inner = parse_type(node.child_by_field_name("type"))
         return TypeRef("[]", (inner,)) if inner else None
     if kind == "generic_name":
         return _generic(node)
     if kind in ("qualified_name", "alias_qualified_name"):
-        last = type_ref(node.named_children[-1])
-        first = words(node.named_children[0])
+        last = parse_type(node.named_children[-1])
+        first = node_text(node.named_children[0])
         return last and TypeRef(f"{first}.{last.name}", last.args)
     return None
 
 
 def _generic(node: Node) -> TypeRef:
-    name = words(next(child for child in node.named_children if child.type == "identifier"))
+    name = node_text(next(child for child in node.named_children if child.type == "identifier"))
     arguments: tuple[TypeRef, ...] = ()
     for child in node.named_children:
         if child.type == "type_argument_list":
-            found = [type_ref(each) or TypeRef("?") for each in child.named_children]
-            # In `typeof(List<>)` there are commas only.
+            found = [parse_type(each) or TypeRef("?") for each in child.named_children]
+            # `typeof(Dictionary<,>)` has commas only.
             arguments = tuple(found) or (TypeRef("?"),) * (child.text or b"").count(b",")
     return TypeRef(name, arguments)
 
 
-def words(node: Node | None) -> str:
-    """Return the text of a node on one line; empty for no node."""
+def node_text(node: Node | None) -> str:
+    """Return the text of a node on one line; empty for None."""
     return "" if node is None or node.text is None else " ".join(node.text.decode().split())
 
 
@@ -268,25 +271,25 @@ class _Reader:
     """Finds the declarations of one file."""
 
     def __init__(
-        self, file: CSharpFile, types: dict[str, list[CSharpType]], findings: Findings
+        self, file: CSharpFile, types: dict[str, list[CSharpType]], graph: CodeGraph
     ) -> None:
         self._file = file
         self._types = types
-        self._findings = findings
+        self._graph = graph
 
     def scope(self, node: Node, namespace: str, owner: CSharpType | None) -> None:
-        """Read what is declared in a file, namespace or type."""
+        """Read the declarations of a file, namespace or type."""
         for child in node.named_children:
             if child.type == "file_scoped_namespace_declaration":
-                # What follows it is beside it in the tree.
-                namespace = words(child.child_by_field_name("name"))
+                # The declarations that follow are its siblings in the tree.
+                namespace = node_text(child.child_by_field_name("name"))
             namespace = self._declaration(child, namespace, owner)
 
-    def main(self) -> None:
-        """Make a definition of the statements outside of all types."""
+    def top_level_statements(self) -> None:
+        """Add a definition for the top-level statements."""
         if self._file.statements:
             texts = [self._file.text_of(node) for node in self._file.statements]
-            self._findings.define(
+            self._graph.add_definition(
                 Definition(
                     id=self._file.path,
                     language="csharp",
@@ -303,11 +306,11 @@ class _Reader:
         if kind == "using_directive":
             self._using(node)
         elif kind == "namespace_declaration":
-            name = words(node.child_by_field_name("name"))
+            name = node_text(node.child_by_field_name("name"))
             body = node.child_by_field_name("body")
             if body is not None:
                 self.scope(body, f"{namespace}.{name}" if namespace else name, owner)
-        elif kind == "file_scoped_namespace_declaration" or kind in _AROUND:
+        elif kind == "file_scoped_namespace_declaration" or kind in _TRANSPARENT:
             self.scope(node, namespace, owner)
         elif kind in _TYPES:
             self._type(node, namespace, owner)
@@ -323,18 +326,18 @@ class _Reader:
         unnamed = {child.type for child in node.children if not child.is_named}
         target = node.named_children[-1]
         alias = node.child_by_field_name("name")
-        ref = type_ref(target)
+        ref = parse_type(target)
         if alias is not None and ref is not None and alias != target:
-            self._file.aliases[words(alias)] = ref
+            self._file.aliases[node_text(alias)] = ref
         elif "static" in unnamed and ref is not None:
             self._file.static_usings.append(ref)
         elif "global" in unnamed:
-            self._file.global_usings.append(words(target))
+            self._file.global_usings.append(node_text(target))
         else:
-            self._file.usings.append(words(target))
+            self._file.usings.append(node_text(target))
 
     def _type(self, node: Node, namespace: str, owner: CSharpType | None) -> None:
-        name = words(node.child_by_field_name("name"))
+        name = node_text(node.child_by_field_name("name"))
         if not name:
             return
         arity = len(_type_parameters(node))
@@ -347,9 +350,9 @@ class _Reader:
         else:
             several = self._types.setdefault(full, [])
             local_id = f"{full}@{self._file.path}" if several else full
-            found = CSharpType(shortened_id(local_id), full, owner, part)
+            found = CSharpType(shorten_id(local_id), full, owner, part)
             several.append(found)
-        self._findings.define(
+        self._graph.add_definition(
             Definition(
                 id=found.id,
                 language="csharp",
@@ -367,7 +370,7 @@ class _Reader:
             self.scope(body, namespace, found)
 
     def _known(self, full: str, node: Node) -> CSharpType | None:
-        """Return the type of which this is another part."""
+        """Return the type that this declaration is another part of."""
         if b"partial" not in _modifiers(node):
             return None
         for one in self._types.get(full, []):
@@ -377,20 +380,20 @@ class _Reader:
 
     def _member(self, node: Node, namespace: str, owner: CSharpType) -> None:
         kind = _MEMBERS[node.type]
-        name = words(node.child_by_field_name("name")) or _unnamed(node)
+        name = node_text(node.child_by_field_name("name")) or _special_name(node)
         if kind == "Destructor":
             name = f"~{name}"
         explicit = _child(node, "explicit_interface_specifier")
-        shown = f"{words(explicit).rstrip('.')}.{name}" if explicit is not None else name
+        display_name = f"{node_text(explicit).rstrip('.')}.{name}" if explicit is not None else name
         if kind == "Constructor" and b"static" in _modifiers(node):
-            # It has no parameters, as the plain one may have none; and nobody calls it.
-            name = shown = f"static {name}"
+            # It is never called, and its parameter list may equal that of an instance constructor.
+            name = display_name = f"static {name}"
         parameters = node.child_by_field_name("parameters")
         types = ",".join(_written_types(parameters))
         arity = len(_type_parameters(node))
-        local = shown + (f"`{arity}" if arity else "")
+        local = display_name + (f"`{arity}" if arity else "")
         local += f"({types})" if parameters is not None else ""
-        local_id = shortened_id(f"{owner.id}.{local}")
+        local_id = shorten_id(f"{owner.id}.{local}")
         part = Part(self._file, node, namespace)
         same = next((one for one in owner.members[name] if one.id == local_id), None)
         if same is not None:
@@ -401,8 +404,8 @@ class _Reader:
             if any(child.type == "implicit" for child in node.children):
                 owner.conversions.append(member)
         if kind == "Property":
-            owner.fields[name] = type_ref(node.child_by_field_name("type"))
-        self._findings.define(
+            owner.fields[name] = parse_type(node.child_by_field_name("type"))
+        self._graph.add_definition(
             Definition(
                 id=local_id,
                 language="csharp",
@@ -411,7 +414,7 @@ class _Reader:
                 text=self._file.text_of(node),
                 project=self._file.project,
                 class_name=owner.class_name,
-                member=shown,
+                member=display_name,
                 signature=_signature(self._file, node),
             )
         )
@@ -420,41 +423,41 @@ class _Reader:
         declaration = _child(node, "variable_declaration")
         if declaration is None:
             return
-        declared = type_ref(declaration.child_by_field_name("type"))
+        declared = parse_type(declaration.child_by_field_name("type"))
         for child in declaration.named_children:
             if child.type == "variable_declarator":
-                name = words(child.child_by_field_name("name"))
+                name = node_text(child.child_by_field_name("name"))
                 owner.fields[name] = declared
                 if declared == TypeRef("string") and _modifiers(node) & {b"const", b"readonly"}:
                     owner.constants[name] = child.named_children[-1]
 
 
 def _written_types(parameters: Node | None) -> Iterator[str]:
-    """Yield the types of parameters as they are written; that after `params` stands in the list itself."""
+    """Yield the types of parameters as written; a `params` parameter is part of the list node itself."""
     if parameters is None:
         return
     for each in parameters.named_children:
         if each.type == "parameter":
-            yield words(each.child_by_field_name("type")) or words(each)
+            yield node_text(each.child_by_field_name("type")) or node_text(each)
     rest = parameters.child_by_field_name("type")
     if rest is not None:
-        yield words(rest)
+        yield node_text(rest)
 
 
 def _parameters(node: Node | None) -> Iterator[Parameter]:
-    """Yield the parameters; the last with `params` stands in the list itself."""
+    """Yield the parameters; a `params` parameter is part of the list node itself."""
     if node is None:
         return
     for child in node.named_children:
         if child.type == "parameter":
             name = child.child_by_field_name("name")
             plain = [each for each in child.children if each.type == "="]
-            rest = any(words(each) == "params" for each in child.children)
-            declared = type_ref(child.child_by_field_name("type"))
-            yield Parameter(words(name), declared, bool(plain), rest)
+            rest = any(node_text(each) == "params" for each in child.children)
+            declared = parse_type(child.child_by_field_name("type"))
+            yield Parameter(node_text(name), declared, bool(plain), rest)
     if any(child.type == "params" for child in node.children):
         name = node.child_by_field_name("name")
-        yield Parameter(words(name), type_ref(node.child_by_field_name("type")), True, True)
+        yield Parameter(node_text(name), parse_type(node.child_by_field_name("type")), True, True)
 
 
 def _type_parameters(node: Node) -> tuple[str, ...]:
@@ -462,7 +465,7 @@ def _type_parameters(node: Node) -> tuple[str, ...]:
     if listed is None:
         return ()
     return tuple(
-        words(child.child_by_field_name("name") or child)
+        node_text(child.child_by_field_name("name") or child)
         for child in listed.named_children
         if child.type == "type_parameter"
     )
@@ -484,12 +487,12 @@ def _child(node: Node, kind: str) -> Node | None:
     return next((child for child in node.named_children if child.type == kind), None)
 
 
-def _unnamed(node: Node) -> str:
-    """Name what has a sign in the place of a name."""
+def _special_name(node: Node) -> str:
+    """Name what has a sign in the context of a name."""
     if node.type == "indexer_declaration":
         return "this[]"
     operator = node.child_by_field_name("operator")
-    return f"operator {words(operator) or words(node.child_by_field_name('type'))}"
+    return f"operator {node_text(operator) or node_text(node.child_by_field_name('type'))}"
 
 
 def _signature(file: CSharpFile, node: Node) -> str:

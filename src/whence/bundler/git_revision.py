@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ("Revision", "read_revision")
+__all__ = ("GitRevision", "read_git_revision")
 
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH = "refs/heads/"
@@ -17,7 +17,7 @@ _BRANCH = "refs/heads/"
 _MOST_STEPS = 5
 
 
-class Revision(NamedTuple):
+class GitRevision(NamedTuple):
     """A commit, and the branch it was checked out from."""
 
     sha: str
@@ -25,7 +25,7 @@ class Revision(NamedTuple):
     """Empty when the commit was checked out by itself."""
 
 
-def read_revision(folder: Path) -> Revision | None:
+def read_git_revision(folder: Path) -> GitRevision | None:
     """Return the commit a folder is checked out at; None when it is no checkout, or has no commit yet."""
     git = _git_folder(folder)
     if git is None:
@@ -35,7 +35,7 @@ def read_revision(folder: Path) -> Revision | None:
     branch = ""
     for _ in range(_MOST_STEPS):
         if _SHA.fullmatch(value):
-            return Revision(value, branch)
+            return GitRevision(value, branch)
         if not value.startswith("ref: "):
             return None
         name = value.removeprefix("ref: ").strip()

@@ -1,4 +1,4 @@
-"""Python sources: the modules of a folder, their classes and functions, and the names they bind."""
+"""Parse Python sources: modules, their classes and functions, and the names they bind."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeAlias
 
-from whence.bundler.code_graph import Definition, Findings, shortened_id
+from whence.bundler.code_graph import CodeGraph, Definition, shorten_id
 from whence.bundler.source_files import SourceText
 
 __all__ = (
+    "BLOCKS",
     "Binding",
     "FunctionNode",
     "Imported",
     "PythonClass",
     "PythonFunction",
     "PythonModule",
+    "assignments",
+    "last_name",
     "read_module",
+    "statements",
 )
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-#: Statements that hold statements of the same scope.
-_BLOCKS = (ast.If, ast.Try, ast.TryStar, ast.With, ast.For, ast.While)
+#: Statements that contain statements of the same scope.
+BLOCKS = (ast.If, ast.Try, ast.TryStar, ast.With, ast.For, ast.While)
 
 
 class Imported(NamedTuple):
@@ -32,11 +36,11 @@ class Imported(NamedTuple):
     module: str
     """Absolute name of the module."""
     name: str
-    """What is taken from it; empty when the module itself is bound."""
+    """The imported name; empty if the module itself is bound."""
 
 
 class PythonFunction:
-    """A function or method; overloads, and the parts of a property, are one."""
+    """A function or method, with its overloads or the accessors of its property."""
 
     def __init__(
         self, local_id: str, node: FunctionNode, module: PythonModule, owner: PythonClass | None
@@ -48,25 +52,25 @@ class PythonFunction:
 
     @property
     def node(self) -> FunctionNode:
-        """The last definition, which is the one that counts at run time."""
+        """The last definition, which is in effect at run time."""
         return self.nodes[-1]
 
     @property
     def getter(self) -> FunctionNode:
-        """The definition that says what it gives: of a property the first, else the last."""
+        """The definition whose annotation states the result: of a property the first, else the last."""
         return self.nodes[0] if self.is_decorated("setter", "deleter") else self.nodes[-1]
 
     def is_decorated(self, *names: str) -> bool:
-        """Return whether one of its definitions has a decorator of one of these names."""
+        """Return whether one of its definitions has one of these decorators."""
         return any(
-            _last_name(decorator) in names
+            last_name(decorator) in names
             for node in self.nodes
             for decorator in node.decorator_list
         )
 
 
 class PythonClass:
-    """A class, its members by name, and what is assigned to its attributes."""
+    """A class, its members by name, and the values of its attributes."""
 
     def __init__(
         self, local_id: str, node: ast.ClassDef, module: PythonModule, qualified: str
@@ -82,7 +86,7 @@ class PythonClass:
         self.values: dict[str, list[ast.expr]] = {}
 
 
-#: What a name of a module stands for; None is a variable.
+#: A binding of a name in a module; None for a variable.
 Binding: TypeAlias = PythonClass | PythonFunction | Imported | None
 
 
@@ -91,7 +95,7 @@ class PythonModule:
 
     def __init__(self, name: str, source: SourceText, tree: ast.Module) -> None:
         self.name = name
-        self.id = shortened_id(source.path)
+        self.id = shorten_id(source.path)
         self.path = source.path
         self.tree = tree
         self.lines = source.text.split("\n")
@@ -100,17 +104,17 @@ class PythonModule:
         #: Values and annotations of its variables.
         self.values: dict[str, list[ast.expr]] = {}
         self.annotations: dict[str, ast.expr] = {}
-        #: Modules of which all public names are taken over.
-        self.stars: list[str] = []
-        #: `__all__` where it is a list of strings.
+        #: Modules of `from ... import *`.
+        self.star_imports: list[str] = []
+        #: `__all__`, if it is a list of strings.
         self.exported: tuple[str, ...] | None = None
         self.functions: list[PythonFunction] = []
         self.classes: list[PythonClass] = []
-        #: Statements that are part of no definition.
+        #: Statements outside definitions.
         self.own: list[ast.stmt] = []
 
     def absolute(self, node: ast.ImportFrom) -> str:
-        """Return the absolute name of the module that names are imported from."""
+        """Return the absolute name of the module of a relative import."""
         if not node.level:
             return node.module or ""
         parts = self.name.split(".")
@@ -125,36 +129,36 @@ class PythonModule:
         return "\n".join(self.lines[first - 1 : node.end_lineno])
 
 
-def read_module(source: SourceText, name: str, findings: Findings) -> PythonModule | None:
-    """Parse a module and add its definitions; None when it is no Python of this version.
+def read_module(source: SourceText, name: str, graph: CodeGraph) -> PythonModule | None:
+    """Parse a module and add its definitions; return None if it does not parse in this Python version.
 
     Args:
         source: The file.
         name: Absolute name of the module.
-        findings: Takes the definitions, or the failure.
+        graph: Receives the definitions, or the failure.
     """
     try:
         tree = ast.parse(source.text, source.path)
     except (SyntaxError, ValueError, RecursionError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        findings.failures.append((source.path, f"is no Python that can be parsed: {reason}{line}"))
+        graph.failures.append((source.path, f"is not valid Python: {reason}{line}"))
         return None
     module = PythonModule(name, source, tree)
-    _Reader(module, findings).read()
+    _Reader(module, graph).read()
     return module
 
 
 class _Reader:
     """Fills a module from its tree."""
 
-    def __init__(self, module: PythonModule, findings: Findings) -> None:
+    def __init__(self, module: PythonModule, graph: CodeGraph) -> None:
         self._module = module
-        self._findings = findings
+        self._graph = graph
 
     def read(self) -> None:
         module = self._module
-        for statement in _statements(module.tree.body):
+        for statement in statements(module.tree.body):
             if isinstance(statement, _DEFINITIONS):
                 found = self._definition(statement, None, module.names.get(statement.name, []))
                 if found is not None:
@@ -174,7 +178,7 @@ class _Reader:
             base = module.absolute(statement)
             for alias in statement.names:
                 if alias.name == "*":
-                    module.stars.append(base)
+                    module.star_imports.append(base)
                 else:
                     bound = Imported(base, alias.name)
                     module.names.setdefault(alias.asname or alias.name, []).append(bound)
@@ -183,7 +187,7 @@ class _Reader:
 
     def _assign(self, statement: ast.stmt) -> None:
         module = self._module
-        for name, value, annotation in assigned(statement):
+        for name, value, annotation in assignments(statement):
             module.names.setdefault(name, []).append(None)
             if value is not None:
                 module.values.setdefault(name, []).append(value)
@@ -199,13 +203,13 @@ class _Reader:
         owner: PythonClass | None,
         known: list[Binding],
     ) -> PythonClass | PythonFunction | None:
-        """Add a definition; None when it belongs to one of the same name that is known."""
+        """Add a definition; return None if it is a further definition of a known name."""
         module = self._module
         holder = owner.qualified if owner else ""
         qualified = f"{holder}.{node.name}" if holder else node.name
-        local_id = shortened_id(f"{module.path}:{qualified}")
+        local_id = shorten_id(f"{module.path}:{qualified}")
         is_class = isinstance(node, ast.ClassDef)
-        self._findings.define(
+        self._graph.add_definition(
             Definition(
                 id=local_id,
                 language="python",
@@ -237,14 +241,14 @@ class _Reader:
             self._module.classes.append(found)
         else:
             found.nodes.append(node)
-        for statement in _statements(node.body):
+        for statement in statements(node.body):
             if isinstance(statement, _DEFINITIONS):
                 known = found.members.get(statement.name)
                 member = self._definition(statement, found, [known])
                 if member is not None:
                     found.members[statement.name] = member
                 continue
-            for name, value, annotation in assigned(statement):
+            for name, value, annotation in assignments(statement):
                 if value is not None:
                     found.values.setdefault(name, []).append(value)
                 if annotation is not None:
@@ -252,10 +256,10 @@ class _Reader:
         return None if same is found else found
 
     def _own_text(self) -> None:
-        """Make a definition of what stands between the definitions of a module."""
+        """Add a definition for the statements between the definitions of a module."""
         module = self._module
         inside: set[int] = set()
-        for statement in _statements(module.tree.body):
+        for statement in statements(module.tree.body):
             if isinstance(statement, _DEFINITIONS):
                 first = min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
                 inside.update(range(first, (statement.end_lineno or first) + 1))
@@ -264,7 +268,7 @@ class _Reader:
         if not module.own:
             return
         kept = [line for number, line in enumerate(module.lines, 1) if number not in inside]
-        self._findings.define(
+        self._graph.add_definition(
             Definition(
                 id=module.id,
                 language="python",
@@ -277,10 +281,10 @@ class _Reader:
         )
 
 
-def assigned(
+def assignments(
     statement: ast.stmt,
 ) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
-    """Yield the plain names a statement assigns to: name, value where it is the whole value, annotation."""
+    """Yield the names a statement assigns to, each with its value if it is the whole value, and annotation."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
             if isinstance(target, ast.Name):
@@ -303,16 +307,21 @@ def _names_in(target: ast.expr) -> Iterator[str]:
             yield node.id
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a scope, those inside `if`, `try` and the like after the one around them."""
+def statements(body: list[ast.stmt], *, definitions: bool = True) -> Iterator[ast.stmt]:
+    """Yield the statements of a scope, also those inside `if`, `try` and other blocks.
+
+    Args:
+        body: The top statements.
+        definitions: Whether to yield functions and classes; their statements are not yielded.
+    """
     for statement in body:
-        yield statement
-        if isinstance(statement, _BLOCKS):
-            yield from _statements(statement.body)
-            yield from _statements(getattr(statement, "orelse", []))
-            yield from _statements(getattr(statement, "finalbody", []))
-            for handler in getattr(statement, "handlers", []):
-                yield from _statements(handler.body)
+        if definitions or not isinstance(statement, _DEFINITIONS):
+            yield statement
+        if isinstance(statement, BLOCKS):
+            handlers = [each.body for each in getattr(statement, "handlers", [])]
+            others = [getattr(statement, name, []) for name in ("orelse", "finalbody")]
+            for inner in (statement.body, *others, *handlers):
+                yield from statements(inner, definitions=definitions)
 
 
 def _signature(node: FunctionNode | ast.ClassDef) -> str:
@@ -323,17 +332,17 @@ def _signature(node: FunctionNode | ast.ClassDef) -> str:
     return f"{word} {node.name}({ast.unparse(node.args)}){returns}"
 
 
-def _last_name(decorator: ast.expr) -> str:
-    """Return `setter` of `@size.setter` and `property` of `@property`."""
-    if isinstance(decorator, ast.Call):
-        decorator = decorator.func
-    if isinstance(decorator, ast.Attribute):
-        return decorator.attr
-    return decorator.id if isinstance(decorator, ast.Name) else ""
+def last_name(node: ast.expr) -> str:
+    """Return the last name of a name, attribute or call: `setter` for `@size.setter`."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _without_gaps(lines: list[str]) -> str:
-    """Join lines, several empty ones as one, none at the ends."""
+    """Join lines, with at most one empty line in a row and none at the ends."""
     kept: list[str] = []
     for line in lines:
         if line.strip() or (kept and kept[-1]):

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from whence.bundler.code_graph import (
-    CallOutcome,
+    CodeGraph,
     Definition,
     Edge,
-    Findings,
-    shortened_id,
+    Resolution,
+    shorten_id,
 )
 from whence.bundler.source_files import SourceText
 from whence.bundler.sql_references import SqlReference, sql_references
@@ -103,7 +103,7 @@ class SqlObjects:
         known = self._by_full_name.get((schema.casefold(), name.casefold()))
         return known.id if known else f"{SQL_PREFIX}{schema}.{name}"
 
-    def find(self, name: tuple[str, ...], schema: str = "") -> Definition | CallOutcome:
+    def find(self, name: tuple[str, ...], schema: str = "") -> Definition | Resolution:
         """Return the object that a name means, or why there is none.
 
         Args:
@@ -126,7 +126,7 @@ class SqlObjects:
         return bool(self._by_full_name)
 
 
-def read_sql(sources: Iterable[SourceText], findings: Findings) -> SqlObjects:
+def read_sql(sources: Iterable[SourceText], graph: CodeGraph) -> SqlObjects:
     """Add the objects and statements of SQL sources, and the edges between them; give the objects.
 
     Statements on one object, as `CREATE TABLE`, its `ALTER TABLE` and `CREATE INDEX`, are pieces of one node.
@@ -137,17 +137,17 @@ def read_sql(sources: Iterable[SourceText], findings: Findings) -> SqlObjects:
     objects = SqlObjects("dbo" if tsql or not files else "public")
     pieces: list[_Piece] = []
     for source in files:
-        pieces += _Reader(source, objects, findings, is_tsql=source.path in tsql).pieces()
+        pieces += _Reader(source, objects, graph, is_tsql=source.path in tsql).pieces()
     for piece in pieces:
         try:
             references = sql_references(piece.text)
         except BadInput as error:
-            findings.failures.append((piece.file, f"{piece.id} {error.message}"))
+            graph.failures.append((piece.file, f"{piece.id} {error.message}"))
             continue
         for reference in references:
-            edge = object_edge(objects, piece.id, reference, piece.file, piece.schema, findings)
+            edge = object_edge(objects, piece.id, reference, piece.file, piece.schema, graph)
             if edge is not None:
-                findings.connect(edge)
+                graph.add_edge(edge)
     return objects
 
 
@@ -157,7 +157,7 @@ def object_edge(
     reference: SqlReference,
     file: str,
     schema: str,
-    findings: Findings | None,
+    graph: CodeGraph | None,
 ) -> Edge | None:
     """Return the edge to the object a reference names; None when it names none of the folder.
 
@@ -167,7 +167,7 @@ def object_edge(
         reference: The name, and what is done with it.
         file: File it stands in.
         schema: Schema of the object it stands in.
-        findings: Counts what became of the name; None counts nothing.
+        graph: Counts what became of the name; None counts nothing.
     """
     found = objects.find(reference.name, schema)
     is_routine = isinstance(found, Definition) and found.symbol_type in ("Procedure", "Function")
@@ -176,8 +176,8 @@ def object_edge(
     ):
         # A built-in function, a type with a length, a list of columns.
         return None
-    if findings is not None:
-        findings.references["resolved" if isinstance(found, Definition) else found] += 1
+    if graph is not None:
+        graph.references["resolved" if isinstance(found, Definition) else found] += 1
     if not isinstance(found, Definition):
         return None
     relation = "Executes" if is_routine else reference.relation
@@ -188,13 +188,13 @@ class _Reader:
     """Cuts one file."""
 
     def __init__(
-        self, source: SourceText, objects: SqlObjects, findings: Findings, *, is_tsql: bool
+        self, source: SourceText, objects: SqlObjects, graph: CodeGraph, *, is_tsql: bool
     ) -> None:
         self._source = source
         #: What is SQL in it, every character at its place.
         self._text = _without_templates(source.text)
         self._objects = objects
-        self._findings = findings
+        self._graph = graph
         self._is_tsql = is_tsql
 
     def pieces(self) -> Iterator[_Piece]:
@@ -215,7 +215,7 @@ class _Reader:
             if not verb or verb in _NO_NODES:
                 continue
             same = verb == "insert" and target == last[1] != ""
-            own = shortened_id(f"{SQL_PREFIX}{self._source.path}#{number}")
+            own = shorten_id(f"{SQL_PREFIX}{self._source.path}#{number}")
             local_id = last[0] if same else own
             last = (local_id, target if verb == "insert" else "")
             yield self._statement(local_id, number, verb, shown)._replace(text=text)
@@ -289,11 +289,11 @@ class _Reader:
             member=name,
         )
         self._objects.add(definition)
-        self._findings.define(definition)
+        self._graph.add_definition(definition)
         return _Piece(definition.id, schema, self._source.path, text)
 
     def _statement(self, local_id: str, number: int, verb: str, text: str) -> _Piece:
-        self._findings.define(
+        self._graph.add_definition(
             Definition(
                 id=local_id,
                 language="sql",

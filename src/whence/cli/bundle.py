@@ -12,7 +12,7 @@ from whence.cli.session import as_json
 from whence.schema.access import DocumentTags
 
 if TYPE_CHECKING:
-    from whence.bundler.builder import BundleReport, LeftOut
+    from whence.bundler.builder import BundleReport, SkippedFile
 
 __all__ = ("bundle",)
 
@@ -90,7 +90,7 @@ def _tell(report: BundleReport) -> None:
     _tell_files("not understood", report.failures)
 
 
-def _tell_files(what: str, files: tuple[LeftOut, ...]) -> None:
+def _tell_files(what: str, files: tuple[SkippedFile, ...]) -> None:
     for file in files[:_FILES_SHOWN]:
         note(f"{what}: {one_line(file.path)}: {one_line(file.reason)}")
     if len(files) > _FILES_SHOWN:

@@ -1,0 +1,129 @@
+"""Resolve C# names and member accesses by the rules of the language, local variables excluded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from whence.bundler.csharp_collections import CollectionTypes
+from whence.bundler.csharp_methods import Argument, find_methods
+from whence.bundler.csharp_project import (
+    CSharpProject,
+    ExternalInstance,
+    Instance,
+    NameContext,
+    NamespaceValue,
+    TypeValue,
+    Value,
+)
+from whence.bundler.csharp_types import CSharpMember, CSharpType, TypeRef
+
+__all__ = ("OBJECT_METHODS", "NameResolver")
+
+#: Methods that every object has.
+OBJECT_METHODS = frozenset({"Equals", "GetHashCode", "GetType", "ToString", "ReferenceEquals"})
+
+
+class NameResolver:
+    """Resolves names in one type or file.
+
+    Args:
+        project: All types.
+        context: Where the names are.
+        collections: Types of the members of library collections.
+    """
+
+    def __init__(
+        self, project: CSharpProject, context: NameContext, collections: CollectionTypes
+    ) -> None:
+        self._project = project
+        self._context = context
+        self._collections = collections
+
+    def owners(self) -> Iterator[CSharpType]:
+        """Yield the enclosing types, the innermost first."""
+        owner = self._context.owner
+        while owner is not None:
+            yield owner
+            owner = owner.owner
+
+    def base(self) -> Value:
+        """Return `base`: an instance of the nearest base class."""
+        if self._context.owner is None:
+            return "unknown"
+        types, is_complete = self._project.type_and_bases(self._context.owner)
+        for one in types[1:]:
+            if not one.is_interface:
+                return Instance(one)
+        return "unknown" if is_complete else "external"
+
+    def name(self, name: str, ref: TypeRef | None) -> Value:
+        """Return a field, property, type or namespace.
+
+        Args:
+            name: The name without generic arguments.
+            ref: The name as a type reference.
+        """
+        for owner in self.owners():
+            found = self._project.field(Instance(owner), name)
+            if found is not None:
+                return found
+        named = self._project.type_of(ref, self._context) if ref else None
+        if isinstance(named, CSharpType):
+            return TypeValue(named)
+        if named == "ambiguous":
+            return "ambiguous"
+        namespace = self._project.namespace(name)
+        if namespace is not None:
+            return namespace
+        # A capital begins the name of a library type; other names may be inherited from a library.
+        is_external = self._has_external_base() or name[:1].isupper()
+        return "external" if is_external else "unknown"
+
+    def member(self, receiver: Value, name: str) -> Value:
+        """Return a member of a namespace, type or object."""
+        if isinstance(receiver, NamespaceValue):
+            full = f"{receiver.name}.{name}"
+            named = self._project.type_named(full)
+            return TypeValue(named) if named else self._project.namespace(full) or "external"
+        if isinstance(receiver, Instance | TypeValue):
+            found = self._project.field(receiver, name)
+            if found is not None:
+                return found
+            inner = self._project.type_named(f"{receiver.of.full_name}.{name}")
+            if inner is not None and isinstance(receiver, TypeValue):
+                return TypeValue(inner)
+            if receiver.of.parts[0].node.type == "enum_declaration":
+                return Instance(receiver.of)
+            return "unknown" if self._project.type_and_bases(receiver.of)[1] else "external"
+        if isinstance(receiver, ExternalInstance):
+            return self._collections.member(receiver, name)
+        return receiver
+
+    def unqualified_call(
+        self, name: str, arguments: Sequence[Argument], *, is_local: bool
+    ) -> tuple[list[CSharpMember], Value]:
+        """Return the methods that a call without a receiver may invoke, and the implied receiver.
+
+        Args:
+            name: Name of the method.
+            arguments: Arguments of the call.
+            is_local: Whether the name is that of a local variable.
+        """
+        for owner in self.owners():
+            found = find_methods(self._project, TypeValue(owner), name, arguments)
+            if found:
+                return found, Instance(owner)
+        for ref in self._context.file.static_usings:
+            one = self._project.type_of(ref, self._context)
+            if isinstance(one, CSharpType):
+                found = find_methods(self._project, TypeValue(one), name, arguments)
+                if found:
+                    return found, "unknown"
+        if is_local:
+            return [], "unknown"
+        is_external = name == "nameof" or name in OBJECT_METHODS or self._has_external_base()
+        return [], "external" if is_external else "unknown"
+
+    def _has_external_base(self) -> bool:
+        owner = self._context.owner
+        return owner is not None and not self._project.type_and_bases(owner)[1]
