@@ -11,7 +11,7 @@ other with the same bodies, and the trace, stored before the answer goes out. Ex
 question and are not counted as hops.
 
 Starts the broker of `deploy/pulsar` unless `WHENCE_TEST_PULSAR_URL` names one. Run
-`python benchmarks/bench_pulsar.py`; `--json` prints one JSON document, `--soak N` sends N messages more and
+`python benchmarks/benchpulsar.py`; `--json` prints one JSON document, `--soak N` sends N messages more and
 looks at the memory meanwhile.
 """
 
@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import _pulsar
 import pulsar
 import pytest
 from pulsar.asyncio import Client, Producer, PulsarException
@@ -73,7 +72,7 @@ class Bare:
     """The client library as one would use it for low latency, closed in the order that it wants."""
 
     def __init__(self, url: str) -> None:
-        logger = pulsar.FileLogger(_pulsar.LoggerLevel.Error, os.devnull)
+        logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
         self.client = Client(url, stats_interval_in_seconds=0, logger=logger)
         self.closers: list[Callable[[], Awaitable[None]]] = []
 
@@ -85,7 +84,7 @@ class Bare:
 
     async def consumer(self, topic: str, name: str = "bench") -> Any:
         """Open a shared consumer."""
-        kind = _pulsar.ConsumerType.Shared
+        kind = pulsar.ConsumerType.Shared
         consumer = await self.client.subscribe(topic, name, consumer_type=kind)
         self.closers.insert(0, consumer.close)
         return consumer

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import _pulsar
 import msgspec
+import pulsar
 import pytest
 from pulsar.asyncio import PulsarException
 
@@ -206,15 +206,15 @@ def test_each_way_of_authentication_is_built(values: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("result", "kind"),
     [
-        (_pulsar.Result.ProducerQueueIsFull, Overloaded),
-        (_pulsar.Result.MemoryBufferIsFull, Overloaded),
-        (_pulsar.Result.MessageTooBig, BadInput),
-        (_pulsar.Result.IncompatibleSchema, BadInput),
-        (_pulsar.Result.AuthenticationError, ConfigError),
-        (_pulsar.Result.InvalidTopicName, ConfigError),
-        (_pulsar.Result.ConsumerBusy, Unavailable),
-        (_pulsar.Result.Timeout, Unavailable),
-        (_pulsar.Result.ConnectError, Unavailable),
+        (pulsar.Result.ProducerQueueIsFull, Overloaded),
+        (pulsar.Result.MemoryBufferIsFull, Overloaded),
+        (pulsar.Result.MessageTooBig, BadInput),
+        (pulsar.Result.IncompatibleSchema, BadInput),
+        (pulsar.Result.AuthenticationError, ConfigError),
+        (pulsar.Result.InvalidTopicName, ConfigError),
+        (pulsar.Result.ConsumerBusy, Unavailable),
+        (pulsar.Result.Timeout, Unavailable),
+        (pulsar.Result.ConnectError, Unavailable),
     ],
 )
 def test_results_become_errors_of_ours(result: Any, kind: type[WhenceError]) -> None:
@@ -229,8 +229,8 @@ def test_results_become_errors_of_ours(result: Any, kind: type[WhenceError]) -> 
 
 def test_only_what_is_closed_is_gone() -> None:
     """A closed producer is replaced; one that timed out is not, for its message may be stored."""
-    assert is_gone(PulsarException(_pulsar.Result.AlreadyClosed))
-    assert not is_gone(PulsarException(_pulsar.Result.Timeout))
+    assert is_gone(PulsarException(pulsar.Result.AlreadyClosed))
+    assert not is_gone(PulsarException(pulsar.Result.Timeout))
 
 
 def test_statistics_tell_waiting_from_held() -> None:

@@ -8,7 +8,7 @@ from itertools import count
 
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.memory.faults import Faults
-from whence.broker.memory.queue import Consumer, StoredMessage, SubscriptionQueue
+from whence.broker.queue import Consumer, QueuedMessage, StoredMessage, SubscriptionQueue
 from whence.broker.transport import Mode, Start, TopicStats
 from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.topics import full_topic
@@ -144,7 +144,7 @@ class MemoryBroker:
         if topic.persistent:
             self._retain(topic, message)
         for queue in queues:
-            queue.add(message)
+            queue.add(QueuedMessage(message))
         return True
 
     def _retain(self, topic: Topic, message: StoredMessage) -> None:
@@ -202,7 +202,7 @@ class MemoryBroker:
         first = Start.LATEST if mode is Mode.BROADCAST else Start.EARLIEST
         if (start or first) is Start.EARLIEST:
             for message in topic.retained:
-                queue.add(message)
+                queue.add(QueuedMessage(message))
         return queue
 
     def leave(self, consumer: Consumer) -> None:

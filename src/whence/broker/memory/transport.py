@@ -22,7 +22,7 @@ from whence.broker.checks import (
 from whence.broker.clock import Clock
 from whence.broker.memory.broker import MemoryBroker, Topic
 from whence.broker.memory.faults import Faults
-from whence.broker.memory.queue import Consumer, QueuedMessage
+from whence.broker.queue import Consumer, QueuedMessage
 from whence.broker.requests import Requester
 from whence.broker.retry import check_policy, wait_s
 from whence.broker.transport import (
@@ -55,33 +55,11 @@ class MemorySubscription:
 
     async def receive(self) -> Delivery:
         """Wait for the next message. Cancelling loses nothing."""
-        consumer, queue = self._consumer, self._queue
-        if consumer.closed:
-            raise Unavailable(f"subscription {queue.label} is closed")
-        delivery = queue.take(consumer)
-        if delivery is not None:
-            return delivery
-        receiver: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        consumer.receivers.append(receiver)
-        try:
-            delivery = await receiver
-        except asyncio.CancelledError:
-            # The message may have been handed over at the moment of the cancellation.
-            if receiver.done() and not receiver.cancelled() and receiver.exception() is None:
-                queue.return_unseen(consumer, receiver.result().id)
-            raise
-        if consumer.closed:
-            raise Unavailable(f"subscription {queue.label} was closed")
-        return delivery
-
-    def _held(self, delivery: Delivery) -> QueuedMessage | None:
-        """Return the message of a delivery that this consumer may settle; None when it may not."""
-        entry = self._consumer.held.get(delivery.id)
-        return None if entry is None or entry.settling else entry
+        return await self._consumer.receive()
 
     async def ack(self, delivery: Delivery) -> bool:
         """Settle as done; False when it was settled before or is no longer this consumer's."""
-        entry = self._held(delivery)
+        entry = self._consumer.unsettled(delivery)
         if entry is None:
             return False
         faults = self._transport.faults
@@ -104,7 +82,7 @@ class MemorySubscription:
     ) -> NackOutcome:
         """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None."""
         check_nack(delay_s, attempts)
-        entry = self._held(delivery)
+        entry = self._consumer.unsettled(delivery)
         if entry is None:
             return NackOutcome.STALE
         attempt = entry.attempt + attempts
@@ -121,7 +99,7 @@ class MemorySubscription:
 
     async def reject(self, delivery: Delivery, *, reason: str, exception: str = "") -> NackOutcome:
         """Give up at once: the message goes to the dead-letter topic."""
-        entry = self._held(delivery)
+        entry = self._consumer.unsettled(delivery)
         if entry is None:
             return NackOutcome.STALE
         return await self._dead_letter(delivery.id, entry, entry.attempt, reason, exception)
@@ -162,14 +140,10 @@ class MemorySubscription:
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Leave: wait up to `drain_s` seconds for open deliveries, return the others."""
-        consumer = self._consumer
-        consumer.paused = True
         try:
-            if drain_s > 0 and consumer.held and not consumer.closed:
-                consumer.drained = asyncio.get_running_loop().create_future()
-                await asyncio.wait([consumer.drained], timeout=drain_s)
+            await self._consumer.drain(drain_s)
         finally:
-            self._transport.broker.leave(consumer)
+            self._transport.broker.leave(self._consumer)
 
 
 class MemoryTransport:

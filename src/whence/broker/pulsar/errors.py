@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _pulsar import Result
+from pulsar import Result
 from pulsar.asyncio import PulsarException
 
 from whence.schema.errors import BadInput, ConfigError, Overloaded, Unavailable, WhenceError

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pulsar.asyncio import Producer
 
 from whence.broker.clock import Clock, Timer
-from whence.broker.pulsar.client_calls import close_quietly
+from whence.broker.pulsar.feed import close_quietly
 
 __all__ = ("Lent", "Producers")
 

@@ -1,8 +1,7 @@
-"""The queue of one subscription: messages that wait, are delayed or are held by a consumer.
+"""The queue of one subscription in this process: messages that wait, are delayed or are held by a consumer.
 
-Plain data, changed between two awaits of one event loop: nothing here locks or waits. A message is one small
-object that all subscriptions of its topic share. Publishing, handing out and settling cost O(subscriptions of
-the topic).
+The memory broker has one for each subscription, the Pulsar transport one for what it has fetched. Plain data,
+changed between two awaits of one event loop: nothing here locks. Adding, handing out and settling cost O(1).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ("Consumer", "QueuedMessage", "StoredMessage", "SubscriptionQueue")
 
 
 class StoredMessage(msgspec.Struct, frozen=True, eq=False):
-    """One message of a topic, shared by the topic's subscriptions."""
+    """One message of a topic; its subscriptions may share it."""
 
     topic: str
     payload: bytes
@@ -43,7 +42,7 @@ class QueuedMessage(msgspec.Struct, eq=False):
     """One message in the queue of one subscription."""
 
     message: StoredMessage
-    order: int
+    order: int = 0
     """Place in the order of arrival."""
     attempt: int = 1
     redelivered: bool = False
@@ -83,6 +82,39 @@ class Consumer:
         """Return whether the consumer may hold one more message."""
         return not self.paused and len(self.held) < self.prefetch
 
+    async def receive(self) -> Delivery:
+        """Wait for the next message, as `Subscription.receive`."""
+        queue = self.queue
+        if self.closed:
+            raise Unavailable(f"subscription {queue.label} is closed")
+        delivery = queue.take(self)
+        if delivery is not None:
+            return delivery
+        receiver: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        self.receivers.append(receiver)
+        try:
+            delivery = await receiver
+        except asyncio.CancelledError:
+            # The message may have been handed over at the moment of the cancellation.
+            if receiver.done() and not receiver.cancelled() and receiver.exception() is None:
+                queue.return_unseen(self, receiver.result().id)
+            raise
+        if self.closed:
+            raise Unavailable(f"subscription {queue.label} was closed")
+        return delivery
+
+    def unsettled(self, delivery: Delivery) -> QueuedMessage | None:
+        """Return the message of a delivery that may be settled; None when it is settled or stale."""
+        entry = self.held.get(delivery.id)
+        return None if entry is None or entry.settling else entry
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop handing out messages and wait up to `timeout_s` seconds until all held ones are settled."""
+        self.paused = True
+        if timeout_s > 0 and self.held and not self.closed:
+            self.drained = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self.drained], timeout=timeout_s)
+
     def is_waiting(self) -> bool:
         """Return whether a receiver waits and may get a message; forgets cancelled receivers."""
         if not self.has_room():
@@ -107,8 +139,8 @@ class SubscriptionQueue:
         name: Name of the subscription.
         mode: How its consumers share.
         clock: Source of time.
-        faults: Faults to inject.
-        orders: Source of increasing numbers, shared by all queues of a broker.
+        orders: Source of increasing numbers.
+        faults: Faults to inject, if any.
     """
 
     def __init__(
@@ -118,8 +150,8 @@ class SubscriptionQueue:
         mode: Mode,
         *,
         clock: Clock,
-        faults: Faults,
         orders: Iterator[int],
+        faults: Faults | None = None,
     ) -> None:
         self.topic = topic
         self.name = name
@@ -130,7 +162,7 @@ class SubscriptionQueue:
         #: Publishers that wait for the queue to shrink.
         self.publishers: deque[asyncio.Future[None]] = deque()
         self._clock = clock
-        self._faults = faults
+        self._faults = faults or Faults()
         self._orders = orders
         self._ready: deque[QueuedMessage] = deque()
         self._delayed: list[tuple[float, int, QueuedMessage]] = []
@@ -147,14 +179,20 @@ class SubscriptionQueue:
         """Names of the subscription and its topic, for error messages."""
         return f"{self.name!r} of {self.topic}"
 
+    @property
+    def ready(self) -> int:
+        """Messages that may be handed out now."""
+        return len(self._ready)
+
     # Entering the queue
 
-    def add(self, message: StoredMessage) -> None:
+    def add(self, entry: QueuedMessage) -> None:
         """Take in a new message and deliver it when a receiver waits."""
-        entry = QueuedMessage(message, next(self._orders))
+        entry.order = next(self._orders)
         self.size += 1
-        if message.due and message.due > self._clock.monotonic():
-            self._delay(entry, message.due)
+        due = entry.message.due
+        if due and due > self._clock.monotonic():
+            self._delay(entry, due)
             return
         self._enqueue(entry)
         self.dispatch()
