@@ -39,7 +39,7 @@ def test_three_columns_are_beir(tmp_path: Path, header: str) -> None:
         ("q1 d1 1.5", "'1.5'"),
         ("q1 d1 nan", "'nan'"),
         ("q1\t\t1", "empty"),
-        ("q0 d0 2", "otherwise"),
+        ("q0 d0 2", "differently"),
         ("query-id corpus-id score", "'score'"),
     ],
 )
@@ -163,5 +163,5 @@ def test_a_missing_file_is_named(folder: Path) -> None:
 
     with pytest.raises(BadInput, match=r"cannot read .*test\.tsv"):
         load_beir(folder)
-    with pytest.raises(BadInput, match="no folder"):
+    with pytest.raises(BadInput, match="not a folder"):
         load_beir(folder / "nowhere")
