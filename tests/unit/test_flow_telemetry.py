@@ -67,7 +67,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 def test_metrics_show_what_was_told() -> None:
     """Counters and gauges carry the numbers of health, with flow and processor as labels."""
     metrics = FlowMetrics("qa")
-    metrics.tell(health())
+    metrics.update(health())
     with Endpoint(metrics, "127.0.0.1", 0) as endpoint:
         status, text = get(endpoint.port, "/metrics")
     found = samples(text)
@@ -85,7 +85,7 @@ def test_every_metric_is_named_and_told() -> None:
     """What is scraped is what the list of metrics names, no more and no less."""
     ticks = iter((0.0, 0.02))
     metrics = FlowMetrics("qa", monotonic=lambda: next(ticks))
-    metrics.tell(health())
+    metrics.update(health())
     with metrics.handling("search", "search-request.v1", PLACE):
         pass
     families = {
@@ -102,7 +102,7 @@ def test_every_metric_is_named_and_told() -> None:
 def test_a_backlog_that_is_not_known_is_not_zero() -> None:
     """A broker that does not tell leaves the number out."""
     metrics = FlowMetrics("qa")
-    metrics.tell(health(backlog=-1, oldest_age_s=-1.0))
+    metrics.update(health(backlog=-1, oldest_age_s=-1.0))
     names = {s.name for family in metrics.registry.collect() for s in family.samples}
 
     assert "whence_backlog_messages" not in names
@@ -133,12 +133,12 @@ def test_probes() -> None:
     metrics = FlowMetrics("qa")
     with Endpoint(metrics, "127.0.0.1", 0, monotonic=lambda: seconds[0]) as endpoint:
         before = get(endpoint.port, "/ready")[0]
-        metrics.tell(health())
+        metrics.update(health())
         after = get(endpoint.port, "/ready")[0]
         live = get(endpoint.port, "/live")[0]
         seconds[0] = 31.0
         hung = get(endpoint.port, "/live")[0]
-        endpoint.turned()
+        endpoint.heartbeat()
         again = get(endpoint.port, "/live")[0]
         nothing = get(endpoint.port, "/secrets")[0]
 

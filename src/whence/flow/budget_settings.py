@@ -1,4 +1,4 @@
-"""A budget that stands in a file of settings."""
+"""Reads a budget from a settings file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ("budget_from_file",)
 
 
 def budget_from_file(path: Path, key: str) -> int:
-    """Return the number under a key of a YAML or JSON file.
+    """Return a number of a YAML or JSON file.
 
     Args:
-        path: The file; a mapping.
-        key: A key of it, or the keys that lead through nested mappings, joined by dots.
+        path: The file; it holds a mapping.
+        key: A key, or the keys of nested mappings joined by dots.
 
     Raises:
-        BadInput: The file cannot be read or is no mapping, has no such key, or the value is no integer of 1
-            or more.
+        BadInput: The file cannot be read or is not a mapping, the key is missing, or the value is not an
+            integer of 1 or more.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -47,7 +47,7 @@ def budget_from_file(path: Path, key: str) -> int:
 
 
 def _find(values: dict[Any, Any], key: str) -> Any:
-    """Return what stands under a key as it is, else along its parts."""
+    """Return the value of a key, or of its parts in nested mappings."""
     if key in values:
         return values[key]
     found: Any = values

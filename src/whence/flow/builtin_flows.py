@@ -1,4 +1,4 @@
-"""The flow files that come with Whence: `flows/` of the repository, carried inside the wheel."""
+"""Finds the flow files that are part of Whence: `flows/` of the repository, or of the wheel."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def find_flow(name: str | Path) -> Path:
     """Return the file of a flow.
 
     Args:
-        name: A path, or the name of a shipped flow. What has a suffix or a folder in it is a path.
+        name: A path, or the name of a shipped flow. A name with a suffix or a folder is a path.
 
     Raises:
-        ConfigError: It is no path, and no shipped flow has that name.
+        ConfigError: The name is not a path, and no shipped flow has it.
     """
     path = Path(name)
     if path.suffix or len(path.parts) != 1:

@@ -1,4 +1,4 @@
-"""The configured store, opened so that the database itself refuses every change."""
+"""Opens the configured store so that the database refuses every change."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _READ_ONLY = "25006"
 
 @asynccontextmanager
 async def read_only_store(settings: Settings) -> AsyncIterator[PostgresStore]:
-    """Open the store of some settings; every transaction in it is read-only, whoever asks for more.
+    """Open the store of the settings with read-only transactions.
 
     Raises:
-        NotFound: The database has nothing that this version can read without changing it first.
-        ConfigError: The address is wrong, or the server refuses us.
+        NotFound: The database has no schema that this version can read unchanged.
+        ConfigError: The address is wrong, or the server refuses the connection.
         Unavailable: The server cannot be reached.
     """
     from whence.store.postgres.server.server import EmbeddedServer

@@ -1,7 +1,7 @@
-"""What processors need besides messages: a store and models, opened when first asked for.
+"""Opens the resources of processors on first use: store, ledger and models.
 
-What is missing but could be there (a model that is not installed) does not keep a flow from running: whoever
-asks for it gets the error, all else works. What the settings switch off is `absent`.
+A model that is not installed does not keep a flow from running; using it raises the error. Resources that a
+setting disables are in `disabled`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 __all__ = ("KINDS", "MissingReranker", "Resources")
 
-#: Everything that a processor can name in its `needs`.
+#: Kinds of resources; a processor lists those that it uses in `needs`.
 KINDS = ("store", "ledger", "embedder", "reranker", "writer")
 
 
 class Resources:
-    """Opens each resource once and closes them in reverse order. Use it as an `async with`.
+    """Opens each resource once and closes all in reverse order at the end of `async with`.
 
     Args:
-        settings: Which database and which models.
-        objects: Resources that exist already, by kind; they are used as they are and not closed here.
+        settings: Settings of database and models.
+        objects: Existing resources by kind; the caller closes them.
         processor_arguments: Keyword arguments for every processor whose constructor has one of that name, e.g.
             `clock` and `new_id` for runs that can be repeated exactly.
 
     Raises:
-        ConfigError: `objects` holds a kind that is none.
+        ConfigError: `objects` has an unknown kind.
     """
 
     def __init__(
@@ -56,17 +56,17 @@ class Resources:
 
     @property
     def disabled(self) -> Mapping[str, str]:
-        """Kinds that are switched off, with the setting that did it."""
+        """Disabled kinds, with the setting that disables each."""
         off = self._settings.reranker == "none" and "reranker" not in self._given
         return {"reranker": "WHENCE_RERANKER=none"} if off else {}
 
     async def get(self, kind: str) -> Any:
-        """Return a resource, opened when this is the first time.
+        """Return a resource, and open it on first use.
 
-        A local model that is not installed is given all the same; it fails when it is used.
+        A local model that is not installed is returned, too; it fails when it is used.
 
         Raises:
-            ConfigError: There is no such kind, or a setting is wrong.
+            ConfigError: The kind is unknown, or a setting is wrong.
             Unavailable: The database cannot be reached, or the resources are closed.
         """
         _check_kind(kind)
@@ -76,13 +76,13 @@ class Resources:
             return await self._get(kind)
 
     def loop_independent_models(self) -> dict[str, Any]:
-        """Return the models opened here that any event loop can use: those that run in this process."""
+        """Return the opened models that do not depend on an event loop: those that run in this process."""
         kinds = ["embedder"] if self._settings.embedder.startswith("local") else []
         opened = {kind: self._opened.get(kind) for kind in (*kinds, "reranker")}
         return {kind: one for kind, one in opened.items() if one is not None}
 
     async def aclose(self) -> None:
-        """Close what was opened here, the last first. Safe to call twice."""
+        """Close the opened resources in reverse order. Idempotent."""
         async with self._lock:
             self._closed = True
             self._opened.clear()
@@ -113,7 +113,7 @@ class Resources:
             from whence.store.postgres.server.server import EmbeddedServer
 
             server = await self._stack.enter_async_context(EmbeddedServer(self._settings.home))
-            # After the server: it loads this while it waits.
+            # Imported after the server, which starts meanwhile.
             from whence.store.postgres.store import PostgresStore
 
             store = await PostgresStore.connect(server)
@@ -125,12 +125,12 @@ class Resources:
         return store
 
     async def _open_ledger(self) -> Any:
-        """Return the ledger of processors that work once: durable where messages are."""
+        """Return the ledger that prevents handling a message twice: durable if messages are."""
         from whence.broker.connect import in_process
         from whence.broker.idempotency import MemoryLedger
 
         store = await self._get("store")
-        # Messages of a broker inside this process end with it, and so may the memory of them.
+        # Messages of an in-process broker end with the process, and so may their ledger.
         if in_process(self._settings.broker) or not hasattr(store, "ledger"):
             return MemoryLedger()
         ledger = store.ledger()
@@ -156,7 +156,7 @@ class Resources:
     async def _open_writer(self) -> Any:
         from whence.models.factory import make_writer
 
-        # Only a writer that quotes compares sentences by their vectors.
+        # Only the extractive writer compares sentences by their vectors.
         extractive = self._settings.writer == "extractive"
         embedder = await self._get("embedder") if extractive else None
         writer = make_writer(self._settings.writer, embedder, self._services())
@@ -178,10 +178,10 @@ class Resources:
 
 
 class MissingReranker:
-    """Stands for a reranker that is not there: every use fails with the reason.
+    """A reranker that is not installed: every use fails with the reason.
 
     Args:
-        reason: What is missing and what to do, one line.
+        reason: What is missing and how to install it, one line.
     """
 
     def __init__(self, reason: str) -> None:
@@ -208,7 +208,7 @@ class MissingReranker:
         """Do nothing."""
 
     def _error(self) -> ModelMissing:
-        # A new one each time: an exception that is raised twice grows its traceback.
+        # A new exception each time: one that is raised twice accumulates tracebacks.
         return ModelMissing(f"there is no reranker: {self._reason}")
 
 

@@ -1,7 +1,4 @@
-"""`whence run`: a flow as a process that signals can stop.
-
-The first SIGTERM or SIGINT drains, the second hands everything back at once.
-"""
+"""Runs a flow as a process (`whence run`): the first signal drains it, the second stops it at once."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from whence.flow.definition import FlowDefinition
 from whence.flow.resources import Resources
 from whence.flow.runtime import DRAIN_S, FlowRuntime
 from whence.flow.settings import Settings
-from whence.flow.signals import Signals
-from whence.flow.telemetry.monitor import telemetry
+from whence.flow.signals import StopSignals
+from whence.flow.telemetry.monitor import start_telemetry
 
 __all__ = ("serve_flow",)
 
@@ -27,49 +24,49 @@ async def serve_flow(
     resources: Resources | None = None,
     metrics_address: str = "",
 ) -> None:
-    """Run a flow until a signal asks it to stop; returns when all is drained and closed.
+    """Run a flow until a signal; return when it is drained and closed.
 
     Args:
         definition: The flow.
-        settings: Broker, database and models.
+        settings: Settings of broker, database and models.
         only: Names of the processors to run; all of them when empty.
-        on_ready: Called once all processors take messages.
-        drain_s: Seconds for work that is begun when the first signal comes.
-        resources: What processors need, closed at the end; made from the settings when None.
-        metrics_address: `PORT` or `HOST:PORT` for metrics and probes; none are served when empty.
+        on_ready: Called once all processors receive messages.
+        drain_s: Seconds for messages in progress after the first signal.
+        resources: Resources of the processors, closed at the end; made from the settings when None.
+        metrics_address: `PORT` or `HOST:PORT` of metrics and probes; empty for none.
 
     Raises:
-        WhenceError: The flow could not be started, or a processor was given up.
+        WhenceError: The flow could not be started, or a processor became unhealthy.
     """
     from whence.broker.connect import connect
 
     names = tuple(only)
     definition.only(names)
-    with telemetry(definition.name, metrics_address) as watching:
+    with start_telemetry(definition.name, metrics_address) as monitor:
         transport = await connect(settings.broker)
         try:
             async with resources or Resources(settings) as owned:
                 runtime = FlowRuntime(
-                    definition, transport, owned, only=names, observer=watching.observer
+                    definition, transport, owned, only=names, observer=monitor.observer
                 )
-                with Signals() as signals:
-                    async with watching.of(runtime):
+                with StopSignals() as signals:
+                    async with monitor.watch(runtime):
                         await _run(runtime, signals, on_ready, drain_s)
         finally:
             await transport.aclose()
 
 
 async def _run(
-    runtime: FlowRuntime, signals: Signals, on_ready: Callable[[], None] | None, drain_s: float
+    runtime: FlowRuntime, signals: StopSignals, on_ready: Callable[[], None] | None, drain_s: float
 ) -> None:
     try:
-        if not await signals.unless_asked(runtime.start()):
+        if not await signals.run(runtime.start()):
             return
         if on_ready is not None:
             on_ready()
-        # Raises when a processor is given up; the others are drained all the same.
-        await signals.unless_asked(runtime.wait())
+        # Raises when a processor becomes unhealthy; the others are drained.
+        await signals.run(runtime.wait())
     finally:
-        signals.again()
-        await signals.unless_asked(runtime.drain(drain_s))
+        signals.reset()
+        await signals.run(runtime.drain(drain_s))
         await runtime.drain(0.0)

@@ -1,4 +1,4 @@
-"""Signals that ask a process to stop, as something that its event loop can wait for."""
+"""Signals that request a stop, awaitable in the event loop."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import signal
 from collections.abc import Awaitable
 from contextlib import suppress
 
-__all__ = ("Signals",)
+__all__ = ("StopSignals",)
 
 
-class Signals:
-    """Counts the requests to stop, for the time of a `with`."""
+class StopSignals:
+    """Handles SIGTERM and SIGINT within a `with` block."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
+        self._received = asyncio.Event()
 
-    def __enter__(self) -> Signals:
+    def __enter__(self) -> StopSignals:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            # Only the main thread can take signals; elsewhere the caller cancels instead.
+            # Only the main thread can handle signals; elsewhere the caller cancels instead.
             with suppress(ValueError, RuntimeError, NotImplementedError):
-                loop.add_signal_handler(number, self._asked.set)
+                loop.add_signal_handler(number, self._received.set)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -30,29 +30,29 @@ class Signals:
             with suppress(ValueError, RuntimeError, NotImplementedError):
                 loop.remove_signal_handler(number)
 
-    async def asked(self) -> None:
+    async def wait(self) -> None:
         """Wait for a signal."""
-        await self._asked.wait()
+        await self._received.wait()
 
-    def again(self) -> None:
-        """Wait for the next signal from now on."""
-        self._asked.clear()
+    def reset(self) -> None:
+        """Forget the signal received; `wait` waits for the next one."""
+        self._received.clear()
 
-    async def unless_asked(self, work: Awaitable[None]) -> bool:
-        """Do some work, or leave it when a signal comes; tells whether it was done.
+    async def run(self, work: Awaitable[None]) -> bool:
+        """Await work, or cancel it on a signal; return whether the work was completed.
 
         Raises:
-            Exception: Whatever the work raises.
+            Exception: The exceptions of the work.
         """
         task = asyncio.ensure_future(work)
-        asked = asyncio.create_task(self.asked())
+        signal_task = asyncio.create_task(self.wait())
         try:
-            await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, signal_task}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 await task
                 return True
             return False
         finally:
-            for one in (task, asked):
+            for one in (task, signal_task):
                 one.cancel()
-            await asyncio.gather(task, asked, return_exceptions=True)
+            await asyncio.gather(task, signal_task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""How a flow is that runs elsewhere: what waits on its topics, what was given up, and who is at work."""
+"""Status of a flow that runs elsewhere: backlog, dead letters and live workers of its topics."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ __all__ = ("FlowStatus", "TopicStatus", "flow_status", "has_global_stats", "topi
 
 
 class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits for one processor; a number is None when the broker does not tell."""
+    """Backlog of one processor; a number is None when the broker does not report it."""
 
     topic: str
     """Full name."""
     group: str
-    """Group of the processor, named like it."""
+    """Consumer group, named like the processor."""
     backlog: int | None = None
     """Messages waiting, retries included."""
     in_flight: int | None = None
-    """Messages handed out and not settled."""
+    """Messages delivered and not acknowledged."""
     oldest_age_s: float | None = None
-    """Age of the oldest of both in seconds; 0 when there is none."""
+    """Age of the oldest of these messages in seconds; 0 when there is none."""
     dead_letters: int | None = None
-    """Messages that were given up and neither sent again nor dropped."""
+    """Dead letters that were neither replayed nor dropped."""
     workers: int = 0
-    """Live workers, over all processes."""
+    """Live workers of all processes."""
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A flow, seen from its broker."""
+    """Status of a flow as its broker reports it."""
 
     flow: str
     broker: str
@@ -49,7 +49,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     processors: tuple[ProcessorReport, ...]
     """Live workers by topic."""
     notes: tuple[str, ...] = ()
-    """What could not be told, and what to do about it."""
+    """Missing information and its remedy."""
 
 
 async def has_global_stats(transport: Transport) -> bool:
@@ -60,12 +60,12 @@ async def has_global_stats(transport: Transport) -> bool:
 async def flow_status(
     definition: FlowDefinition, transport: Transport, *, wait_s: float = 2.0
 ) -> FlowStatus:
-    """Look at a flow from outside. Cost: two questions to the broker for each processor.
+    """Return the status of a flow. Cost: two requests to the broker for each processor.
 
     Args:
         definition: The flow.
         transport: Its broker.
-        wait_s: Seconds within which a live worker answers, after the one before.
+        wait_s: Seconds to wait for the next answer of a live worker.
 
     Raises:
         Unavailable: The broker cannot be reached.
@@ -78,10 +78,9 @@ async def flow_status(
             *(_topic(transport, processor, counted) for processor in definition.processors)
         ),
     )
-    untold = [one for one in topics if one.backlog is None]
     notes = (
-        ("not every backlog is told: check WHENCE_PULSAR_ADMIN_URL, the admin interface",)
-        if untold
+        ("some backlogs are unknown: check WHENCE_PULSAR_ADMIN_URL, the admin interface",)
+        if any(one.backlog is None for one in topics)
         else ()
     )
     return FlowStatus(
@@ -103,7 +102,7 @@ async def _topic(
         stats = await transport.stats(topic, group)
         dead = await transport.stats(dead_letter_topic(topic), DEAD_LETTER_GROUP)
     except Unavailable:
-        # Who is at work can be told without the admin interface.
+        # Live workers are known without the admin interface.
         return TopicStatus(topic=topic, group=group)
     return TopicStatus(
         topic=topic,
@@ -122,10 +121,10 @@ def _with_workers(status: TopicStatus, reports: list[ProcessorReport]) -> TopicS
 
 
 def topics_of(flows: Iterable[str] = ()) -> list[str]:
-    """Return the topics that processors of some flows take messages from, sorted; of all shipped when none.
+    """Return the topics from which processors of flows receive messages, sorted.
 
     Args:
-        flows: Files, or names of shipped flows.
+        flows: Files, or names of shipped flows; all shipped flows when empty.
 
     Raises:
         ConfigError: A flow cannot be read.

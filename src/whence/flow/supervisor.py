@@ -1,8 +1,8 @@
-"""Keeps one replica of a processor running: starts it, watches it, starts it again when it fails.
+"""Keeps one replica of a processor running: starts it, watches it and restarts it when it fails.
 
-Waits between restarts grow from 0.5 s to 30 s. Five restarts within a minute mean that restarting does not
-help: the replica is given up, with the last error as the cause. A start that fails for a reason that no
-repetition can cure (a wrong setting) is given up at once.
+Waits between restarts grow from 0.5 s to 30 s. After five restarts within a minute the replica is unhealthy
+and is not restarted. The same holds for a first start that fails for a permanent reason, such as a wrong
+setting.
 """
 
 from __future__ import annotations
@@ -13,58 +13,38 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from whence.broker.retry import ErrorKind, classify
 from whence.schema.errors import InternalError, WhenceError
 
-__all__ = ("Member", "RestartPolicy", "State", "Supervisor")
+if TYPE_CHECKING:
+    from whence.flow.binding import Replica
+
+__all__ = ("RestartPolicy", "State", "Supervisor")
 
 logger = logging.getLogger(__name__)
 
 
-class Member(Protocol):
-    """One life of a replica; a new one is made for every restart."""
-
-    async def start(self) -> None:
-        """Get ready; messages may come from now on."""
-        ...
-
-    async def run(self) -> None:
-        """Work until `stop` is called.
-
-        Raises:
-            Exception: Whatever ended it otherwise.
-        """
-        ...
-
-    async def stop(self, drain_s: float) -> None:
-        """Take no more, finish what is begun within `drain_s` seconds, hand back the rest, free all.
-
-        Must also work when `start` failed or never ran, and more than once.
-        """
-        ...
-
-
 class State(StrEnum):
-    """Where a replica stands."""
+    """State of a replica."""
 
     STARTING = "starting"
-    """Getting ready for the first time."""
+    """Starting for the first time."""
     RUNNING = "running"
-    """It takes messages."""
+    """Receiving messages."""
     RESTARTING = "restarting"
-    """It failed and waits, or gets ready, to run again."""
+    """Failed; waiting for a restart, or restarting."""
     UNHEALTHY = "unhealthy"
-    """It was given up."""
+    """Failed too often, or permanently; not restarted."""
     STOPPED = "stopped"
-    """It was asked to stop, and did."""
+    """Stopped on request."""
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When to start again, and when to give up."""
+    """Waits between restarts, and their number."""
 
     first_delay_s: float = 0.5
     """Seconds before the first restart."""
@@ -73,7 +53,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_delay_s: float = 30.0
     """Longest wait in seconds."""
     max_restarts: int = 5
-    """Restarts within `window_s` that are one too many."""
+    """Restarts within `window_s` after which the next failure is final."""
     window_s: float = 60.0
     """Seconds for which a restart counts."""
 
@@ -87,16 +67,16 @@ class Supervisor:
 
     Args:
         name: Name for logs, e.g. `search[0]`.
-        make: Makes a new life of the replica.
-        policy: When to restart.
-        clock: Seconds that never go back.
-        sleep: Waits.
+        make: Creates the replica, once for every start.
+        policy: Waits and number of restarts.
+        clock: Monotonic seconds.
+        sleep: Waits a number of seconds.
     """
 
     def __init__(
         self,
         name: str,
-        make: Callable[[], Member],
+        make: Callable[[], Replica],
         *,
         policy: RestartPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -106,40 +86,40 @@ class Supervisor:
         self.state = State.STARTING
         #: Restarts since the beginning.
         self.restarts = 0
-        #: What ended the last life; None as long as nothing did.
+        #: The last failure; None before the first one.
         self.last_error: BaseException | None = None
-        #: Set when it takes messages for the first time, or was given up before.
+        #: Set when the replica receives messages for the first time, or is unhealthy.
         self.settled = asyncio.Event()
         self._make = make
         self._policy = policy or RestartPolicy()
         self._clock = clock
         self._sleep = sleep
         self._recent: deque[float] = deque()
-        self._member: Member | None = None
+        self._replica: Replica | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> asyncio.Task[None]:
-        """Begin; the task ends with an error when the replica is given up."""
+        """Start the replica; the task ends with an error when it becomes unhealthy."""
         assert self._task is None, "a supervisor starts once"
         self._task = asyncio.create_task(self._supervise(), name=f"whence-{self.name}")
         return self._task
 
     async def stop(self, drain_s: float = 0.0) -> None:
-        """Stop the replica: finish what is begun within `drain_s` seconds. Safe to call twice."""
+        """Stop the replica after at most `drain_s` seconds for messages in progress. Idempotent."""
         running = self.state is State.RUNNING
         if self.state is not State.UNHEALTHY:
             self.state = State.STOPPED
         if not running:
-            # A start that goes on behind our back would leave a member that nobody stops.
+            # A start that continues would leave a consumer that is never stopped.
             await self._end_task()
         try:
-            if self._member is not None:
-                await self._member.stop(drain_s if running else 0.0)
+            if self._replica is not None:
+                await self._replica.stop(drain_s if running else 0.0)
         finally:
             await self._end_task()
 
     def raise_failure(self) -> None:
-        """Raise what the replica was given up for; nothing happens when it was not."""
+        """Raise the failure of an unhealthy replica, if there is one."""
         task = self._task
         if task is not None and task.done() and not task.cancelled():
             error = task.exception()
@@ -153,62 +133,59 @@ class Supervisor:
         task.cancel()
         await asyncio.wait([task])
         if not task.cancelled():
-            # Whoever waits for the replica sees the error; here it is only marked as seen.
+            # Marks the error as retrieved; the runtime raises it by `raise_failure`.
             task.exception()
 
     async def _supervise(self) -> None:
         try:
             while True:
-                error, started = await self._live()
+                error, started = await self._run_once()
                 if self.state is State.STOPPED:
                     return
                 self.last_error = error
-                self._check(error, started=started)
-                await self._pause(error)
+                self._raise_if_final(error, started=started)
+                await self._wait_for_restart(error)
         finally:
             self.settled.set()
 
-    async def _live(self) -> tuple[BaseException, bool]:
-        """Live one life of the replica; gives what ended it and whether it ever ran."""
-        member = self._make()
-        self._member = member
+    async def _run_once(self) -> tuple[BaseException, bool]:
+        """Run a replica until it fails; return the error and whether the start succeeded."""
+        replica = self._replica = self._make()
         started = False
         try:
-            await member.start()
+            await replica.start()
             started = True
             self.state = State.RUNNING
             self.settled.set()
-            await member.run()
+            await replica.run()
             return InternalError(f"{self.name} ended without being asked to"), started
-        except Exception as error:  # noqa: BLE001 - whatever it is decides only about a restart
+        except Exception as error:  # noqa: BLE001 - any error leads to a restart or to the end
             return error, started
         finally:
-            await self._bury(member)
+            # On request, `stop` closes the replica.
+            if self.state is not State.STOPPED:
+                await self._close(replica)
 
-    async def _bury(self, member: Member) -> None:
-        """Free what a life held, unless `stop` does."""
-        if self.state is State.STOPPED:
-            return
+    async def _close(self, replica: Replica) -> None:
         try:
-            await member.stop(0.0)
-        except Exception as error:  # noqa: BLE001 - it is over either way; the first error counts
+            await replica.stop(0.0)
+        except Exception as error:  # noqa: BLE001 - the replica failed already; its first error counts
             logger.warning(
                 "processor did not close cleanly",
                 extra={"action": "close", "processor": self.name, "error": str(error)},
             )
 
-    def _check(self, error: BaseException, *, started: bool) -> None:
-        """Raise when the replica is to be given up."""
+    def _raise_if_final(self, error: BaseException, *, started: bool) -> None:
+        """Raise when the replica is not to be restarted."""
         now = self._clock()
         while self._recent and self._recent[0] <= now - self._policy.window_s:
             self._recent.popleft()
-        incurable = (
+        permanent = (
             isinstance(error, WhenceError)
             and not isinstance(error, InternalError)
             and classify(error) is not ErrorKind.RETRYABLE
         )
-        hopeless = incurable and not started
-        if not hopeless and len(self._recent) < self._policy.max_restarts:
+        if (started or not permanent) and len(self._recent) < self._policy.max_restarts:
             return
         self.state = State.UNHEALTHY
         logger.error(
@@ -219,12 +196,12 @@ class Supervisor:
                 "restarts": self.restarts,
                 "error": f"{type(error).__name__}: {error}",
             },
-            # Where it happened helps with a fault of ours; what is wrong outside is in the error's words.
-            exc_info=None if incurable else error,
+            # A traceback helps with a fault of Whence, not with one of its environment.
+            exc_info=None if permanent else error,
         )
-        raise _cause(self.name, error, len(self._recent)) from error
+        raise _failure(self.name, error, len(self._recent)) from error
 
-    async def _pause(self, error: BaseException) -> None:
+    async def _wait_for_restart(self, error: BaseException) -> None:
         delay_s = self._policy.delay_s(len(self._recent))
         self.state = State.RESTARTING
         self.restarts += 1
@@ -241,11 +218,10 @@ class Supervisor:
         await self._sleep(delay_s)
 
 
-def _cause(name: str, error: BaseException, restarts: int) -> WhenceError:
-    """Return the error that a flow ends with, of the same class as its cause when that is ours."""
+def _failure(name: str, error: BaseException, restarts: int) -> WhenceError:
+    """Return the error that ends the flow, of the same class as its cause where that is ours."""
     after = f" after {restarts} restarts" if restarts else ""
     text = str(error) or type(error).__name__
-    message = f"processor {name} failed{after}: {text}"
     if isinstance(error, WhenceError):
-        return type(error)(message, hint=error.hint)
+        return type(error)(f"processor {name} failed{after}: {text}", hint=error.hint)
     return InternalError(f"processor {name} failed{after}: {type(error).__name__}: {text}")

@@ -1,7 +1,7 @@
-"""Which message type each topic of a flow carries, told to brokers that keep schemas.
+"""Registers the message type of each topic with brokers that keep schemas.
 
-Such a broker refuses whoever comes with a type that does not fit, at once and with the field's name, instead of
-letting messages through that nobody can read. Replies carry several types and stay untyped.
+Such a broker refuses producers and consumers of an incompatible type when they connect. Reply topics carry
+several types and are not registered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ("register_types", "topic_types")
 
 
 def topic_types(definition: FlowDefinition) -> dict[str, type[Message]]:
-    """Return the message type of each topic by full name; the loader has made sure that there is one."""
+    """Return the message type of each topic by full name; the loader checked that it is unique."""
     types: dict[str, type[Message]] = {}
     for processor in definition.processors:
         for port, topic in processor.topics.items():
@@ -23,10 +23,10 @@ def topic_types(definition: FlowDefinition) -> dict[str, type[Message]]:
 
 
 def register_types(definition: FlowDefinition, transport: Transport) -> None:
-    """Tell a broker the types of a flow's topics, before anything is published or subscribed to.
+    """Register the types of a flow's topics, before anything is published or subscribed to.
 
     Raises:
-        ConfigError: The transport was told another type for one of them.
+        ConfigError: Another type is registered for one of them.
     """
     if isinstance(transport, SupportsSchemas):
         for topic, message_type in topic_types(definition).items():

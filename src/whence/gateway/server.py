@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from whence.flow.signals import Signals
+from whence.flow.signals import StopSignals
 from whence.gateway.host_check import LOOPBACK
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ConfigError, Unavailable
@@ -108,12 +108,12 @@ async def serve_http(
         timeout_graceful_shutdown=_DRAIN_S,
     )
     server = Server(config)
-    with Signals() as signals:
+    with StopSignals() as signals:
         serving = asyncio.create_task(server.serve([listening]))
-        await signals.unless_asked(asyncio.shield(serving))
+        await signals.run(asyncio.shield(serving))
         server.should_exit = True
-        signals.again()
-        await signals.unless_asked(asyncio.shield(serving))
+        signals.reset()
+        await signals.run(asyncio.shield(serving))
         server.force_exit = True
         await serving
 
@@ -141,8 +141,8 @@ async def serve_lines(service: Service, caller: Caller, source: BinaryIO, sink: 
             async for line in _lines(source):
                 answering.create_task(answer(line))
 
-    with Signals() as signals:
-        await signals.unless_asked(answer_all())
+    with StopSignals() as signals:
+        await signals.run(answer_all())
 
 
 async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:

@@ -1,10 +1,10 @@
-"""Metrics and probes over HTTP, in a thread of their own: a busy event loop still answers.
+"""Serves metrics and probes over HTTP in a thread of its own: they answer while the event loop is busy.
 
 | Path | Answer |
 |---|---|
-| `/metrics` | Prometheus' text form |
-| `/live` | 200 while the process can answer and its event loop turns |
-| `/ready` | 200 when every replica takes messages and the broker answers, else 503 |
+| `/metrics` | metrics in Prometheus' text format |
+| `/live` | 200 while the event loop responds |
+| `/ready` | 200 when every replica receives messages and the broker answers, else 503 |
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = ("Endpoint", "read_address")
 
-#: An event loop that did not turn for so long hangs, in seconds.
-_HANGS_S = 30.0
+#: Seconds without a heartbeat after which the event loop counts as stalled.
+_STALL_S = 30.0
 
 
 class Endpoint(AbstractContextManager["Endpoint"]):
-    """Serves metrics and probes for the time of a `with`.
+    """Serves metrics and probes within a `with` block.
 
     Args:
-        metrics: What to serve.
+        metrics: The metrics to serve.
         host: Address to listen on.
         port: Port; 0 takes a free one.
-        monotonic: Clock in seconds that never goes back.
+        monotonic: Monotonic seconds.
 
     Raises:
         Unavailable: The port is taken, or the address is not one of this machine.
@@ -54,11 +54,11 @@ class Endpoint(AbstractContextManager["Endpoint"]):
     ) -> None:
         self._metrics = metrics
         self._monotonic = monotonic
-        self._turned = monotonic()
+        self._heartbeat_at = monotonic()
         self._scrape = make_wsgi_app(metrics.registry)
         try:
             self._server = make_server(
-                host, port, self._answer, server_class=_Server, handler_class=_Silent
+                host, port, self._answer, server_class=_Server, handler_class=_QuietHandler
             )
         except OSError as error:
             raise Unavailable(
@@ -83,9 +83,9 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         self._thread.join()
         self._server.server_close()
 
-    def turned(self) -> None:
-        """Note that the event loop turns; called from it, now and then."""
-        self._turned = self._monotonic()
+    def heartbeat(self) -> None:
+        """Record that the event loop responds; called from it periodically."""
+        self._heartbeat_at = self._monotonic()
 
     def _answer(self, request: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = request.get("PATH_INFO", "")
@@ -93,37 +93,37 @@ class Endpoint(AbstractContextManager["Endpoint"]):
             scraped: Iterable[bytes] = self._scrape(request, start)
             return scraped
         if path == "/live":
-            return _say(start, alive=self._monotonic() - self._turned < _HANGS_S)
+            return _respond(start, alive=self._monotonic() - self._heartbeat_at < _STALL_S)
         if path == "/ready":
-            return _say(start, alive=self._metrics.ready)
+            return _respond(start, alive=self._metrics.ready)
         start("404 Not Found", [("Content-Type", "text/plain")])
         return [b"/metrics, /live and /ready are served here\n"]
 
 
 class _Server(WSGIServer):
-    #: A new process may listen as soon as the old one is gone.
+    #: A new process may listen as soon as the old one has ended.
     allow_reuse_address = True
 
 
-class _Silent(WSGIRequestHandler):
-    """Logs no probes."""
+class _QuietHandler(WSGIRequestHandler):
+    """Does not log requests."""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of its parent
-        """Stay silent."""
+        """Do nothing."""
 
 
-def _say(start: StartResponse, *, alive: bool) -> Iterable[bytes]:
+def _respond(start: StartResponse, *, alive: bool) -> Iterable[bytes]:
     start("200 OK" if alive else "503 Service Unavailable", [("Content-Type", "text/plain")])
     return [b"ok\n" if alive else b"not now\n"]
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """Read `PORT`, `HOST:PORT` or `[HOST]:PORT`; the host is this machine alone when left out.
+    """Read `PORT`, `HOST:PORT` or `[HOST]:PORT`; the default host is 127.0.0.1.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: The text is not an address.
     """
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 65536):
-        raise ConfigError(f"{text!r} is no address", hint="give PORT or HOST:PORT, e.g. 9464")
+        raise ConfigError(f"{text!r} is not an address", hint="give PORT or HOST:PORT, e.g. 9464")
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,4 +1,4 @@
-"""Log records as lines of text: when, how grave, from where, what, and the facts that belong to it."""
+"""Formats log records as lines of text, with their `extra` fields in logfmt."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ import sys
 
 __all__ = ("LogfmtFormatter", "log_to_stderr")
 
-#: What every record has; the rest are facts of who logged it.
-_OF_EVERY_RECORD = frozenset(
-    {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"}
-)
-#: These need quotes, as a reader of `name=value` would take the value to end there.
-_BREAKS = frozenset(' "=\\')
+#: Attributes of every record; all others come from `extra`.
+_STANDARD = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"})
+#: Characters that need quotes in a value.
+_SPECIAL = frozenset(' "=\\')
 
 
 def log_to_stderr(level: str) -> None:
-    """Send the log records of this process from a level on to stderr, unless they go somewhere already.
+    """Log to stderr from a level on, unless logging is configured already.
 
     Raises:
         ValueError: There is no such level.
@@ -34,18 +32,18 @@ class LogfmtFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
-        """Return the line; a traceback is put behind it by `format`."""
-        facts = [
+        """Return the line; `format` appends a traceback."""
+        fields = [
             f"{name}={_value(value)}"
             for name, value in record.__dict__.items()
-            if name not in _OF_EVERY_RECORD
+            if name not in _STANDARD
         ]
-        return " ".join([super().formatMessage(record), *facts])
+        return " ".join([super().formatMessage(record), *fields])
 
 
 def _value(value: object) -> str:
-    """Return a value that ends where its reader thinks: quoted as JSON does where it could be misread."""
+    """Return a value, quoted as in JSON where it has special characters."""
     text = str(value)
-    if text and text.isprintable() and not _BREAKS & set(text):
+    if text and text.isprintable() and not _SPECIAL & set(text):
         return text
     return json.dumps(text, ensure_ascii=not text.isprintable())

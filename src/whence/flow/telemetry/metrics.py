@@ -1,7 +1,6 @@
-"""Metrics in Prometheus' form: what each processor has done, how long it took and how far it is behind.
+"""Prometheus metrics of a flow: messages, durations and backlog of each processor.
 
-Counters begin anew when a replica restarts, as Prometheus expects of counters. Names follow its conventions:
-https://prometheus.io/docs/practices/naming/.
+Counters are reset when a replica restarts. Names follow https://prometheus.io/docs/practices/naming/.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from whence.flow.tracing import TraceContext
 
 __all__ = ("METRICS", "FlowMetrics")
 
-#: Seconds; from a hop in one process to the time a language model takes for an answer.
+#: Seconds; from one hop within a process to the answer of a language model.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _SECONDS = "whence_handle_seconds"
 _LABELS = ("flow", "processor")
-#: Name, what it tells, and the field of `ProcessorHealth` it is read from.
+#: Name, description, and the field of `ProcessorHealth` with the value.
 _COUNTERS = (
     ("whence_messages_received_total", "Deliveries taken from the broker.", "received"),
     ("whence_messages_handled_total", "Messages done and acknowledged.", "handled"),
@@ -49,7 +48,7 @@ _READY = "whence_ready"
 _STATE = "whence_processor_state"
 _BUILD = "whence_build_info"
 
-#: Every metric by name, with what it tells.
+#: Description of every metric by name.
 METRICS: dict[str, str] = {
     **{name: text for name, text, _ in (*_COUNTERS, *_GAUGES)},
     _SECONDS: "Time from taking a message to its last reply, in seconds.",
@@ -60,11 +59,11 @@ METRICS: dict[str, str] = {
 
 
 class FlowMetrics(Collector):
-    """The metrics of one flow in this process; an observer of its work.
+    """The metrics of one flow in this process; also an observer of its messages.
 
     Args:
         flow: Name of the flow.
-        monotonic: Clock in seconds that never goes back.
+        monotonic: Monotonic seconds.
     """
 
     def __init__(self, flow: str, *, monotonic: Callable[[], float] = time.perf_counter) -> None:
@@ -83,11 +82,11 @@ class FlowMetrics(Collector):
 
     @property
     def ready(self) -> bool:
-        """True when the flow was ready at the last look."""
+        """True when the flow was ready at the last health check."""
         return self._health is not None and self._health.ready
 
-    def tell(self, health: FlowHealth) -> None:
-        """Take note of how the flow is; the next scrape, in whichever thread, shows this."""
+    def update(self, health: FlowHealth) -> None:
+        """Store the health of the flow for the next scrape; thread-safe."""
         self._health = health
 
     @contextmanager
@@ -107,7 +106,7 @@ class FlowMetrics(Collector):
             self._seconds.labels(self._flow, processor, outcome).observe(spent)
 
     def collect(self) -> Iterator[Metric]:
-        """Return what was told last; called by whoever scrapes."""
+        """Return the metrics of the last update; called by the scraper."""
         yield InfoMetricFamily(
             _BUILD.removesuffix("_info"), METRICS[_BUILD], {"version": version("whence")}
         )
@@ -133,7 +132,7 @@ def _gauges(flow: str, processors: tuple[ProcessorHealth, ...]) -> Iterator[Metr
         gauge = GaugeMetricFamily(name, text, labels=_LABELS)
         for one in processors:
             value = getattr(one, field)
-            # What the broker does not tell is left out: a number would be taken for one.
+            # A negative value means that the broker does not report it.
             if value >= 0:
                 gauge.add_metric((flow, one.name), value)
         yield gauge

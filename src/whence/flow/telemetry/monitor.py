@@ -1,4 +1,4 @@
-"""Everything that watches a flow, opened and closed together."""
+"""Metrics, probes and spans of a running flow, opened and closed together."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from whence.flow.telemetry.endpoint import Endpoint
     from whence.flow.telemetry.metrics import FlowMetrics
 
-__all__ = ("FlowMonitor", "telemetry")
+__all__ = ("FlowMonitor", "start_telemetry")
 
-#: Seconds between two looks at a flow's health. Prometheus scrapes every 15 to 60 s.
-_EVERY_S = 5.0
+#: Seconds between two health checks. Prometheus scrapes every 15 to 60 s.
+_INTERVAL_S = 5.0
 
 
 class FlowMonitor:
-    """The observers of one flow.
+    """The telemetry of one flow.
 
     Args:
-        observer: To be handed to the runtime.
-        metrics: Where health is told; None when no metrics are served.
-        endpoint: Where the turning of the event loop is told; None likewise.
+        observer: Observer for the runtime.
+        metrics: Metrics to update; None when none are served.
+        endpoint: Server of the metrics; None when none are served.
     """
 
     def __init__(
@@ -41,44 +41,47 @@ class FlowMonitor:
         self._endpoint = endpoint
 
     @asynccontextmanager
-    async def of(self, runtime: FlowRuntime, *, every_s: float = _EVERY_S) -> AsyncIterator[None]:
-        """Look at a flow's health again and again for the time of a block."""
+    async def watch(
+        self, runtime: FlowRuntime, *, interval_s: float = _INTERVAL_S
+    ) -> AsyncIterator[None]:
+        """Check the health of a flow periodically within the block."""
         if self._metrics is None or self._endpoint is None:
             yield
             return
-        looking = asyncio.create_task(
-            _look(runtime, self._metrics, self._endpoint, every_s), name="whence-health"
+        task = asyncio.create_task(
+            _check_periodically(runtime, self._metrics, self._endpoint, interval_s),
+            name="whence-health",
         )
         try:
             yield
         finally:
-            looking.cancel()
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await looking
+                await task
 
 
-async def _look(
-    runtime: FlowRuntime, metrics: FlowMetrics, endpoint: Endpoint, every_s: float
+async def _check_periodically(
+    runtime: FlowRuntime, metrics: FlowMetrics, endpoint: Endpoint, interval_s: float
 ) -> None:
     pause_s = 0.1
     while True:
-        endpoint.turned()
-        metrics.tell(await runtime.health())
+        endpoint.heartbeat()
+        metrics.update(await runtime.health())
         await asyncio.sleep(pause_s)
-        # Often at first, so that a probe hears soon that the flow is ready.
-        pause_s = min(pause_s * 1.5, every_s)
+        # Frequent at first, so that a probe sees soon that the flow is ready.
+        pause_s = min(pause_s * 1.5, interval_s)
 
 
 @contextmanager
-def telemetry(flow: str, metrics_address: str = "") -> Iterator[FlowMonitor]:
-    """Open what the settings ask for, for the time of a `with`.
+def start_telemetry(flow: str, metrics_address: str = "") -> Iterator[FlowMonitor]:
+    """Open the telemetry that the settings request, for the block.
 
     Args:
         flow: Name of the flow.
-        metrics_address: `PORT` or `HOST:PORT` for metrics and probes; none are served when empty.
+        metrics_address: `PORT` or `HOST:PORT` of metrics and probes; empty for none.
 
     Raises:
-        ConfigError: The address is none, or traces are asked for and OpenTelemetry is not installed.
+        ConfigError: The address is malformed, or traces are requested and OpenTelemetry is not installed.
         Unavailable: The port is taken.
     """
     provider = provider_from_environment()

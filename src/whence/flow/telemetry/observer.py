@@ -1,4 +1,4 @@
-"""The seam between the work and those who watch it."""
+"""The interface through which metrics and spans observe the handling of messages."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ __all__ = ("NO_OBSERVER", "Observer", "Observers")
 
 
 class Observer(Protocol):
-    """Somebody who watches messages being handled."""
+    """Observes the handling of messages."""
 
     def handling(
         self, processor: str, message: str, trace: TraceContext
     ) -> AbstractContextManager[TraceContext]:
-        """Watch one message for the time of a `with`.
+        """Observe one message within a `with` block.
 
         Args:
             processor: Name of the processor in its flow.
             message: Type of the message.
-            trace: The message's place in its trace.
+            trace: Trace context of the message.
 
         Returns:
-            A context that gives the place under which everything done for the message belongs; what is
-            raised inside passes through.
+            A context manager with the trace context for all work on the message; exceptions inside pass
+            through.
         """
         ...
 
 
 class Observers:
-    """Several observers as one; each hands its place in the trace on to the next.
+    """Several observers as one; each passes its trace context on to the next.
 
     Args:
         observers: Outermost first; may be empty.
@@ -43,15 +43,15 @@ class Observers:
 
     @contextmanager
     def handling(self, processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
-        """Watch one message with all of them."""
+        """Observe one message with all observers."""
         with ExitStack() as stack:
             for observer in self._observers:
                 trace = stack.enter_context(observer.handling(processor, message, trace))
             yield trace
 
 
-class _Nobody:
-    """Watches nothing, at next to no cost."""
+class _NullObserver:
+    """Observes nothing."""
 
     def handling(
         self, processor: str, message: str, trace: TraceContext
@@ -59,5 +59,5 @@ class _Nobody:
         return nullcontext(trace)
 
 
-#: Watches nothing.
-NO_OBSERVER: Observer = _Nobody()
+#: Observes nothing.
+NO_OBSERVER: Observer = _NullObserver()

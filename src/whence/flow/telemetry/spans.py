@@ -1,7 +1,7 @@
-"""Spans of OpenTelemetry: one trace over all hops of a request, in whatever process each is done.
+"""OpenTelemetry spans: one trace over all hops of a request and all processes.
 
-The place of a message in its trace travels in W3C headers in any case; this makes spans of it and sends them to
-a collector. Where to is said by OpenTelemetry's own variables, `OTEL_EXPORTER_OTLP_ENDPOINT` above all.
+Messages always carry W3C trace headers. This module makes spans of them and sends them to the collector that
+OpenTelemetry's own variables name, such as `OTEL_EXPORTER_OTLP_ENDPOINT`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 class FlowSpans:
-    """Makes a span of every message that is handled.
+    """Records a span for every message.
 
     Args:
         flow: Name of the flow.
-        provider: Where spans go; shut down by whoever made it.
+        provider: Receives the spans; shut down by the caller.
     """
 
     def __init__(self, flow: str, provider: TracerProvider) -> None:
@@ -38,7 +38,7 @@ class FlowSpans:
 
     @contextmanager
     def handling(self, processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
-        """Open a span under the message's place; what is done for the message belongs under the span."""
+        """Record a span as a child of the message's trace context and as the parent of all work on it."""
         from opentelemetry.trace import (
             NonRecordingSpan,
             SpanContext,
@@ -62,7 +62,7 @@ class FlowSpans:
             "messaging.message.type": message,
             "whence.flow": self._flow,
         }
-        # Not made the current span: a handler that streams goes on in other contexts than it began in.
+        # Not the current span: a streaming handler continues in other contexts than it started in.
         span = self._tracer.start_span(
             f"process {processor}",
             context=set_span_in_context(NonRecordingSpan(parent)),
@@ -84,7 +84,7 @@ class FlowSpans:
 def provider_from_environment(
     environment: Mapping[str, str] = os.environ,
 ) -> TracerProvider | None:
-    """Return a provider that exports as OpenTelemetry's variables say; None when they say nothing.
+    """Return a provider configured by OpenTelemetry's variables; None when no endpoint is set.
 
     Raises:
         ConfigError: An endpoint is set and OpenTelemetry is not installed.
