@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
 from whence.ingest.load_results import LoadedDocument
+from whence.models.installed import find_model
 from whence.models.local_embedder import LocalEmbedder, Precision
-from whence.models.model_folders import find_model
 from whence.models.onnx_sessions import usable_cores
 from whence.models.weights import EMBEDDER_NAME
 

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from whence.models.flashrank_reranker import FlashrankReranker
-from whence.models.model_folders import find_model
+from whence.models.installed import find_model
 from whence.models.weights import RERANKER_NAME
 
 QUERY = "how long may a reader keep a book"

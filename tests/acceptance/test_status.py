@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whence.models.model_folders import find_model
+from whence.models.installed import find_model
 from whence.models.weights import EMBEDDER_NAME
 
 

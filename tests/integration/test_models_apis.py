@@ -184,7 +184,7 @@ async def test_a_server_that_hangs_is_given_up(caplog: pytest.LogCaptureFixture)
         return ok({})
 
     with Server(hang) as server:
-        embedder = OpenAIEmbedder("m", key=KEY, base_url=server.url, patience_s=0.3)
+        embedder = OpenAIEmbedder("m", key=KEY, base_url=server.url, timeout_s=0.3)
         with (
             secrets_kept(caplog, embedder) as seen,
             pytest.raises(Unavailable, match=server.url) as raised,
@@ -200,7 +200,7 @@ async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
     with Server(openai_embeddings) as server:
         place = server.url.removeprefix("http://")
     url = f"http://user:{KEY}@{place}/v1"
-    embedder = CohereEmbedder("m", key=KEY, base_url=url, patience_s=1.0)
+    embedder = CohereEmbedder("m", key=KEY, base_url=url, timeout_s=1.0)
     with secrets_kept(caplog, embedder) as seen, pytest.raises(Unavailable) as raised:
         await embedder.embed(["text"])
     seen.append(raised.value)
@@ -288,7 +288,7 @@ def delta(text: str, finish: str | None = None) -> dict[str, Any]:
 
 
 async def write(url: str, request: WriteRequest = QUESTION) -> list[WritePiece]:
-    writer = OpenAIWriter("m", key=KEY, base_url=url, patience_s=5.0)
+    writer = OpenAIWriter("m", key=KEY, base_url=url, timeout_s=5.0)
     try:
         return [piece async for piece in writer.write(request)]
     finally:

@@ -17,9 +17,7 @@ import pytest
 
 from whence.models import weight_sources as sources
 from whence.models.installation import InstallReport, install_models
-from whence.models.manifest import check_files, file_sha256
-from whence.models.model_folders import find_model
-from whence.models.status import MODELS, model_status
+from whence.models.installed import MODELS, check_files, file_sha256, find_model, model_status
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME, W8_SHA256
 from whence.schema.errors import BadInput, ModelMissing, Unavailable
 
@@ -262,7 +260,7 @@ def test_status_needs_no_heavy_import(published: Path) -> None:
     """Asking for the state of the models, or an embedder's identity, loads neither numpy nor a runtime."""
     code = (
         "import sys\n"
-        "from whence.models.status import model_status\n"
+        "from whence.models.installed import model_status\n"
         "from whence.models.factory import make_embedder\n"
         "model_status(); make_embedder('local').model\n"
         "print(sorted({'numpy', 'onnxruntime', 'tokenizers', 'httpx', 'flashrank'} & set(sys.modules)))"

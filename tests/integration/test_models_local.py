@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from whence.models import token_counts
-from whence.models.factory import ServiceSettings, make_embedder, make_reranker, make_writer
+from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
 from whence.models.flashrank_reranker import FlashrankReranker
+from whence.models.installed import find_model
 from whence.models.local_embedder import LocalEmbedder
-from whence.models.model_folders import find_model
 from whence.models.onnx_sessions import Workers
 from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.token_counts import TokenCounts
@@ -172,14 +172,14 @@ def test_words_are_counted_as_their_texts(
 
 def test_few_words_are_remembered(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many words there are, some are remembered and all are counted; a long one never is."""
-    monkeypatch.setattr(token_counts, "_REMEMBERED", 10)
+    monkeypatch.setattr(token_counts, "_CACHE_WORDS", 10)
     counts = TokenCounts(tokenizer)
     long = "ship" * 20
     found = [counts.count([f"ship {n} {long}"])[0] for n in range(40)]
 
     assert found == counts.count([f"ship {n} {long}" for n in range(40)])
-    assert 0 < len(counts._known) <= 10
-    assert long not in counts._known
+    assert 0 < len(counts._cache) <= 10
+    assert long not in counts._cache
 
 
 async def test_many_calls_at_once(w8: LocalEmbedder) -> None:
@@ -277,6 +277,23 @@ async def test_a_score_depends_on_its_own_pair_only(
         assert await reranker.score(query, [document]) == [score]
 
 
+async def test_scores_are_those_of_flashrank(
+    reranker: FlashrankReranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flashrank's own `Ranker` gives the same scores for the same model."""
+    from flashrank import Config
+    from flashrank.Ranker import Ranker, RerankRequest
+
+    monkeypatch.setitem(Config.model_file_map, RERANKER_NAME, "maxsim.onnx")
+    folder = find_model(RERANKER_NAME)
+    ranker = Ranker(RERANKER_NAME, cache_dir=str(folder.parent), log_level="ERROR")
+    for text in TEXTS:
+        request = RerankRequest("Paris and long walks", [{"text": text}])
+        expected = float(ranker.rerank(request)[0]["score"])
+        (score,) = await reranker.score("Paris and long walks", [text])
+        assert score == pytest.approx(expected, abs=1e-6)
+
+
 def test_reranker_leaves_the_process_alone() -> None:
     """Loading the reranker neither sets up logging nor changes flashrank's table, and needs no hub."""
     code = (
@@ -323,7 +340,7 @@ async def test_reranker_folders_are_checked(tmp_path: Path) -> None:
 
 def test_choices_fit_the_protocols() -> None:
     """What the settings give can be used where the protocols are asked for."""
-    embedder: Embedder = make_embedder("local", ServiceSettings(threads=1))
+    embedder: Embedder = make_embedder("local", ModelSettings(threads=1))
     writer: Writer = make_writer("extractive", embedder)
     choice = make_reranker("auto")
     reranker: Reranker | None = choice.reranker

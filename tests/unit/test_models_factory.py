@@ -1,8 +1,10 @@
-"""From settings to models, and the stub models that stand in for them."""
+"""Settings become models of our own or of entry points, and the stub models keep the protocols."""
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.models.extractive_writer import NOTHING_FOUND, ExtractiveWriter
-from whence.models.factory import ServiceSettings, make_embedder, make_reranker, make_writer
-from whence.models.model_folders import find_model, model_places
+from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
+from whence.models.installed import find_model, model_folders
 from whence.models.protocols import WriteRequest
+from whence.schema import plugins
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 from whence.schema.prompt import PromptResult, Quote
 from whence.testing.stub_models import (
@@ -37,7 +40,7 @@ def test_embedders_know_their_model_without_loading(
     setting: str, name: str, precision: str, tmp_path: Path
 ) -> None:
     """The identity of the vectors is known at once, even where no model is installed."""
-    model = make_embedder(setting, ServiceSettings(models=tmp_path)).model
+    model = make_embedder(setting, ModelSettings(models=tmp_path)).model
 
     assert (model.name, model.precision) == (name, precision)
     assert model.dimension > 0
@@ -45,7 +48,7 @@ def test_embedders_know_their_model_without_loading(
 
 async def test_a_missing_model_is_an_error_only_when_used(tmp_path: Path) -> None:
     """Without the local model everything that needs no vectors still works."""
-    embedder = make_embedder("local", ServiceSettings(models=tmp_path))
+    embedder = make_embedder("local", ModelSettings(models=tmp_path))
 
     with pytest.raises(ModelMissing, match="not installed") as raised:
         await embedder.embed(["text"])
@@ -59,7 +62,7 @@ async def test_a_missing_model_is_an_error_only_when_used(tmp_path: Path) -> Non
     [("lokal", "local"), ("local:float23", "local:float32"), ("openai:", "openai:MODEL"), ("", "")],
 )
 def test_unknown_embedders_name_the_nearest(setting: str, near: str) -> None:
-    """A slip of the pen is told with the nearest valid name and all the others."""
+    """The error suggests the nearest valid name and lists all others."""
     with pytest.raises(ConfigError, match="WHENCE_EMBEDDER") as raised:
         make_embedder(setting)
 
@@ -76,7 +79,7 @@ def test_unknown_writers_are_refused(setting: str) -> None:
 
 def test_rerankers(tmp_path: Path) -> None:
     """`none` and an absent local model give a reason, a wrong name an error, a known one a reranker."""
-    settings = ServiceSettings(models=tmp_path)
+    settings = ModelSettings(models=tmp_path)
 
     assert make_reranker("none", settings).reranker is None
     auto = make_reranker("auto", settings)
@@ -90,23 +93,76 @@ def test_rerankers(tmp_path: Path) -> None:
     assert "did you mean ms-marco-MiniLM-L-12-v2?" in raised.value.hint
 
 
+@pytest.fixture
+def plug_ins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ModelSettings]]:
+    """Install a package with the models `mine` of every kind; the fixture lists the calls of its factory."""
+    calls: list[tuple[str, ModelSettings]] = []
+
+    def factory(model: str, settings: ModelSettings) -> Any:
+        calls.append((model, settings))
+        return HashEmbedder(name=f"mine:{model}")
+
+    groups = ("whence.embedders", "whence.rerankers", "whence.writers")
+    points = [EntryPoint("mine", "package:factory", group) for group in groups]
+
+    def entry_points(*, group: str, name: str | None = None) -> list[EntryPoint]:
+        return [one for one in points if one.group == group and name in (None, one.name)]
+
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
+    monkeypatch.setattr(EntryPoint, "load", lambda point: factory)
+    return calls
+
+
+def test_an_entry_point_makes_any_kind_of_model(plug_ins: list[Any]) -> None:
+    """Its factory gets the part of the setting after the colon, and the settings."""
+    settings = ModelSettings(threads=2)
+
+    assert make_embedder("mine:small:v2", settings).model.name == "mine:small:v2"
+    assert make_reranker("mine:cross", settings).reranker is not None
+    assert make_writer("mine", None, settings) is not None
+    assert plug_ins == [("small:v2", settings), ("cross", settings), ("", settings)]
+
+
+@pytest.mark.parametrize("make", [make_embedder, make_reranker, make_writer])
+def test_unknown_models_list_the_entry_points(plug_ins: list[Any], make: Any) -> None:
+    """An unknown name is an error that lists our own models and those of other packages."""
+    with pytest.raises(ConfigError, match="unknown") as raised:
+        make("nine:small")
+
+    assert "mine:MODEL" in raised.value.hint
+    assert plug_ins == []
+
+
+def test_our_own_models_win_over_entry_points(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No package can replace a model of ours."""
+    monkeypatch.setattr("whence.models.factory.load_plugin", lambda *_: pytest.fail("asked"))
+    settings = ModelSettings(models=tmp_path)
+
+    make_embedder("local", settings)
+    make_embedder("openai:m", settings)
+    make_writer("extractive")
+    assert make_reranker("none").reranker is None
+
+
 def test_settings_never_show_keys() -> None:
     """Keys stay out of the representation."""
-    settings = ServiceSettings(openai_api_key="sk-1", cohere_api_key="co-2")
+    settings = ModelSettings(openai_api_key="sk-1", cohere_api_key="co-2")
 
     assert "sk-1" not in repr(settings) + str(settings)
     assert "co-2" not in repr(settings) + str(settings)
 
 
-def test_only_the_chosen_folder_is_looked_into(
+def test_only_the_chosen_folder_is_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`WHENCE_MODELS` is the only place when set; else the home comes first."""
     monkeypatch.setenv("WHENCE_MODELS", str(tmp_path))
-    assert model_places(Path("home")) == (tmp_path,)
+    assert model_folders(Path("home")) == (tmp_path,)
     monkeypatch.delenv("WHENCE_MODELS")
-    assert model_places(Path("home"))[0] == Path("home/models")
-    assert len(model_places(Path("home"))) == 3
+    assert model_folders(Path("home"))[0] == Path("home/models")
+    assert len(model_folders(Path("home"))) == 3
     with pytest.raises(ModelMissing, match="no-such-model"):
         find_model("no-such-model", Path("home"))
 

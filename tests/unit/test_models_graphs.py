@@ -9,8 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from whence.models.manifest import expected_digests, shipped_graph
-from whence.models.status import MODELS
+from whence.models.installed import MODELS, expected_digests, shipped_graph
 from whence.models.weights import TensorPlace, safetensors_places, w8_places, write_w8
 
 BUILDER = Path(__file__).resolve().parents[2] / "tools" / "build_graphs.py"

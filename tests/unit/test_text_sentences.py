@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.models.quotes import quotes_of
+from whence.models.quotes import find_quotes
 from whence.schema.prompt import Quote
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
@@ -120,7 +120,7 @@ def test_quotes_are_the_sentences_nearest_to_the_claims() -> None:
     ]
     answer = "You may keep books 28 days [1]. The fine is at most 10 euros. [2] Maps stay [1, 9]."
 
-    assert quotes_of(answer, documents) == (
+    assert find_quotes(answer, documents) == (
         Quote(1, "Books are lent for 28 days."),
         Quote(2, "It is capped at 10 euros."),
         Quote(1, "Maps stay here."),
@@ -130,6 +130,6 @@ def test_quotes_are_the_sentences_nearest_to_the_claims() -> None:
 @given(st.text(st.sampled_from("ab .[]123,;\n")), st.lists(st.text(st.sampled_from("ab .\n"))))
 def test_quotes_are_verbatim(answer: str, documents: list[str]) -> None:
     """Whatever is written, a quote names an existing document and stands in it."""
-    for quote in quotes_of(answer, documents):
+    for quote in find_quotes(answer, documents):
         assert quote.text
         assert quote.text in documents[quote.marker - 1]

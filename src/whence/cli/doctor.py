@@ -114,7 +114,7 @@ def _fault_of(place: Path) -> str:
 
 def _models(settings: Settings) -> Iterator[Check]:
     """Check the local models that these settings use, every byte of them."""
-    from whence.models.status import model_status
+    from whence.models.installed import model_status
     from whence.models.weights import EMBEDDER_NAME
 
     wanted = settings.embedder.startswith("local")

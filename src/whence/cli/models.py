@@ -48,7 +48,7 @@ def install(
 
 def status(context: typer.Context) -> int:
     """Show which local models are there and whether they are whole; exit 1 when one is not."""
-    from whence.models.status import model_status
+    from whence.models.installed import model_status
 
     settings = settings_of(context)
     models = model_status(settings.home, settings.models, rehash=True)

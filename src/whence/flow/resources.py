@@ -16,7 +16,7 @@ from whence.flow.settings import Settings
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 
 if TYPE_CHECKING:
-    from whence.models.factory import ServiceSettings
+    from whence.models.factory import ModelSettings
 
 __all__ = ("KINDS", "MissingReranker", "Resources")
 
@@ -77,8 +77,11 @@ class Resources:
 
     def loop_independent_models(self) -> dict[str, Any]:
         """Return the opened models that do not depend on an event loop: those that run in this process."""
-        kinds = ["embedder"] if self._settings.embedder.startswith("local") else []
-        opened = {kind: self._opened.get(kind) for kind in (*kinds, "reranker")}
+        local = self._settings.embedder.partition(":")[0] == "local"
+        kinds = ["embedder"] if local else []
+        # A reranker of a plug-in, `NAME:MODEL`, may have connections.
+        kinds += [] if ":" in self._settings.reranker else ["reranker"]
+        opened = {kind: self._opened.get(kind) for kind in kinds}
         return {kind: one for kind, one in opened.items() if one is not None}
 
     async def aclose(self) -> None:
@@ -163,11 +166,11 @@ class Resources:
         self._stack.push_async_callback(writer.aclose)
         return writer
 
-    def _services(self) -> ServiceSettings:
-        from whence.models.factory import ServiceSettings
+    def _services(self) -> ModelSettings:
+        from whence.models.factory import ModelSettings
 
         settings = self._settings
-        return ServiceSettings(
+        return ModelSettings(
             home=settings.home,
             models=settings.models,
             openai_api_key=settings.openai_api_key,

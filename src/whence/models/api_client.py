@@ -1,4 +1,4 @@
-"""Talking to a model service over HTTP: retries within a fixed patience, and errors that never show a key."""
+"""HTTP client of a model service: retries within a time limit, and errors that never show a key."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     import httpx
     from tenacity import RetryCallState
 
-__all__ = ("PATIENCE_S", "ApiClient")
+__all__ = ("TIMEOUT_S", "ApiClient")
 
 T = TypeVar("T")
 
-#: A service that has not answered by then is given up, in seconds.
-PATIENCE_S = 27.0
-#: As many as a worker makes unless a flow says otherwise: it counts these, and adds none of its own.
+#: Longest time of a request with all its attempts, in seconds.
+TIMEOUT_S = 27.0
+#: As many as a worker makes by default; it counts these and adds none of its own.
 _ATTEMPTS = 5
 _ATTEMPT_TIMEOUT_S = 20.0
 _CONNECT_TIMEOUT_S = 5.0
 _DETAIL_CHARACTERS = 200
-#: Refused for good: another attempt gets the same answer.
+#: Another attempt would get the same answer.
 _REFUSED = frozenset({401, 403, 404, 405})
 _BUSY = frozenset({408, 409, 425, 429})
 
 
 class _Transient(Exception):
-    """One attempt failed in a way that may pass."""
+    """An attempt failed in a way that a retry may fix."""
 
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
         super().__init__(reason)
@@ -46,10 +46,10 @@ class ApiClient:
 
     Args:
         service: Name for people, e.g. `OpenAI-compatible service`.
-        base_url: Address that paths are appended to; a user name and password in it are used and hidden.
+        base_url: Address that paths are appended to; a user name and password in it are used and never shown.
         key: Sent as bearer token; None for services without keys.
-        key_name: Setting that holds the key, named in hints.
-        patience_s: When to give up a request, all attempts together, in seconds.
+        key_name: Setting with the key, for hints.
+        timeout_s: Longest time of a request with all its attempts, in seconds.
 
     Raises:
         ConfigError: The address is not an http or https URL.
@@ -62,7 +62,7 @@ class ApiClient:
         key: str | None,
         *,
         key_name: str,
-        patience_s: float = PATIENCE_S,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -78,19 +78,18 @@ class ApiClient:
         self._key = key
         self._key_name = key_name
         self._login = (parts.username, parts.password or "") if parts.username else None
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._client: httpx.AsyncClient | None = None
 
     def __repr__(self) -> str:
         return f"ApiClient({self.address!r})"
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Post JSON and give the JSON that comes back.
+        """Post JSON and return the JSON of the answer.
 
         Raises:
-            Unavailable: The service refuses, fails, answers with something else than JSON, or does not
-                answer in time.
-            BadInput: The service finds the request wrong.
+            Unavailable: The service refuses, fails, answers not in time, or not with JSON.
+            BadInput: The service rejects the request.
         """
 
         async def once() -> Any:
@@ -101,15 +100,15 @@ class ApiClient:
             except ValueError as error:
                 raise self.broken("its answer is not JSON") from error
 
-        return await self._patiently(once)
+        return await self._retried(once)
 
     @asynccontextmanager
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx.Response]:
-        """Post JSON and give the open response; retried only until it begins.
+        """Post JSON and yield the open response; retries end when the response begins.
 
         Raises:
             Unavailable: As for `post`; also when the stream stalls or breaks off.
-            BadInput: The service finds the request wrong.
+            BadInput: The service rejects the request.
         """
         import httpx
 
@@ -125,16 +124,16 @@ class ApiClient:
                 self._check(response.status_code, response.headers, text)
             return response
 
-        response = await self._patiently(begin)
+        response = await self._retried(begin)
         try:
             yield response
         except httpx.HTTPError as error:
-            raise self.broken(f"the stream broke off ({_words(error)})") from error
+            raise self.broken(f"the stream broke off ({_one_line(error)})") from error
         finally:
             await response.aclose()
 
     def broken(self, what: str) -> Unavailable:
-        """Make the error for an answer that is not what the service promises."""
+        """Return the error for an unusable answer."""
         return Unavailable(
             f"the {self._service} at {self.address} gave no usable answer: {what}",
             hint="check that the address and the model are those of such a service",
@@ -160,7 +159,7 @@ class ApiClient:
                 ) from error
         return self._client
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
         from tenacity import (
             AsyncRetrying,
             retry_if_exception_type,
@@ -170,31 +169,31 @@ class ApiClient:
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_Transient),
-            stop=stop_after_attempt(_ATTEMPTS) | stop_before_delay(self._patience_s),
+            stop=stop_after_attempt(_ATTEMPTS) | stop_before_delay(self._timeout_s),
             wait=_wait,
             reraise=True,
         )
         start = time.monotonic()
         try:
-            async with asyncio.timeout(self._patience_s):
-                return await retrying(self._translated, attempt)
+            async with asyncio.timeout(self._timeout_s):
+                return await retrying(self._attempt, attempt)
         except _Transient as error:
-            raise self._given_up(str(error), error.retry_after_s) from error
+            raise self._unavailable(str(error), error.retry_after_s) from error
         except TimeoutError as error:
             waited = time.monotonic() - start
-            raise self._given_up(f"no answer within {waited:.0f} s", None) from error
+            raise self._unavailable(f"no answer within {waited:.0f} s", None) from error
 
-    def _given_up(self, reason: str, retry_after_s: float | None) -> Unavailable:
+    def _unavailable(self, reason: str, retry_after_s: float | None) -> Unavailable:
         error = Unavailable(
             f"the {self._service} at {self.address} is unavailable: {reason}",
             hint="check the address and that the service runs, then try again",
             retry_after_s=retry_after_s,
         )
-        # Patience that ran out is used up as well, however few tries it took.
+        # The time limit also ends the attempts of the worker.
         error.attempts = _ATTEMPTS
         return error
 
-    async def _translated(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _attempt(self, attempt: Callable[[], Awaitable[T]]) -> T:
         import httpx
 
         try:
@@ -202,25 +201,25 @@ class ApiClient:
         except httpx.TimeoutException as error:
             raise _Transient("it does not answer") from error
         except httpx.TransportError as error:
-            raise _Transient(_words(error)) from error
+            raise _Transient(_one_line(error)) from error
         except httpx.HTTPError as error:
-            raise self.broken(_words(error)) from error
+            raise self.broken(_one_line(error)) from error
 
     def _check(self, status: int, headers: Mapping[str, str], text: str) -> None:
         """Turn an HTTP status into an error."""
         if status < 400:
             return
-        said = self._without_key(_said(text))
-        told = f"it answered {status}" + (f": {said}" if said else "")
+        detail = self._without_key(_error_detail(text))
+        reason = f"it answered {status}" + (f": {detail}" if detail else "")
         if status in _BUSY or status >= 500:
-            raise _Transient(told, _seconds(headers.get("retry-after")))
+            raise _Transient(reason, _seconds(headers.get("retry-after")))
         if status in _REFUSED:
             raise Unavailable(
-                f"the {self._service} at {self.address} refused: {told}",
+                f"the {self._service} at {self.address} refused: {reason}",
                 hint=f"check {self._key_name}, the address and the name of the model",
             )
         raise BadInput(
-            f"the {self._service} at {self.address} finds the request wrong: {told}",
+            f"the {self._service} at {self.address} finds the request wrong: {reason}",
             hint="check the name of the model and the length of the texts",
         )
 
@@ -228,27 +227,27 @@ class ApiClient:
         for secret in (self._key, self._login[1] if self._login else None):
             if secret:
                 text = text.replace(secret, "***")
-        # Services quote a key back in part, e.g. sk-ab***xyz.
+        # Services quote parts of a key, e.g. sk-ab***xyz.
         return re.sub(r"\b(?:sk|co|key)-[\w*.-]+", "***", text)
 
 
 def _wait(state: RetryCallState) -> float:
-    """Wait as long as the service asks for, else 0.3, 0.6, 1.2, 2.4 seconds."""
+    """Return the wait that the service asks for, else 0.3, 0.6, 1.2, 2.4 seconds."""
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after_s if isinstance(error, _Transient) else None
     return float(0.3 * 2 ** (state.attempt_number - 1)) if asked is None else asked
 
 
 def _seconds(header: str | None) -> float | None:
-    """Read a Retry-After header; dates are rare and count as none."""
+    """Return the seconds of a Retry-After header; None for a date."""
     try:
         return max(0.0, float(header)) if header is not None else None
     except ValueError:
         return None
 
 
-def _said(text: str) -> str:
-    """Return a service's own words about an error, on one line."""
+def _error_detail(text: str) -> str:
+    """Return the error message in an answer, on one line."""
     message: Any = text
     try:
         body = json.loads(text)
@@ -262,6 +261,6 @@ def _said(text: str) -> str:
     return "" if line.startswith("<") else line[:_DETAIL_CHARACTERS]
 
 
-def _words(error: Exception) -> str:
-    """Return an exception's words on one line; many of httpx have none."""
+def _one_line(error: Exception) -> str:
+    """Return the message of an exception on one line, or its type; many exceptions of httpx have no message."""
     return re.sub(r"\s+", " ", str(error)).strip() or type(error).__name__

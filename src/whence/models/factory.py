@@ -1,37 +1,43 @@
-"""From a setting such as `openai:gpt-4o-mini` to the model it names."""
+"""From a setting such as `openai:gpt-4o-mini` to the model that it names.
+
+Other packages add models through the entry-point groups `whence.embedders`, `whence.rerankers` and
+`whence.writers`. The name of an entry point is the part of a setting before the colon, its value a factory
+`(model: str, settings: ModelSettings) -> Embedder` (or `Reranker`, `Writer`) that loads nothing yet; `model` is
+the part after the colon.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from whence.models.model_folders import find_model
+from whence.models.installed import find_model
 from whence.models.protocols import Embedder, Reranker, Writer
 from whence.models.weights import RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing
+from whence.schema.plugins import load_plugin, plugin_names
 
 if TYPE_CHECKING:
     from whence.models.local_embedder import Precision
 
-__all__ = ("RerankerChoice", "ServiceSettings", "make_embedder", "make_reranker", "make_writer")
+__all__ = ("ModelSettings", "RerankerChoice", "make_embedder", "make_reranker", "make_writer")
 
 _PRECISIONS: Final[dict[str, Precision]] = {
     "local": "auto",
     "local:w8": "w8",
     "local:float32": "float32",
 }
-_EMBEDDERS = (*_PRECISIONS, "openai:MODEL", "cohere:MODEL")
-_WRITERS = ("extractive", "openai:MODEL")
 
 
-class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where models lie and how services are reached; read from settings elsewhere."""
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Folders of local models, and keys and addresses of services."""
 
     home: Path | None = None
-    """The home whose `models` folder is looked into."""
+    """The home whose `models` folder is searched."""
     models: Path | None = None
     """The only folder of models, when set."""
     threads: int | None = None
@@ -44,7 +50,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The root; None for Cohere itself."""
 
     def __repr__(self) -> str:
-        return f"ServiceSettings(home={self.home!r}, models={self.models!r})"
+        return f"ModelSettings(home={self.home!r}, models={self.models!r})"
 
 
 class RerankerChoice(NamedTuple):
@@ -55,21 +61,59 @@ class RerankerChoice(NamedTuple):
     """One line for people; empty when there is a reranker."""
 
 
-def make_embedder(setting: str, settings: ServiceSettings | None = None) -> Embedder:
-    """Make the embedder that a setting names.
+class _Kind(NamedTuple):
+    """A kind of model that other packages can add to."""
 
-    Nothing is loaded, looked for or asked yet: a search that needs no vectors works without any.
+    name: str
+    variable: str
+    """Setting that names the model."""
+    group: str
+    """Entry-point group."""
+
+
+_EMBEDDER: Final = _Kind("embedder", "WHENCE_EMBEDDER", "whence.embedders")
+_RERANKER: Final = _Kind("reranker", "WHENCE_RERANKER", "whence.rerankers")
+_WRITER: Final = _Kind("writer", "WHENCE_WRITER", "whence.writers")
+
+
+def _from_plugin(kind: _Kind, setting: str, settings: ModelSettings, own: Sequence[str]) -> Any:
+    """Return the model that the factory of an entry point makes.
 
     Args:
-        setting: `local` (8 bit where the processor is made for it, else float32), `local:w8`,
-            `local:float32`, `openai:MODEL` or `cohere:MODEL`.
-        settings: Places, keys and addresses.
+        kind: Kind of model.
+        setting: Names it.
+        settings: Passed on.
+        own: Valid settings without entry points, for the error.
+
+    Raises:
+        ConfigError: There is no entry point of this name; the hint lists what there is.
+    """
+    name, _, model = setting.partition(":")
+    factory = load_plugin(kind.group, name)
+    if factory is not None:
+        return factory(model, settings)
+    valid = (*own, *(f"{one}:MODEL" for one in plugin_names(kind.group)))
+    near = get_close_matches(setting, valid, n=1, cutoff=0.5)
+    meant = f"did you mean {near[0]}? " if near else ""
+    raise ConfigError(
+        f"unknown {kind.name} {setting!r} ({kind.variable})",
+        hint=f"{meant}one of " + ", ".join(valid),
+    )
+
+
+def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedder:
+    """Return the embedder that a setting names; nothing is loaded or requested yet.
+
+    Args:
+        setting: `local` (8 bit where the processor is fast at it, else float32), `local:w8`, `local:float32`,
+            `openai:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of an entry point.
+        settings: Folders, keys and addresses.
 
     Raises:
         ConfigError: The setting is none of these.
     """
-    settings = settings or ServiceSettings()
-    kind, _, name = setting.partition(":")
+    settings = settings or ModelSettings()
+    name, _, model = setting.partition(":")
     if setting in _PRECISIONS:
         from whence.models.local_embedder import LocalEmbedder
 
@@ -79,85 +123,78 @@ def make_embedder(setting: str, settings: ServiceSettings | None = None) -> Embe
             precision=_PRECISIONS[setting],
             threads=settings.threads,
         )
-    if kind == "openai" and name:
+    if name == "openai" and model:
         from whence.models.openai import OPENAI_URL, OpenAIEmbedder
 
         url = settings.openai_base_url or OPENAI_URL
-        return OpenAIEmbedder(name, key=settings.openai_api_key, base_url=url)
-    if kind == "cohere" and name:
+        return OpenAIEmbedder(model, key=settings.openai_api_key, base_url=url)
+    if name == "cohere" and model:
         from whence.models.cohere import COHERE_URL, CohereEmbedder
 
         url = settings.cohere_base_url or COHERE_URL
-        return CohereEmbedder(name, key=settings.cohere_api_key, base_url=url)
-    raise _unknown("embedder", "WHENCE_EMBEDDER", setting, _EMBEDDERS)
+        return CohereEmbedder(model, key=settings.cohere_api_key, base_url=url)
+    own = (*_PRECISIONS, "openai:MODEL", "cohere:MODEL")
+    embedder: Embedder = _from_plugin(_EMBEDDER, setting, settings, own)
+    return embedder
 
 
-def make_reranker(setting: str, settings: ServiceSettings | None = None) -> RerankerChoice:
-    """Make the reranker that a setting names, or say why there is none; nothing is loaded yet.
+def make_reranker(setting: str, settings: ModelSettings | None = None) -> RerankerChoice:
+    """Return the reranker that a setting names, or why there is none; nothing is loaded yet.
 
     Args:
-        setting: `auto` (the local one when it is installed), `none`, the name of a flashrank model, or a
-            folder with one.
-        settings: Places.
+        setting: `auto` (the local one when it is installed), `none`, the name of a flashrank model, a folder
+            with one, or `NAME:MODEL` of an entry point.
+        settings: Folders.
 
     Raises:
         ConfigError: The setting is none of these.
+        ModelMissing: The local model is named, and not installed.
     """
-    settings = settings or ServiceSettings()
+    settings = settings or ModelSettings()
     if setting == "none":
         return RerankerChoice(None, "reranking is switched off (WHENCE_RERANKER=none)")
-    name = RERANKER_NAME if setting == "auto" else setting
-    if name == RERANKER_NAME:
+    if setting in ("auto", RERANKER_NAME):
         try:
-            find_model(name, settings.home, settings.models)
+            find_model(RERANKER_NAME, settings.home, settings.models)
         except ModelMissing as error:
             if setting == "auto":
                 return RerankerChoice(None, f"{error.message}; {error.hint}")
             raise
-    elif not Path(name).expanduser().is_dir():
-        from whence.models.flashrank_reranker import hub_models
+    from whence.models.flashrank_reranker import FlashrankReranker, hub_models
 
-        known = ("auto", "none", RERANKER_NAME, *hub_models())
-        if name not in known:
-            raise _unknown("reranker", "WHENCE_RERANKER", setting, (*known, "a folder"))
-    from whence.models.flashrank_reranker import FlashrankReranker
-
-    reranker = FlashrankReranker(
-        name, settings.home, models=settings.models, threads=settings.threads
+    own = ("auto", "none", RERANKER_NAME, *hub_models())
+    if setting not in own and not Path(setting).expanduser().is_dir():
+        reranker = _from_plugin(_RERANKER, setting, settings, (*own, "a folder"))
+        return RerankerChoice(reranker, "")
+    name = RERANKER_NAME if setting == "auto" else setting
+    return RerankerChoice(
+        FlashrankReranker(name, settings.home, models=settings.models, threads=settings.threads), ""
     )
-    return RerankerChoice(reranker, "")
 
 
 def make_writer(
-    setting: str, embedder: Embedder | None = None, settings: ServiceSettings | None = None
+    setting: str, embedder: Embedder | None = None, settings: ModelSettings | None = None
 ) -> Writer:
-    """Make the writer that a setting names.
+    """Return the writer that a setting names.
 
     Args:
-        setting: `extractive` or `openai:MODEL`.
+        setting: `extractive`, `openai:MODEL`, or `NAME:MODEL` of an entry point.
         embedder: Used by `extractive` to compare sentences.
         settings: Keys and addresses.
 
     Raises:
         ConfigError: The setting is none of these.
     """
-    settings = settings or ServiceSettings()
-    kind, _, name = setting.partition(":")
+    settings = settings or ModelSettings()
+    name, _, model = setting.partition(":")
     if setting == "extractive":
         from whence.models.extractive_writer import ExtractiveWriter
 
         return ExtractiveWriter(embedder)
-    if kind == "openai" and name:
+    if name == "openai" and model:
         from whence.models.openai import OPENAI_URL, OpenAIWriter
 
         url = settings.openai_base_url or OPENAI_URL
-        return OpenAIWriter(name, key=settings.openai_api_key, base_url=url)
-    raise _unknown("writer", "WHENCE_WRITER", setting, _WRITERS)
-
-
-def _unknown(what: str, variable: str, setting: str, valid: tuple[str, ...]) -> ConfigError:
-    near = get_close_matches(setting, valid, n=1, cutoff=0.5)
-    meant = f"did you mean {near[0]}? " if near else ""
-    return ConfigError(
-        f"{setting!r} is no {what} ({variable})", hint=f"{meant}one of " + ", ".join(valid)
-    )
+        return OpenAIWriter(model, key=settings.openai_api_key, base_url=url)
+    writer: Writer = _from_plugin(_WRITER, setting, settings, ("extractive", "openai:MODEL"))
+    return writer

@@ -1,15 +1,14 @@
-"""The reranker: flashrank's own `Ranker` on a folder or a model of its hub, with its sharp edges covered.
+"""The reranker: cross-encoders of flashrank, from its hub or a folder.
 
-- flashrank asks its hub for every folder it does not find; here the folder is checked first, and a model that
-  is fetched is fetched with a time limit and appears only when complete.
-- Its constructor sets up logging for the whole process and opens a session that takes all cores: not used.
-- Pairs are scored one by one, several at the same time. Nothing is padded, so that a score depends on the pair
-  alone, bit for bit; batches of mixed lengths were measured slower, and take four times the memory.
+flashrank's own `Ranker` asks its hub for every folder that it does not find, configures logging for the whole
+process and opens a session on all cores. So its models are loaded here, and scored as it scores them. Pairs are
+scored one by one, several at the same time. Nothing is padded: a score depends on the pair alone, bit for bit.
+Batches of mixed lengths were slower and took four times the memory.
 """
 
 from __future__ import annotations
 
-import logging
+import json
 import re
 import shutil
 import tempfile
@@ -17,13 +16,15 @@ import threading
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from whence.models.manifest import MANIFEST, check_files
-from whence.models.model_folders import find_model, model_places
-from whence.models.onnx_sessions import Workers, open_session
+from whence.models.installed import MANIFEST, check_files, find_model, model_folders
+from whence.models.onnx_sessions import Session, Workers, open_session
 from whence.models.weights import RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing, Unavailable
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 __all__ = ("FlashrankReranker", "hub_models")
 
@@ -37,21 +38,21 @@ _HUB_TIMEOUT_S: Final = 20.0
 
 
 def hub_models() -> tuple[str, ...]:
-    """Return the names of the models that flashrank can fetch and that score pairs."""
+    """Return the names of the cross-encoders on flashrank's hub."""
     from flashrank.Config import listwise_rankers, model_file_map
 
     return tuple(sorted(set(model_file_map) - set(listwise_rankers)))
 
 
 class FlashrankReranker:
-    """Scores with a flashrank model. Nothing is loaded or fetched before the first score.
+    """Scores with a flashrank model, which is loaded or fetched for the first score.
 
     Args:
-        name_or_folder: Name of the model of ours, of one of flashrank's, or a folder with such a model.
-        home: The home whose `models` folder is looked into.
-        models: The only folder to look into, when set.
-        threads: Groups scored at the same time; None for one per usable core.
-        max_tokens: Longest pair of query and passage in tokens; the longer of the two is cut.
+        name_or_folder: Name of the installed model or of one of flashrank's, or a folder with a model.
+        home: The home whose `models` folder is searched.
+        models: The only folder to search, when set.
+        threads: Pairs scored at the same time; None for one per usable core.
+        max_tokens: Longest pair of query and passage in tokens; the longer of the two is truncated.
     """
 
     def __init__(
@@ -63,23 +64,23 @@ class FlashrankReranker:
         threads: int | None = None,
         max_tokens: int = 512,
     ) -> None:
-        self._wanted = str(name_or_folder)
+        self._name = str(name_or_folder)
         self._home = home
         self._models = models
         self._max_tokens = max_tokens
         self._workers = Workers(threads, "rerank")
         self._loading = threading.Lock()
-        self._ranker: Any = None
+        self._encoder: _CrossEncoder | None = None
 
     @property
     def model(self) -> str:
         """Name for the trace."""
-        return f"flashrank:{Path(self._wanted).name}"
+        return f"flashrank:{Path(self._name).name}"
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return one score per document, 0 to 1, in the order given.
 
-        Cost: one pass of the model per document, quadratic in tokens of attention only.
+        Cost: one pass of the model per document.
 
         Raises:
             ModelMissing: The model's files are absent or damaged.
@@ -87,50 +88,107 @@ class FlashrankReranker:
         """
         if not documents:
             return []
-        ranker = self._ranker or await self._workers.run(self._load)
-        # Longest first, so that no thread ends with a long one alone.
+        loaded = self._encoder
+        encoder = loaded if loaded is not None else await self._workers.run(self._load)
+
+        def score_row(row: int) -> float:
+            return encoder.score(query, documents[row])
+
+        # Longest first, so that the threads end at about the same time.
         order = sorted(range(len(documents)), key=lambda row: (-len(documents[row]), row))
         scores = [0.0] * len(documents)
-        results = await self._workers.map(lambda row: _score(ranker, query, documents[row]), order)
+        results = await self._workers.map(score_row, order)
         for row, score in zip(order, results, strict=True):
             scores[row] = score
         return scores
 
     async def aclose(self) -> None:
-        """Free the threads and the model; using it again loads it again."""
-        self._ranker = None
+        """Free the threads and the model; the next use loads it again."""
+        self._encoder = None
         await self._workers.aclose()
 
-    def _load(self) -> Any:
-        """Load once, whoever asks first; the others wait."""
+    def _load(self) -> _CrossEncoder:
+        """Load the model once; concurrent callers wait."""
         with self._loading:
-            if self._ranker is None:
-                folder = self._folder()
-                file = _model_file(folder)
-                self._ranker = _construct(folder, file, self._max_tokens)
-            return self._ranker
+            if self._encoder is None:
+                self._encoder = _CrossEncoder(self._folder(), self._max_tokens)
+            return self._encoder
 
     def _folder(self) -> Path:
-        """Find the model's folder; only a model that is flashrank's may come from its hub."""
-        path = Path(self._wanted).expanduser()
+        """Return the folder of the model; a model of flashrank's hub is fetched when it is missing."""
+        path = Path(self._name).expanduser()
         if path.is_dir():
             return path.resolve()
-        if self._wanted == RERANKER_NAME:
-            return find_model(self._wanted, self._home, self._models)
-        if self._wanted not in hub_models():
+        if self._name == RERANKER_NAME:
+            return find_model(self._name, self._home, self._models)
+        if self._name not in hub_models():
             raise ConfigError(
-                f"there is no reranker model or folder {self._wanted!r}",
+                f"there is no reranker model or folder {self._name!r}",
                 hint="one of " + ", ".join((RERANKER_NAME, *hub_models())) + ", or a folder",
             )
-        places = model_places(self._home, self._models)
-        for place in places:
-            if (place / self._wanted).is_dir():
-                return place / self._wanted
-        return _fetch(self._wanted, places[0])
+        folders = model_folders(self._home, self._models)
+        for folder in folders:
+            if (folder / self._name).is_dir():
+                return folder / self._name
+        return _fetch(self._name, folders[0])
+
+
+class _CrossEncoder:
+    """A tokenizer and a session, used as flashrank's `Ranker` uses them.
+
+    Args:
+        folder: Folder of the model.
+        max_tokens: Longest pair in tokens.
+
+    Raises:
+        ModelMissing: A file is missing, damaged or unusable.
+    """
+
+    def __init__(self, folder: Path, max_tokens: int) -> None:
+        graph = _model_file(folder)
+        try:
+            self._tokenizer = _read_tokenizer(folder, max_tokens)
+        except Exception as error:  # the libraries raise plain exceptions of many kinds
+            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ModelMissing(
+                f"the reranker in {folder} cannot be loaded: {first_line}"
+            ) from error
+        self._session: Session = open_session(folder / graph)
+
+    def score(self, query: str, text: str) -> float:
+        """Return the relevance of a text, 0 to 1: the sigmoid of one logit or the softmax of two."""
+        import numpy as np
+
+        encoding = self._tokenizer.encode(query, text)
+        inputs = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask}
+        if any(encoding.type_ids):
+            inputs["token_type_ids"] = encoding.type_ids
+        arrays = {name: np.array([ids], dtype=np.int64) for name, ids in inputs.items()}
+        logits = self._session.run(None, arrays)[0]
+        if logits.shape[1] == 1:
+            scores = 1 / (1 + np.exp(-logits.flatten()))
+        else:
+            powers = np.exp(logits)
+            scores = powers[:, 1] / np.sum(powers, axis=1)
+        return min(1.0, max(0.0, float(scores[0])))
+
+
+def _read_tokenizer(folder: Path, max_tokens: int) -> Tokenizer:
+    from tokenizers import AddedToken, Tokenizer
+
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    special = json.loads((folder / "special_tokens_map.json").read_text(encoding="utf-8"))
+    tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=min(settings["model_max_length"], max_tokens))
+    tokenizer.add_special_tokens(
+        [AddedToken(**token) if isinstance(token, dict) else token for token in special.values()]
+    )
+    return tokenizer
 
 
 def _model_file(folder: Path) -> str:
-    """Return the name of the model in a folder after checking that all files are there."""
+    """Return the name of the graph in a folder, after a check that the folder is complete."""
     from flashrank.Config import model_file_map
 
     if (folder / MANIFEST).is_file():
@@ -148,42 +206,13 @@ def _model_file(folder: Path) -> str:
     return graphs[0]
 
 
-def _construct(folder: Path, file: str, max_tokens: int) -> Any:
-    """Make flashrank's ranker without its constructor.
-
-    That asks the hub for what it does not find, sets up logging for the whole process, and opens a session that
-    takes all cores, which would be a third of the time that loading takes.
-    """
-    from flashrank.Ranker import Ranker
-
-    ranker: Any = Ranker.__new__(Ranker)
-    ranker.logger = logging.getLogger("flashrank")
-    ranker.llm_model = None
-    ranker.model_dir = folder
-    try:
-        ranker.tokenizer = ranker._get_tokenizer(max_tokens)  # noqa: SLF001 - its own constructor's step
-    except Exception as error:  # the libraries below raise what they like
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelMissing(f"the reranker in {folder} cannot be loaded: {first_line}") from error
-    ranker.session = open_session(folder / file)
-    return ranker
-
-
-def _score(ranker: Any, query: str, text: str) -> float:
-    """Score one pair; flashrank sorts and changes what it is given, so it is given copies."""
-    from flashrank.Ranker import RerankRequest
-
-    result = ranker.rerank(RerankRequest(query=query, passages=[{"text": text}]))
-    return min(1.0, max(0.0, float(result[0]["score"])))
-
-
-def _fetch(name: str, place: Path) -> Path:
-    """Fetch a model from flashrank's hub."""
+def _fetch(name: str, target: Path) -> Path:
+    """Fetch a model from flashrank's hub into a folder of models."""
     import httpx
     from flashrank.Config import model_url
 
-    place.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=place))
+    target.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=target))
     url = model_url.format(name)
     try:
         archive = staging / "model.zip"
@@ -196,7 +225,7 @@ def _fetch(name: str, place: Path) -> Path:
                 file.write(block)
         with zipfile.ZipFile(archive) as members:
             members.extractall(staging)
-        (staging / name).rename(place / name)
+        (staging / name).rename(target / name)
     except (httpx.HTTPError, zipfile.BadZipFile, OSError) as error:
         reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
         raise Unavailable(
@@ -205,4 +234,4 @@ def _fetch(name: str, place: Path) -> Path:
         ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return place / name
+    return target / name

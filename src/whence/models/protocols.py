@@ -1,4 +1,4 @@
-"""What processors ask of models. Concrete ones are chosen by `flow` and passed in."""
+"""Protocols of embedders, rerankers and writers; a new kind of model implements one of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Embedder(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """Tokens of one text that count; the rest is cut by the model."""
+        """Tokens of a text that the model reads; it ignores further ones."""
         ...
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
@@ -35,16 +35,16 @@ class Embedder(Protocol):
 
         Raises:
             ModelMissing: The model's files are absent or damaged.
-            Unavailable: The service behind it does not answer.
+            Unavailable: The service does not answer.
         """
         ...
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Count tokens per text, special tokens left out and without cutting."""
+        """Count the tokens of each text, without special tokens and without truncation."""
         ...
 
     async def aclose(self) -> None:
-        """Free what is held."""
+        """Free all resources."""
         ...
 
 
@@ -65,12 +65,12 @@ class Reranker(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Free what is held."""
+        """Free all resources."""
         ...
 
 
 class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A filled template, in both forms: for those who read prompts and those who read documents."""
+    """A filled template, as a prompt for language models and as documents for other writers."""
 
     template_id: str
     """`extract-concepts` or `document-prompt`."""
@@ -79,9 +79,9 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     documents: tuple[str, ...] = ()
     """Texts to answer from, best first; marker `[n]` is the n-th, from 1."""
     outdated: frozenset[int] = frozenset()
-    """Numbers of documents that say of themselves that they are out of date."""
+    """Numbers of documents that declare themselves out of date."""
     sections: tuple[str, ...] = ()
-    """Where each document stands: titles and headings from the outermost in; empty when none is known."""
+    """Titles and headings above each document, from the outermost in; empty when none is known."""
     system: str = ""
     """Instruction for a language model."""
     prompt: str = ""
@@ -105,17 +105,17 @@ class Writer(Protocol):
 
     @property
     def is_language_model(self) -> bool:
-        """False for a writer that only quotes; it is then never asked for concepts."""
+        """False for a writer that only quotes; it is never asked for concepts."""
         ...
 
     def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield pieces of text, then one piece with the whole result.
 
         Raises:
-            Unavailable: The service behind it does not answer.
+            Unavailable: The service does not answer.
         """
         ...
 
     async def aclose(self) -> None:
-        """Free what is held."""
+        """Free all resources."""
         ...

@@ -1,4 +1,4 @@
-"""From the markers in a written answer to the sentences of the documents behind them."""
+"""Quotes for the markers of a written answer: the sentences of the documents that support it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from whence.schema.prompt import Quote
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
 
-__all__ = ("quotes_of",)
+__all__ = ("find_quotes",)
 
 #: `[3]` or `[1, 2]`.
 _MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
-#: Of the answer's own sentence at least this share of the words must be in the quote.
-_LEAST_SHARE = 0.2
+#: A quote has at least this share of the words of the sentence with the marker.
+_MIN_SHARE = 0.2
 
 
-def quotes_of(answer: str, documents: Sequence[str]) -> tuple[Quote, ...]:
+def find_quotes(answer: str, documents: Sequence[str]) -> tuple[Quote, ...]:
     """Return for each marker the sentence of its document that shares most words with the answer's sentence.
 
-    A marker that names no document, or whose document has no sentence in common with the answer, gives no
-    quote. A marker used with several sentences gives one quote each, in order of first use, none twice.
+    There is no quote for a marker without a document, or without a similar sentence in it. A marker of several
+    sentences has a quote for each, in order of first use, none twice.
 
     Cost: sentences of the cited documents times markers.
     """
@@ -36,7 +36,7 @@ def quotes_of(answer: str, documents: Sequence[str]) -> tuple[Quote, ...]:
 
 
 def _claims(answer: str) -> list[tuple[list[str], list[int]]]:
-    """Pair the words of each sentence with its markers; markers after the full stop belong to it."""
+    """Return the words of each sentence with its markers, those after its full stop included."""
     claims: list[tuple[list[str], list[int]]] = []
     for part in split_sentences(answer):
         sentence = answer[part.start : part.end]
@@ -64,4 +64,4 @@ def _best_sentence(claim: Sequence[str], document: str) -> str:
         share = overlap(claim, terms, weights, 1.0)
         if share > most:
             best, most = document[part.start : part.end], share
-    return best if most >= _LEAST_SHARE else ""
+    return best if most >= _MIN_SHARE else ""

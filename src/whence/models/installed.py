@@ -1,0 +1,283 @@
+"""Installed models: the folders they are in, the manifest of a folder, and whether its files are intact.
+
+Hashing 125 MB at every start would double the time to the first vector. So the manifest also records size and
+modification time of every file, and only a file whose time differs is hashed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from whence.models.weights import (
+    EMBEDDER_NAME,
+    RERANKER_NAME,
+    SAFETENSORS_SHA256,
+    TOKENIZER_SHA256,
+    W8_SHA256,
+    WEIGHTS_REVISION,
+)
+from whence.schema.errors import ModelMissing
+
+__all__ = (
+    "MANIFEST",
+    "MODELS",
+    "FileRecord",
+    "Manifest",
+    "ModelState",
+    "ModelStatus",
+    "check_files",
+    "expected_digests",
+    "file_sha256",
+    "find_model",
+    "install_target",
+    "is_current",
+    "model_folders",
+    "model_status",
+    "shipped_graph",
+    "write_manifest",
+)
+
+#: All models that `whence models install` installs.
+MODELS = (EMBEDDER_NAME, RERANKER_NAME)
+#: Written last, so that a folder with a manifest is complete.
+MANIFEST: Final = "manifest.json"
+#: Folder of models; when set, no other is searched.
+_MODELS_VARIABLE: Final = "WHENCE_MODELS"
+_BLOCK_BYTES = 1 << 20
+
+ModelState = Literal["ready", "missing", "damaged", "outdated"]
+
+
+class FileRecord(msgspec.Struct, frozen=True):
+    """A file as it was installed."""
+
+    sha256: str
+    size: int
+    """Bytes."""
+    mtime_ns: int
+    """Modification time, nanoseconds since the epoch."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder of a model as it was installed."""
+
+    model: str
+    revision: str
+    files: dict[str, FileRecord]
+    license: str = "Apache-2.0"
+    origin: str = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """State of a model."""
+
+    name: str
+    state: ModelState
+    """`outdated` works, but comes from another version of Whence."""
+    folder: str = ""
+    """Empty when missing."""
+    revision: str = ""
+    """Digest of the weights, shortened."""
+    files: dict[str, str] = {}
+    """SHA-256 by file name, as installed."""
+    detail: str = ""
+    """What is wrong, and what to do; empty when ready."""
+
+
+def model_folders(home: Path | None = None, models: Path | None = None) -> tuple[Path, ...]:
+    """Return the folders that may hold models, in the order of the search.
+
+    `models`, or `$WHENCE_MODELS`, alone when it is set; else those of the home, the Python environment and the
+    user.
+    """
+    chosen = models or os.environ.get(_MODELS_VARIABLE, "")
+    if chosen:
+        return (Path(chosen).expanduser(),)
+    folders = [] if home is None else [Path(home) / "models"]
+    folders += [_environment_folder(), _user_folder()]
+    return tuple(dict.fromkeys(folders))
+
+
+def find_model(name: str, home: Path | None = None, models: Path | None = None) -> Path:
+    """Return the folder of an installed model.
+
+    Raises:
+        ModelMissing: No folder has it; the message names them.
+    """
+    folders = model_folders(home, models)
+    for folder in folders:
+        # `os.path`: a path that no file system accepts (too long, say) is a folder without models, no error.
+        if os.path.isfile(folder / name / MANIFEST):  # noqa: PTH113
+            return folder / name
+    searched = ", ".join(str(folder) for folder in folders)
+    raise ModelMissing(f"the model {name} is not installed; looked in {searched}")
+
+
+def install_target() -> Path:
+    """Return the folder that models are installed into by default.
+
+    `$WHENCE_MODELS` when set; the Python environment when it is a virtual one that can be written, so that
+    removing the environment removes the models; else the user's data folder.
+    """
+    chosen = os.environ.get(_MODELS_VARIABLE, "")
+    if chosen:
+        return Path(chosen).expanduser()
+    is_virtual = sys.prefix != sys.base_prefix
+    return (
+        _environment_folder() if is_virtual and os.access(sys.prefix, os.W_OK) else _user_folder()
+    )
+
+
+def _environment_folder() -> Path:
+    return Path(sys.prefix) / "share" / "whence" / "models"
+
+
+def _user_folder() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("whence", appauthor=False) / "models"
+
+
+def shipped_graph(name: str) -> bytes:
+    """Return one of the ONNX graphs that Whence ships."""
+    return (files("whence.models") / "graphs" / name).read_bytes()
+
+
+def expected_digests(model: str) -> dict[str, str]:
+    """Return the digests that this version of Whence requires in a folder of a model, by file name."""
+    graphs = {
+        EMBEDDER_NAME: {name: name for name in ("minilm-fp32.onnx", "minilm-w8.onnx")},
+        RERANKER_NAME: {"maxsim.onnx": "maxsim-w8.onnx"},
+    }[model]
+    digests = {
+        file: hashlib.sha256(shipped_graph(graph)).hexdigest() for file, graph in graphs.items()
+    }
+    digests["tokenizer.json"] = TOKENIZER_SHA256
+    digests["w8.bin"] = W8_SHA256
+    if model == EMBEDDER_NAME:
+        digests["model.safetensors"] = SAFETENSORS_SHA256
+    return digests
+
+
+def file_sha256(path: Path, advance: Callable[[int], None] | None = None) -> str:
+    """Return the hexadecimal digest of a file; `advance` is called with the bytes of each block."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+            if advance is not None:
+                advance(len(block))
+    return digest.hexdigest()
+
+
+def write_manifest(folder: Path, model: str) -> None:
+    """Record all files of a folder in its manifest."""
+    records = {}
+    for path in sorted(folder.iterdir()):
+        if path.name != MANIFEST:
+            status = path.stat()
+            records[path.name] = FileRecord(file_sha256(path), status.st_size, status.st_mtime_ns)
+    manifest = Manifest(model=model, revision=WEIGHTS_REVISION, files=records)
+    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a folder; raise ModelMissing when there is none, or it is unreadable."""
+    try:
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except OSError as error:
+        raise ModelMissing(f"{folder} holds no installed model") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ModelMissing(f"the model in {folder} is damaged: {MANIFEST} is unreadable") from error
+
+
+def check_files(folder: Path, *, rehash: bool = False) -> Manifest:
+    """Compare the files of a folder with its manifest.
+
+    Args:
+        folder: A model's folder.
+        rehash: Whether to hash all files, also those with an unchanged modification time.
+
+    Raises:
+        ModelMissing: A file is absent or is not what was installed; the message names it.
+    """
+    manifest = _read_manifest(folder)
+    for name, record in manifest.files.items():
+        fault = _fault(folder / name, record, rehash=rehash)
+        if fault:
+            raise ModelMissing(f"the model in {folder} is damaged: {name} {fault}")
+    return manifest
+
+
+def _fault(path: Path, record: FileRecord, *, rehash: bool) -> str:
+    try:
+        status = path.stat()
+        if status.st_size != record.size:
+            return f"has {status.st_size} bytes instead of {record.size}"
+        touched = rehash or status.st_mtime_ns != record.mtime_ns
+        if touched and file_sha256(path) != record.sha256:
+            return "has other contents than were installed"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return ""
+
+
+def is_current(folder: Path, name: str, *, rehash: bool = False) -> bool:
+    """Return whether a folder holds a model, intact and as this version of Whence requires it."""
+    try:
+        manifest = check_files(folder, rehash=rehash)
+    except ModelMissing:
+        return False
+    return _has_expected_files(manifest, name)
+
+
+def _has_expected_files(manifest: Manifest, name: str) -> bool:
+    return expected_digests(name).items() <= _digests(manifest).items()
+
+
+def _digests(manifest: Manifest) -> dict[str, str]:
+    return {file: record.sha256 for file, record in manifest.files.items()}
+
+
+def model_status(
+    home: Path | None = None, models: Path | None = None, *, rehash: bool = False
+) -> list[ModelStatus]:
+    """Return the state of every model; a missing or damaged one raises no error.
+
+    Args:
+        home: The home whose `models` folder is searched.
+        models: The only folder to search, when set.
+        rehash: Whether to hash all files (125 MB), also those with an unchanged modification time.
+    """
+    return [_status(name, home, models, rehash=rehash) for name in MODELS]
+
+
+def _status(name: str, home: Path | None, models: Path | None, *, rehash: bool) -> ModelStatus:
+    try:
+        folder = find_model(name, home, models)
+    except ModelMissing as error:
+        return ModelStatus(name=name, state="missing", detail=f"{error.message}; {error.hint}")
+    try:
+        manifest = check_files(folder, rehash=rehash)
+    except ModelMissing as error:
+        detail = f"{error.message}; {error.hint}"
+        return ModelStatus(name=name, state="damaged", folder=str(folder), detail=detail)
+    current = _has_expected_files(manifest, name)
+    return ModelStatus(
+        name=name,
+        state="ready" if current else "outdated",
+        folder=str(folder),
+        revision=manifest.revision,
+        files=_digests(manifest),
+        detail="" if current else "made by another version of Whence; run `whence models install`",
+    )
