@@ -1,4 +1,4 @@
-"""Write the ONNX graphs of the local models; they hold no weights, only places in the data files.
+"""Write the ONNX graphs of the local models; the weights stay in separate data files, which the graphs refer to.
 
 The bytes depend on nothing but this file and `whence.models.weights`: a test builds the graphs again and
 compares.
@@ -50,7 +50,7 @@ _TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int8": 
 
 
 class Graph:
-    """Collects nodes and constants; every call gives the name of a value."""
+    """Collects nodes and constants; every call returns the name of a value."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -107,7 +107,7 @@ class Graph:
         return place.name
 
     def model(self, name: str, inputs: list[str], output: str, width: int) -> bytes:
-        """Give the serialised model: int64 inputs (batch, length), one float output (batch, width)."""
+        """Return the serialised model: int64 inputs (batch, length), one float output (batch, width)."""
         graph = helper.make_graph(
             self.nodes,
             name,
@@ -131,7 +131,7 @@ class Arithmetic(Protocol):
     """How the encoder's parts are computed; values are (tokens, width) matrices."""
 
     def embed(self, graph: Graph, ids: str, positions: str) -> str:
-        """Give the first hidden state from flat token ids and position numbers."""
+        """Return the first hidden state from flat token ids and position numbers."""
 
     def norm(self, graph: Graph, value: str, layer: int, name: str) -> str:
         """Normalise each row."""
@@ -344,7 +344,7 @@ def _unit(graph: Graph, value: str) -> str:
 
 
 def sentence_graph(arithmetic: Arithmetic) -> bytes:
-    """Give the embedder: token ids (batch, length), all real, to unit vectors (batch, 384).
+    """Return the embedder: token ids (batch, length), all real, to unit vectors (batch, 384).
 
     There is no mask: texts of one batch have equal length, so that nothing is padded.
     """
@@ -370,7 +370,7 @@ def sentence_graph(arithmetic: Arithmetic) -> bytes:
 
 
 def late_interaction_graph(arithmetic: Arithmetic) -> bytes:
-    """Give the reranker, with the inputs and the output that flashrank expects of a cross-encoder.
+    """Return the reranker, with the inputs and the output that flashrank expects of a cross-encoder.
 
     A pair `[CLS] q [SEP] p [SEP]` gets a second `[CLS]` in front, for the passage. Tokens see their own
     segment only, and each segment counts its positions from 0: both texts are encoded exactly as if alone.
@@ -447,7 +447,7 @@ def late_interaction_graph(arithmetic: Arithmetic) -> bytes:
 
 
 def _rarity(graph: Graph, ids: str) -> str:
-    """Give log(rank) + 1/2 for the word pieces; all that comes before the words ranks first.
+    """Return log(rank) + 1/2 for the word pieces; all that comes before the words ranks first.
 
     On MED, Cranfield and CISI these weights rank as well as the collections' own document frequencies do:
     nDCG@10 .800 .384 .452 against .801 .381 .462, and .797 .372 .445 without weights.
@@ -458,7 +458,7 @@ def _rarity(graph: Graph, ids: str) -> str:
 
 
 def graphs() -> dict[str, bytes]:
-    """Give the graphs by file name."""
+    """Return the graphs by file name."""
     return {
         "minilm-fp32.onnx": sentence_graph(Float32()),
         "minilm-w8.onnx": sentence_graph(Int8()),
@@ -467,7 +467,7 @@ def graphs() -> dict[str, bytes]:
 
 
 def main() -> int:
-    """Write the graphs and tell their sizes."""
+    """Write the graphs and print their sizes."""
     GRAPHS.mkdir(exist_ok=True)
     for name, data in graphs().items():
         (GRAPHS / name).write_bytes(data)

@@ -1,7 +1,7 @@
-"""Write the golden file of every message type that has none yet; old files are never changed.
+"""Write the missing golden files of messages; existing files are never changed.
 
-A golden file is `tests/unit/golden/<type>.<n>.json`: n is 1 for the first form of a type and grows when
-fields are added, so that every form that was ever sent keeps decoding.
+A golden file is `tests/unit/golden/<type>.<n>.json`: n is 1 for the first form of a type and is incremented
+when fields are added, so that tests decode every form that was ever sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "unit" / "golden"
 
 
 def main() -> int:
-    """Write what is missing and name it."""
+    """Write the missing files and print their names."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
     for name, cls in message_types().items():
         wire = encode(sample(cls)) + b"\n"

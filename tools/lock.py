@@ -1,7 +1,7 @@
 """Pin every dependency with hashes: `requirements.lock` to run, `requirements-dev.lock` to develop.
 
-The files hold names, versions, markers and hashes, never the address of an index. They serve every
-supported version of Python.
+The files contain names, versions, markers and hashes, but no address of an index, and apply to every supported
+version of Python.
 """
 
 from __future__ import annotations

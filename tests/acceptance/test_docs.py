@@ -1,4 +1,4 @@
-"""The documentation says what is so."""
+"""Commands and links in the documentation work."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
-#: What stands for something of the reader's own, in the lines of the README.
+#: Placeholders for arguments of the reader in the README.
 PLACEHOLDER = re.compile(r" (?:F|FOLDER|BUNDLE\.zip)(?: |$)")
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("page", "until"), [("docs/tutorial.md", ""), ("README.md", "## In Python")]
+    ("page", "until"), [("docs/tutorial.md", ""), ("README.md", "## Python")]
 )
 def test_commands_work_as_printed(fresh: Any, page: str, until: str) -> None:
-    """Every `whence` line of the tutorial and of the README's beginning, in order, ends with 0."""
+    """Every `whence` line of the tutorial and of the first part of the README exits with 0."""
     text = (ROOT / page).read_text()
     blocks = re.findall(r"```sh\n(.*?)```", text[: text.index(until) or None], re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("whence ")]
@@ -42,14 +42,14 @@ def test_commands_work_as_printed(fresh: Any, page: str, until: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    """A link to a file of the repository names one that exists."""
+def test_links_are_valid(page: Path) -> None:
+    """A link to a file of the repository names an existing file."""
     for target in LINK.findall(page.read_text()):
         if "://" not in target and not target.startswith("mailto:"):
             assert (page.parent / target).exists(), target
 
 
-def test_every_page_can_be_found() -> None:
+def test_every_page_is_linked() -> None:
     """Each page of `docs/` is linked from its index or from the README."""
     linked = {
         (page.parent / target).resolve()

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that the test advances."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class ManualClock:
         self._timers: list[tuple[float, int, _ManualTimer]] = []
 
     def time(self) -> float:
-        """Give seconds since the epoch."""
+        """Return seconds since the epoch."""
         return self._now
 
     def monotonic(self) -> float:
-        """Give the same seconds."""
+        """Return the same seconds."""
         return self._now
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> _ManualTimer:
-        """Arrange for `callback` to run when the clock has advanced by `delay_s` seconds."""
+        """Schedule `callback` for the time `delay_s` seconds from now."""
         timer = _ManualTimer(callback)
         heapq.heappush(self._timers, (self._now + delay_s, next(self._numbers), timer))
         return timer
 
     def advance(self, seconds: float) -> None:
-        """Move on and run, in order, every timer whose time comes."""
+        """Advance the clock, and run every timer on the way in order."""
         end = self._now + seconds
         while self._timers and self._timers[0][0] <= end:
             due, _, timer = heapq.heappop(self._timers)

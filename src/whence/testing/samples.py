@@ -1,4 +1,4 @@
-"""A full example of any message: every field set, the same on every call."""
+"""Build a sample of any message type, with every field set; equal on every call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def sample(cls: type[S]) -> S:
-    """Give an instance with every field set to a value that is not its default."""
+    """Return an instance with every field set to a value other than its default."""
     hints = typing.get_type_hints(cls)
     return cls(**{name: _value(hints[name], name) for name in cls.__struct_fields__})
 
