@@ -1,4 +1,4 @@
-"""Write the ONNX graphs of the local models; the weights stay in separate data files, which the graphs refer to.
+"""Write the ONNX graphs of the local models; the weights stay in data files that the graphs refer to.
 
 The bytes depend on nothing but this file and `whence.models.weights`: a test builds the graphs again and
 compares.

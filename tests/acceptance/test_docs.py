@@ -19,9 +19,7 @@ PLACEHOLDER = re.compile(r" (?:F|FOLDER|BUNDLE\.zip)(?: |$)")
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("page", "until"), [("docs/tutorial.md", ""), ("README.md", "## Python")]
-)
+@pytest.mark.parametrize(("page", "until"), [("docs/tutorial.md", ""), ("README.md", "## Python")])
 def test_commands_work_as_printed(fresh: Any, page: str, until: str) -> None:
     """Every `whence` line of the tutorial and of the first part of the README exits with 0."""
     text = (ROOT / page).read_text()
