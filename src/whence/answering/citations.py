@@ -1,4 +1,4 @@
-"""From the markers in an answer to the passages they stand on."""
+"""Map the markers in an answer to the passages they cite."""
 
 from __future__ import annotations
 
@@ -7,39 +7,29 @@ from collections.abc import Sequence
 
 import msgspec
 
+from whence.retrieval.services import Passage
 from whence.schema.document_rag import Citation
 from whence.schema.outdated import outdated
 from whence.schema.prompt import Quote
-from whence.schema.texts import ChunkText
 
-__all__ = ("CitedAnswer", "Passage", "map_citations", "markers_of")
+__all__ = ("CitedAnswer", "map_citations", "markers_of")
 
 #: `[3]`, `[1, 2]` or `[1][2]`, with the other dashes and blanks that models write. At most six digits:
 #: no prompt has a million documents.
 _MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
 
 
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """A text that can be given to the writer."""
-
-    chunk_id: str
-    text: str
-    document_id: str = ""
-    source: ChunkText | None = None
-    """Where it stands, when the text service told."""
-
-
 class CitedAnswer(msgspec.Struct, frozen=True):
-    """What the markers of an answer stand on."""
+    """The citations of an answer."""
 
     citations: tuple[Citation, ...]
     """By marker, then in the order of the quotes; one for each quote, or one without."""
     faults: tuple[str, ...]
-    """Markers and quotes that lead nowhere, one line each."""
+    """Invalid markers and quotes, one line each."""
 
 
 def markers_of(text: str) -> tuple[int, ...]:
-    """Give the numbers in square brackets, each once, in order of first use.
+    """Return the numbers in square brackets, each once, in order of first use.
 
     >>> markers_of("Open at nine [2]. Closed on Sunday [1, 2][7].")
     (2, 1, 7)
@@ -53,12 +43,12 @@ def markers_of(text: str) -> tuple[int, ...]:
 def map_citations(text: str, quotes: Sequence[Quote], passages: Sequence[Passage]) -> CitedAnswer:
     """Map the markers of an answer to the passages that the writer was given.
 
-    A marker out of range is no citation, a quote that is not verbatim in its passage is no quote; both are
-    reported. Total: any text and any quotes give an answer.
+    Markers out of range and quotes that are not verbatim in their passage are left out and reported. The
+    function accepts any text and any quotes.
 
     Args:
         text: The answer.
-        quotes: Passages that the writer says it used.
+        quotes: What the writer says it used.
         passages: What the writer was given; marker `[n]` is the n-th, from 1.
 
     Cost: one pass over the text and one substring search per quote.
@@ -89,7 +79,7 @@ def _quotes_by_marker(quotes: Sequence[Quote]) -> dict[int, list[str]]:
 
 
 def _citation(marker: int, passage: Passage, quote: str) -> Citation:
-    metadata = passage.source.metadata if passage.source else {}
+    metadata = passage.metadata
     return Citation(
         marker=marker,
         chunk_id=passage.chunk_id,

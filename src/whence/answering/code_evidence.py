@@ -1,4 +1,4 @@
-"""Exploration of code: nodes that the search finds, what hangs on them, and texts within a budget."""
+"""Retrieval for a question about code: search, walk the graph, read texts within a budget."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from whence.answering.candidate_pool import pool_candidates
-from whence.answering.citations import Passage
 from whence.answering.evidence import find
-from whence.answering.query_processing import Grounding
+from whence.answering.query_processing import ProcessedQuery
 from whence.answering.state import Question
-from whence.processors.base import Context
 from whence.provenance.graph_walks import GraphWalk, WalkEdge, WalkNode, graph_walk_triples
 from whence.provenance.stage_records import CandidateRecord, Selection
 from whence.provenance.stages import exploration_triples, focus_triples
+from whence.retrieval.services import Caller, Passage
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
 from whence.schema.graph import Direction, ExpandRequest, ExpandResponse, GraphNode
@@ -27,9 +25,9 @@ from whence.schema.texts import (
     TextResponse,
 )
 
-__all__ = ("CodeScope", "explore_code")
+__all__ = ("CodeEvidence", "CodeRetrieval", "CodeScope")
 
-#: Characters that count as a token where nothing can count tokens: English prose has about four a token.
+#: Characters that count as a token where no model can count tokens: English prose has about four a token.
 _CHARS_PER_TOKEN = 4
 
 
@@ -37,7 +35,7 @@ class CodeScope(msgspec.Struct, frozen=True, kw_only=True):
     """Where and how far a question about code looks."""
 
     snapshot_id: str
-    """Snapshot that is asked."""
+    """Snapshot to read."""
     collection: str
     """Collection that holds it."""
     access: Access
@@ -51,124 +49,210 @@ class CodeScope(msgspec.Struct, frozen=True, kw_only=True):
     relations: tuple[str, ...]
     """Relations to follow; empty for all."""
     direction: Direction
-    """Which way."""
+    """Which way edges are walked."""
     prioritize: Prioritize
     """Which texts go first."""
     budget: TextBudget
-    """What the texts may add up to."""
+    """Limit on the sum of the texts."""
 
 
-class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What one question found."""
+class CodeEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes around the seeds, and their texts."""
 
     walk: GraphWalk
     texts: TextResponse
     budget: TextBudget
-    """The one that was kept to."""
+    """The limit that the texts were cut to."""
 
 
-async def explore_code(
-    question: Question, grounding: Grounding, scope: CodeScope, context: Context
-) -> list[Passage]:
-    """Search, expand, read within the budget; tell of exploration and focus.
+class CodeRetrieval:
+    """Both steps of retrieval for one question about code.
 
-    The seeds are the best of the search; candidates after them are told of as dropped unless the walk reaches
-    them. An expansion that fails degrades: the seeds alone are read.
-
-    Raises:
-        WhenceError: No search succeeded, the texts could not be read, or the snapshot was replaced.
+    Args:
+        scope: Where to look.
+        caller: Reaches the services `graph` and `texts`.
     """
-    trail = question.trail
-    trail.begin("exploration")
-    legs = await find(question, grounding)
-    accounts = pool_candidates(
-        legs,
-        limit=min(scope.seed_limit, scope.max_nodes),
-        threshold=question.options.threshold,
-        cut_code="over_limit",
-    )
-    seeds = [one for one in accounts if not one.reason_code]
-    graph = await _expand(question, scope, context, seeds) if seeds else None
-    question.accounts, walk = _joined(accounts, seeds, graph)
-    texts, budget = await _read(question, scope, context, walk)
-    found = _Found(walk=walk, texts=texts, budget=budget)
-    _settle(question, texts)
-    await _tell_exploration(question, found)
-    if not texts.decisions:
-        return []
-    return await _focus(question, scope, found)
 
+    def __init__(self, scope: CodeScope, caller: Caller) -> None:
+        self._scope = scope
+        self._caller = caller
 
-async def _expand(
-    question: Question,
-    scope: CodeScope,
-    context: Context,
-    seeds: Sequence[CandidateRecord],
-) -> ExpandResponse | None:
-    """Walk from the seeds; None when that fails and the seeds alone must do.
+    async def retrieve(self, question: Question, processed: ProcessedQuery) -> CodeEvidence:
+        """Search, expand and read within the budget (stage `exploration`).
 
-    Raises:
-        BadInput: A relation asked for does not exist.
-        Unavailable: The snapshot was replaced since it was looked up.
-    """
-    request = ExpandRequest(
-        access=scope.access,
-        snapshot=scope.snapshot_id,
-        # The document of a node is the node: its id is the canonical one.
-        seeds=tuple(seed.document_id for seed in seeds),
-        max_depth=scope.max_depth,
-        max_nodes=scope.max_nodes,
-        relations=scope.relations,
-        direction=scope.direction,
-    )
-    try:
-        reply = await question.deadline.limit(
-            "expanding the graph",
-            lambda: context.call("graph", request, ExpandResponse),
-            question.options.search_timeout_s,
-            share=0.5,
+        The seeds are the best of the search; candidates after them are recorded as dropped unless the walk
+        reaches them. An expansion that fails degrades: the seeds alone are read.
+
+        Raises:
+            WhenceError: No search succeeded, the texts could not be read, or the snapshot was replaced.
+        """
+        question.trace.begin("exploration")
+        limit = min(self._scope.seed_limit, self._scope.max_nodes)
+        found = await find(question, processed, limit=limit, cut_code="over_limit")
+        seeds = found.kept
+        graph = await self._expand(question, seeds) if seeds else None
+        question.candidates, walk = _add_reached(found.candidates, seeds, graph)
+        texts, budget = await self._read(question, walk)
+        _record_texts(question, texts)
+        await _end_exploration(question, walk, texts)
+        return CodeEvidence(walk=walk, texts=texts, budget=budget)
+
+    async def select(self, question: Question, evidence: CodeEvidence) -> list[Passage]:
+        """Return the texts that the budget kept, in their order, and record the others (stage `focus`)."""
+        texts, budget = evidence.texts, evidence.budget
+        if not texts.decisions:
+            return []
+        trace = question.trace
+        trace.begin("focus")
+        question.selected = True
+        scores = _scores(question, evidence.walk)
+        skipped = {
+            one.id
+            for one in texts.decisions
+            if one.action == "skip" and one.id not in texts.missing
+        }
+        dropped = [
+            msgspec.structs.replace(one, reason_code="over_text_budget")
+            for one in question.candidates
+            if one.chunk_id in skipped
+        ]
+        if not texts.texts:
+            trace.degrade("text-fetch", "nothing_fits", "no text fits into the budget")
+        await trace.end(
+            lambda run: focus_triples(
+                trace.answer_id,
+                [Selection(text.chunk_id, scores[text.chunk_id]) for text in texts.texts],
+                candidates=dropped if run else (),
+                run=run,
+            ),
+            candidates_in=len(texts.texts) + len(dropped),
+            candidates_out=len(texts.texts),
+            settings={
+                "prioritize": self._scope.prioritize,
+                "budget_kind": budget.kind,
+                "budget_limit": budget.limit,
+                "budget_used": _used(evidence),
+            },
         )
-    except BadInput:
-        # What the caller asked for is wrong, a relation that does not exist: no other answer will do.
-        raise
-    except WhenceError as error:
-        reason = f"the nodes found are read without those around them: {error.message}"
-        question.trail.degrade("exploration", "expansion_failed", reason)
-        return None
-    if reply.collection != scope.collection:
-        raise Unavailable(
-            f"snapshot {scope.snapshot_id} was replaced while it was read",
-            hint="ask again when the import is done",
+        return [
+            Passage(
+                chunk_id=text.chunk_id,
+                text=text.content,
+                document_id=text.document_id,
+                source=text,
+            )
+            for text in texts.texts
+            # A node may have no text to answer from.
+            if text.content.strip()
+        ]
+
+    async def _expand(
+        self, question: Question, seeds: Sequence[CandidateRecord]
+    ) -> ExpandResponse | None:
+        """Walk from the seeds; None when that fails and the seeds alone are read.
+
+        Raises:
+            BadInput: A relation does not exist.
+            Unavailable: The snapshot was replaced since it was looked up.
+        """
+        scope, trace = self._scope, question.trace
+        request = ExpandRequest(
+            access=scope.access,
+            snapshot=scope.snapshot_id,
+            # The document of a node is the node: its id is the canonical one.
+            seeds=tuple(seed.document_id for seed in seeds),
+            max_depth=scope.max_depth,
+            max_nodes=scope.max_nodes,
+            relations=scope.relations,
+            direction=scope.direction,
         )
-    if reply.truncated:
-        question.trail.degrade(
-            "exploration",
-            "graph_truncated",
-            f"the walk was cut at {len(reply.nodes)} nodes; there are more around them",
+        try:
+            reply = await question.deadline.limit(
+                "expanding the graph",
+                lambda: self._caller.call("graph", request, ExpandResponse),
+                question.options.search_timeout_s,
+                share=0.5,
+            )
+        except BadInput:
+            raise
+        except WhenceError as error:
+            reason = f"the nodes found are read without those around them: {error.message}"
+            trace.degrade("exploration", "expansion_failed", reason)
+            return None
+        if reply.collection != scope.collection:
+            raise Unavailable(
+                f"snapshot {scope.snapshot_id} was replaced while it was read",
+                hint="ask again when the import is done",
+            )
+        if reply.truncated:
+            trace.degrade(
+                "exploration",
+                "graph_truncated",
+                f"the walk was cut at {len(reply.nodes)} nodes; there are more around them",
+            )
+        return reply
+
+    async def _read(self, question: Question, walk: GraphWalk) -> tuple[TextResponse, TextBudget]:
+        """Read the texts that fit, and return the budget that they were cut to.
+
+        Where the model that counts tokens is missing, characters are counted instead.
+        """
+        budget = self._scope.budget
+        if not walk.nodes:
+            return TextResponse(texts=()), budget
+        try:
+            return await self._read_within(question, walk, budget), budget
+        except ModelMissing as error:
+            if budget.kind != "tokens":
+                raise
+            reason = f"characters are counted in the place of tokens: {error.message}"
+            question.trace.degrade("text-fetch", "tokens_not_counted", reason)
+        budget = TextBudget(kind="chars", limit=budget.limit * _CHARS_PER_TOKEN)
+        return await self._read_within(question, walk, budget), budget
+
+    async def _read_within(
+        self, question: Question, walk: GraphWalk, budget: TextBudget
+    ) -> TextResponse:
+        plan = TextPlan(
+            seeds=walk.seeds,
+            graph=tuple(
+                PlannedText(id=node.chunk_id, depth=node.depth, parent_id=node.parent_id or None)
+                for node in walk.nodes
+                if node.depth > 0
+            ),
+            prioritize=self._scope.prioritize,
+            budget=budget,
         )
-    return reply
+        request = TextRequest(
+            access=self._scope.access, collection=self._scope.collection, plan=plan
+        )
+        return await question.deadline.limit(
+            "reading the texts",
+            lambda: self._caller.call("texts", request, TextResponse),
+            question.options.texts_timeout_s,
+        )
 
 
-def _joined(
-    accounts: Sequence[CandidateRecord],
+def _add_reached(
+    found: Sequence[CandidateRecord],
     seeds: Sequence[CandidateRecord],
     graph: ExpandResponse | None,
 ) -> tuple[list[CandidateRecord], GraphWalk]:
-    """Give all candidates, those of the walk after those of the search, and the walk between them."""
+    """Return all candidates, those of the walk after those of the search, and the walk between them."""
     reached = [node for node in graph.nodes if node.depth > 0] if graph else []
-    by_chunk = {one.chunk_id: one for one in accounts}
-    candidates = dict(by_chunk)
+    candidates = {one.chunk_id: one for one in found}
+    by_search = set(candidates)
     for node in reached:
-        known = by_chunk.get(node.chunk_id)
-        if known is not None:
-            candidates[node.chunk_id] = msgspec.structs.replace(known, reason_code="")
-            continue
-        candidates[node.chunk_id] = CandidateRecord(
-            chunk_id=node.chunk_id, rank=len(candidates) + 1, document_id=node.id
-        )
+        if node.chunk_id in by_search:
+            kept = msgspec.structs.replace(candidates[node.chunk_id], reason_code="")
+            candidates[node.chunk_id] = kept
+        else:
+            candidates[node.chunk_id] = CandidateRecord(
+                chunk_id=node.chunk_id, rank=len(candidates) + 1, document_id=node.id
+            )
     chunk_of = {one.document_id: one.chunk_id for one in candidates.values()}
-    nodes = [WalkNode(chunk_id=s.chunk_id, rank=s.rank, depth=0) for s in seeds]
-    nodes += [_walked(node, candidates[node.chunk_id].rank, chunk_of) for node in reached]
+    nodes = [WalkNode(chunk_id=one.chunk_id, rank=one.rank, depth=0) for one in seeds]
+    nodes += [_walk_node(node, candidates[node.chunk_id].rank, chunk_of) for node in reached]
     edges = [
         WalkEdge(from_id=chunk_of[edge.from_id], to_id=chunk_of[edge.to_id], relation=edge.relation)
         for edge in (graph.edges if graph else ())
@@ -176,7 +260,7 @@ def _joined(
     return list(candidates.values()), GraphWalk(nodes=tuple(nodes), edges=tuple(edges))
 
 
-def _walked(node: GraphNode, rank: int, chunk_of: Mapping[str, str]) -> WalkNode:
+def _walk_node(node: GraphNode, rank: int, chunk_of: Mapping[str, str]) -> WalkNode:
     return WalkNode(
         chunk_id=node.chunk_id,
         rank=rank,
@@ -185,152 +269,61 @@ def _walked(node: GraphNode, rank: int, chunk_of: Mapping[str, str]) -> WalkNode
     )
 
 
-async def _read(
-    question: Question, scope: CodeScope, context: Context, walk: GraphWalk
-) -> tuple[TextResponse, TextBudget]:
-    """Read the texts that fit; gives the budget that was kept to.
-
-    Where the model that counts tokens is missing, characters are counted instead.
-    """
-    if not walk.nodes:
-        return TextResponse(texts=()), scope.budget
-    try:
-        return await _read_within(question, scope, context, walk, scope.budget), scope.budget
-    except ModelMissing as error:
-        if scope.budget.kind != "tokens":
-            raise
-        reason = f"characters are counted in the place of tokens: {error.message}"
-        question.trail.degrade("text-fetch", "tokens_not_counted", reason)
-    budget = TextBudget(kind="chars", limit=scope.budget.limit * _CHARS_PER_TOKEN)
-    return await _read_within(question, scope, context, walk, budget), budget
-
-
-async def _read_within(
-    question: Question, scope: CodeScope, context: Context, walk: GraphWalk, budget: TextBudget
-) -> TextResponse:
-    plan = TextPlan(
-        seeds=walk.seeds,
-        graph=tuple(
-            PlannedText(id=node.chunk_id, depth=node.depth, parent_id=node.parent_id or None)
-            for node in walk.nodes
-            if node.depth > 0
-        ),
-        prioritize=scope.prioritize,
-        budget=budget,
-    )
-    request = TextRequest(access=scope.access, collection=scope.collection, plan=plan)
-    return await question.deadline.limit(
-        "reading the texts",
-        lambda: context.call("texts", request, TextResponse),
-        question.options.texts_timeout_s,
-    )
-
-
-def _settle(question: Question, texts: TextResponse) -> None:
-    """Write into the accounts what became of the texts."""
+def _record_texts(question: Question, texts: TextResponse) -> None:
+    """Add digests of texts, and which are missing, to the candidates."""
     digests = {text.chunk_id: text.digest for text in texts.texts}
     missing = frozenset(texts.missing)
-    question.accounts = [
+    question.candidates = [
         msgspec.structs.replace(
-            account,
-            reason_code="text_missing" if account.chunk_id in missing else account.reason_code,
-            digest=digests.get(account.chunk_id, ""),
+            one,
+            reason_code="text_missing" if one.chunk_id in missing else one.reason_code,
+            digest=digests.get(one.chunk_id, ""),
         )
-        for account in question.accounts
+        for one in question.candidates
     ]
     if missing:
-        question.trail.degrade(
+        question.trace.degrade(
             "text-fetch",
             "texts_missing",
             f"{len(missing)} of {len(texts.decisions)} nodes found could not be read",
         )
 
 
-async def _tell_exploration(question: Question, found: _Found) -> None:
-    trail = question.trail
-    missing = frozenset(found.texts.missing)
-    read = [node.chunk_id for node in found.walk.nodes if node.chunk_id not in missing]
+async def _end_exploration(question: Question, walk: GraphWalk, texts: TextResponse) -> None:
+    trace = question.trace
+    missing = frozenset(texts.missing)
+    read = [node.chunk_id for node in walk.nodes if node.chunk_id not in missing]
     model = question.models.get("embedding")
-    await trail.end(
-        lambda facts: (
+    await trace.end(
+        lambda run: (
             *exploration_triples(
-                trail.answer_id,
-                read,
-                candidates=question.accounts if facts else (),
-                run=facts,
+                trace.answer_id, read, candidates=question.candidates if run else (), run=run
             ),
-            *(graph_walk_triples(trail.answer_id, found.walk) if facts else ()),
+            *(graph_walk_triples(trace.answer_id, walk) if run else ()),
         ),
-        candidates_in=len(question.accounts),
+        candidates_in=len(question.candidates),
         candidates_out=len(read),
         models=(model,) if model else (),
         settings={
-            "graph_seeds": len(found.walk.seeds),
-            "graph_nodes": len(found.walk.nodes),
-            "graph_edges": len(found.walk.edges),
+            "graph_seeds": len(walk.seeds),
+            "graph_nodes": len(walk.nodes),
+            "graph_edges": len(walk.edges),
         },
     )
 
 
-async def _focus(question: Question, scope: CodeScope, found: _Found) -> list[Passage]:
-    """Tell what the budget kept and dropped; gives the texts kept, in their order."""
-    trail = question.trail
-    trail.begin("focus")
-    question.focused = True
-    scores = _scores(question, found.walk)
-    skipped = {
-        one.id: "over_text_budget"
-        for one in found.texts.decisions
-        if one.action == "skip" and one.id not in found.texts.missing
-    }
-    dropped = [
-        msgspec.structs.replace(account, reason_code=skipped[account.chunk_id])
-        for account in question.accounts
-        if account.chunk_id in skipped
-    ]
-    if not found.texts.texts:
-        trail.degrade("text-fetch", "nothing_fits", "no text fits into the budget")
-    texts = found.texts.texts
-    await trail.end(
-        lambda facts: focus_triples(
-            trail.answer_id,
-            [Selection(text.chunk_id, scores[text.chunk_id]) for text in texts],
-            candidates=dropped if facts else (),
-            run=facts,
-        ),
-        candidates_in=len(texts) + len(dropped),
-        candidates_out=len(texts),
-        settings={
-            "prioritize": scope.prioritize,
-            "budget_kind": found.budget.kind,
-            "budget_limit": found.budget.limit,
-            "budget_used": _used(found),
-        },
-    )
-    return [
-        Passage(
-            chunk_id=text.chunk_id,
-            text=text.content,
-            document_id=text.document_id,
-            source=text,
-        )
-        for text in texts
-        # An empty text is a node, but nothing to answer from.
-        if text.content.strip()
-    ]
-
-
-def _used(found: _Found) -> int:
-    if found.budget.kind == "chars":
-        return sum(len(text.content) for text in found.texts.texts)
-    return sum(text.tokens or 0 for text in found.texts.texts)
+def _used(evidence: CodeEvidence) -> int:
+    """Return how much of the budget the texts use."""
+    if evidence.budget.kind == "chars":
+        return sum(len(text.content) for text in evidence.texts.texts)
+    return sum(text.tokens or 0 for text in evidence.texts.texts)
 
 
 def _scores(question: Question, walk: GraphWalk) -> dict[str, float]:
-    """Give each node the score of the search; one that only the walk found has that of its parent."""
+    """Return the search score of each node; a node that only the walk found has that of its parent."""
     scores: dict[str, float] = {}
-    found = {account.chunk_id: account.score for account in question.accounts}
-    # A parent is one step nearer and was given its score before.
+    found = {one.chunk_id: one.score for one in question.candidates}
+    # A parent is one step nearer and comes before its children.
     for node in walk.nodes:
         own = found.get(node.chunk_id)
         scores[node.chunk_id] = scores.get(node.parent_id, 0.0) if own is None else own

@@ -1,59 +1,119 @@
-"""The question's way through the stages, over any clients."""
+"""`DocumentRag`: questions answered over any clients, without a bus."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, ClassVar, Protocol
 
-from whence.answering.citations import Passage
-from whence.answering.evidence import explore
-from whence.answering.pipeline import RagResult, new_question, through_stages
-from whence.answering.query_processing import Grounding
-from whence.answering.reranking import focus
+from whence.answering.pipeline import RagResult, answer
+from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
 from whence.answering.state import (
-    Ask,
-    Clients,
-    EmbeddingAsker,
-    FetchChunk,
-    FetchChunks,
-    PromptAsker,
-    Question,
+    ChunkCallback,
     RagOptions,
-    RerankAsker,
     SaveAnswerCallback,
-    SearchAsker,
+    Services,
+    check_limits,
+    check_question,
+    new_answer_id,
+    new_question,
 )
-from whence.answering.trace_recorder import EventListener, iso_utc, utc_now
-from whence.answering.validation import check_limits, check_question
-from whence.processors.clients import ChunkCallback
+from whence.answering.trace_recorder import EventListener, utc_now
 from whence.provenance.terms import Scalar
+from whence.retrieval.deadline import Deadline
+from whence.retrieval.services import Embedded, Passage, Query, Ranking, RerankReply
+from whence.schema.access import Access
+from whence.schema.document_rag import DocumentRagRequest
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import InternalError, NotFound, WhenceError
+from whence.schema.prompt import PromptResult
+from whence.schema.search import SearchMode
 from whence.schema.terms import Triple
 
-__all__ = ("DocumentRag", "ExplainCallback", "RagResult", "new_answer_id")
+__all__ = (
+    "DocumentRag",
+    "EmbeddingClient",
+    "ExplainCallback",
+    "FetchChunk",
+    "FetchChunks",
+    "PromptClient",
+    "RerankerClient",
+    "SearchClient",
+)
 
 ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
 """Takes the triples of a stage and the IRI of the stage."""
+FetchChunk = Callable[[str], Awaitable[str]]
+"""Takes a chunk id and returns its text."""
+FetchChunks = Callable[[Sequence[str]], Awaitable[Mapping[str, Any]]]
+"""Takes chunk ids and returns the texts that exist, `str` or `ChunkText`, by id."""
 
 
-def new_answer_id() -> str:
-    """Give a new id, 32 hexadecimal digits."""
-    return uuid.uuid4().hex
+class PromptClient(Protocol):
+    """Writes concepts and answers."""
+
+    def prompt(self, template_id: str, *, variables: Mapping[str, Any]) -> Awaitable[PromptResult]:
+        """Fill a template and return the reply to it."""
+        ...
+
+    def document_prompt(
+        self,
+        *,
+        query: str,
+        documents: Sequence[str],
+        streaming: bool = False,
+        chunk_callback: ChunkCallback | None = None,
+        outdated: Sequence[int] = (),
+    ) -> Awaitable[PromptResult]:
+        """Answer a question from documents; `outdated` is passed only where some are."""
+        ...
+
+
+class EmbeddingClient(Protocol):
+    """Makes vectors."""
+
+    def embed(self, texts: Sequence[str], /) -> Awaitable[Sequence[Any]]:
+        """Return one vector per text; what a vector is, is between this and the search."""
+        ...
+
+
+class SearchClient(Protocol):
+    """Searches."""
+
+    def query(self, vector: Any, /, *, limit: int) -> Awaitable[Sequence[Any]]:
+        """Return matches, best first; objects with `chunk_id` and perhaps scores."""
+        ...
+
+
+class RerankerClient(Protocol):
+    """Reranks."""
+
+    def rerank(
+        self,
+        *,
+        queries: Sequence[Mapping[str, str]],
+        documents: Sequence[Mapping[str, str]],
+        limit: int,
+    ) -> Awaitable[Sequence[Any]]:
+        """Return the best documents, objects with `document_id` and `score`."""
+        ...
 
 
 class DocumentRag:
-    """Answers questions from documents and tells where each answer came from.
+    """Answers questions from documents and records how each answer was produced.
 
     Args:
-        prompt_client: Names concepts and writes answers.
+        prompt_client: Extracts concepts and writes answers.
         embeddings_client: Makes vectors.
         doc_embeddings_client: Searches with vectors.
-        fetch_chunk: Takes a chunk id and gives its text.
+        fetch_chunk: Takes a chunk id and returns its text.
         reranker_client: Chooses among the candidates; None for the order of retrieval.
         fetch_chunks: Reads all texts in one request; used in place of `fetch_chunk` when given.
         options: Limits and choices.
-        settings: More that the trace tells of every question, e.g. `collection`.
+        settings: More that the trace records of every question, e.g. `collection`.
         new_id: Makes ids of answers.
         clock: Time of day in UTC.
         monotonic: Clock in seconds that never goes back.
@@ -61,11 +121,11 @@ class DocumentRag:
 
     def __init__(
         self,
-        prompt_client: PromptAsker,
-        embeddings_client: EmbeddingAsker,
-        doc_embeddings_client: SearchAsker,
+        prompt_client: PromptClient,
+        embeddings_client: EmbeddingClient,
+        doc_embeddings_client: SearchClient,
         fetch_chunk: FetchChunk,
-        reranker_client: RerankAsker | None = None,
+        reranker_client: RerankerClient | None = None,
         *,
         fetch_chunks: FetchChunks | None = None,
         options: RagOptions | None = None,
@@ -113,61 +173,55 @@ class DocumentRag:
             streaming: Whether `chunk_callback` gets the text as it is written.
             chunk_callback: Takes a piece of text and whether it is the last.
             explain_callback: Takes the triples and the IRI of each stage as soon as it is done.
-            save_answer_callback: Takes the IRI under which the answer is kept, and its text; called when
-                somebody wants the trace.
+            save_answer_callback: Takes the IRI under which the answer is kept, and its text; called when there
+                is a listener or events are kept.
             rerank: False leaves the reranker out.
             answer_id: Id of the answer; made when empty.
-            deadline_s: Seconds for the whole question; the shorter of this and the options' own holds.
+            deadline_s: Seconds for the whole question; the shorter of this and the options' own applies.
             event_callback: Like `explain_callback`, takes the whole event.
             keep_events: Whether the result carries the events even without a callback.
             asked_at: When it was asked, ISO 8601 in UTC; now when empty.
 
         Returns:
-            The answer. Without any text to answer from no writer is asked, and the answer says so.
+            The answer. When no text was found, no writer is called, and the answer says so.
 
         Raises:
             BadInput: The question is blank, too long or no valid text, a limit is out of range, or the
-                answer id is not fit for an IRI.
+                answer id cannot be part of an IRI.
             DeadlineExceeded: The time ran out.
-            WhenceError: A stage failed that cannot be done without.
+            WhenceError: A stage failed that the answer depends on.
         """
         check_question(query, max_bytes=self.options.max_question_bytes)
         check_limits(doc_limit, fetch_limit)
-        ask = Ask(
-            query=query,
-            doc_limit=doc_limit,
-            fetch_limit=fetch_limit,
-            rerank=rerank and self.reranker_client is not None,
-            asked_at=asked_at or iso_utc(self._clock()),
-            settings=self._settings,
-            streaming=streaming,
-            chunk_callback=chunk_callback,
-            save_answer_callback=save_answer_callback,
-        )
         question = new_question(
-            ask,
-            self._clients(),
+            DocumentRagRequest(
+                access=Access.public(),
+                question=query,
+                doc_limit=doc_limit,
+                fetch_limit=fetch_limit,
+                rerank=rerank,
+                streaming=streaming,
+            ),
             self.options,
+            self._services,
             answer_id=answer_id or self._new_id(),
+            rerank=rerank and self.reranker_client is not None,
+            fetch_limit=fetch_limit,
+            settings=self._settings,
             listeners=_listeners(explain_callback, event_callback),
             keep_events=keep_events,
             deadline_s=deadline_s,
+            asked_at=asked_at,
             clock=self._clock,
             monotonic=self._monotonic,
         )
-        return await through_stages(
-            question, lambda grounding: _explore(question, grounding), monotonic=self._monotonic
-        )
+        question.on_piece = chunk_callback if streaming else None
+        question.save_answer = save_answer_callback
+        return await answer(question, self._monotonic)
 
-    def _clients(self) -> Clients:
-        return Clients(
-            prompt=self.prompt_client,
-            embeddings=self.embeddings_client,
-            doc_embeddings=self.doc_embeddings_client,
-            fetch_chunk=self.fetch_chunk,
-            fetch_chunks=self.fetch_chunks,
-            reranker=self.reranker_client,
-        )
+    def _services(self, deadline: Deadline) -> Services:
+        services = _PlainServices(self, deadline, self.options)
+        return Services(services, services)
 
 
 def _listeners(
@@ -177,15 +231,123 @@ def _listeners(
     if event_callback is not None:
         listeners.append(event_callback)
     if explain_callback is not None:
-        tell = explain_callback
-        listeners.append(lambda event: tell(event.triples, event.explain_id))
+        callback = explain_callback
+        listeners.append(lambda event: callback(event.triples, event.explain_id))
     return listeners
 
 
-async def _explore(question: Question, grounding: Grounding) -> list[Passage]:
-    """Search and read, then let the reranker choose where there is one."""
-    passages = await explore(question, grounding)
-    reranker = question.clients.reranker
-    if question.ask.rerank and reranker is not None and passages:
-        passages = await focus(question, reranker, passages)
-    return passages
+@dataclass(frozen=True, slots=True)
+class _PlainServices:
+    """The clients of a `DocumentRag` as the services of one question."""
+
+    rag: DocumentRag
+    deadline: Deadline
+    options: RagOptions
+
+    mode: ClassVar[SearchMode] = "dense"
+    fuses_scores: ClassVar[bool] = False
+
+    async def extract_concepts(self, query: str) -> PromptResult:
+        """Return search phrases for a question, one a line."""
+        return await self.deadline.limit(
+            "naming concepts",
+            lambda: self.rag.prompt_client.prompt(EXTRACT_CONCEPTS, variables={"query": query}),
+            self.options.concepts_timeout_s,
+            share=0.3,
+        )
+
+    async def write_answer(
+        self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
+    ) -> PromptResult:
+        """Answer a question; a simple client gets only the arguments that apply."""
+        optional: dict[str, Any] = {}
+        if old := outdated_numbers(passages):
+            optional["outdated"] = old
+        if on_piece is not None:
+            optional |= {"streaming": True, "chunk_callback": on_piece}
+        documents = [one.text for one in passages]
+        return await self.deadline.limit(
+            "writing the answer",
+            lambda: self.rag.prompt_client.document_prompt(
+                query=query, documents=documents, **optional
+            ),
+            self.options.answer_timeout_s,
+        )
+
+    async def embed(self, texts: Sequence[str], what: str) -> Embedded:
+        """Return one vector per text.
+
+        Raises:
+            InternalError: The client did not return one vector per text.
+        """
+        vectors = await self.deadline.limit(
+            f"embedding {what}",
+            lambda: self.rag.embeddings_client.embed(texts),
+            self.options.embedding_timeout_s,
+        )
+        count = len(vectors) if hasattr(vectors, "__len__") else 0
+        if count != len(texts):
+            raise InternalError(f"embedding {what} gave {count} vectors for {len(texts)} texts")
+        model = getattr(vectors[0], "model", None)
+        return Embedded(vectors, model if isinstance(model, EmbeddingModel) else None)
+
+    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+        """Search for all queries at once."""
+        return await asyncio.gather(*map(self._search, queries))
+
+    async def _search(self, query: Query) -> Ranking | WhenceError:
+        try:
+            matches = await self.deadline.limit(
+                "searching",
+                lambda: self.rag.doc_embeddings_client.query(query.vector, limit=query.limit),
+                self.options.search_timeout_s,
+            )
+        except WhenceError as error:
+            return error
+        return Ranking(matches)
+
+    async def fetch(self, chunk_ids: Sequence[str]) -> Mapping[str, Any]:
+        """Return all texts from one request where the client can do that, else a few at once."""
+        timeout_s = self.options.texts_timeout_s
+        fetch_chunks = self.rag.fetch_chunks
+        if fetch_chunks is not None:
+            return await self.deadline.limit(
+                "reading the texts", lambda: fetch_chunks(chunk_ids), timeout_s
+            )
+        slots = asyncio.Semaphore(self.options.fetch_concurrency)
+        deadline = self.deadline.within(timeout_s)
+        texts = await asyncio.gather(
+            *(self._fetch_one(chunk_id, slots, deadline) for chunk_id in chunk_ids)
+        )
+        return dict(zip(chunk_ids, texts, strict=True))
+
+    async def _fetch_one(self, chunk_id: str, slots: asyncio.Semaphore, deadline: Deadline) -> Any:
+        """Return one text, None when it does not exist, or the error."""
+        async with slots:
+            try:
+                return await deadline.limit(
+                    f"reading chunk {chunk_id}",
+                    lambda: self.rag.fetch_chunk(chunk_id),
+                    self.options.texts_timeout_s,
+                )
+            except NotFound:
+                return None
+            except WhenceError as error:
+                return error
+
+    async def rerank(
+        self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
+    ) -> RerankReply:
+        """Have the best passages chosen."""
+        reranker = self.rag.reranker_client
+        assert reranker is not None
+        documents = [{"id": str(index), "text": one.text} for index, one in enumerate(passages)]
+        results = await self.deadline.limit(
+            "reranking",
+            lambda: reranker.rerank(
+                queries=[{"id": "0", "text": query}], documents=documents, limit=limit
+            ),
+            self.options.rerank_timeout_s,
+            share=0.5,
+        )
+        return RerankReply(results)

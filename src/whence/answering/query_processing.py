@@ -1,76 +1,72 @@
-"""Grounding: what to search for."""
+"""Query processing (stage `grounding`): a question in, what to search for out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from whence.answering.concepts import read_concepts
-from whence.answering.prompt_templates import EXTRACT_CONCEPTS
 from whence.answering.state import Question
-from whence.processors.clients import QueryVector
 from whence.provenance.stage_records import ModelUse
 from whence.provenance.stages import grounding_triples
-from whence.schema.errors import InternalError, WhenceError
+from whence.retrieval.services import Embedded, Query
+from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
 
-__all__ = ("Grounding", "embed", "ground")
+__all__ = ("ProcessedQuery", "plan_queries", "process_query", "read_concepts")
+
+#: List marks that models write although the prompt forbids them.
+_BULLET = re.compile(r"^(?:[-*\u2022]|\d{1,2}[.)])\s+")
+#: Longest concept in characters; a longer line is prose, not a search phrase.
+_MAX_CONCEPT_CHARS = 500
 
 
-class Grounding(msgspec.Struct, frozen=True):
+class ProcessedQuery(msgspec.Struct, frozen=True):
     """What to search for."""
 
     concepts: tuple[str, ...]
-    """What a language model made of the question, or the question itself."""
-    own_vector: Any
-    """The question's vector, or the error that stands in its place."""
+    """Search phrases that a language model made of the question, or the question itself."""
+    embedded: Embedded | WhenceError
+    """The question's vector, or the error of embedding it."""
 
 
-async def ground(question: Question) -> Grounding:
-    """Have concepts named, and in the meantime embed the question itself.
+async def process_query(question: Question) -> ProcessedQuery:
+    """Extract concepts and embed the question at the same time.
 
-    Concepts that cannot be had degrade: the question alone is searched. Without a language model the
+    A failure to extract concepts degrades: the question alone is searched. Without a language model the
     question is the only concept.
     """
-    trail = question.trail
-    trail.begin("grounding")
-    result, own = await asyncio.gather(
-        _extract_concepts(question), embed(question, "the question", [question.ask.query])
+    trace = question.trace
+    trace.begin("grounding")
+    result, embedded = await asyncio.gather(
+        _extract_concepts(question), _embed(question, [question.text], "the question")
     )
     by_model = result.language_model is not False
-    named = read_concepts(result.text or "", limit=question.options.max_concepts)
-    concepts = (named if by_model else ()) or (question.ask.query,)
-    await trail.end(
-        lambda facts: grounding_triples(
-            trail.answer_id,
+    extracted = read_concepts(result.text or "", limit=question.options.max_concepts)
+    concepts = (extracted if by_model else ()) or (question.text,)
+    await trace.end(
+        lambda run: grounding_triples(
+            trace.answer_id,
             concepts,
             in_token=result.in_token,
             out_token=result.out_token,
             model=(result.model or None) if by_model else None,
-            run=facts,
+            run=run,
         ),
         candidates_in=1,
         candidates_out=len(concepts),
         settings={"prompt_template": result.template} if result.template else None,
     )
-    return Grounding(concepts, own if isinstance(own, WhenceError) else own[0])
+    return ProcessedQuery(concepts, embedded)
 
 
 async def _extract_concepts(question: Question) -> PromptResult:
     try:
-        return await question.deadline.limit(
-            "naming concepts",
-            lambda: question.clients.prompt.prompt(
-                EXTRACT_CONCEPTS, variables={"query": question.ask.query}
-            ),
-            question.options.concepts_timeout_s,
-            share=0.3,
-        )
+        return await question.services.writer.extract_concepts(question.text)
     except WhenceError as error:
-        question.trail.degrade(
+        question.trace.degrade(
             "prompt",
             "concepts_failed",
             f"no concepts were named, the question alone is searched: {error.message}",
@@ -78,26 +74,13 @@ async def _extract_concepts(question: Question) -> PromptResult:
         return PromptResult(text="")
 
 
-async def embed(question: Question, what: str, texts: Sequence[str]) -> Sequence[Any] | WhenceError:
-    """Give one vector per text, or the error: whether it can be done without is the caller's matter."""
-    what = f"embedding {what}"
+async def _embed(question: Question, texts: Sequence[str], what: str) -> Embedded | WhenceError:
+    """Return one vector per text, or the error: whether it matters depends on the caller."""
     try:
-        vectors = await question.deadline.limit(
-            what,
-            lambda: question.clients.embeddings.embed(texts),
-            question.options.embedding_timeout_s,
-        )
+        embedded = await question.services.retrieval.embed(texts, what)
     except WhenceError as error:
         return error
-    count = len(vectors) if hasattr(vectors, "__len__") else 0
-    if count != len(texts):
-        return InternalError(f"{what} gave {count} vectors for {len(texts)} texts")
-    _note_model(question, vectors[0])
-    return vectors
-
-
-def _note_model(question: Question, vector: Any) -> None:
-    model = vector.model if isinstance(vector, QueryVector) else None
+    model = embedded.model
     if model is not None:
         question.models["embedding"] = ModelUse(
             role="embedding",
@@ -106,3 +89,63 @@ def _note_model(question: Question, vector: Any) -> None:
             precision=model.precision,
             dimension=model.dimension,
         )
+    return embedded
+
+
+async def plan_queries(question: Question, processed: ProcessedQuery) -> list[Query]:
+    """Return the queries to search for: the question's own first, then one per concept.
+
+    The question itself is always searched, to the whole depth of the pool: concepts may miss its point, or find
+    the same chunks. The concepts share the pool equally.
+
+    Raises:
+        WhenceError: Nothing could be embedded, and words alone cannot rank.
+    """
+    text, pool = question.text, question.pool_limit
+    trace, own = question.trace, processed.embedded
+    concepts = [concept for concept in processed.concepts if concept != text]
+    embedded: Embedded | WhenceError = Embedded(())
+    if concepts:
+        embedded = await _embed(question, concepts, "concepts")
+    if not isinstance(own, WhenceError):
+        queries = [Query(text, own.vectors[0], pool)]
+    elif question.services.retrieval.mode != "dense":
+        reason = f"words alone find candidates, the question could not be embedded: {own.message}"
+        trace.degrade("embedding", "question_not_embedded", reason)
+        queries = [Query(text, None, pool)]
+    elif isinstance(embedded, WhenceError) or not concepts:
+        raise own
+    else:
+        reason = f"only concepts are searched, not the question itself: {own.message}"
+        trace.degrade("embedding", "question_not_embedded", reason)
+        queries = []
+    if isinstance(embedded, WhenceError):
+        reason = f"only the question itself is searched: {embedded.message}"
+        trace.degrade("embedding", "concepts_not_embedded", reason)
+        return queries
+    share = max(1, pool // max(1, len(concepts)))
+    return queries + [
+        Query(concept, vector, share)
+        for concept, vector in zip(concepts, embedded.vectors, strict=True)
+    ]
+
+
+def read_concepts(text: str, *, limit: int) -> tuple[str, ...]:
+    r"""Return the concepts of a reply: one a line, bullets and blanks stripped, each once, in order.
+
+    >>> read_concepts("- return policy\n\n2. refund\nRefund", limit=5)
+    ('return policy', 'refund')
+    """
+    concepts: dict[str, str] = {}
+    for concept in _lines(text):
+        if len(concepts) == limit:
+            break
+        concepts.setdefault(concept.casefold(), concept)
+    return tuple(concepts.values())
+
+
+def _lines(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        concept = _BULLET.sub("", line.strip()).replace("\0", "").strip()
+        if concept:
+            yield concept[:_MAX_CONCEPT_CHARS].strip()

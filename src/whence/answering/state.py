@@ -1,109 +1,74 @@
-"""What the steps of one question share: whom they ask, within which limits, and what is known so far."""
+"""The state of one question: its message, the services it calls, its limits, and what is known so far."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from datetime import datetime
+from typing import Annotated, Protocol
 
 import msgspec
 
-from whence.answering.deadline import Deadline
-from whence.answering.trace_recorder import Trail
-from whence.processors.clients import ChunkCallback
+from whence.answering.trace_recorder import EventListener, TraceRecorder, iso_utc
 from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.terms import Scalar
+from whence.provenance.uris import validate_answer_id
+from whence.retrieval.deadline import Deadline
 from whence.retrieval.rerank import RERANK_DEPTH
+from whence.retrieval.services import Passage, RetrievalServices, Timeouts
+from whence.schema.code_rag import CodeRagRequest
+from whence.schema.document_rag import DocumentRagRequest
+from whence.schema.errors import BadInput
 from whence.schema.prompt import PromptResult
 
 __all__ = (
     "OVERFETCH_FACTOR",
-    "Ask",
-    "Clients",
-    "EmbeddingAsker",
-    "FetchChunk",
-    "FetchChunks",
-    "PromptAsker",
+    "ChunkCallback",
     "Question",
     "RagOptions",
-    "RerankAsker",
     "SaveAnswerCallback",
-    "SearchAsker",
+    "Services",
+    "WriterService",
+    "check_limits",
+    "check_question",
+    "check_timeout",
+    "new_answer_id",
+    "new_question",
 )
 
 #: Candidates retrieved for each chunk that a reranker is to keep.
 OVERFETCH_FACTOR = 3
+_MAX_TIMEOUT_S = 86_400.0
 
+ChunkCallback = Callable[[str, bool], Awaitable[None]]
+"""Takes a piece of text and whether it is the last."""
 SaveAnswerCallback = Callable[[str, str], Awaitable[None]]
 """Takes the IRI under which the answer is kept, and its text."""
-FetchChunk = Callable[[str], Awaitable[str]]
-"""Takes a chunk id and gives its text."""
-FetchChunks = Callable[[Sequence[str]], Awaitable[Mapping[str, Any]]]
-"""Takes chunk ids and gives the texts there are, `str` or `ChunkText`, by id."""
 
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
-class PromptAsker(Protocol):
-    """Writes concepts and answers."""
+class WriterService(Protocol):
+    """A language model, or a writer that quotes sentences. All errors are `WhenceError`s."""
 
-    def prompt(self, template_id: str, *, variables: Mapping[str, Any]) -> Awaitable[PromptResult]:
-        """Fill a template and have it answered."""
+    async def extract_concepts(self, query: str) -> PromptResult:
+        """Return search phrases for a question, one a line."""
         ...
 
-    def document_prompt(
-        self,
-        *,
-        query: str,
-        documents: Sequence[str],
-        streaming: bool = False,
-        chunk_callback: ChunkCallback | None = None,
-        outdated: Sequence[int] = (),
-    ) -> Awaitable[PromptResult]:
-        """Have a question answered from documents; `outdated` is given only where some are."""
+    async def write_answer(
+        self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
+    ) -> PromptResult:
+        """Answer a question from passages; `[n]` in the text is the n-th, from 1."""
         ...
 
 
-class EmbeddingAsker(Protocol):
-    """Makes vectors."""
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a question calls."""
 
-    def embed(self, texts: Sequence[str], /) -> Awaitable[Sequence[Any]]:
-        """Give one vector per text; what a vector is, is between this and the search."""
-        ...
-
-
-class SearchAsker(Protocol):
-    """Searches."""
-
-    def query(self, vector: Any, /, *, limit: int) -> Awaitable[Sequence[Any]]:
-        """Give matches, best first; objects with `chunk_id` and perhaps scores."""
-        ...
-
-
-class RerankAsker(Protocol):
-    """Reranks."""
-
-    def rerank(
-        self,
-        *,
-        queries: Sequence[Mapping[str, str]],
-        documents: Sequence[Mapping[str, str]],
-        limit: int,
-    ) -> Awaitable[Sequence[Any]]:
-        """Give the best documents, objects with `document_id` and `score`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clients:
-    """Whom a question asks."""
-
-    prompt: PromptAsker
-    embeddings: EmbeddingAsker
-    doc_embeddings: SearchAsker
-    fetch_chunk: FetchChunk
-    fetch_chunks: FetchChunks | None = None
-    reranker: RerankAsker | None = None
+    retrieval: RetrievalServices
+    writer: WriterService
 
 
 class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,8 +88,7 @@ class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fetch_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 16
     """Texts read at once where they are read one by one."""
     full_account: bool = True
-    """Whether the trace tells of scores, reasons, models, times and limits, or is held in the shared
-    vocabulary alone."""
+    """Whether the trace has scores, reasons, models, times and limits, or the shared vocabulary alone."""
     deadline_s: _Seconds | None = None
     """Seconds for the whole question; None for no limit but those below."""
     concepts_timeout_s: _Seconds = 30.0
@@ -144,58 +108,199 @@ class RagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     explain_timeout_s: _Seconds = 2.0
     """Seconds for one call of an explain callback; a slower one is not called again for the question."""
 
-
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """One question with the choices made for it."""
-
-    query: str
-    """The question."""
-    doc_limit: int
-    """Most chunks given to the writer."""
-    fetch_limit: int
-    """Candidates to retrieve for a reranker; 0 for three times `doc_limit`."""
-    rerank: bool
-    """Whether a reranker is asked."""
-    asked_at: str
-    """ISO 8601 in UTC."""
-    settings: Mapping[str, Scalar] = {}
-    """More that the trace tells of the question."""
-    streaming: bool = False
-    chunk_callback: ChunkCallback | None = None
-    save_answer_callback: SaveAnswerCallback | None = None
-
-    @property
-    def pool_limit(self) -> int:
-        """Candidates that are retrieved and read; never fewer than are to be kept.
-
-        Without a reranker nothing narrows them down later, and only as many are retrieved as are kept.
-        """
-        if not self.rerank:
-            return self.doc_limit
-        return max(self.fetch_limit or OVERFETCH_FACTOR * self.doc_limit, self.doc_limit)
-
-    @property
-    def read_limit(self) -> int:
-        """Candidates that our own reranker reads, where its scores only correct those of retrieval.
-
-        A third of the pool, never fewer than are kept, nor than are read for a search. Whoever wants more read
-        asks for a larger pool.
-        """
-        return max(self.doc_limit, RERANK_DEPTH, self.pool_limit // OVERFETCH_FACTOR)
+    def timeouts(self) -> Timeouts:
+        """Return the limits of the calls of retrieval; reranking is optional and leaves time for the answer."""
+        return Timeouts(
+            embedding_s=self.embedding_timeout_s,
+            search_s=self.search_timeout_s,
+            texts_s=self.texts_timeout_s,
+            rerank_s=self.rerank_timeout_s,
+            rerank_share=0.5,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
 class Question:
-    """One question on its way."""
+    """One question on its way to an answer."""
 
-    ask: Ask
-    clients: Clients
+    message: DocumentRagRequest | CodeRagRequest
+    """The question as asked."""
+    services: Services
     options: RagOptions
-    trail: Trail
+    trace: TraceRecorder
     deadline: Deadline
-    accounts: list[CandidateRecord] = field(default_factory=list)
-    """All candidates by rank, with what exploration found out about them."""
+    asked_at: str
+    """ISO 8601 in UTC."""
+    rerank: bool
+    """Whether a reranker chooses among the candidates."""
+    pool_limit: int
+    """Candidates that are retrieved and read; never fewer than the writer is given."""
+    settings: Mapping[str, Scalar]
+    """More that the trace records of the question, e.g. `collection`."""
+    on_piece: ChunkCallback | None = None
+    """Takes the text as it is written."""
+    save_answer: SaveAnswerCallback | None = None
+
+    candidates: list[CandidateRecord] = field(default_factory=list)
+    """All candidates by rank, with what is known of them."""
     models: dict[str, ModelUse] = field(default_factory=dict)
-    """Models that took part, by role."""
-    focused: bool = False
-    """Whether the reranker's choice holds."""
+    """Models used, by role."""
+    selected: bool = False
+    """Whether a selection (the `focus` stage) chose the passages for the writer."""
+
+    @property
+    def text(self) -> str:
+        """The question."""
+        return self.message.question
+
+    @property
+    def doc_limit(self) -> int:
+        """Most passages given to the writer."""
+        return self.message.doc_limit
+
+    @property
+    def rerank_limit(self) -> int:
+        """Candidates that are reranked where the scores only correct those of retrieval.
+
+        A third of the pool, at least those that are kept and those that are reranked for a search. A larger
+        pool has more of them reranked.
+        """
+        return max(self.doc_limit, RERANK_DEPTH, self.pool_limit // OVERFETCH_FACTOR)
+
+    def all_settings(self) -> dict[str, Scalar]:
+        """Return the limits and choices of the question, and the models used so far."""
+        options = self.options
+        settings: dict[str, Scalar] = {
+            **self.settings,
+            "doc_limit": self.doc_limit,
+            "fetch_limit": self.pool_limit,
+            "rerank": self.rerank,
+            "threshold": options.threshold,
+            "drop_duplicates": options.drop_duplicates,
+            "max_concepts": options.max_concepts,
+            "max_context_chars": options.max_context_chars,
+        }
+        for role, model in self.models.items():
+            settings[f"{role}_model"] = model.name
+        return settings
+
+
+def new_answer_id() -> str:
+    """Return a new id, 32 hexadecimal digits."""
+    return uuid.uuid4().hex
+
+
+def new_question(
+    message: DocumentRagRequest | CodeRagRequest,
+    options: RagOptions,
+    services: Callable[[Deadline], Services],
+    *,
+    answer_id: str,
+    rerank: bool = False,
+    fetch_limit: int = 0,
+    settings: Mapping[str, Scalar] | None = None,
+    listeners: Sequence[EventListener] = (),
+    keep_events: bool = False,
+    deadline_s: float | None = None,
+    asked_at: str = "",
+    clock: Callable[[], datetime],
+    monotonic: Callable[[], float],
+) -> Question:
+    """Return a question at its start.
+
+    Args:
+        message: The question.
+        options: Limits and choices that hold for every question.
+        services: Makes what the question calls, within its deadline.
+        answer_id: Id of the answer.
+        rerank: Whether there is a reranker to use.
+        fetch_limit: Candidates retrieved for it; 0 for three times `doc_limit`.
+        settings: More that the trace records.
+        listeners: Called with each stage as soon as it is done.
+        keep_events: Whether events are kept even without a listener.
+        deadline_s: Seconds for the whole question; the shorter of this and the options' own applies.
+        asked_at: ISO 8601 in UTC; now when empty.
+        clock: Time of day in UTC.
+        monotonic: Clock in seconds that never goes back.
+
+    Raises:
+        BadInput: The question is blank, too long or no valid text, a limit is out of range, or the answer id
+            cannot be part of an IRI.
+    """
+    check_question(message.question, max_bytes=options.max_question_bytes)
+    check_limits(message.doc_limit, fetch_limit)
+    trace = TraceRecorder(
+        validate_answer_id(answer_id),
+        listeners=listeners,
+        keep=keep_events,
+        full=options.full_account,
+        clock=clock,
+        monotonic=monotonic,
+        listener_timeout_s=options.explain_timeout_s,
+    )
+    given = [s for s in (deadline_s, options.deadline_s) if s is not None]
+    deadline = Deadline(min(given) if given else None, monotonic=monotonic)
+    pool_limit = message.doc_limit
+    if rerank:
+        pool_limit = max(fetch_limit or OVERFETCH_FACTOR * pool_limit, pool_limit)
+    return Question(
+        message=message,
+        services=services(deadline),
+        options=options,
+        trace=trace,
+        deadline=deadline,
+        asked_at=asked_at or iso_utc(clock()),
+        rerank=rerank,
+        pool_limit=pool_limit,
+        settings=settings or {},
+    )
+
+
+def check_question(query: object, *, max_bytes: int | None = None) -> str:
+    """Return a question that can be asked.
+
+    Raises:
+        BadInput: It is no text, blank, contains NUL or a lone surrogate, or is longer than `max_bytes`.
+    """
+    if not isinstance(query, str):
+        raise BadInput(f"a question is a text, not a {type(query).__name__}")
+    if not query.strip():
+        raise BadInput("the question is blank", hint="ask something")
+    if "\0" in query:
+        raise BadInput("the question holds a NUL character", hint="remove it")
+    try:
+        size = len(query.encode())
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            "the question is not valid UTF-8", hint="send it encoded as UTF-8"
+        ) from error
+    if max_bytes is not None and size > max_bytes:
+        raise BadInput(
+            f"the question has {size} bytes; at most {max_bytes} are taken", hint="ask it shorter"
+        )
+    return query
+
+
+def check_limits(doc_limit: int, fetch_limit: int) -> None:
+    """Check both limits.
+
+    Raises:
+        BadInput: `doc_limit` is below 1 or `fetch_limit` below 0.
+    """
+    if doc_limit < 1:
+        raise BadInput(f"doc_limit must be at least 1, not {doc_limit}")
+    if fetch_limit < 0:
+        raise BadInput(f"fetch_limit must be at least 0, not {fetch_limit}")
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Check the time for a question.
+
+    Raises:
+        BadInput: It is not above 0 and at most a day.
+    """
+    if not 0.0 < timeout_s <= _MAX_TIMEOUT_S:
+        raise BadInput(
+            f"the time for a question must be above 0 and at most {_MAX_TIMEOUT_S:g} s, not {timeout_s:g}",
+            hint="120 s are the default",
+        )

@@ -56,14 +56,14 @@ def ask(
     clearance: Clearance = 0,
 ) -> int:
     """Answer a question from the documents or the code you may see, with citations."""
-    from whence.answering.validation import check_limits, check_patience, check_question
+    from whence.answering.state import check_limits, check_question, check_timeout
     from whence.retrieval.pipeline import search_mode
     from whence.schema.filters import parse_filter_options, parse_filters
 
     # Refused before anything starts.
     check_question(question)
     check_limits(doc_limit, fetch_limit)
-    check_patience(timeout)
+    check_timeout(timeout)
     if mode is not None:
         search_mode(mode)
     conditions = parse_filter_options(filters or ())

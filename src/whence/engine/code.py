@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from whence.answering.validation import check_patience
+from whence.answering.state import check_timeout
 from whence.engine.answer_stream import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.audit import AuditLog, audited
 from whence.engine.node_texts import AroundNode, FetchReport, NodeChunks
@@ -259,7 +259,7 @@ class CodeSnapshots:
             Unavailable: A service that is needed does not answer.
         """
         check_text("the question", question)
-        check_patience(timeout_s)
+        check_timeout(timeout_s)
         choice = SnapshotChoice.of(snapshot)
         request = CodeRagRequest(
             access=access,

@@ -12,20 +12,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from whence.answering.validation import check_patience
+from whence.answering.state import check_timeout
 from whence.engine.answer_stream import ChunkCallback, ExplainCallback, collect_answer
 from whence.engine.audit import AuditLog, audited
 from whence.engine.code import CodeSnapshots
 from whence.engine.erasure import Erasure, erase
 from whence.engine.indexing import Progress, index_paths
 from whence.engine.replay import ReplayReport, replay
-from whence.engine.reranking import RERANK_BUDGET_S
 from whence.engine.results import IndexReport
 from whence.engine.search import SearchQuery, run_search
 from whence.engine.session import EngineSession
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.engine.trace_access import explain, why_not
-from whence.retrieval.pipeline import check_text, search_match, search_mode
+from whence.retrieval.pipeline import RERANK_BUDGET_S, check_text, search_match, search_mode
 from whence.retrieval.results import RetrievalResult, SearchReport
 from whence.schema.access import Access, DocumentTags
 from whence.schema.document_rag import Answer, DocumentRagRequest
@@ -246,7 +245,7 @@ class Engine:
             Unavailable: A service that is needed does not answer.
         """
         check_text("the question", question)
-        check_patience(timeout_s)
+        check_timeout(timeout_s)
         request = DocumentRagRequest(
             access=access,
             question=question,

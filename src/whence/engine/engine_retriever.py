@@ -47,14 +47,14 @@ class EngineRetriever(Retriever):
                 hint="search inside `async with Engine(...) as engine:`",
             )
 
-    async def _ranked(
-        self, thing: Engine | None, query_text: str, top_k: int, threshold: float
+    async def _run(
+        self, resource: Engine | None, query_text: str, top_k: int, threshold: float
     ) -> list[RetrievalResult]:
-        if thing is None and not self._engine.is_on_own_loop:
+        if resource is None and not self._engine.is_on_own_loop:
             # Somebody else's event loop: the engine's connections belong to another.
             search = asyncio.to_thread(self.search, query_text, top_k, threshold)
             return await search
-        engine = self._engine if thing is None else thing
+        engine = self._engine if resource is None else resource
         try:
             return await engine.search(
                 query_text,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -12,28 +11,35 @@ from typing import TYPE_CHECKING, Any, Self
 
 from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
-from whence.retrieval.fusion import FUSIONS, Fusion, Scores, rank_candidates
-from whence.retrieval.pipeline import check_query
-from whence.retrieval.results import RetrievalResult, RetrievedChunk
+from whence.retrieval.fusion import Fusion
+from whence.retrieval.hybrid import HybridSearch
+from whence.retrieval.pipeline import check_query, search
+from whence.retrieval.services import Embedded, Passage, Query, Ranking, RerankReply
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, WhenceError
-from whence.schema.search import Candidate
-from whence.store.symbol_names import is_symbol_heading, parse_symbol_query, symbol_fit
+from whence.schema.search import Candidate, SearchMode
+from whence.schema.texts import ChunkText
+from whence.store.symbol_names import (
+    SymbolMatch,
+    is_symbol_heading,
+    parse_symbol_query,
+    symbol_fit,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from whence.engine.protocols import Embedder, SparseRetriever, VectorStore
+    from whence.retrieval.results import RetrievalResult
 
 __all__ = ("Retriever", "RetrieverNotReady")
 
-#: Candidates that each side of a hybrid search gives at least: what one ranks low the other may lift.
-_LEG_DEPTH = 100
+_FoundChunks = dict[str, FoundChunk]
 
 
 class RetrieverNotReady(WhenceError, RuntimeError):
-    """Something that a search needs is not there: no vector store, no embedder, or it does not answer."""
+    """A vector store or an embedder is missing, or does not answer."""
 
     code = "not_ready"
     default_hint = "give the retriever an embedder and a vector store, and index something first"
@@ -42,22 +48,22 @@ class RetrieverNotReady(WhenceError, RuntimeError):
 class Retriever:
     """Searches chunks that are similar to a query.
 
-    With a vector store alone the score of a chunk is its cosine; with a sparse retriever too, both are joined
-    on one scale that means the same for every query, see `whence.retrieval.fusion`; of what both found, what
-    goes by the very name that the query is comes first, see `whence.retrieval.symbols`. Results are sorted by
-    score, ties by chunk id.
+    With a vector store alone the score of a chunk is its cosine. With a sparse retriever both scores are joined
+    on one scale that means the same for every query, see `whence.retrieval.fusion`; definitions of a symbol
+    that the query names rank first, see `whence.retrieval.symbols`. Results are sorted by score, ties by chunk
+    id.
 
     Nothing is checked or opened before the first search. `search` may be called from plain code, from any
-    number of threads at once, and from within a running event loop; it works in an event loop of its own, in
-    a thread that `close` ends. Stores that belong to one event loop can only be searched by `asearch`, in
-    that loop.
+    number of threads at once, and from within a running event loop; it works in an event loop of its own, in a
+    thread that `close` ends. Stores that belong to one event loop can only be searched by `asearch`, in that
+    loop.
 
     Args:
         embedder: Encodes queries, see `whence.engine.protocols.Embedder`.
-        vector_store: Where the chunks are, see `whence.engine.protocols.VectorStore`.
+        vector_store: Has the chunks, see `whence.engine.protocols.VectorStore`.
         sparse: Finds chunks by words, for hybrid retrieval; see `whence.engine.protocols.SparseRetriever`.
-        access: Rights of the reader; the stores apply them before anything is cut off.
-        fusion: How both sides are joined. Only with `absolute` does a threshold mean the same for every query.
+        access: Rights of the reader; the stores apply them before they cut a ranking.
+        fusion: How both scores are joined. Only with `absolute` does a threshold mean the same for every query.
     """
 
     def __init__(
@@ -74,7 +80,7 @@ class Retriever:
         self._sparse = sparse
         self._access = access
         self._fusion = fusion
-        self._thread: LoopThread[Any] = LoopThread(_nothing)
+        self._thread: LoopThread[Any] = LoopThread(_no_resource)
 
     def search(
         self, query_text: str, top_k: int = 5, similarity_threshold: float = 0.5
@@ -96,7 +102,7 @@ class Retriever:
         check_query(query_text, top_k, similarity_threshold)
         self._check_ready()
         return self._thread.run(
-            lambda thing: self._ranked(thing, query_text, top_k, similarity_threshold)
+            lambda resource: self._run(resource, query_text, top_k, similarity_threshold)
         )
 
     async def asearch(
@@ -108,7 +114,7 @@ class Retriever:
         """
         check_query(query_text, top_k, similarity_threshold)
         self._check_ready()
-        return await self._ranked(None, query_text, top_k, similarity_threshold)
+        return await self._run(None, query_text, top_k, similarity_threshold)
 
     def close(self) -> None:
         """End the thread of `search`; a later search starts it again. Stores are left as they are."""
@@ -126,11 +132,11 @@ class Retriever:
         self.close()
 
     def _check_ready(self) -> None:
-        """Refuse to search with what is missing.
+        """Raise an error when something is missing.
 
         Raises:
             RetrieverNotReady: There is no vector store or no embedder.
-            BadInput: The access is none.
+            BadInput: The access is not an `Access`.
         """
         if not isinstance(self._access, Access):
             raise BadInput(f"access must be an Access, not {type(self._access).__name__}")
@@ -140,37 +146,130 @@ class Retriever:
             _check_methods("sparse retriever", self._sparse, ("search", "scores"))
             _check_methods("vector store", self._vector_store, ("scores",))
 
-    async def _ranked(
-        self, thing: Any, query_text: str, top_k: int, threshold: float
+    async def _run(
+        self, resource: Any, query_text: str, top_k: int, threshold: float
     ) -> list[RetrievalResult]:
-        """Search once; `thing` is what the thread of `search` opened, None in the caller's loop."""
-        vector = await self._vector(query_text)
-        if self._sparse is None:
-            found = await self._by_vector(vector, top_k)
-            scores = {key: Scores(one.score, None) for key, one in found.items()}
-            order = sorted(found, key=lambda key: (-_similarity(found[key].score), key))
-            ranking = [_dense_candidate(found[key]) for key in order]
-            kept = [one for one in ranking if one.score >= threshold][:top_k]
-            return [_result(rank, one, found, scores) for rank, one in enumerate(kept, 1)]
-        found, scores = await self._by_both(query_text, vector, max(top_k, _LEG_DEPTH))
-        documents = {key: one.document_id for key, one in found.items()}
-        fits = _fits(query_text, found)
-        ranked = rank_candidates(
-            documents,
-            scores,
-            FUSIONS[self._fusion](scores),
-            limit=top_k,
-            threshold=threshold,
-            fits=fits,
+        """Search once; `resource` is what the thread of `search` opened, None in the caller's loop."""
+        services = _PlainServices(
+            self._embedder, self._vector_store, self._sparse, self._access, self._fusion
         )
-        return [_result(one.rank, one, found, scores) for one in ranked]
+        report = await search(services, query_text, top_k=top_k, threshold=threshold)
+        return report.results
 
-    async def _vector(self, query_text: str) -> NDArray[np.float32]:
-        """Encode a query; gives float32 of shape (dimension,), of length 1."""
+
+class _DenseStore:
+    """A vector store as a retriever of one query."""
+
+    def __init__(
+        self, store: VectorStore, vector: NDArray[np.float32], access: Access, found: _FoundChunks
+    ) -> None:
+        self._store = store
+        self._vector = vector
+        self._access = access
+        self._found = found
+
+    async def search(self, limit: int) -> list[Candidate]:
+        hits = await _call(
+            "vector store", self._store.search, self._vector, limit=limit, access=self._access
+        )
+        near = _read("vector store", hits, -1.0)
+        self._found |= near
+        order = sorted(near.values(), key=lambda one: (-max(0.0, one.score), one.id))
+        return [
+            Candidate(
+                chunk_id=one.id,
+                document_id=one.document_id,
+                score=max(0.0, one.score),
+                rank=rank,
+                dense_score=one.score,
+            )
+            for rank, one in enumerate(order[:limit], 1)
+        ]
+
+    async def scores(self, chunk_ids: Sequence[str]) -> dict[str, float]:
+        return await _read_scores(
+            "vector store", self._store.scores, self._vector, chunk_ids, self._access
+        )
+
+
+class _SparseStore:
+    """A sparse retriever as a retriever of one query."""
+
+    def __init__(
+        self, store: SparseRetriever, query_text: str, access: Access, found: _FoundChunks
+    ) -> None:
+        self._store = store
+        self._query_text = query_text
+        self._access = access
+        self._found = found
+
+    async def search(self, limit: int) -> list[Candidate]:
+        hits = await _call(
+            "sparse retriever",
+            self._store.search,
+            self._query_text,
+            limit=limit,
+            access=self._access,
+        )
+        matching = _read("sparse retriever", hits, 0.0)
+        for key, one in matching.items():
+            self._found.setdefault(key, one)
+        return [
+            Candidate(
+                chunk_id=one.id,
+                document_id=one.document_id,
+                score=one.score,
+                rank=rank,
+                sparse_score=one.score,
+            )
+            for rank, one in enumerate(matching.values(), 1)
+        ]
+
+    async def scores(self, chunk_ids: Sequence[str]) -> dict[str, float]:
+        return await _read_scores(
+            "sparse retriever", self._store.scores, self._query_text, chunk_ids, self._access
+        )
+
+
+class _HeadingSymbols:
+    """Finds definitions among the chunks that were found, by their headings."""
+
+    def __init__(self, name: str, found: _FoundChunks) -> None:
+        self._name = name
+        self._found = found
+
+    async def find(self, documents: Mapping[str, str]) -> list[SymbolMatch]:
+        fits = ((key, _fit(self._name, self._found[key])) for key in documents)
+        return [SymbolMatch(key, documents[key], fit) for key, fit in fits if fit is not None]
+
+
+class _PlainServices:
+    """Plain objects as the services of one search."""
+
+    fuses_scores = False
+
+    def __init__(
+        self,
+        embedder: Embedder | None,
+        vector_store: VectorStore | None,
+        sparse: SparseRetriever | None,
+        access: Access,
+        fusion: Fusion,
+    ) -> None:
+        self.mode: SearchMode = "dense" if sparse is None else "hybrid"
+        self._embedder = embedder
+        self._vector_store = vector_store
+        self._sparse = sparse
+        self._access = access
+        self._fusion = fusion
+        self._found: _FoundChunks = {}
+
+    async def embed(self, texts: Sequence[str], what: str) -> Embedded:
+        """Return the query's vector, float32 of shape (dimension,), of length 1."""
         import numpy as np
 
         assert self._embedder is not None
-        given = await _asked("embedder", self._embedder.embed, [query_text])
+        given = await _call("embedder", self._embedder.embed, list(texts))
         try:
             vector = np.asarray(given, dtype=np.float32)
         except (TypeError, ValueError) as error:
@@ -179,64 +278,63 @@ class Retriever:
         length = float(np.linalg.norm(vector.astype(np.float64))) if vector.ndim == 1 else 0.0
         if not (math.isfinite(length) and length > 0):
             raise RetrieverNotReady("embedder not available: it gave no vector with a direction")
-        return np.ascontiguousarray(vector / np.float32(length), dtype=np.float32)
+        return Embedded([np.ascontiguousarray(vector / np.float32(length), dtype=np.float32)])
 
-    async def _by_vector(self, vector: NDArray[np.float32], limit: int) -> dict[str, FoundChunk]:
+    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+        """Rank the chunks of both stores for the one query there is."""
         assert self._vector_store is not None
-        hits = await _asked(
-            "vector store", self._vector_store.search, vector, limit=limit, access=self._access
+        (query,) = queries
+        dense = _DenseStore(self._vector_store, query.vector, self._access, self._found)
+        if self._sparse is None:
+            return [Ranking(await dense.search(query.limit))]
+        name = parse_symbol_query(query.text)
+        hybrid = HybridSearch(
+            lexical=_SparseStore(self._sparse, query.text, self._access, self._found),
+            dense=dense,
+            limit=query.limit,
+            fusion=self._fusion,
+            symbols=None if name is None else _HeadingSymbols(name, self._found),
         )
-        return _read("vector store", hits, -1.0)
+        return [Ranking((await hybrid.search("hybrid")).candidates)]
 
-    async def _by_both(
-        self, query_text: str, vector: NDArray[np.float32], depth: int
-    ) -> tuple[dict[str, FoundChunk], dict[str, Scores]]:
-        """Ask both sides at once, then each for the scores of what only the other found."""
-        assert self._sparse is not None
-        assert self._vector_store is not None
-        sparse, access = self._sparse, self._access
-        near, hits = await asyncio.gather(
-            self._by_vector(vector, depth),
-            _asked("sparse retriever", sparse.search, query_text, limit=depth, access=access),
-        )
-        worded = _read("sparse retriever", hits, 0.0)
-        cosines, shares = await asyncio.gather(
-            _asked_for(
-                "vector store",
-                lambda ids: self._vector_store.scores(vector, ids, access=access),  # type: ignore[union-attr]
-                [key for key in worded if key not in near],
-            ),
-            _asked_for(
-                "sparse retriever",
-                lambda ids: sparse.scores(query_text, ids, access=access),
-                [key for key in near if key not in worded],
-            ),
-        )
-        cosines |= {key: one.score for key, one in near.items()}
-        shares |= {key: one.score for key, one in worded.items()}
-        found = worded | near
-        return found, {key: Scores(cosines.get(key, 0.0), shares.get(key, 0.0)) for key in found}
+    async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
+        """Return the texts, which came with the search."""
+        return {
+            key: ChunkText(
+                chunk_id=key,
+                document_id=self._found[key].document_id,
+                content=self._found[key].content,
+                metadata=self._found[key].metadata,
+            )
+            for key in chunk_ids
+        }
+
+    async def rerank(
+        self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
+    ) -> RerankReply:
+        """Refuse: a plain retriever has no reranker."""
+        raise RetrieverNotReady("reranker not available: a Retriever has none")
 
 
 @asynccontextmanager
-async def _nothing() -> AsyncIterator[None]:
+async def _no_resource() -> AsyncIterator[None]:
     yield None
 
 
-def _check_methods(what: str, thing: object, methods: Iterable[str]) -> None:
-    if thing is None:
+def _check_methods(what: str, collaborator: object, methods: Iterable[str]) -> None:
+    if collaborator is None:
         state = "not available: it is not initialized" if what == "embedder" else "not initialized"
         raise RetrieverNotReady(f"{what} {state}")
     for name in methods:
-        if not callable(getattr(thing, name, None)):
+        if not callable(getattr(collaborator, name, None)):
             raise RetrieverNotReady(
-                f"{what} not initialized: {type(thing).__name__} has no method {name!r}",
+                f"{what} not initialized: {type(collaborator).__name__} has no method {name!r}",
                 hint="see whence.engine.protocols for what it must have",
             )
 
 
-async def _asked(what: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call a method of a collaborator, coroutine or not; whatever goes wrong becomes one kind of error."""
+async def _call(what: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call a method of a collaborator, coroutine or not; any error becomes a `RetrieverNotReady`."""
     try:
         given = method(*args, **options)
         return await given if inspect.isawaitable(given) else given
@@ -247,23 +345,25 @@ async def _asked(what: str, method: Callable[..., Any], *args: Any, **options: A
         raise RetrieverNotReady(f"{what} not available: {words}") from error
 
 
-async def _asked_for(
-    what: str, scores: Callable[[Sequence[str]], Any], chunk_ids: Sequence[str]
+async def _read_scores(
+    what: str,
+    method: Callable[..., Any],
+    query: Any,
+    chunk_ids: Sequence[str],
+    access: Access,
 ) -> dict[str, float]:
-    """Give the scores of chunks by id; one that is gone meanwhile has none."""
-    if not chunk_ids:
-        return {}
-    given = await _asked(what, scores, chunk_ids)
+    """Return the scores of chunks by id; one that was removed in the meantime has none."""
+    given = await _call(what, method, query, chunk_ids, access=access)
     return {key: _number(what, value) for key, value in dict(given).items()}
 
 
 def _read(what: str, hits: Iterable[Any], least: float) -> dict[str, FoundChunk]:
-    """Read what a store found, by id; the first of two with one id counts.
+    """Return what a store found by id; the first of two with the same id counts.
 
     Args:
         what: The store, for errors.
         hits: `FoundChunk`s, or objects or mappings with the same names.
-        least: Lowest score there can be; beyond it and 1 lie errors of rounding.
+        least: Lowest possible score; values beyond it and 1 are errors of rounding.
     """
     found: dict[str, FoundChunk] = {}
     for hit in hits or ():
@@ -299,48 +399,6 @@ def _number(what: str, value: Any) -> float:
     if not math.isfinite(number):
         raise RetrieverNotReady(f"{what} not available: {number} is no score")
     return number
-
-
-def _similarity(cosine: float) -> float:
-    return max(0.0, cosine)
-
-
-def _dense_candidate(found: FoundChunk) -> Candidate:
-    return Candidate(
-        chunk_id=found.id,
-        document_id=found.document_id,
-        score=_similarity(found.score),
-        rank=0,
-        dense_score=found.score,
-    )
-
-
-def _result(
-    rank: int, one: Candidate, found: Mapping[str, FoundChunk], scores: Mapping[str, Scores]
-) -> RetrievalResult:
-    chunk = found[one.chunk_id]
-    both = scores[one.chunk_id]
-    return RetrievalResult(
-        rank=rank,
-        similarity_score=one.score,
-        document_id=one.document_id,
-        chunk=RetrievedChunk(id=chunk.id, content=chunk.content, metadata=chunk.metadata),
-        score_breakdown={
-            "dense_score": both.dense,
-            "sparse_score": both.sparse,
-            "combined_score": one.score,
-        }
-        | ({} if one.name_score is None else {"name_score": one.name_score}),
-    )
-
-
-def _fits(query_text: str, found: Mapping[str, FoundChunk]) -> dict[str, int]:
-    """Tell how well a query that is a name fits the headings of chunks, where it does."""
-    name = parse_symbol_query(query_text)
-    if name is None:
-        return {}
-    fits = {key: _fit(name, one) for key, one in found.items()}
-    return {key: fit for key, fit in fits.items() if fit is not None}
 
 
 def _fit(name: str, one: FoundChunk) -> int | None:

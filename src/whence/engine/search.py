@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whence.engine.reranking import RERANK_BUDGET_S, RerankPlan, check_budget
 from whence.engine.snapshot_reading import SnapshotChoice, search_snapshot
-from whence.retrieval.pipeline import search, search_match, search_mode
+from whence.retrieval.pipeline import (
+    RERANK_BUDGET_S,
+    check_budget,
+    search,
+    search_match,
+    search_mode,
+)
+from whence.retrieval.services import RetrievalClients, Timeouts
 from whence.schema.access import Access
 
 if TYPE_CHECKING:
@@ -55,20 +61,25 @@ async def run_search(session: EngineSession, query: SearchQuery) -> SearchReport
     """
     check_budget(query.rerank_budget_s)
     absent = session.resources.disabled.get("reranker", "")
-    plan = RerankPlan(budget_s=query.rerank_budget_s, absent=absent) if query.rerank else None
 
     async def run(collection: str) -> SearchReport:
-        return await search(
+        services = RetrievalClients(
             session.client,
-            query.query,
             collection=collection,
             access=query.access,
             mode=search_mode(query.mode),
-            top_k=query.top_k,
-            threshold=query.threshold,
             filters=query.filters,
             match=search_match(query.match),
-            plan=plan,
+            timeouts=Timeouts(rerank_s=query.rerank_budget_s),
+            texts_port="text-fetcher",
+        )
+        return await search(
+            services,
+            query.query,
+            top_k=query.top_k,
+            threshold=query.threshold,
+            rerank=query.rerank,
+            no_reranker=absent,
         )
 
     if query.snapshot is None:

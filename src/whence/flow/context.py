@@ -8,7 +8,7 @@ bytes that are no such message are a `CodecError`.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -143,7 +143,7 @@ class FlowContext(msgspec.Struct, frozen=True, eq=False):
         """
         return self.caller.call(self._topic(port), message, reply)
 
-    def stream(self, port: str, message: Message) -> AsyncIterator[Message]:
+    def stream(self, port: str, message: Message) -> AsyncGenerator[Message, None]:
         """Send a request through a port of `calls` and yield its replies in order."""
         return self.caller.stream(self._topic(port), message, self.services[port].replies)
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from whence.engine.reranking import RERANK_BUDGET_S
 from whence.gateway.auth import AccessBody
+from whence.retrieval.pipeline import RERANK_BUDGET_S
 from whence.schema.errors import BadInput
 
 __all__ = ("MAX_TIMEOUT_S", "AskBody", "ExplainBody", "SearchBody", "WhyNotBody", "read_body")

@@ -7,7 +7,7 @@ letters are the worker's business, not the processor's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -63,7 +63,7 @@ class Context(Protocol):
         """
         ...
 
-    def stream(self, port: str, message: Message) -> AsyncIterator[Message]:
+    def stream(self, port: str, message: Message) -> AsyncGenerator[Message, None]:
         """Send a request through a port of `calls` and yield its replies in order."""
         ...
 

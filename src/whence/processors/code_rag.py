@@ -1,37 +1,31 @@
-"""The question about code: search, expand the graph, fetch texts within a budget, answer with citations.
-
-The same stages as for documents: exploration tells of seeds and of the edges walked, focus of what the budget
-kept and dropped. What was done without is in `degraded`; a question that fails leaves a trace that ends in a
-failure node.
-"""
+"""The code RAG service: a question about code in; pieces of the answer, explain events and the answer out."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from whence.answering.code_evidence import CodeScope, explore_code
-from whence.answering.document_rag import new_answer_id
-from whence.answering.pipeline import RagResult, new_question, through_stages
-from whence.answering.state import Ask, Clients, Question, RagOptions
-from whence.answering.streaming import Asked, QuestionJob
-from whence.answering.trace_recorder import iso_utc, utc_now
-from whence.answering.validation import check_limits, check_question
-from whence.processors.base import Context, StreamingProcessor
-from whence.processors.clients import (
-    DocEmbeddingsClient,
-    EmbeddingsClient,
-    PromptClient,
-    TextsClient,
+from whence.answering.code_evidence import CodeRetrieval, CodeScope
+from whence.answering.pipeline import Steps, answer
+from whence.answering.prompts import bus_services
+from whence.answering.state import (
+    Question,
+    RagOptions,
+    check_limits,
+    check_question,
+    new_answer_id,
+    new_question,
 )
+from whence.answering.streaming import AnswerStream, question_time_s
+from whence.answering.trace_recorder import utc_now
+from whence.processors.base import Context, StreamingProcessor
 from whence.processors.services import CODE_RAG, EMBEDDING, EXPAND, PROMPT, SEARCH, TEXTS
-from whence.processors.streams import closing
-from whence.provenance.terms import Scalar
 from whence.schema.code_rag import CODE_RAG as CODE_FLOW
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import ExplainEvent, TraceRecord
@@ -125,34 +119,13 @@ class CodeRagProcessor(StreamingProcessor):
             WhenceError: A stage failed that cannot be done without.
         """
         self._check(message)
+        stream = AnswerStream(context, trace_timeout_s=self.parameters.trace_timeout_s)
         scope = self._scope(message, await self._snapshot(message))
-        asked = Asked(
-            answer_id=message.answer_id or self._new_id(),
-            question=message.question,
-            collection=scope.collection,
-            access=message.access,
-            asked_at=iso_utc(self._clock()),
-            explain=message.explain,
-            record=message.record,
-            settings=self._settings(message, scope),
-        )
-
-        async def run(job: QuestionJob) -> RagResult:
-            question = self._question(message, scope, context, job)
-            return await through_stages(
-                question,
-                lambda grounding: explore_code(question, grounding, scope, context),
-                monotonic=self._monotonic,
-            )
-
-        job = QuestionJob(
-            asked,
-            context,
-            run,
-            explain_timeout_s=self.parameters.explain_timeout_s,
-            trace_timeout_s=self.parameters.trace_timeout_s,
-        )
-        async with closing(job.replies()) as replies:
+        question = self._question(message, scope, context, stream)
+        code = CodeRetrieval(scope, context)
+        steps = Steps(code.retrieve, code.select)
+        replies = stream.run(question, lambda one: answer(one, self._monotonic, steps))
+        async with aclosing(replies):
             async for reply in replies:
                 yield reply
 
@@ -192,53 +165,44 @@ class CodeRagProcessor(StreamingProcessor):
             budget=message.budget or TextBudget(kind=own.budget_kind, limit=own.budget_limit),
         )
 
-    def _settings(self, message: CodeRagRequest, scope: CodeScope) -> dict[str, Scalar]:
-        """Give what the trace tells of the question, enough to ask it again."""
-        return {
-            "flow": self.type_name,
-            "collection": scope.collection,
-            "snapshot_id": scope.snapshot_id,
-            "mode": message.mode or self.parameters.mode,
-            "seed_limit": scope.seed_limit,
-            "graph_max_depth": scope.max_depth,
-            "graph_max_nodes": scope.max_nodes,
-            "graph_edge_allowlist": json.dumps(scope.relations) if scope.relations else "*",
-            "graph_direction": scope.direction,
-            "prioritize": scope.prioritize,
-            "budget_kind": scope.budget.kind,
-            "budget_limit": scope.budget.limit,
-        }
-
     def _question(
-        self, message: CodeRagRequest, scope: CodeScope, context: Context, job: QuestionJob
+        self,
+        message: CodeRagRequest,
+        scope: CodeScope,
+        context: Context,
+        stream: AnswerStream,
     ) -> Question:
         mode = message.mode or self.parameters.mode
-        texts = TextsClient(context, collection=scope.collection, access=scope.access)
-        ask = Ask(
-            query=message.question,
-            doc_limit=scope.max_nodes,
-            fetch_limit=0,
-            rerank=False,
-            asked_at=job.asked.asked_at,
-            settings=job.asked.settings,
-            streaming=message.streaming,
-            chunk_callback=job.piece,
-        )
-        clients = Clients(
-            prompt=PromptClient(context),
-            embeddings=EmbeddingsClient(context),
-            doc_embeddings=DocEmbeddingsClient(
-                context, collection=scope.collection, access=scope.access, mode=mode
-            ),
-            fetch_chunk=texts.fetch_chunk,
-        )
-        return new_question(
-            ask,
-            clients,
+        question = new_question(
+            message,
             self.parameters,
-            answer_id=job.asked.answer_id,
-            listeners=(job.event,),
-            deadline_s=job.deadline_s,
+            bus_services(
+                context,
+                self.parameters,
+                collection=scope.collection,
+                access=scope.access,
+                mode=mode,
+            ),
+            answer_id=message.answer_id or self._new_id(),
+            # Enough to ask the question again.
+            settings={
+                "flow": self.type_name,
+                "collection": scope.collection,
+                "snapshot_id": scope.snapshot_id,
+                "mode": mode,
+                "seed_limit": scope.seed_limit,
+                "graph_max_depth": scope.max_depth,
+                "graph_max_nodes": scope.max_nodes,
+                "graph_edge_allowlist": json.dumps(scope.relations) if scope.relations else "*",
+                "graph_direction": scope.direction,
+                "prioritize": scope.prioritize,
+                "budget_kind": scope.budget.kind,
+                "budget_limit": scope.budget.limit,
+            },
+            listeners=(stream.event,),
+            deadline_s=question_time_s(context),
             clock=self._clock,
             monotonic=self._monotonic,
         )
+        question.on_piece = stream.piece if message.streaming else None
+        return question

@@ -1,8 +1,4 @@
-"""The document RAG service: a question in; pieces of the answer, explain events and the answer out.
-
-Nothing of an answer is lost silently: what was done without is in its `degraded`. A question that fails
-leaves a trace that ends in a failure node; one that is cancelled leaves none but the events that went out.
-"""
+"""The document RAG service: a question in; pieces of the answer, explain events and the answer out."""
 
 from __future__ import annotations
 
@@ -13,28 +9,23 @@ from typing import Annotated, Any
 
 import msgspec
 
-from whence.answering.document_rag import (
-    DocumentRag,
-    ExplainCallback,
-    RagResult,
+from whence.answering.document_rag import DocumentRag, ExplainCallback
+from whence.answering.pipeline import RagResult, answer
+from whence.answering.prompts import bus_services
+from whence.answering.state import (
+    OVERFETCH_FACTOR,
+    Question,
+    RagOptions,
     new_answer_id,
+    new_question,
 )
-from whence.answering.state import OVERFETCH_FACTOR, RagOptions
-from whence.answering.streaming import Asked, QuestionJob
-from whence.answering.trace_recorder import iso_utc, utc_now
+from whence.answering.streaming import AnswerStream, question_time_s
+from whence.answering.trace_recorder import utc_now
 from whence.answering.writing import NOTHING_FOUND, NOTHING_READABLE
 from whence.processors.base import Context, StreamingProcessor
-from whence.processors.clients import (
-    DocEmbeddingsClient,
-    EmbeddingsClient,
-    PromptClient,
-    RerankerClient,
-    TextsClient,
-)
 from whence.processors.services import DOCUMENT_RAG, EMBEDDING, PROMPT, RERANK, SEARCH, TEXTS
 from whence.schema.document_rag import DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.errors import BadInput
-from whence.schema.filters import parse_filters
 from whence.schema.message import Message
 from whence.schema.search import SearchMode
 
@@ -69,7 +60,7 @@ class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknow
 
 
 class DocumentRagProcessor(StreamingProcessor):
-    """Puts `DocumentRag` on the bus.
+    """Answers questions from documents.
 
     Explain events go to the port `explain` and to the caller. The trace goes to the port `trace` before the
     answer goes out; one that cannot be published shows in the answer as `trace_not_stored`.
@@ -116,78 +107,47 @@ class DocumentRagProcessor(StreamingProcessor):
         """Answer one question.
 
         Raises:
-            BadInput: As for `DocumentRag.query`; or a limit is larger than allowed.
+            BadInput: As for `DocumentRag.query`; or a filter is invalid, or a limit is larger than allowed.
             WhenceError: As for `DocumentRag.query`.
         """
-        self._check(message)
-        rag = self.rag(message, context)
-        asked = Asked(
-            answer_id=message.answer_id or self._new_id(),
-            question=message.question,
-            collection=message.collection,
-            access=message.access,
-            asked_at=iso_utc(self._clock()),
-            explain=message.explain,
-            record=message.record,
-            settings={"doc_limit": message.doc_limit, "rerank": message.rerank},
-        )
+        stream = AnswerStream(context, trace_timeout_s=self.parameters.trace_timeout_s)
+        question = self._question(message, context, stream)
+        return stream.run(question, lambda one: answer(one, self._monotonic))
 
-        async def run(job: QuestionJob) -> RagResult:
-            return await rag.query(
-                message.question,
-                doc_limit=message.doc_limit,
-                fetch_limit=message.fetch_limit or self.parameters.fetch_limit,
-                streaming=message.streaming,
-                chunk_callback=job.piece,
-                rerank=message.rerank,
-                answer_id=asked.answer_id,
-                deadline_s=job.deadline_s,
-                event_callback=job.event,
-                asked_at=asked.asked_at,
-            )
-
-        job = QuestionJob(
-            asked,
-            context,
-            run,
-            explain_timeout_s=self.parameters.explain_timeout_s,
-            trace_timeout_s=self.parameters.trace_timeout_s,
-        )
-        return job.replies()
-
-    def _check(self, message: DocumentRagRequest) -> None:
+    def _question(
+        self, message: DocumentRagRequest, context: Context, stream: AnswerStream
+    ) -> Question:
+        own = self.parameters
         for name, value, most in (
-            ("doc_limit", message.doc_limit, self.parameters.max_doc_limit),
-            ("fetch_limit", message.fetch_limit, self.parameters.max_fetch_limit),
+            ("doc_limit", message.doc_limit, own.max_doc_limit),
+            ("fetch_limit", message.fetch_limit, own.max_fetch_limit),
         ):
             if value > most:
                 raise BadInput(f"{name} must be at most {most}, not {value}")
-        parse_filters(message.filters)
-
-    def rag(self, message: DocumentRagRequest, context: Context) -> DocumentRag:
-        """Give the RAG of one request: its clients carry the rights of the reader."""
-        reader: dict[str, Any] = {"collection": message.collection, "access": message.access}
-        mode = message.mode or self.parameters.mode
-        texts = TextsClient(context, **reader)
-        return DocumentRag(
-            PromptClient(context),
-            EmbeddingsClient(context),
-            DocEmbeddingsClient(context, mode=mode, filters=message.filters, **reader),
-            texts.fetch_chunk,
-            RerankerClient(context) if context.is_bound("reranker") else None,
-            fetch_chunks=texts.fetch_chunks,
-            options=self.parameters,
-            settings=_settings(message, mode),
-            new_id=self._new_id,
+        mode = message.mode or own.mode
+        settings: dict[str, Any] = {"collection": message.collection, "mode": mode}
+        if message.filters:
+            wire = msgspec.json.encode(message.filters, order="deterministic")
+            settings["filters"] = wire.decode()
+        question = new_question(
+            message,
+            own,
+            bus_services(
+                context,
+                own,
+                collection=message.collection,
+                access=message.access,
+                mode=mode,
+                filters=message.filters,
+            ),
+            answer_id=message.answer_id or self._new_id(),
+            rerank=message.rerank and context.is_bound("reranker"),
+            fetch_limit=message.fetch_limit or own.fetch_limit,
+            settings=settings,
+            listeners=(stream.event,),
+            deadline_s=question_time_s(context),
             clock=self._clock,
             monotonic=self._monotonic,
         )
-
-
-def _settings(message: DocumentRagRequest, mode: SearchMode) -> dict[str, Any]:
-    """Give what the trace keeps of a request, enough to ask it again."""
-    settings: dict[str, Any] = {"collection": message.collection, "mode": mode}
-    if message.filters:
-        wire = msgspec.json.encode(message.filters, order="deterministic")
-        settings["filters"] = wire.decode()
-    return settings
+        question.on_piece = stream.piece if message.streaming else None
+        return question

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from whence.processors.base import Context, Processor
-from whence.processors.clients import EmbeddingsClient
 from whence.processors.document_validation import document_fault, draft_digest
 from whence.processors.services import EMBEDDING, INGEST
+from whence.retrieval.services import embed_texts
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
 from whence.schema.errors import (
@@ -112,7 +112,7 @@ class IngestProcessor(Processor):
         model: EmbeddingModel | None,
     ) -> EmbeddingModel | None:
         """Embed what changed; gives the model of the collection, which is made when it is new."""
-        embedder = _DocumentEmbedder(EmbeddingsClient(context), self.parameters)
+        embedder = _DocumentEmbedder(context, self.parameters)
         async for used in embedder.run(batch):
             # After the first reply already: vectors of a wrong model are not worth computing.
             if used != model:
@@ -244,8 +244,8 @@ class _Piece(msgspec.Struct, frozen=True):
 class _DocumentEmbedder:
     """Embeds the changed documents of a batch, several documents in one request."""
 
-    def __init__(self, client: EmbeddingsClient, parameters: IngestParameters) -> None:
-        self._client = client
+    def __init__(self, context: Context, parameters: IngestParameters) -> None:
+        self._context = context
         self._parameters = parameters
         self._rows: dict[str, list[NDArray[np.float32]]] = {}
 
@@ -289,7 +289,7 @@ class _DocumentEmbedder:
         return model
 
     async def _request(self, pieces: Sequence[_Piece]) -> EmbeddingModel:
-        reply = await self._client.request([piece.text for piece in pieces], "document")
+        reply = await embed_texts(self._context, [piece.text for piece in pieces], "document")
         for piece, row in zip(pieces, _matrix(reply), strict=True):
             self._rows.setdefault(piece.document_id, []).append(row)
         return reply.model

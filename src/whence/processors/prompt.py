@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from whence.answering.prompt_templates import (
+from whence.answering.prompts import (
     EXTRACT_CONCEPTS,
     TEMPLATES,
     Template,

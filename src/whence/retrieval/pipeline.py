@@ -1,41 +1,58 @@
-"""One search through the flow: embed the query, rank, fetch the texts."""
+"""One way from queries to ranked, readable passages: embed, search, read the texts, rerank.
+
+`search` is the whole of it for one query; a question takes `find_candidates` and `read_passages` as steps, to
+record each. The services behind it are those of the bus, or plain objects behind adapters.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from whence.engine.reranking import RERANK_DEPTH, Reranked, RerankPlan, rerank
-from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
-from whence.schema.access import Access
-from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
-from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Unavailable
-from whence.schema.filters import parse_filters
-from whence.schema.search import (
-    Candidate,
-    Degradation,
-    Match,
-    SearchMode,
-    SearchRequest,
-    SearchResponse,
-    truncate_query,
+import msgspec
+
+from whence.provenance.reasons import DropCode
+from whence.provenance.stage_records import CandidateRecord
+from whence.retrieval.rerank import RERANK_DEPTH, blended_score, read_reranking
+from whence.retrieval.results import Reranking, RetrievalResult, RetrievedChunk, SearchReport
+from whence.retrieval.services import Passage, Query, Ranking, RetrievalServices
+from whence.retrieval.symbols import MAX_UNBOOSTED_SCORE
+from whence.schema.errors import (
+    BadInput,
+    DeadlineExceeded,
+    ModelMissing,
+    Unavailable,
+    WhenceError,
 )
-from whence.schema.texts import ChunkText, TextRequest, TextResponse
+from whence.schema.search import Degradation, GraphUse, Match, SearchMode, truncate_query
+from whence.schema.texts import ChunkText
 
-if TYPE_CHECKING:
-    from whence.flow.client import FlowClient
-
-__all__ = ("check_query", "check_text", "search", "search_match", "search_mode")
+__all__ = (
+    "RERANK_BUDGET_S",
+    "Found",
+    "check_budget",
+    "check_query",
+    "check_text",
+    "find_candidates",
+    "pool_candidates",
+    "read_passages",
+    "rerank_results",
+    "search",
+    "search_match",
+    "search_mode",
+)
 
 T = TypeVar("T")
 
+#: Seconds that reranking may take; on two busy cores loading the model and reading takes half of them.
+RERANK_BUDGET_S = 10.0
+_MAX_BUDGET_S = 600.0
 _MIN_QUERY = 3
 _TEXT_HINT = "give a word or a question"
 _TOP_K_HINT = "it is the most results that are wanted, 1 or more"
 _THRESHOLD_HINT = "0 keeps every result, 0.5 is the default"
-#: Ids of one text request; a reply of as many chunks stays below a broker's limit of 5 MiB.
-_TEXTS_AT_ONCE = 500
 _MATCHES: dict[str, Match] = {"any": "any", "all": "all"}
 _MODES: dict[str, SearchMode] = {
     "hybrid": "hybrid",
@@ -45,25 +62,41 @@ _MODES: dict[str, SearchMode] = {
 }
 
 
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Candidates of one or several queries."""
+
+    candidates: list[CandidateRecord]
+    """By rank, those that were dropped with their reason."""
+    degraded: tuple[Degradation, ...] = ()
+    """What the searches did without, each once."""
+    graphs: tuple[GraphUse, ...] = ()
+    """What the passage graph did, one for each query that used it."""
+
+    @property
+    def kept(self) -> list[CandidateRecord]:
+        """Candidates that were not dropped, by rank."""
+        return [one for one in self.candidates if not one.reason_code]
+
+
 def search_mode(mode: str) -> SearchMode:
-    """Give the mode behind a name; `semantic` is another word for `dense`.
+    """Return the mode of a name; `semantic` is another word for `dense`.
 
     Raises:
         BadInput: There is no such mode.
     """
-    return _named("mode", mode, _MODES)
+    return _look_up("mode", mode, _MODES)
 
 
 def search_match(match: str) -> Match:
-    """Give how the words of a query must match, by its name.
+    """Return how the words of a query must match, by its name.
 
     Raises:
         BadInput: There is no such way.
     """
-    return _named("match", match, _MATCHES)
+    return _look_up("match", match, _MATCHES)
 
 
-def _named(what: str, name: str, known: Mapping[str, T]) -> T:
+def _look_up(what: str, name: str, known: Mapping[str, T]) -> T:
     try:
         return known[name]
     except KeyError:
@@ -71,11 +104,11 @@ def _named(what: str, name: str, known: Mapping[str, T]) -> T:
 
 
 def check_query(query: str, top_k: int, threshold: float) -> None:
-    """Refuse what cannot be searched.
+    """Refuse arguments of a search that are out of range.
 
     Raises:
-        BadInput: The query has fewer than three characters besides spaces or is no valid text, `top_k`
-            is no positive integer, or the threshold is not in 0 to 1.
+        BadInput: The query has fewer than three characters besides spaces or is no valid text, `top_k` is no
+            positive integer, or the threshold is not in 0 to 1.
     """
     if not isinstance(query, str):
         raise BadInput(f"query_text must be a string, not {type(query).__name__}", hint=_TEXT_HINT)
@@ -103,137 +136,300 @@ def check_text(name: str, text: str) -> None:
     """Refuse what cannot be sent or stored as UTF-8 text.
 
     Raises:
-        BadInput: The text holds a NUL, or half of a character (bytes that were not UTF-8).
+        BadInput: The text contains a NUL or half of a surrogate pair (bytes that were not UTF-8).
     """
     if "\0" in text:
         raise BadInput(f"{name} holds a NUL character", hint="remove it")
     try:
-        # The codec refuses half of a character, a thousand times faster than looking for one here.
         text.encode()
     except UnicodeEncodeError as error:
         raise BadInput(f"{name} is not valid UTF-8", hint="send it encoded as UTF-8") from error
 
 
-async def search(
-    client: FlowClient,
-    query: str,
-    *,
-    collection: str,
-    access: Access,
-    mode: SearchMode,
-    top_k: int,
-    threshold: float,
-    filters: Mapping[str, Any] | None = None,
-    match: Match = "any",
-    plan: RerankPlan | None = None,
-) -> SearchReport:
-    """Search once. What is found and hidden or removed before its text is read is left out.
-
-    With a plan the best hits are reranked; threshold and `top_k` are applied after that. Of a query that is a
-    document its first pages count, and the report says so.
+def check_budget(budget_s: float) -> None:
+    """Refuse a time for reranking that is out of range.
 
     Raises:
-        BadInput: As for `check_query`, or a filter is none, or on a key that no visible document has.
-        NotFound: There is no such collection.
+        BadInput: It is not above 0 and at most 600 seconds.
+    """
+    if not 0.0 < budget_s <= _MAX_BUDGET_S:
+        raise BadInput(
+            f"the time for reranking must be above 0 and at most {_MAX_BUDGET_S:g} s, not {budget_s}"
+        )
+
+
+async def search(
+    services: RetrievalServices,
+    query: str,
+    *,
+    top_k: int,
+    threshold: float,
+    rerank: bool = False,
+    no_reranker: str = "",
+) -> SearchReport:
+    """Search once. A chunk that is hidden or removed before its text is read is left out.
+
+    Reranked results are cut by threshold and `top_k` after that. Of a query that is a whole document only the
+    beginning counts, and the report says so.
+
+    Args:
+        services: Embed, search, read and rerank.
+        query: At least three characters.
+        top_k: Most results, 1 or more.
+        threshold: Lowest score, 0 to 1.
+        rerank: Whether the best results are read together with the query, and ordered by both scores.
+        no_reranker: Why there is no reranker, e.g. the setting that disables it; empty when there is one.
+
+    Raises:
+        BadInput: As for `check_query`, or a filter is invalid or has a key that no visible document has.
+        NotFound: The collection does not exist.
         Unavailable: A service that is needed does not answer.
     """
     check_query(query, top_k, threshold)
-    parse_filters(filters or {})
     query, cut = truncate_query(query)
     marks = [time.perf_counter()]
-    embedded, degraded = await _embed(client, query, mode)
+    vector, not_embedded = await _embed(services, query)
     marks.append(time.perf_counter())
-    found = await client.call(
-        "search",
-        SearchRequest(
-            access=access,
-            collection=collection,
-            limit=max(top_k, RERANK_DEPTH) if plan else top_k,
-            vector=embedded.vectors if embedded else None,
-            model=embedded.model if embedded else None,
-            query_text=query,
-            mode=mode,
-            # Applied below: when nothing reaches it, people want to know by how much.
-            threshold=0.0,
-            filters=dict(filters or {}),
-            match=match,
-        ),
-        SearchResponse,
+    limit = max(top_k, RERANK_DEPTH) if rerank else top_k
+    # The threshold is one of the reranked scores where there are any.
+    found = await find_candidates(
+        services,
+        [Query(query, vector, limit)],
+        limit=limit,
+        threshold=0.0 if rerank else threshold,
     )
     marks.append(time.perf_counter())
     best = found.candidates[0].score if found.candidates else None
-    candidates = found.candidates
-    if plan is None:
-        candidates = tuple(one for one in candidates if one.score >= threshold)
-    texts = await _texts(client, collection, access, candidates)
+    passages = await read_passages(services, found.kept)
     marks.append(time.perf_counter())
-    reranked = Reranked(results=_results(candidates, texts))
-    results = reranked.results
-    if plan is not None:
-        reranked = await rerank(client, query, results, plan)
-        best = reranked.results[0].similarity_score if reranked.results else None
-        results = [one for one in reranked.results if one.similarity_score >= threshold]
+    results = _results(found, passages)
+    reranked = _Reranked(results)
+    if rerank:
+        reranked = await rerank_results(services, query, results, no_reranker)
+        results = reranked.results
+        best = results[0].similarity_score if results else None
+        results = [one for one in results if one.similarity_score >= threshold]
         marks.append(time.perf_counter())
     return SearchReport(
         results=results[:top_k],
         reranker=reranked.model,
-        degraded=(*cut, *(degraded or found.degraded), *reranked.degraded),
-        graph=found.graph,
+        degraded=(*cut, *(not_embedded or found.degraded), *reranked.degraded),
+        graph=found.graphs[0] if found.graphs else None,
         latency_ms=_latencies(marks),
         best_score=best,
     )
 
 
-async def _embed(
-    client: FlowClient, query: str, mode: SearchMode
-) -> tuple[EmbeddingResponse | None, tuple[Degradation, ...]]:
-    """Give the query's vector; None when the mode needs none, or can do without one that is not to be had."""
-    if mode == "bm25":
+async def _embed(services: RetrievalServices, query: str) -> tuple[Any, tuple[Degradation, ...]]:
+    """Return the query's vector; None when the mode needs none, or words alone can rank without it."""
+    if services.mode == "bm25":
         return None, ()
-    request = EmbeddingRequest(texts=(query,), purpose="query")
     try:
-        return await client.call("embedding", request, EmbeddingResponse), ()
+        return (await services.embed([query], "the query")).vectors[0], ()
     except (Unavailable, ModelMissing, DeadlineExceeded) as error:
-        if mode == "dense":
+        if services.mode == "dense":
             raise
         reason = f"words alone ranked, the query could not be embedded: {error.message}"
         return None, (Degradation(stage="embedding", code="query_not_embedded", reason=reason),)
 
 
-async def _texts(
-    client: FlowClient, collection: str, access: Access, candidates: tuple[Candidate, ...]
-) -> dict[str, ChunkText]:
-    ids = [candidate.chunk_id for candidate in candidates]
-    texts: dict[str, ChunkText] = {}
-    for start in range(0, len(ids), _TEXTS_AT_ONCE):
-        wanted = tuple(ids[start : start + _TEXTS_AT_ONCE])
-        request = TextRequest(access=access, collection=collection, chunk_ids=wanted)
-        reply = await client.call("text-fetcher", request, TextResponse)
-        texts |= {text.chunk_id: text for text in reply.texts}
-    return texts
+async def find_candidates(
+    services: RetrievalServices,
+    queries: Sequence[Query],
+    *,
+    limit: int,
+    threshold: float = 0.0,
+    cut_code: DropCode = "over_limit",
+) -> Found:
+    """Search for all queries and pool what they find; a query that fails is left out.
+
+    Args:
+        services: Has the search.
+        queries: At least one; earlier ones win ties.
+        limit: Most candidates that are kept; those ranked after them get `cut_code`.
+        threshold: Candidates with a known score below it get `below_threshold` and take no place.
+        cut_code: `over_fetch_limit`, or `over_limit` when the kept ones go to the writer as they are.
+
+    Raises:
+        WhenceError: No query succeeded.
+    """
+    rankings: list[tuple[str, Ranking]] = []
+    errors: list[WhenceError] = []
+    degraded: list[Degradation] = []
+    for query, reply in zip(queries, await services.search(queries), strict=True):
+        if isinstance(reply, WhenceError):
+            errors.append(reply)
+            continue
+        rankings.append((query.text, reply))
+        degraded += (one for one in reply.degraded if one not in degraded)
+    if errors and not rankings:
+        raise errors[0]
+    if errors:
+        reason = f"{len(errors)} of {len(queries)} searches failed: {errors[0].message}"
+        degraded.append(Degradation(stage="search", code="search_failed", reason=reason))
+    return Found(
+        candidates=pool_candidates(rankings, limit=limit, threshold=threshold, cut_code=cut_code),
+        degraded=tuple(degraded),
+        graphs=tuple(found.graph for _, found in rankings if found.graph is not None),
+    )
 
 
-def _results(
-    candidates: tuple[Candidate, ...], texts: dict[str, ChunkText]
-) -> list[RetrievalResult]:
-    here = [candidate for candidate in candidates if candidate.chunk_id in texts]
+class _Pooled(msgspec.Struct):
+    """What several rankings together say of one chunk."""
+
+    chunk_id: str
+    best_rank: int
+    place: int
+    """Place of the ranking that ranked it best."""
+    concepts: list[str]
+    score: float | None
+    match: Any
+    """The match with that score; the first one when none has a score."""
+
+
+def pool_candidates(
+    rankings: Iterable[tuple[str, Ranking]],
+    *,
+    limit: int,
+    threshold: float = 0.0,
+    cut_code: DropCode = "over_fetch_limit",
+) -> list[CandidateRecord]:
+    """Merge the rankings of several queries into one, each chunk once.
+
+    Rankings are interleaved: first the best of each, then the second best of each, and so on, so that no query
+    crowds out another. Scores of different queries are not comparable enough to sort by; they break ties, then
+    the order of the rankings does. A match without a chunk id is left out.
+
+    Args:
+        rankings: Text and ranking of each query.
+        limit: As for `find_candidates`, like `threshold` and `cut_code`.
+        threshold: Lowest score of a candidate.
+        cut_code: Reason of those over the limit.
+
+    Returns:
+        All candidates in order, ranks from 1 without gaps, those that are dropped with their reason.
+
+    Cost: n log n for n matches over all rankings.
+    """
+    pool: dict[str, _Pooled] = {}
+    for place, (concept, ranking) in enumerate(rankings):
+        _add_ranking(pool, place, concept, ranking)
+    candidates: list[CandidateRecord] = []
+    places = limit
+    for rank, item in enumerate(sorted(pool.values(), key=_order), start=1):
+        code: str = ""
+        if item.score is not None and item.score < threshold:
+            code = "below_threshold"
+        elif places <= 0:
+            code = cut_code
+        else:
+            places -= 1
+        candidates.append(_record(item, rank, code))
+    return candidates
+
+
+def _order(item: _Pooled) -> tuple[int, float, int]:
+    return item.best_rank, -math.inf if item.score is None else -item.score, item.place
+
+
+def _add_ranking(pool: dict[str, _Pooled], place: int, concept: str, ranking: Ranking) -> None:
+    rank = 0
+    seen: set[str] = set()
+    for match in ranking.candidates:
+        chunk_id = getattr(match, "chunk_id", None)
+        if not isinstance(chunk_id, str) or not chunk_id or chunk_id in seen:
+            continue
+        seen.add(chunk_id)
+        rank += 1
+        score = _number(getattr(match, "score", None))
+        item = pool.get(chunk_id)
+        if item is None:
+            pool[chunk_id] = _Pooled(chunk_id, rank, place, [concept], score, match)
+            continue
+        if rank < item.best_rank:
+            item.best_rank, item.place = rank, place
+        if concept not in item.concepts:
+            item.concepts.append(concept)
+        if score is not None and (item.score is None or score > item.score):
+            item.score, item.match = score, match
+
+
+def _number(value: object) -> float | None:
+    """Return a finite number, or None for anything else."""
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _record(item: _Pooled, rank: int, code: str) -> CandidateRecord:
+    match = item.match
+    document_id = getattr(match, "document_id", "")
+    return CandidateRecord(
+        chunk_id=item.chunk_id,
+        rank=rank,
+        document_id=document_id if isinstance(document_id, str) else "",
+        score=item.score,
+        dense_score=_number(getattr(match, "dense_score", None)),
+        sparse_score=_number(getattr(match, "sparse_score", None)),
+        graph_score=_number(getattr(match, "graph_score", None)),
+        name_score=_number(getattr(match, "name_score", None)),
+        concepts=tuple(item.concepts),
+        reason_code=code,
+    )
+
+
+async def read_passages(
+    services: RetrievalServices,
+    candidates: Sequence[CandidateRecord],
+    reasons: dict[str, DropCode] | None = None,
+) -> list[Passage]:
+    """Return the candidates with their texts, in order; those without a text are left out.
+
+    Args:
+        services: Reads the texts.
+        candidates: By rank.
+        reasons: Receives why candidates were left out, by chunk id.
+
+    Raises:
+        WhenceError: The texts could not be read.
+    """
+    if not candidates:
+        return []
+    texts = await services.fetch([one.chunk_id for one in candidates])
+    passages: list[Passage] = []
+    for one in candidates:
+        text = texts.get(one.chunk_id)
+        if isinstance(text, ChunkText):
+            passage = Passage(
+                chunk_id=one.chunk_id,
+                text=text.content,
+                document_id=text.document_id,
+                source=text,
+            )
+            passages.append(passage)
+        elif isinstance(text, str):
+            passages.append(Passage(chunk_id=one.chunk_id, text=text))
+        elif reasons is not None:
+            failed = isinstance(text, WhenceError)
+            reasons[one.chunk_id] = "fetch_failed" if failed else "text_missing"
+    return passages
+
+
+def _results(found: Found, passages: Sequence[Passage]) -> list[RetrievalResult]:
+    candidates = {one.chunk_id: one for one in found.candidates}
     return [
         RetrievalResult(
             rank=rank,
-            similarity_score=candidate.score,
-            document_id=candidate.document_id,
-            chunk=RetrievedChunk(
-                id=candidate.chunk_id,
-                content=texts[candidate.chunk_id].content,
-                metadata=texts[candidate.chunk_id].metadata.copy(),
-            ),
-            score_breakdown=_breakdown(candidate),
+            similarity_score=candidates[one.chunk_id].score or 0.0,
+            document_id=candidates[one.chunk_id].document_id,
+            chunk=RetrievedChunk(id=one.chunk_id, content=one.text, metadata=dict(one.metadata)),
+            score_breakdown=_breakdown(candidates[one.chunk_id]),
         )
-        for rank, candidate in enumerate(here, 1)
+        for rank, one in enumerate(passages, 1)
     ]
 
 
-def _breakdown(candidate: Candidate) -> dict[str, float | None]:
+def _breakdown(candidate: CandidateRecord) -> dict[str, float | None]:
     parts = {
         "dense_score": candidate.dense_score,
         "sparse_score": candidate.sparse_score,
@@ -244,6 +440,79 @@ def _breakdown(candidate: Candidate) -> dict[str, float | None]:
     if candidate.name_score is not None:
         parts["name_score"] = candidate.name_score
     return parts
+
+
+class _Reranked(msgspec.Struct, frozen=True):
+    """Results after reranking."""
+
+    results: list[RetrievalResult]
+    """By the joined score, ties in the order before; unchanged when reranking failed."""
+    model: str = ""
+    """Model that scored; empty when none did."""
+    degraded: tuple[Degradation, ...] = ()
+    """Why reranking failed."""
+
+
+async def rerank_results(
+    services: RetrievalServices, query: str, results: list[RetrievalResult], no_reranker: str = ""
+) -> _Reranked:
+    """Order results by their score joined with the reranker's.
+
+    A reranker that is absent, fails or is late changes nothing: the results are returned as they were, and the
+    degradation says why. Cost: one pass of the model a result.
+    """
+    if not results:
+        return _Reranked(results)
+    if no_reranker:
+        return _unchanged(results, "no_reranker", f"there is no reranker ({no_reranker})")
+    passages = [
+        Passage(
+            chunk_id=one.chunk.id,
+            text=one.chunk.content,
+            source=ChunkText(
+                chunk_id=one.chunk.id,
+                document_id=one.document_id,
+                content=one.chunk.content,
+                metadata=one.chunk.metadata,
+            ),
+        )
+        for one in results
+    ]
+    try:
+        reply = await services.rerank(query, passages, (), len(results))
+    except WhenceError as error:
+        return _unchanged(results, "reranker_failed", error.message)
+    scores = read_reranking(reply.results, len(results), len(results)).kept
+    if len(scores) != len(results):
+        return _unchanged(results, "reranker_reply_invalid", "it did not score every hit once")
+    scored = [_rescored(results[one.index], one.score) for one in scores]
+    if any(_is_definition(one) for one in scored):
+        scored = [one if _is_definition(one) else _below_definitions(one) for one in scored]
+    scored.sort(key=lambda one: (-one.similarity_score, one.rank))
+    ranked = [msgspec.structs.replace(one, rank=rank) for rank, one in enumerate(scored, 1)]
+    return _Reranked(ranked, reply.model)
+
+
+def _rescored(one: RetrievalResult, score: float) -> RetrievalResult:
+    """Join the scores of a result; a definition keeps its own."""
+    before = one.similarity_score
+    joined = before if _is_definition(one) else blended_score(before, score)
+    record = Reranking(score=score, rank_before=one.rank, score_before=before)
+    return msgspec.structs.replace(one, similarity_score=joined, reranking=record)
+
+
+def _is_definition(one: RetrievalResult) -> bool:
+    return "name_score" in one.score_breakdown
+
+
+def _below_definitions(one: RetrievalResult) -> RetrievalResult:
+    score = min(one.similarity_score, MAX_UNBOOSTED_SCORE)
+    return msgspec.structs.replace(one, similarity_score=score)
+
+
+def _unchanged(results: list[RetrievalResult], code: str, why: str) -> _Reranked:
+    reason = f"the order of retrieval was kept: {why}"
+    return _Reranked(results, "", (Degradation(stage="rerank", code=code, reason=reason),))
 
 
 def _latencies(marks: list[float]) -> dict[str, float]:

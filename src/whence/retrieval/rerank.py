@@ -1,20 +1,31 @@
-"""Joining what a reranker says of a chunk with what retrieval said, on one scale.
+"""Rerank score fusion: reading a reranker's reply, and joining its scores with those of retrieval.
 
 Both scores mean the same for every query, and so does their sum: a threshold keeps its meaning. Retrieval keeps
 most of the weight. Measured with the local late-interaction model over the first 20 of a hybrid search, titles
-read with the texts, all queries of eight collections: nDCG@10 rises by .003 in the mean, by .008 at most
+read with the texts, all queries of eight collections: nDCG@10 rises by .003 on average, by .008 at most
 (`wikihop`), and falls by .002 at most (`scifact`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ("RERANK_DEPTH", "RERANK_SHARE", "blended_score", "text_to_read")
+import msgspec
 
-#: Candidates that are read together with the query, at least. With so small a share of the score hardly any
-#: comes in from further down, and those that do are no better: see `docs/benchmarks.md`.
+__all__ = (
+    "RERANK_DEPTH",
+    "RERANK_SHARE",
+    "RerankedItem",
+    "Reranking",
+    "blended_score",
+    "read_reranking",
+    "text_to_read",
+)
+
+#: Least number of candidates that are read together with the query. With so small a share of the score hardly
+#: any candidate rises from further down, and those that do are no better: see `docs/benchmarks.md`.
 RERANK_DEPTH = 20
 
 #: Share of the reranker's score. From .05 to .2 the mean over eight collections is the same within its standard
@@ -25,22 +36,94 @@ RERANK_SHARE = 0.05
 
 
 def blended_score(retrieved: float, reranked: float, share: float = RERANK_SHARE) -> float:
-    """Give `(1 - share) retrieved + share reranked`, 0 to 1.
+    """Return `(1 - share) retrieved + share reranked`, 0 to 1.
 
     Args:
         retrieved: Score of the search, 0 to 1.
         reranked: Score of the reranker, 0 to 1.
-        share: How much of it counts, 0 to 1.
+        share: Weight of the reranker's score, 0 to 1.
     """
     return (1.0 - share) * retrieved + share * min(1.0, max(0.0, reranked))
 
 
 def text_to_read(content: str, metadata: Mapping[str, Any]) -> str:
-    """Give what a reranker reads of a chunk: title and heading in front of the text, as when it was embedded.
+    """Return what a reranker reads of a chunk: title and heading before the text, as when it was embedded.
 
-    What the text begins with is not repeated. Without titles the local model lost 3 points of nDCG@10 on
-    abstracts whose titles say what they found.
+    A title or heading that the text begins with is not repeated. Without titles the local model lost 3 points
+    of nDCG@10 on abstracts whose titles state the finding.
     """
     parts = [metadata.get(key) for key in ("title", "heading")]
     names = [part for part in dict.fromkeys(parts) if isinstance(part, str) and part]
     return "\n".join([*(name for name in names if not content.startswith(name)), content])
+
+
+class RerankedItem(msgspec.Struct, frozen=True):
+    """One passage that the reranker scored."""
+
+    index: int
+    """Place among the passages sent, from 0."""
+    score: float
+    """Finite; higher is better."""
+
+
+class Reranking(msgspec.Struct, frozen=True):
+    """The valid part of a reply."""
+
+    kept: tuple[RerankedItem, ...]
+    """Best first, at most the limit; empty when no entry is valid."""
+    rest: tuple[RerankedItem, ...]
+    """Scored but ranked after the last one kept, in order."""
+    faults: tuple[str, ...]
+    """Why entries were left out, one line each."""
+
+
+def read_reranking(results: Any, count: int, limit: int) -> Reranking:
+    """Return the valid part of a reranker's reply.
+
+    An entry is valid when its document id is the decimal number of a passage that was sent, occurs for the
+    first time, and its score is a finite number. Order and length of the reply are not trusted: entries are
+    sorted by falling score, ties by the order sent, and cut. No other passage takes the place of an invalid
+    entry: it would be ranked without a score.
+
+    Args:
+        results: The reply: objects with `document_id` and `score`.
+        count: Number of passages sent, with the ids "0" to str(count - 1).
+        limit: Most passages to keep, 1 or more.
+
+    Cost: n log n for n entries.
+    """
+    if not isinstance(results, Iterable) or isinstance(results, str | bytes):
+        return Reranking((), (), (f"the reply is a {type(results).__name__}, not a list",))
+    items: dict[int, RerankedItem] = {}
+    faults: list[str] = []
+    for result in results:
+        fault = _read_entry(result, count, items)
+        if fault:
+            faults.append(fault)
+    ranking = sorted(items.values(), key=lambda item: (-item.score, item.index))
+    return Reranking(tuple(ranking[:limit]), tuple(ranking[limit:]), tuple(faults))
+
+
+def _read_entry(result: Any, count: int, items: dict[int, RerankedItem]) -> str:
+    """Add one entry to `items`; return why it is invalid, or an empty string."""
+    document_id = getattr(result, "document_id", None)
+    index = _index(document_id)
+    if index is None or index >= count:
+        return f"document id {document_id!r} was not among those sent"
+    if index in items:
+        return f"document id {document_id!r} came twice"
+    score = getattr(result, "score", None)
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        return f"the score of document id {document_id!r} is {score!r}"
+    items[index] = RerankedItem(index, float(score))
+    return ""
+
+
+def _index(document_id: object) -> int | None:
+    """Parse an id that was sent: a decimal number without sign, blanks or leading zeros."""
+    if not isinstance(document_id, str) or len(document_id) > 9:
+        return None
+    if not (document_id.isascii() and document_id.isdigit()):
+        return None
+    index = int(document_id)
+    return index if str(index) == document_id else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from whence.processors.base import Processor, StreamingProcessor
@@ -92,7 +92,7 @@ class StubContext:
             raise InternalError(f"port {port} gave a {type(given).__name__}")
         return given
 
-    async def stream(self, port: str, message: Message) -> AsyncIterator[Message]:
+    async def stream(self, port: str, message: Message) -> AsyncGenerator[Message, None]:
         """Yield the port's replies; a single one is a stream of one."""
         given = await _settled(self._ask(port, message))
         if hasattr(given, "__aiter__"):

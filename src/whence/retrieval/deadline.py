@@ -1,4 +1,4 @@
-"""The time allowed for a whole question, and what of it each stage may take."""
+"""The time allowed for a piece of work, and how much of it each call may take."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """The end of a question's time.
+    """The end of the time for a piece of work.
 
     Args:
-        total_s: Seconds for the whole question; None for no limit.
+        total_s: Seconds from now; None for no limit.
         monotonic: Clock in seconds that never goes back.
     """
 
@@ -29,11 +29,11 @@ class Deadline:
         self._end = None if total_s is None else monotonic() + total_s
 
     def remaining_s(self) -> float | None:
-        """Give the seconds left, never negative; None when there is no limit."""
+        """Return the seconds left, never negative; None when there is no limit."""
         return None if self._end is None else max(0.0, self._end - self._monotonic())
 
     def within(self, seconds: float) -> Deadline:
-        """Give a deadline that ends after some seconds, or with this one."""
+        """Return a deadline that ends after some seconds, or with this one."""
         left = self.remaining_s()
         total = seconds if left is None else min(seconds, left)
         return Deadline(total, monotonic=self._monotonic)
@@ -41,44 +41,43 @@ class Deadline:
     async def limit(
         self,
         what: str,
-        work: Callable[[], Awaitable[T]],
-        timeout_s: float,
+        call: Callable[[], Awaitable[T]],
+        timeout_s: float | None = None,
         *,
         share: float = 1.0,
     ) -> T:
-        """Do one step within its own time and the question's.
+        """Make one call within its own time and that of the whole.
 
         Args:
-            what: The step in words, for messages, e.g. `embedding the question`.
-            work: Starts the step; not called when the time is over.
-            timeout_s: Seconds for this step.
-            share: Part of the remaining time that it may take, 0 to 1: a step that can be done without
-                must leave time for those after it.
+            what: The call in words, for messages, e.g. `embedding the question`.
+            call: Starts it; not called when the time is over.
+            timeout_s: Seconds for this call; None for no limit of its own.
+            share: Part of the remaining time that it may take, 0 to 1. A call whose result is optional must
+                leave time for those after it.
 
         Raises:
             DeadlineExceeded: The time ran out.
-            WhenceError: The step failed; other exceptions are chained to an `InternalError`.
+            WhenceError: The call failed; other exceptions are chained to an `InternalError`.
         """
         left = self.remaining_s()
-        allowed = timeout_s if left is None else min(timeout_s, left * share)
-        if allowed <= 0:
+        limits = (timeout_s, None if left is None else left * share)
+        allowed = min((one for one in limits if one is not None), default=None)
+        if allowed is not None and allowed <= 0:
             raise DeadlineExceeded(f"the time of the question was over before {what}")
         scope = asyncio.timeout(allowed)
         try:
             async with scope:
-                return await work()
-        except TimeoutError as error:
-            if scope.expired():
-                raise DeadlineExceeded(f"{what} was not done within {allowed:.3g} s") from error
-            raise as_whence_error(error, what) from error
+                return await call()
         except WhenceError:
             raise
         except Exception as error:
+            if scope.expired() and isinstance(error, TimeoutError):
+                raise DeadlineExceeded(f"{what} was not done within {allowed:.3g} s") from error
             raise as_whence_error(error, what) from error
 
 
 def as_whence_error(error: Exception, what: str) -> WhenceError:
-    """Give an error of ours for any exception; its message is never empty."""
+    """Return a `WhenceError` for any exception; its message is never empty."""
     if isinstance(error, WhenceError):
         return error
     if isinstance(error, TimeoutError):

@@ -1,0 +1,349 @@
+"""The services that retrieval calls: what it asks of them, and typed clients of those on the bus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import msgspec
+
+from whence.retrieval.deadline import Deadline
+from whence.retrieval.rerank import text_to_read
+from whence.schema.access import Access
+from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse, Purpose
+from whence.schema.errors import InternalError, WhenceError
+from whence.schema.filters import parse_filters
+from whence.schema.message import Message
+from whence.schema.rerank import RerankItem, RerankRequest, RerankResponse
+from whence.schema.search import (
+    Degradation,
+    GraphUse,
+    Match,
+    SearchMode,
+    SearchQuery,
+    SearchRequest,
+    SearchResponse,
+    SearchResult,
+)
+from whence.schema.texts import ChunkText, TextRequest, TextResponse
+
+__all__ = (
+    "Caller",
+    "Embedded",
+    "Passage",
+    "Query",
+    "Ranking",
+    "RerankReply",
+    "RetrievalClients",
+    "RetrievalServices",
+    "Timeouts",
+    "Vector",
+    "embed_texts",
+)
+
+M = TypeVar("M", bound=Message)
+
+#: Ids of one text request; a reply of as many chunks stays below a broker's limit of 5 MiB.
+_TEXTS_PER_REQUEST = 500
+
+
+class Vector(msgspec.Struct, frozen=True):
+    """The vector of one query."""
+
+    data: bytes
+    """float32 little endian, shape (dimension,)."""
+    model: EmbeddingModel | None = None
+    """Model that made it; a search refuses a vector of another model than its collection's."""
+
+
+class Embedded(msgspec.Struct, frozen=True):
+    """Vectors of texts."""
+
+    vectors: Sequence[Any]
+    """One per text, in order; what a vector is, is between embedding and search."""
+    model: EmbeddingModel | None = None
+    """Model that made them, when known."""
+
+
+class Query(msgspec.Struct, frozen=True):
+    """One query of a search."""
+
+    text: str
+    vector: Any
+    """None when words alone are to rank."""
+    limit: int
+    """Most candidates, 1 or more."""
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """What one query found."""
+
+    candidates: Sequence[Any]
+    """Best first; objects with `chunk_id`, perhaps `document_id` and scores as in `Candidate`."""
+    degraded: tuple[Degradation, ...] = ()
+    """What the search did without."""
+    graph: GraphUse | None = None
+    """What the passage graph did; None when it was not used."""
+
+
+class Passage(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk with its text."""
+
+    chunk_id: str
+    text: str
+    document_id: str = ""
+    source: ChunkText | None = None
+    """Where it comes from, when the text service says so."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Metadata of the chunk; empty when its source is not known."""
+        return self.source.metadata if self.source else {}
+
+
+class RerankReply(msgspec.Struct, frozen=True):
+    """What a reranker replied, not checked yet."""
+
+    results: Any
+    """Objects with `document_id`, the decimal number of a passage sent, and `score`."""
+    model: str = ""
+    """Name of the model, when known."""
+
+
+class RetrievalServices(Protocol):
+    """What retrieval asks of others, for one reader in one collection. All errors are `WhenceError`s."""
+
+    @property
+    def mode(self) -> SearchMode:
+        """How the search ranks."""
+        ...
+
+    @property
+    def fuses_scores(self) -> bool:
+        """Whether the reranker joins its scores with those of retrieval."""
+        ...
+
+    async def embed(self, texts: Sequence[str], what: str) -> Embedded:
+        """Return one vector per text; `what` names them in errors."""
+        ...
+
+    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+        """Return the ranking of each query, or the error that it failed with."""
+        ...
+
+    async def fetch(self, chunk_ids: Sequence[str]) -> Mapping[str, Any]:
+        """Return texts by chunk id: a `ChunkText`, a `str`, or the error of one that failed."""
+        ...
+
+    async def rerank(
+        self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
+    ) -> RerankReply:
+        """Score passages for a query.
+
+        Args:
+            query: The query.
+            passages: Read together with the query.
+            scores: Of retrieval, one a passage, where they are to be joined with the new ones; else empty.
+            limit: Most passages that are kept afterwards.
+        """
+        ...
+
+
+class Caller(Protocol):
+    """Sends requests to services by port: a `Context` of a processor, or a client of a flow."""
+
+    def call(self, port: str, message: Message, reply: type[M]) -> Awaitable[M]:
+        """Send a request and return its reply."""
+        ...
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds for calls; None for no limit beside the caller's own."""
+
+    embedding_s: float | None = None
+    search_s: float | None = None
+    texts_s: float | None = None
+    rerank_s: float | None = None
+    rerank_share: float = 1.0
+    """Part of the remaining time that reranking may take, 0 to 1."""
+
+
+async def embed_texts(
+    caller: Caller, texts: Sequence[str], purpose: Purpose, port: str = "embedding"
+) -> EmbeddingResponse:
+    """Return the vectors of texts as they travel, one per text.
+
+    Raises:
+        InternalError: The reply does not hold one vector per text.
+    """
+    message = EmbeddingRequest(texts=tuple(texts), purpose=purpose)
+    reply = await caller.call(port, message, EmbeddingResponse)
+    expected = len(texts) * reply.model.dimension * 4
+    if len(reply.vectors) != expected:
+        raise InternalError(
+            f"the embedding service gave {len(reply.vectors)} bytes of vectors"
+            f" for {len(texts)} texts; expected {expected}"
+        )
+    return reply
+
+
+class RetrievalClients:
+    """The services of retrieval over the bus, with the rights of one reader in one collection.
+
+    Args:
+        caller: Sends the requests.
+        collection: Collection to search.
+        access: Rights of the reader.
+        mode: How to rank.
+        filters: Conditions on metadata.
+        match: How the words of a query must match.
+        deadline: End of the time for everything.
+        timeouts: Limits of single calls.
+        texts_port: Port of the text service.
+
+    Raises:
+        BadInput: A filter is invalid.
+    """
+
+    fuses_scores: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        collection: str,
+        access: Access,
+        mode: SearchMode = "dense",
+        filters: Mapping[str, Any] | None = None,
+        match: Match = "any",
+        deadline: Deadline | None = None,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - immutable
+        texts_port: str = "texts",
+    ) -> None:
+        self.mode: SearchMode = mode
+        self._caller = caller
+        self._collection = collection
+        self._access = access
+        parse_filters(filters or {})
+        self._filters = dict(filters or {})
+        self._match: Match = match
+        self._deadline = deadline or Deadline()
+        self._timeouts = timeouts
+        self._texts_port = texts_port
+
+    async def embed(self, texts: Sequence[str], what: str) -> Embedded:
+        """Return one vector per text.
+
+        Raises:
+            InternalError: The service did not return one vector per text.
+        """
+        reply = await self._deadline.limit(
+            f"embedding {what}",
+            lambda: embed_texts(self._caller, texts, "query"),
+            self._timeouts.embedding_s,
+        )
+        size = reply.model.dimension * 4
+        vectors = [
+            Vector(reply.vectors[start : start + size], reply.model)
+            for start in range(0, len(texts) * size, size)
+        ]
+        return Embedded(vectors, reply.model)
+
+    async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
+        """Search in one request, and alone for each query that was not answered there."""
+        found: list[Ranking | WhenceError | None] = [None] * len(queries)
+        if len(queries) > 1:
+            reply = await self._request(queries)
+            if isinstance(reply, WhenceError):
+                return [reply] * len(queries)
+            # A service of an older version answers the first query only.
+            results = reply.results if len(reply.results) == len(queries) else (reply,)
+            found[: len(results)] = [None if one is None else _ranking(one) for one in results]
+        missing = [place for place, one in enumerate(found) if one is None]
+        replies = await asyncio.gather(*(self._request([queries[place]]) for place in missing))
+        for place, one in zip(missing, replies, strict=True):
+            found[place] = one if isinstance(one, WhenceError) else _ranking(one)
+        return [one for one in found if one is not None]
+
+    async def _request(self, queries: Sequence[Query]) -> SearchResponse | WhenceError:
+        first, *others = queries
+        vector: Vector | None = first.vector
+        message = SearchRequest(
+            access=self._access,
+            collection=self._collection,
+            limit=first.limit,
+            vector=vector.data if vector else None,
+            model=vector.model if vector else None,
+            query_text=first.text,
+            mode=self.mode,
+            filters=self._filters,
+            match=self._match,
+            more=tuple(
+                SearchQuery(
+                    limit=one.limit,
+                    vector=one.vector.data if one.vector else None,
+                    query_text=one.text,
+                )
+                for one in others
+            ),
+        )
+        try:
+            return await self._deadline.limit(
+                "searching",
+                lambda: self._caller.call("search", message, SearchResponse),
+                self._timeouts.search_s,
+            )
+        except WhenceError as error:
+            return error
+
+    async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
+        """Return the texts that exist and are visible, by chunk id."""
+        texts: dict[str, ChunkText] = {}
+        for start in range(0, len(chunk_ids), _TEXTS_PER_REQUEST):
+            message = TextRequest(
+                access=self._access,
+                collection=self._collection,
+                chunk_ids=tuple(chunk_ids[start : start + _TEXTS_PER_REQUEST]),
+            )
+            reply = await self.request_texts(message)
+            texts |= {text.chunk_id: text for text in reply.texts}
+        return texts
+
+    async def request_texts(self, message: TextRequest) -> TextResponse:
+        """Send a request to the text service."""
+        return await self._deadline.limit(
+            "reading the texts",
+            lambda: self._caller.call(self._texts_port, message, TextResponse),
+            self._timeouts.texts_s,
+        )
+
+    async def rerank(
+        self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
+    ) -> RerankReply:
+        """Score passages, titles and headings included, for a query."""
+        known: Sequence[float | None] = scores or [None] * len(passages)
+        message = RerankRequest(
+            queries=(RerankItem(id="0", text=query),),
+            documents=tuple(
+                RerankItem(
+                    id=str(place),
+                    text=text_to_read(one.text, one.metadata),
+                    retrieval_score=score,
+                )
+                for place, (one, score) in enumerate(zip(passages, known, strict=True))
+            ),
+            # The scores of passages that are not kept belong in the trace.
+            limit=max(limit, len(passages), 1),
+        )
+        reply = await self._deadline.limit(
+            "reranking",
+            lambda: self._caller.call("reranker", message, RerankResponse),
+            self._timeouts.rerank_s,
+            share=self._timeouts.rerank_share,
+        )
+        return RerankReply(reply.results, reply.model)
+
+
+def _ranking(found: SearchResponse | SearchResult) -> Ranking:
+    return Ranking(found.candidates, found.degraded, found.graph)
