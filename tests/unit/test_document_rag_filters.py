@@ -6,26 +6,13 @@ import msgspec
 import pytest
 
 from whence.engine.replay import replay_request
-from whence.processors.clients import DocEmbeddingsClient
 from whence.processors.document_rag import DocumentRagProcessor
 from whence.schema.access import Access
 from whence.schema.document_rag import Answer, DocumentRagRequest, TraceRecord
 from whence.schema.errors import BadInput
-from whence.schema.search import SearchRequest, SearchResponse
 from whence.testing.stub_context import StubContext
 
 FILTERS = {"lang": ["en", "de"], "year": {"gte": 2020}}
-
-
-async def test_searches_carry_the_filters() -> None:
-    """The search service gets the conditions as they were given."""
-    context = StubContext({"search": lambda _: SearchResponse(candidates=())})
-    client = DocEmbeddingsClient(context, collection="c", access=Access.public(), filters=FILTERS)
-    await client.query([1.0, 0.0], 5)
-    ((_, request),) = context.sent
-
-    assert isinstance(request, SearchRequest)
-    assert request.filters == FILTERS
 
 
 async def test_a_filter_that_is_none_is_refused_before_anything_is_asked() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.answering.candidate_pool import Leg, pool_candidates
-from whence.answering.citations import Passage, map_citations, markers_of
-from whence.answering.concepts import read_concepts
-from whence.answering.rerank_reply import read_reranking
+from whence.answering.citations import map_citations, markers_of
+from whence.answering.query_processing import read_concepts
+from whence.retrieval.pipeline import pool_candidates
+from whence.retrieval.rerank import read_reranking
+from whence.retrieval.services import Passage, Ranking
 from whence.schema import Quote, RerankerResult
 from whence.testing.stub_clients import ChunkMatch, candidate
 
@@ -20,29 +21,31 @@ plain = st.builds(ChunkMatch, chunk_ids)
 scored = st.builds(candidate, chunk_ids, st.floats(0, 1))
 nameless = st.builds(ChunkMatch, st.sampled_from(["", None, 7]))
 matches = st.lists(st.one_of(plain, scored, nameless), max_size=10)
-legs = st.lists(st.builds(Leg, st.sampled_from("abcd"), matches), max_size=5)
+rankings = st.lists(st.tuples(st.sampled_from("abcd"), st.builds(Ranking, matches)), max_size=5)
+Named = tuple[str, Ranking]
 limits = st.integers(1, 8)
 
 
-def ids_of(leg: Leg) -> list[str]:
-    return [m.chunk_id for m in leg.matches if isinstance(m.chunk_id, str) and m.chunk_id]
+def ids_of(named: Named) -> list[str]:
+    matches = named[1].candidates
+    return [m.chunk_id for m in matches if isinstance(m.chunk_id, str) and m.chunk_id]
 
 
 @settings(deadline=None)
-@given(legs, limits)
-def test_a_pool_has_each_chunk_once_and_nothing_else(some: list[Leg], limit: int) -> None:
+@given(rankings, limits)
+def test_a_pool_has_each_chunk_once_and_nothing_else(some: list[Named], limit: int) -> None:
     """The pool is a permutation of what was retrieved, ranked from 1 without gaps."""
     accounts = pool_candidates(some, limit=limit)
 
-    assert {a.chunk_id for a in accounts} == {i for leg in some for i in ids_of(leg)}
+    assert {a.chunk_id for a in accounts} == {i for one in some for i in ids_of(one)}
     assert len({a.chunk_id for a in accounts}) == len(accounts)
     assert [a.rank for a in accounts] == list(range(1, len(accounts) + 1))
 
 
 @settings(deadline=None)
-@given(legs, limits, st.floats(0, 1))
+@given(rankings, limits, st.floats(0, 1))
 def test_a_pool_never_keeps_more_than_its_limit(
-    some: list[Leg], limit: int, threshold: float
+    some: list[Named], limit: int, threshold: float
 ) -> None:
     """As many stay in as fit; those below the threshold take no place."""
     accounts = pool_candidates(some, limit=limit, threshold=threshold)
@@ -52,8 +55,8 @@ def test_a_pool_never_keeps_more_than_its_limit(
 
 
 @settings(deadline=None)
-@given(legs, limits)
-def test_a_pool_is_the_same_every_time(some: list[Leg], limit: int) -> None:
+@given(rankings, limits)
+def test_a_pool_is_the_same_every_time(some: list[Named], limit: int) -> None:
     """Order is a function of the rankings."""
     assert pool_candidates(some, limit=limit) == pool_candidates(some, limit=limit)
 
@@ -62,19 +65,19 @@ def test_a_pool_is_the_same_every_time(some: list[Leg], limit: int) -> None:
 @given(st.lists(chunk_ids, unique=True, max_size=10))
 def test_a_single_ranking_keeps_its_order(ids: list[str]) -> None:
     """With one search, or several that agree, the pool is the ranking."""
-    leg = Leg("a", [ChunkMatch(chunk_id) for chunk_id in ids])
+    named = ("a", Ranking([ChunkMatch(chunk_id) for chunk_id in ids]))
 
-    for some in ([leg], [leg, leg]):
+    for some in ([named], [named, named]):
         assert [a.chunk_id for a in pool_candidates(some, limit=99)] == ids
 
 
 @settings(deadline=None)
-@given(legs)
-def test_a_pool_is_fair(some: list[Leg]) -> None:
+@given(rankings)
+def test_a_pool_is_fair(some: list[Named]) -> None:
     """A chunk never stands before one that some search ranked better than any search ranked it."""
     best: dict[str, int] = {}
-    for leg in some:
-        for rank, chunk_id in enumerate(dict.fromkeys(ids_of(leg)), start=1):
+    for one in some:
+        for rank, chunk_id in enumerate(dict.fromkeys(ids_of(one)), start=1):
             best[chunk_id] = min(rank, best.get(chunk_id, rank))
     order = [best[a.chunk_id] for a in pool_candidates(some, limit=99)]
 
@@ -82,26 +85,28 @@ def test_a_pool_is_fair(some: list[Leg]) -> None:
 
 
 @settings(deadline=None)
-@given(legs)
-def test_a_candidate_has_its_best_score_and_all_who_found_it(some: list[Leg]) -> None:
+@given(rankings)
+def test_a_candidate_has_its_best_score_and_all_who_found_it(some: list[Named]) -> None:
     """Nothing that a search told of a chunk is lost."""
     for account in pool_candidates(some, limit=99):
-        told = [
-            (leg.concept, match)
-            for leg in some
-            for match in leg.matches
+        found = [
+            (concept, match)
+            for concept, ranking in some
+            for match in ranking.candidates
             if match.chunk_id == account.chunk_id
         ]
-        scores = [m.score for _, m in told if getattr(m, "score", None) is not None]
+        scores = [m.score for _, m in found if getattr(m, "score", None) is not None]
         first = {}
-        for leg in some:  # A search that names a chunk twice is believed the first time.
-            for match in leg.matches:
+        for place, (_, ranking) in enumerate(
+            some
+        ):  # Of a chunk found twice the first place counts.
+            for match in ranking.candidates:
                 if match.chunk_id == account.chunk_id:
-                    first.setdefault(id(leg), getattr(match, "score", None))
+                    first.setdefault(place, getattr(match, "score", None))
                     break
         known = [score for score in first.values() if score is not None]
 
-        assert set(account.concepts) == {concept for concept, _ in told}
+        assert set(account.concepts) == {concept for concept, _ in found}
         assert account.score == (max(known) if known else None)
         assert account.score is None or account.score in scores
 

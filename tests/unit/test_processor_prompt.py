@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.answering.prompt_templates import (
+from whence.answering.prompts import (
     DOCUMENT_PROMPT,
     EXTRACT_CONCEPTS,
     TEMPLATES,

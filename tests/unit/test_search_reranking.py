@@ -1,7 +1,8 @@
-"""Reranking the hits of a search: joined scores, and hits that stay as they are when nothing came of it."""
+"""Reranking the results of a search: joined scores, and results that stay as they are on a failure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,27 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.engine.reranking import RerankPlan, check_budget, rerank
+from whence.retrieval.pipeline import check_budget, rerank_results
 from whence.retrieval.rerank import blended_score
 from whence.retrieval.results import RetrievalResult, RetrievedChunk
+from whence.retrieval.services import Passage, RerankReply
 from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, WhenceError
-from whence.schema.rerank import RerankerResult, RerankRequest, RerankResponse
+from whence.schema.rerank import RerankerResult
 
 
-class FixedClient:
-    """A client of a reranker with fixed scores; remembers what it was asked."""
+class FixedServices:
+    """Services with a reranker of fixed scores; remembers what it was asked."""
 
     def __init__(self, scores: list[float], error: WhenceError | None = None) -> None:
         self.scores = scores
         self.error = error
-        self.asked: list[tuple[str, RerankRequest, float]] = []
+        self.asked: list[tuple[str, list[str]]] = []
 
-    async def call(self, interface: str, message: Any, reply: Any, *, timeout_s: float) -> Any:
-        self.asked.append((interface, message, timeout_s))
+    async def rerank(
+        self, query: str, passages: Sequence[Passage], scores: Any, limit: int
+    ) -> RerankReply:
+        self.asked.append((query, [one.text for one in passages]))
         if self.error:
             raise self.error
-        results = tuple(RerankerResult(str(n), "0", one) for n, one in enumerate(self.scores))
-        return RerankResponse(results=results, model="fixed")
+        results = [RerankerResult(str(n), "0", one) for n, one in enumerate(self.scores)]
+        return RerankReply(results, "fixed")
 
 
 def hits(*scores: float) -> list[RetrievalResult]:
@@ -45,9 +49,8 @@ def hits(*scores: float) -> list[RetrievalResult]:
 
 async def test_hits_are_ordered_by_both_scores() -> None:
     """The order is that of the joined score; place and score before, and the reranker's, are kept."""
-    client: Any = FixedClient([0.1, 0.9, 0.5])
-    reranked = await rerank(client, "query", hits(0.60, 0.58, 0.30), RerankPlan(budget_s=3))
-    ((interface, request, timeout_s),) = client.asked
+    services: Any = FixedServices([0.1, 0.9, 0.5])
+    reranked = await rerank_results(services, "query", hits(0.60, 0.58, 0.30))
 
     assert [one.chunk.id for one in reranked.results] == ["c2", "c1", "c3"]
     assert [one.rank for one in reranked.results] == [1, 2, 3]
@@ -59,16 +62,15 @@ async def test_hits_are_ordered_by_both_scores() -> None:
     ]
     assert before == [(2, 0.9), (1, 0.1), (3, 0.5)]
     assert (reranked.model, reranked.degraded) == ("fixed", ())
-    assert (interface, timeout_s, request.queries[0].text) == ("reranker", 3, "query")
-    assert [one.text for one in request.documents] == ["text 1", "text 2", "text 3"]
+    assert services.asked == [("query", ["text 1", "text 2", "text 3"])]
 
 
 async def test_a_definition_stays_before_mentions() -> None:
-    """What goes by the name that is asked for keeps its score, and nothing else is boost_symbols to it."""
+    """A definition of the symbol that the query names keeps its score, and nothing else rises to it."""
     named = msgspec.structs.replace(hits(0.99)[0], score_breakdown={"name_score": 0.5})
     mention = msgspec.structs.replace(hits(0.99, 0.9895)[1], rank=2)
-    client: Any = FixedClient([0.0, 1.0])
-    reranked = await rerank(client, "Cart.total", [named, mention], RerankPlan())
+    services: Any = FixedServices([0.0, 1.0])
+    reranked = await rerank_results(services, "Cart.total", [named, mention])
 
     assert [one.reranking.rank_before for one in reranked.results if one.reranking] == [1, 2]
     assert reranked.results[0].similarity_score == 0.99
@@ -76,33 +78,33 @@ async def test_a_definition_stays_before_mentions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "plan", "code"),
+    ("services", "absent", "code"),
     [
-        (FixedClient([], DeadlineExceeded("too late")), RerankPlan(), "reranker_failed"),
-        (FixedClient([], ModelMissing("no weights")), RerankPlan(), "reranker_failed"),
-        (FixedClient([0.5]), RerankPlan(), "reranker_reply_invalid"),
-        (FixedClient([]), RerankPlan(absent="WHENCE_RERANKER=none"), "no_reranker"),
+        (FixedServices([], DeadlineExceeded("too late")), "", "reranker_failed"),
+        (FixedServices([], ModelMissing("no weights")), "", "reranker_failed"),
+        (FixedServices([0.5]), "", "reranker_reply_invalid"),
+        (FixedServices([]), "WHENCE_RERANKER=none", "no_reranker"),
     ],
     ids=["late", "missing", "short", "off"],
 )
-async def test_without_a_reranker_hits_stay_as_they_are(
-    client: Any, plan: RerankPlan, code: str
+async def test_without_a_reranker_results_stay_as_they_are(
+    services: Any, absent: str, code: str
 ) -> None:
-    """Whatever keeps the reranker from scoring costs the order and nothing else, and is told."""
+    """A failure of the reranker costs the order and nothing else, and is reported."""
     before = hits(0.6, 0.5)
-    reranked = await rerank(client, "query", before, plan)
+    reranked = await rerank_results(services, "query", before, absent)
 
     assert reranked.results == before
     assert reranked.model == ""
     assert [(one.stage, one.code) for one in reranked.degraded] == [("rerank", code)]
 
 
-async def test_nothing_found_asks_nobody() -> None:
-    """Without hits there is nothing to read."""
-    client: Any = FixedClient([])
+async def test_nothing_found_calls_no_reranker() -> None:
+    """Without results there is nothing to read."""
+    services: Any = FixedServices([])
 
-    assert (await rerank(client, "query", [], RerankPlan())).results == []
-    assert client.asked == []
+    assert (await rerank_results(services, "query", [])).results == []
+    assert services.asked == []
 
 
 @pytest.mark.parametrize("budget_s", [0.0, -1.0, float("nan"), float("inf"), 601.0])

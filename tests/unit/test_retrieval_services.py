@@ -1,0 +1,289 @@
+"""The clients of the services on the bus send what was meant and check what comes back."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from whence.answering.prompts import DOCUMENT_PROMPT, WriterClient
+from whence.answering.state import RagOptions
+from whence.retrieval.deadline import Deadline
+from whence.retrieval.services import (
+    Passage,
+    Query,
+    Ranking,
+    RetrievalClients,
+    Timeouts,
+    Vector,
+)
+from whence.schema import (
+    Access,
+    Answer,
+    Candidate,
+    ChunkText,
+    Degradation,
+    EmbeddingModel,
+    EmbeddingRequest,
+    EmbeddingResponse,
+    PromptRequest,
+    PromptResponse,
+    PromptResult,
+    RerankerResult,
+    RerankItem,
+    RerankRequest,
+    RerankResponse,
+    SearchQuery,
+    SearchRequest,
+    SearchResponse,
+    SearchResult,
+    TextRequest,
+    TextResponse,
+)
+from whence.schema.errors import BadInput, DeadlineExceeded, InternalError, Unavailable
+from whence.testing.stub_context import StubContext
+
+MODEL = EmbeddingModel(name="m", dimension=2)
+ACCESS = Access({"hr"})
+QUERIES = [
+    Query("words", Vector(b"1234", MODEL), 3),
+    Query("more", Vector(b"5678", MODEL), 2),
+]
+
+
+def clients(context: StubContext, **options: Any) -> RetrievalClients:
+    """Return clients of a collection `books`."""
+    return RetrievalClients(context, collection="books", access=ACCESS, **options)
+
+
+def hit(chunk_id: str) -> Candidate:
+    return Candidate(chunk_id=chunk_id, document_id="d", score=0.5, rank=1)
+
+
+async def test_each_text_gets_its_vector_with_the_model() -> None:
+    """The reply is cut row by row."""
+    flat = array.array("f", [1.0, 0.0, 0.6, 0.8]).tobytes()
+    context = StubContext({"embedding": lambda _: EmbeddingResponse(vectors=flat, model=MODEL)})
+    embedded = await clients(context).embed(["a", "b"], "texts")
+
+    assert embedded.model == MODEL
+    assert embedded.vectors == [Vector(flat[:8], MODEL), Vector(flat[8:], MODEL)]
+    assert context.sent == [("embedding", EmbeddingRequest(texts=("a", "b")))]
+
+
+@pytest.mark.parametrize("size", [0, 7, 8, 12, 24])
+async def test_vectors_of_a_wrong_size_are_refused(size: int) -> None:
+    """Two texts of dimension 2 are 16 bytes, nothing else."""
+    reply = EmbeddingResponse(vectors=b"\0" * size, model=MODEL)
+    context = StubContext({"embedding": lambda _: reply})
+
+    with pytest.raises(InternalError, match="expected 16"):
+        await clients(context).embed(["a", "b"], "texts")
+
+
+async def test_a_search_carries_everything_the_service_needs() -> None:
+    """Rights, collection, mode, filters, vector, model and words; degradations come back with the ranking."""
+    note = Degradation(stage="search", reason="r")
+    response = SearchResponse(candidates=(hit("c"),), degraded=(note,))
+    context = StubContext({"search": lambda _: response})
+    filters = {"lang": ["en", "de"], "year": {"gte": 2020}}
+    found = await clients(context, mode="hybrid", filters=filters).search(QUERIES[:1])
+
+    assert found == [Ranking((hit("c"),), (note,))]
+    assert context.sent[0][1] == SearchRequest(
+        access=ACCESS,
+        collection="books",
+        limit=3,
+        vector=b"1234",
+        model=MODEL,
+        query_text="words",
+        mode="hybrid",
+        filters=filters,
+    )
+
+
+def test_an_invalid_filter_is_refused_before_anything_is_sent() -> None:
+    """A wrong filter costs no search and no model."""
+    with pytest.raises(BadInput, match="near"):
+        clients(StubContext({}), filters={"year": {"near": 2020}})
+
+
+async def test_several_queries_travel_in_one_request() -> None:
+    """Each has its vector, words and limit; one that was not answered is asked alone."""
+    found = SearchResult(candidates=(hit("c"),))
+
+    def answer(request: SearchRequest) -> SearchResponse:
+        if request.more:
+            return SearchResponse(candidates=(), results=(found, None))
+        raise Unavailable("not this one")
+
+    context = StubContext({"search": answer})
+    first, second = await clients(context, mode="hybrid").search(QUERIES)
+
+    assert first == Ranking((hit("c"),))
+    assert isinstance(second, Unavailable)
+    together, alone = (message for _, message in context.sent)
+    assert isinstance(together, SearchRequest)
+    assert isinstance(alone, SearchRequest)
+    assert together.more == (SearchQuery(limit=2, vector=b"5678", query_text="more"),)
+    assert (alone.query_text, alone.limit, alone.vector) == ("more", 2, b"5678")
+
+
+async def test_a_service_that_knows_one_query_answers_the_first() -> None:
+    """The others are asked alone."""
+    context = StubContext({"search": lambda _: SearchResponse(candidates=(hit("c"),))})
+    found = await clients(context).search(QUERIES)
+
+    assert found == [Ranking((hit("c"),))] * 2
+    assert len(context.sent) == 2
+
+
+async def test_a_request_that_fails_fails_all_its_queries() -> None:
+    """None of them is asked again."""
+
+    def fail(_: SearchRequest) -> SearchResponse:
+        raise Unavailable("down")
+
+    context = StubContext({"search": fail})
+    found = await clients(context).search(QUERIES)
+
+    assert [type(one) for one in found] == [Unavailable] * 2
+    assert len(context.sent) == 1
+
+
+def text(chunk_id: str) -> ChunkText:
+    return ChunkText(chunk_id=chunk_id, document_id="d", content=f"text {chunk_id}")
+
+
+async def test_texts_come_by_id_in_requests_of_500() -> None:
+    """A text that is missing is not in the result."""
+
+    def answer(request: TextRequest) -> TextResponse:
+        assert (request.access, request.collection) == (ACCESS, "books")
+        return TextResponse(texts=tuple(text(one) for one in request.chunk_ids if one != "0"))
+
+    context = StubContext({"texts": answer})
+    texts = await clients(context).fetch([str(n) for n in range(501)])
+
+    assert texts == {str(n): text(str(n)) for n in range(1, 501)}
+    assert len(context.sent) == 2
+
+
+async def test_the_reranker_is_asked_for_all_scores() -> None:
+    """Also for those below the limit, which belong in the trace; titles go in front of the texts."""
+    found = tuple(RerankerResult(str(n), "0", 0.9 - n / 10) for n in range(2))
+    context = StubContext({"reranker": lambda _: RerankResponse(results=found, model="cross")})
+    titled = ChunkText(chunk_id="b", document_id="d", content="t1", metadata={"title": "T"})
+    passages = [
+        Passage(chunk_id="a", text="t0"),
+        Passage(chunk_id="b", text="t1", source=titled),
+    ]
+    reply = await clients(context).rerank("why", passages, [0.5, 0.25], 1)
+    await clients(context).rerank("why", passages, (), 1)
+
+    assert (reply.results, reply.model) == (found, "cross")
+    with_scores, without = (message for _, message in context.sent)
+    assert with_scores == RerankRequest(
+        queries=(RerankItem(id="0", text="why"),),
+        documents=(
+            RerankItem(id="0", text="t0", retrieval_score=0.5),
+            RerankItem(id="1", text="T\nt1", retrieval_score=0.25),
+        ),
+        limit=2,
+    )
+    assert isinstance(without, RerankRequest)
+    assert [one.retrieval_score for one in without.documents] == [None, None]
+
+
+async def test_a_late_service_is_given_up() -> None:
+    """Each call has a time limit of its own."""
+
+    async def never(_: RerankRequest) -> Any:
+        await asyncio.Event().wait()
+
+    client = clients(StubContext({"reranker": never}), timeouts=Timeouts(rerank_s=0.01))
+    with pytest.raises(DeadlineExceeded, match=r"reranking was not done within 0\.01 s"):
+        await client.rerank("why", [Passage(chunk_id="a", text="t")], (), 1)
+
+
+RESULT = PromptResult(text="ab")
+PASSAGE = Passage(chunk_id="c", text="d")
+
+
+def writer(answer: Any) -> tuple[WriterClient, StubContext]:
+    """Return a client of a prompt service, and its context."""
+    context = StubContext({"prompt": answer})
+    return WriterClient(context, Deadline(), RagOptions()), context
+
+
+async def test_pieces_are_passed_on_and_the_stream_ends_once() -> None:
+    """The result is the last reply's; the callback gets the pieces, then the end."""
+    pieces: list[tuple[str, bool]] = []
+
+    async def on_piece(piece: str, end: bool) -> None:
+        pieces.append((piece, end))
+
+    replies = [PromptResponse(piece="a"), PromptResponse(piece="b"), PromptResponse(result=RESULT)]
+    client, context = writer(lambda _: replies)
+    result = await client.write_answer("q", [PASSAGE], on_piece)
+
+    assert result == RESULT
+    assert pieces == [("a", False), ("b", False), ("", True)]
+    assert context.sent[0][1] == PromptRequest(
+        template_id=DOCUMENT_PROMPT,
+        variables={"query": "q", "documents": ["d"]},
+        streaming=True,
+    )
+
+
+async def test_sections_and_outdated_documents_are_named() -> None:
+    """The writer sees under which titles a passage stands, and which are old versions."""
+    metadata = {"title": "Guide", "section_path": "Costs > Old", "status": "superseded"}
+    source = ChunkText(chunk_id="c", document_id="d", content="d", metadata=metadata)
+    client, context = writer(lambda _: PromptResponse(result=RESULT))
+    passages = [PASSAGE, Passage(chunk_id="c", text="d", source=source)]
+    await client.write_answer("q", passages, None)
+    (_, request) = context.sent[0]
+
+    assert isinstance(request, PromptRequest)
+    assert request.variables["sections"] == ["", "Guide > Costs > Old"]
+
+
+@pytest.mark.parametrize(
+    "replies", [[], [PromptResponse(piece="a")], [Answer(answer_id="a", question="", text="")]]
+)
+async def test_a_prompt_without_a_result_is_an_error(replies: list[Any]) -> None:
+    """A stream that ends early, or has another message in it, gives no answer."""
+
+    async def on_piece(piece: str, end: bool) -> None:
+        pass
+
+    client, _ = writer(lambda _: replies)
+    with pytest.raises(InternalError):
+        await client.extract_concepts("q")
+    with pytest.raises(InternalError):
+        await client.write_answer("q", [PASSAGE], on_piece)
+
+
+async def test_a_callback_that_fails_closes_the_stream() -> None:
+    """The service stops writing when the reader is gone."""
+    closed = asyncio.Event()
+
+    async def endless(_: Any) -> AsyncIterator[PromptResponse]:
+        try:
+            while True:
+                yield PromptResponse(piece="a")
+        finally:
+            closed.set()
+
+    async def hang_up(_piece: str, _end: bool) -> None:
+        raise ConnectionError("gone")
+
+    client, _ = writer(endless)
+    with pytest.raises(InternalError, match="gone"):
+        await client.write_answer("q", [PASSAGE], hang_up)
+
+    assert closed.is_set()
