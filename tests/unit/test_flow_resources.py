@@ -90,7 +90,7 @@ async def test_a_wrong_setting_is_refused_at_once() -> None:
     """A model setting that names nothing fails when the resource is opened, not at the first message."""
     async with Resources(Settings({"embedder": "locl", "writer": "gpt"})) as resources:
         for kind in ("embedder", "writer"):
-            with pytest.raises(ConfigError, match=f"is no {kind}"):
+            with pytest.raises(ConfigError, match=f"unknown {kind}"):
                 await resources.get(kind)
 
 
