@@ -203,7 +203,7 @@ async def compare(
     for reader, access in READERS.items():
         seen = sum(tag in access.acl_tags for tag in tags)
         large = chunks >= vector_index._INDEX_FROM
-        graph = large and vector_index.neighbourhood(LIMIT, seen, chunks) is not None
+        graph = large and vector_index.graph_search(LIMIT, seen, chunks) is not None
         ef_search = (
             await _least(server, reader, tried, _nearest(reader, vectors, tags, tried))
             if graph

@@ -26,7 +26,9 @@ from benchmarks.bench_store import DIMENSION, MODEL, Corpus
 from whence.schema.access import Access
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.postgres.metadata_index import matching
+from whence.store.postgres.cache import ByteCache
+from whence.store.postgres.collection_version import ReaderView, read_view
+from whence.store.postgres.metadata_index import filtered_chunks
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
@@ -97,8 +99,7 @@ async def measure(store: PostgresStore, url: str) -> dict[str, Any]:
         "CREATE INDEX bench_gin ON document USING gin (metadata jsonb_path_ops)"
     )
     await connection.execute("VACUUM ANALYZE")
-    collection_id = await connection.fetchval("SELECT id FROM collection WHERE name = 'bench'")
-    classes = [row["id"] for row in await connection.fetch("SELECT id FROM sec_class")]
+    view = await read_view(connection, "bench", ACCESS, ByteCache(0))
     query = np.zeros(DIMENSION, np.float32)
     query[0] = 1.0
     rows: dict[str, Any] = {}
@@ -117,7 +118,7 @@ async def measure(store: PostgresStore, url: str) -> dict[str, Any]:
 
         row = {"dense": (await median_ms(dense))[0], "bm25": (await median_ms(lexical))[0]}
         if filters:
-            row |= await _resolved(connection, collection_id, classes, filters, plain)
+            row |= await _resolved(connection, view, filters, plain)
         rows[name] = row
     sizes = {
         name: await connection.fetchval(f"SELECT {size} / (SELECT count(*) FROM document)")
@@ -131,20 +132,20 @@ async def measure(store: PostgresStore, url: str) -> dict[str, Any]:
 
 
 async def _resolved(
-    connection: Any, collection_id: int, classes: list[int], filters: Any, plain: str
+    connection: Any, view: ReaderView, filters: Any, plain: str
 ) -> dict[str, float]:
     """Time finding the chunks that a filter keeps, both ways, which must agree."""
     statement = (
         "SELECT c.ord FROM document d JOIN chunk c ON c.document = d.id"
         f" WHERE d.collection_id = $1 AND d.class_id = ANY($2::int[]) AND ({plain})"
     )
-    ours, found = await median_ms(
-        lambda: matching(connection, collection_id, classes, ACCESS, filters, "ord")
+    ours, found = await median_ms(lambda: filtered_chunks(connection, view, filters))
+    theirs, others = await median_ms(
+        lambda: connection.fetch(statement, view.version.id, view.classes)
     )
-    theirs, others = await median_ms(lambda: connection.fetch(statement, collection_id, classes))
-    if sorted(found) != sorted(row["ord"] for row in others):
+    if sorted(found.ords.tolist()) != sorted(row["ord"] for row in others):
         raise AssertionError("the two ways keep different chunks")
-    return {"kept": len(found), "resolve": ours, "resolve by jsonb": theirs}
+    return {"kept": len(found.ords), "resolve": ours, "resolve by jsonb": theirs}
 
 
 async def run(n: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.postgres import acl_classes as classes
 from whence.store.postgres.acl_classes import EPOCH, allowed_classes, intern_classes
+from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
 
@@ -60,7 +61,7 @@ async def test_classes_are_those_of_the_definition(
                 Access(few.acl_tags | many, few.labels, few.clearance),
                 Access(few.acl_tags, few.labels | many, few.clearance),
             ):
-                monkeypatch.setattr(classes, "_resolved", classes._Resolved())
+                monkeypatch.setattr(classes, "_resolved", ByteCache(10**6))
                 got = await allowed_classes(connection, access, await epoch_of(connection))
                 assert got == sorted(n for tags, n in numbers.items() if access.allows(tags))
 
@@ -69,7 +70,7 @@ async def test_rights_are_resolved_once_in_an_epoch(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second search of a reader resolves nothing; another reader is not taken for the first."""
-    monkeypatch.setattr(classes, "_resolved", classes._Resolved())
+    monkeypatch.setattr(classes, "_resolved", ByteCache(10**6))
     asked: list[Access] = []
     values = classes.access_values
 
@@ -135,16 +136,3 @@ async def test_writers_of_new_classes_take_turns(postgres_store: PostgresStore) 
     numbers = await asyncio.gather(*(write(tags[n:] + tags[:n]) for n in range(4)))
 
     assert all(one == numbers[0] for one in numbers)
-
-
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many readers come, no more than so much is remembered."""
-    monkeypatch.setattr(classes._Resolved, "_MOST", 100)
-    resolved = classes._Resolved()
-    epoch: Any = "epoch"
-    for number in range(1_000):
-        access = Access(frozenset({f"t{number}"}))
-        resolved.put(epoch, access, [1, 2])
-        assert resolved.get(epoch, access) == [1, 2]
-
-        assert len(resolved._known) <= 25

@@ -35,7 +35,7 @@ async def engine(tmp_path: Path, new_home: Callable[[Path], Path]) -> AsyncItera
 async def ranked(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Hide every document between ranking and reading; the chunks that were ranked by then."""
     chunks: list[str] = []
-    store: PostgresStore = await engine._store()  # type: ignore[assignment]
+    store: PostgresStore = await engine._session.store()  # type: ignore[assignment]
     read = store.chunk_texts
 
     async def revoked(collection: str, chunk_ids: Any, access: Access) -> Any:
@@ -71,7 +71,7 @@ async def test_former_answers_are_hidden_too(engine: Engine) -> None:
     """An answer that was recorded before does not exist for who may no longer see what it stands on."""
     answer = await engine.ask(QUESTION)
     assert answer.citations
-    store: PostgresStore = await engine._store()  # type: ignore[assignment]
+    store: PostgresStore = await engine._session.store()  # type: ignore[assignment]
     documents = await store.document_ids("default")
     await store.retag_documents("default", dict.fromkeys(documents, DocumentTags(("board",))))
     for read in (

@@ -14,8 +14,7 @@ from tests.support.statements import rows_of
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
-from whence.store.postgres import chunk_reader as search
-from whence.store.postgres.dense import vector_index
+from whence.store.postgres.dense import search, vector_index
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
 
@@ -103,18 +102,18 @@ async def test_the_graph_is_asked(
     await _indexed(postgres_store)
     (vector,) = _vectors(1, 5)
     plans: list[str] = []
-    near = search._near
+    fetch_ranked = search._fetch_ranked
 
-    async def noted(connection: Any, row: Any, *others: Any) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(search, "_NEIGHBOURS", f"EXPLAIN {search._NEIGHBOURS}")
-            plans.extend(one[0] for one in await near(connection, row, *others))
-        return await near(connection, row, *others)
+    async def explained(connection: Any, statement: str, view: Any, *arguments: Any) -> Any:
+        version = view.version
+        values = (*arguments, version.info.name, version.id, version.version, version.epoch)
+        plans.extend(row[0] for row in await connection.fetch(f"EXPLAIN {statement}", *values))
+        return await fetch_ranked(connection, statement, view, *arguments)
 
-    monkeypatch.setattr(search, "_near", noted)
+    monkeypatch.setattr(search, "_fetch_ranked", explained)
     for options in ({"exact": True}, {"limit": 400}):
         await _found(postgres_store, vector, **options)
-    assert plans == []
+    assert not any("chunk_vec_near_" in line for line in plans)
     await _found(postgres_store, vector)
 
     assert any("Index Scan using chunk_vec_near_" in line for line in plans)
@@ -350,7 +349,7 @@ def test_only_a_reader_who_sees_nearly_all_gets_a_narrow_walk() -> None:
     """What was measured with all visible says nothing of a walk that passes over hidden rows."""
 
     def widths(share: float, limit: int = 10) -> tuple[int, int]:
-        found = (vector_index.Neighbourhood(limit, share, 20_000, one) for one in (None, 40))
+        found = (vector_index.GraphSearch(limit, share, 20_000, one) for one in (None, 40))
         plain, measured = found
         assert plain.fetched == measured.fetched
         return plain.ef_search, measured.ef_search

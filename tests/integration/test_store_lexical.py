@@ -22,8 +22,8 @@ from whence.store.postgres.lexical import (
     reindexing,
     segments,
     term_vectors,
+    visible_postings,
 )
-from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.store import PostgresStore
 from whence.testing.lexical_suite import LexicalSuite, text_document
 
@@ -67,7 +67,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         for module in places:
             monkeypatch.setattr(module, name, value)
     # And the way of readers of many classes.
-    monkeypatch.setattr(lexical, "_MANY_CLASSES", 0)
+    monkeypatch.setattr(visible_postings, "_MANY_CLASSES", 0)
 
 
 class TestPostgresLexical(LexicalSuite):

@@ -212,7 +212,9 @@ async def test_a_first_search_reads_one_state(
         await postgres_store.retag_documents("flip", {"d": DocumentTags(("a", "new"))})
         return classes
 
-    monkeypatch.setattr("whence.store.postgres.chunk_reader.allowed_classes", classes_then_flip)
+    monkeypatch.setattr(
+        "whence.store.postgres.collection_version.allowed_classes", classes_then_flip
+    )
     hits = await postgres_store.search_dense("flip", QUERY, limit=5, access=Access({"a"}))
 
     assert [hit.document_id for hit in hits] == ["d"]

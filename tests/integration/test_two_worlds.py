@@ -25,6 +25,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.texts import TextBudget
 from whence.store.chunk_ids import chunk_key
 from whence.store.postgres import acl_classes as classes
+from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
 from whence.testing.stub_models import HashEmbedder
@@ -185,7 +186,7 @@ async def test_results_and_errors_are_those_of_the_other_world(
     for path, read in READS.items():
         told, counts = [], []
         for name in ("with", "without"):
-            monkeypatch.setattr(classes, "_resolved", classes._Resolved())
+            monkeypatch.setattr(classes, "_resolved", ByteCache(10**6))
             statements.clear()
             told.append(await _told(read, postgres_store, name))
             counts.append(dict(statements))

@@ -19,6 +19,7 @@ from uuid import UUID
 import msgspec
 
 from whence.schema.access import Access, DocumentTags
+from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.driver import Connection
 from whence.store.validation import is_text
 
@@ -27,8 +28,8 @@ __all__ = (
     "EPOCH",
     "access_values",
     "allowed_classes",
+    "cached_classes",
     "intern_classes",
-    "remembered_classes",
 )
 
 #: More tags than this are looked up in a hash: `&&` and `<@` compare each with each.
@@ -63,54 +64,35 @@ def _storable(tags: Iterable[str]) -> list[str]:
     return sorted(filter(is_text, tags))
 
 
-class _Resolved:
-    """What rights resolved to, by epoch and rights. All is forgotten when it grows too large."""
-
-    #: Tags and classes kept, some tens of megabytes.
-    _MOST = 500_000
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[UUID, Access], list[int]] = {}
-        self._size = 0
-
-    def get(self, epoch: UUID, access: Access) -> list[int] | None:
-        """Give the classes; None when they are not known."""
-        return self._known.get((epoch, access))
-
-    def put(self, epoch: UUID, access: Access, classes: list[int]) -> None:
-        """Remember them."""
-        size = 1 + len(access.acl_tags) + len(access.labels) + len(classes)
-        if self._size + size > self._MOST:
-            self._known, self._size = {}, 0
-        self._known[epoch, access] = classes
-        self._size += size
+#: Classes by epoch and rights, for all stores of this process: two databases never share an epoch.
+_resolved = ByteCache(32 * 1024 * 1024)
+#: Bytes of a tag or a class number in it, about.
+_ITEM_BYTES = 64
 
 
-#: For all stores of this process: no two databases have one epoch and different classes.
-_resolved = _Resolved()
-
-
-def remembered_classes(access: Access, epoch: UUID) -> list[int] | None:
-    """Give the classes that a reader may see if they were resolved in this epoch."""
-    return _resolved.get(epoch, access)
+def cached_classes(access: Access, epoch: UUID) -> list[int] | None:
+    """Return the classes that a reader may see if they were resolved in this epoch."""
+    found: list[int] | None = _resolved.get((epoch, access))
+    return found
 
 
 async def allowed_classes(connection: Connection, access: Access, epoch: UUID) -> list[int]:
-    """Give the classes that a reader may see, ascending. Cost: linear in all classes, once in an epoch.
+    """Return the classes that a reader may see, ascending. Cost: linear in all classes, once in an epoch.
 
     Args:
         connection: To the database.
         access: Rights of the reader.
-        epoch: What `EPOCH` gave in this transaction, or in the one just before.
+        epoch: The value of `EPOCH` in this transaction, or in the one just before.
     """
-    known = _resolved.get(epoch, access)
+    known = cached_classes(access, epoch)
     if known is not None:
         return known
     values = access_values(access)
     many = len(values[0]) + len(values[1]) > _FEW
     rows = await connection.fetch(_CLASSES_OF_MANY if many else _CLASSES, *values)
     classes = sorted(row["id"] for row in rows)
-    _resolved.put(epoch, access, classes)
+    items = len(access.acl_tags) + len(access.labels) + len(classes)
+    _resolved.put((epoch, access), classes, items * _ITEM_BYTES)
     return classes
 
 

@@ -1,22 +1,22 @@
-"""Where a collection stands: what a search needs to know of it, and the stamp that tells if it still holds.
+"""Versions of a collection: what a search needs to know of it, and the check that it still holds.
 
-Each write to a collection writes its row in `lexicon`, in the same transaction: documents, rights, words and
-vectors. The number of the transaction that wrote the row last, together with the epoch of rights, therefore
-names one state of all that can be found. What was read in that state may be used again as long as a later
-statement finds the same two: `Standing` is what is remembered, and in another state a `stamped` statement
-finds nothing.
+Each write to a collection writes its row in `lexicon`, in the same transaction: documents, rights, words,
+vectors, and the state of its vector index. The number of the transaction that wrote the row last, together with
+the epoch of rights, therefore names one version of everything that can be found. What was read in a version may
+be reused as long as a later statement finds the same version; a `versioned` statement finds no row in any
+other.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
-from whence.store.postgres.acl_classes import EPOCH
+from whence.schema.access import Access
+from whence.store.postgres.acl_classes import EPOCH, allowed_classes, cached_classes
+from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collections import model_of
 from whence.store.postgres.dense.vector_index import INDEXED, MEASURED
 from whence.store.postgres.driver import Connection
@@ -24,123 +24,134 @@ from whence.store.protocols import CollectionInfo
 from whence.store.validation import missing_collection
 
 __all__ = (
-    "Changed",
-    "Standing",
-    "StandingMemory",
-    "recalled",
-    "stamped",
-    "standing",
+    "CollectionVersion",
+    "ReaderView",
+    "StaleVersion",
+    "cached_view",
+    "fetch_versioned",
+    "read_version",
+    "read_view",
+    "versioned",
 )
 
-_STAMPED: Final = (
-    "SELECT r.* FROM collection c JOIN lexicon l ON l.collection_id = c.id CROSS JOIN rights_epoch e"
-    " LEFT JOIN ({rows}) r ON true"
-    " WHERE c.name = ${name} AND c.id = ${id} AND l.xmin = ${version}::xid AND e.stamp = ${epoch}::uuid"
-)
-_STANDING = (
-    "SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension,"  # noqa: S608 - only constants
-    f" l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, {EPOCH},"
-    f" {INDEXED}, {MEASURED} FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
-)
+_VERSIONED: Final = """
+SELECT r.* FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id CROSS JOIN rights_epoch e
+LEFT JOIN ({rows}) r ON true
+WHERE c.name = ${name} AND c.id = ${id} AND l.xmin IS NOT DISTINCT FROM ${version}::xid
+    AND e.stamp = ${epoch}::uuid
+"""
+_READ_VERSION = f"""
+SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, c.facts_version,
+    l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, {EPOCH}, {INDEXED}, {MEASURED}
+FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1
+"""  # noqa: S608 - only constants
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A collection as it stood."""
+class CollectionVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A collection as it was when it was read."""
 
     id: int
     info: CollectionInfo
     """Its name and model; nothing is counted."""
-    version: int
-    """Transaction that changed it last, 0 before the first."""
+    version: int | None
+    """Transaction that changed it last, None before the first."""
     epoch: UUID
-    """State of all classes of rights."""
+    """State of all access classes."""
     analyzer: str
     """The analyzer of its words; empty before the first."""
     languages: tuple[str, ...]
+    metadata_version: int
+    """Version of the code that indexed the metadata of its documents."""
     chunks: int
     indexed: bool
-    """Whether it has a graph over its vectors."""
+    """Whether it has an HNSW graph."""
     measured: int | None
-    """What that was measured to need, see `vector_index.Neighbourhood`."""
+    """The `ef_search` that the graph was measured to need, see `vector_index`."""
 
 
-class Changed(Exception):
-    """A collection does not stand where it stood: what was remembered of it counts no more."""
+class ReaderView(msgspec.Struct, frozen=True):
+    """One version of a collection as one reader sees it."""
+
+    version: CollectionVersion
+    access: Access
+    classes: list[int]
+    """Access classes that the reader may see, ascending."""
+    cache: ByteCache
+
+    def key(self, *parts: Any) -> tuple[Any, ...]:
+        """Return the key of a value that is derived from what the reader sees of this version."""
+        return (self.version.id, self.version.version, tuple(self.classes), *parts)
 
 
-def stamped(rows: str, first: int) -> str:
-    """Give a statement its rows only where a collection stands where it stood, for `recalled`.
+class StaleVersion(Exception):
+    """A collection or the access classes changed after their version was read."""
+
+
+def versioned(rows: str, first: int) -> str:
+    """Return a statement that has its rows only in a given version, for `fetch_versioned`.
 
     Args:
         rows: A statement.
-        first: The number of its first parameter that is free.
+        first: The number of its first unused parameter.
     """
-    return _STAMPED.format(rows=rows, name=first, id=first + 1, version=first + 2, epoch=first + 3)
+    return _VERSIONED.format(
+        rows=rows, name=first, id=first + 1, version=first + 2, epoch=first + 3
+    )
 
 
-async def recalled(
-    connection: Connection, statement: str, known: Standing, *arguments: Any
+async def fetch_versioned(
+    connection: Connection, statement: str, version: CollectionVersion, *arguments: Any
 ) -> list[Any]:
-    """Run a statement that is `stamped`; gives one row of nothing but NULL in place of none.
+    """Run a `versioned` statement. No rows of its own are one row of NULL.
 
     Raises:
-        Changed: The collection, or the classes of rights, are in another state.
+        StaleVersion: The collection, or the access classes, are in another version.
     """
-    stamp = (known.info.name, known.id, known.version, known.epoch)
-    rows = await connection.fetch(statement, *arguments, *stamp)
+    check = (version.info.name, version.id, version.version, version.epoch)
+    rows = await connection.fetch(statement, *arguments, *check)
     if not rows:
-        raise Changed
+        raise StaleVersion
     return rows
 
 
-async def standing(connection: Connection, collection: str) -> Standing:
-    """Read where a collection stands.
+async def read_version(connection: Connection, collection: str) -> CollectionVersion:
+    """Read the current version of a collection.
 
     Raises:
         NotFound: There is no such collection.
     """
-    row = await connection.fetchrow(_STANDING, collection)
+    row = await connection.fetchrow(_READ_VERSION, collection)
     if row is None:
         raise missing_collection(collection)
-    return Standing(
+    return CollectionVersion(
         id=row["id"],
         info=CollectionInfo(name=row["name"], model=model_of(row)),
-        version=row["version"] or 0,
+        version=row["version"],
         epoch=row["epoch"],
         analyzer=row["analyzer"] or "",
         languages=tuple(row["languages"] or ()),
+        metadata_version=row["facts_version"],
         chunks=row["chunks"],
         indexed=row["indexed"],
         measured=row["measured"],
     )
 
 
-class StandingMemory:
-    """Where collections stood when they were asked last, for a while.
+async def read_view(
+    connection: Connection, collection: str, access: Access, cache: ByteCache
+) -> ReaderView:
+    """Read the current version of a collection and what a reader may see of it.
 
-    Args:
-        monotonic: Clock in seconds.
+    Raises:
+        NotFound: There is no such collection.
     """
+    version = await read_version(connection, collection)
+    classes = await allowed_classes(connection, access, version.epoch)
+    return ReaderView(version, access, classes, cache)
 
-    #: A graph that another process has built is noticed after that time.
-    _LIFE_S = 30.0
-    _MOST = 1000
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._known: dict[str, tuple[float, Standing]] = {}
-
-    def get(self, collection: str) -> Standing | None:
-        """Give what is remembered of a collection."""
-        known = self._known.get(collection)
-        return known[1] if known is not None and self._monotonic() < known[0] else None
-
-    def put(self, found: Standing) -> None:
-        """Remember it."""
-        if len(self._known) >= self._MOST:
-            self._known.clear()
-        self._known[found.info.name] = (self._monotonic() + self._LIFE_S, found)
-
-    def forget(self, collection: str) -> None:
-        """Forget what turned out not to hold any more."""
-        self._known.pop(collection, None)
+def cached_view(collection: str, access: Access, cache: ByteCache) -> ReaderView | None:
+    """Return the version that was read last, or None if it or the reader's classes are not cached."""
+    version = cache.get(collection)
+    classes = None if version is None else cached_classes(access, version.epoch)
+    return None if classes is None else ReaderView(version, access, classes, cache)

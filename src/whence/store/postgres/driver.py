@@ -15,7 +15,7 @@ __all__ = (
     "connect",
     "create_pool",
     "errors",
-    "settings_for",
+    "set_local",
     "snapshot",
     "writing",
 )
@@ -79,6 +79,10 @@ class Connection(Protocol):
 
     def get_server_pid(self) -> int:
         """Give the number of the server's process behind it."""
+        ...
+
+    def is_in_transaction(self) -> bool:
+        """Return whether a transaction is open."""
         ...
 
     def is_closed(self) -> bool:
@@ -160,17 +164,14 @@ async def writing(connection: Connection, *settings: str) -> AsyncIterator[None]
         yield
 
 
-@contextlib.asynccontextmanager
-async def settings_for(connection: Connection, *settings: str) -> AsyncIterator[None]:
-    """Read with settings that end with the block, within a `snapshot`.
+async def set_local(connection: Connection, *settings: str) -> None:
+    """Change settings until the transaction ends.
 
     Args:
-        connection: In a transaction that is given up when something fails.
+        connection: In a transaction.
         settings: As for `snapshot`.
     """
-    await connection.execute("; ".join(["SAVEPOINT before", *_assigned(settings)]))
-    yield
-    await connection.execute("ROLLBACK TO before")
+    await connection.execute("; ".join(_assigned(settings)))
 
 
 def _assigned(settings: Sequence[str]) -> list[str]:

@@ -60,16 +60,17 @@ class Maintenance:
 
         return self._start("maintain", collection, work)
 
-    async def check_vector_index(self, connection: Connection, collection: str) -> None:
+    async def check_vector_index(self, collection: str) -> None:
         """Start building a vector index that an earlier process left unfinished; once per collection."""
-        if collection not in self._checked:
+        if collection not in self._checked and is_text(collection):
             self._checked.add(collection)
-            await self._start_indexing(connection, collection)
+            async with self._pool.connection() as connection:
+                await self._start_indexing(connection, collection)
 
     async def read_indexed(
         self, collection: str, read: Callable[[Connection], Awaitable[T | None]]
     ) -> T:
-        """Return what `read` returns; when that is None, index the collection's words and read again.
+        """Return what `read` returns on a connection for searches; when that is None, index and read again.
 
         Indexing goes on when the caller is cancelled, so a large collection is ready at a later attempt.
 
@@ -80,7 +81,7 @@ class Maintenance:
         if not is_text(collection):
             raise missing_collection(collection)
         for _ in range(2):
-            async with self._pool.connection() as connection:
+            async with self._pool.search_connection() as connection:
                 found = await read(connection)
             if found is not None:
                 return found

@@ -8,13 +8,12 @@ key exists at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from whence.schema.access import Access
 from whence.schema.filters import (
     CHUNK_KEYS,
     DOCUMENT_KEYS,
@@ -27,22 +26,20 @@ from whence.schema.filters import (
 )
 from whence.schema.ingest import DocumentDraft
 from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.postgres.collection_version import ReaderView
 from whence.store.postgres.driver import Connection
 from whence.store.validation import draft_facts
 
 __all__ = (
+    "METADATA_VERSION",
+    "FilteredChunks",
     "add_facts",
-    "count_documents",
-    "facts_are_kept",
-    "matching",
-    "matching_documents",
-    "matching_numbers",
+    "filtered_chunks",
     "open_facts",
-    "visible_numbers",
 )
 
 #: Changes when `schema.filters` makes other facts of the same metadata.
-_VERSION = 1
+METADATA_VERSION = 1
 _REBUILD_BATCH = 2000
 #: Keys named in an error, and documents looked at for them.
 _NAMED_KEYS = 40
@@ -61,12 +58,10 @@ _CHUNK_TEXT = {
 }
 _LONG_ID = _KEPT.format("d.document_id")
 _VISIBLE = "d.collection_id = $1 AND d.class_id = ANY($2::int[])"
-_VISIBLE_NUMBERS = (
-    "SELECT string_agg(int8send(d.id) || int4send(c.ord) || int4send(t.slot), '') FROM document d"  # noqa: S608 - only constants
-    f" JOIN chunk c ON c.document = d.id JOIN chunk_terms t ON t.ord = c.ord WHERE {_VISIBLE}"
+_FILTERED = (
+    "SELECT string_agg(int4send(c.ord) || int4send(coalesce(t.slot, -1)), '') FROM document d"  # noqa: S608 - only constants
+    f" JOIN chunk c ON c.document = d.id LEFT JOIN chunk_terms t ON t.ord = c.ord WHERE {_VISIBLE} AND "
 )
-_NUMBERED = np.dtype([("document", ">i8"), ("numbers", ">i4", 2)])
-_COUNT = "SELECT count(*) FROM document d WHERE d.collection_id = $1"
 _UNKNOWN = (
     "SELECT k FROM unnest($3::text[]) WITH ORDINALITY w(k, place) WHERE NOT EXISTS"  # noqa: S608 - only constants
     f" (SELECT FROM document d WHERE {_VISIBLE} AND d.metadata ? w.k) ORDER BY w.place LIMIT 1"
@@ -112,7 +107,7 @@ async def open_facts(connection: Connection, collection_id: int) -> None:
 
     Cost: one look-up; linear in the documents of the collection when another version left them.
     """
-    if await facts_are_kept(connection, collection_id):
+    if await _is_indexed(connection, collection_id):
         return
     await connection.execute("DELETE FROM document_fact WHERE collection_id = $1", collection_id)
     last = -1
@@ -126,16 +121,16 @@ async def open_facts(connection: Connection, collection_id: int) -> None:
         await add_facts(connection, collection_id, ((row["id"], _draft(row)) for row in rows))
         last = rows[-1]["id"]
     await connection.execute(
-        "UPDATE collection SET facts_version = $2 WHERE id = $1", collection_id, _VERSION
+        "UPDATE collection SET facts_version = $2 WHERE id = $1", collection_id, METADATA_VERSION
     )
 
 
-async def facts_are_kept(connection: Connection, collection_id: int) -> bool:
+async def _is_indexed(connection: Connection, collection_id: int) -> bool:
     """Tell whether the facts of a collection were made by this version."""
     version = await connection.fetchval(
         "SELECT facts_version FROM collection WHERE id = $1", collection_id
     )
-    return bool(version == _VERSION)
+    return bool(version == METADATA_VERSION)
 
 
 def _draft(row: Any) -> DocumentDraft:
@@ -163,123 +158,57 @@ class _Arguments:
         return f"${len(self.values)}::{of}"
 
 
-async def matching(
-    connection: Connection,
-    collection_id: int,
-    classes: Sequence[int],
-    access: Access,
-    filters: Filters,
-    what: Literal["ord", "slot"],
-) -> list[int]:
-    """Give the numbers of the visible chunks that a filter keeps, in no order.
+class FilteredChunks(msgspec.Struct, frozen=True):
+    """The visible chunks that a filter keeps."""
 
-    Cost: linear in the visible documents that hold for the most selective condition, and their chunks; a
-    condition on a key of chunks reads the visible chunks.
+    ords: NDArray[np.int32]
+    """Their numbers, in no order."""
+    slots: NDArray[np.int32]
+    """Their numbers in posting segments, in the same order; -1 of one whose words are not indexed."""
+
+
+async def filtered_chunks(
+    connection: Connection, view: ReaderView, filters: Filters
+) -> FilteredChunks | None:
+    """Return the visible chunks that a filter keeps; None while the metadata is not indexed.
+
+    Cost, once per version: linear in the visible documents for which the most selective condition holds, and
+    their chunks; a condition on a key of chunks reads the visible chunks.
 
     Args:
-        connection: Inside the reading transaction.
-        collection_id: The collection.
-        classes: Classes of rights that the reader may see.
-        access: Rights of the reader.
+        connection: To the database.
+        view: The collection as the reader sees it.
         filters: At least one condition.
-        what: `ord` for the numbers of chunks, `slot` for those that postings name.
 
     Raises:
         BadInput: No visible document has one of the keys.
     """
-    number = "t.slot" if what == "slot" else "c.ord"
-    packed = await _packed(connection, collection_id, classes, filters, f"int4send({number})")
-    if packed is None:
-        await _check_keys(connection, collection_id, classes, access, filters)
-        return []
-    numbers: list[int] = np.frombuffer(packed, dtype=">i4").tolist()
-    return numbers
-
-
-async def matching_numbers(
-    connection: Connection, collection_id: int, classes: Sequence[int], filters: Filters
-) -> NDArray[np.int32]:
-    """Give number and slot of the visible chunks that a filter keeps, shape (n, 2), in no order.
-
-    Cost and arguments as for `matching`; a key that nobody has keeps nothing.
-    """
-    both = "int4send(c.ord) || int4send(t.slot)"
-    packed = await _packed(connection, collection_id, classes, filters, both)
-    return np.frombuffer(packed or b"", dtype=">i4").astype(np.int32).reshape(-1, 2)
-
-
-async def matching_documents(
-    connection: Connection, collection_id: int, filters: Filters
-) -> NDArray[np.int64] | None:
-    """Give the row ids of the documents that a filter keeps, whoever sees them.
-
-    None when it asks for more than facts. Cost: linear in the facts for which its conditions hold, 0.2 us each.
-    """
-    if any(one.key in (*CHUNK_KEYS, "document_id") for one in filters):
+    if view.version.metadata_version != METADATA_VERSION:
         return None
-    arguments = _Arguments(collection_id)
-    first, *others = (_documents(condition, arguments) for condition in filters)
-    also = "".join(f" AND f.document IN ({one})" for one in others)
-    packed = await connection.fetchval(
-        f"SELECT string_agg(int8send(k.document), '') FROM ({first}{also}) k",  # noqa: S608 - placeholders only
-        *arguments.values,
-    )
-    return np.frombuffer(packed or b"", dtype=">i8").astype(np.int64)
-
-
-async def count_documents(connection: Connection, collection_id: int) -> int:
-    """Count the documents of a collection. Cost: linear in them, 0.1 us each."""
-    found: int = await connection.fetchval(_COUNT, collection_id)
+    key = view.key(filters)
+    found: FilteredChunks | None = view.cache.get(key)
+    if found is None:
+        arguments = _Arguments(view.version.id, view.classes)
+        conditions = " AND ".join(_sql(condition, arguments) for condition in filters)
+        packed = await connection.fetchval(_FILTERED + conditions, *arguments.values)
+        if packed is None:
+            await _check_keys(connection, view, filters)
+        numbers = np.frombuffer(packed or b"", dtype=">i4").astype(np.int32).reshape(-1, 2)
+        found = FilteredChunks(numbers[:, 0].copy(), numbers[:, 1].copy())
+        view.cache.put(key, found, numbers.nbytes)
     return found
 
 
-async def visible_numbers(
-    connection: Connection, collection_id: int, classes: Sequence[int]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Give all visible chunks: the row id of the document of each, and its number and slot.
-
-    As `matching_numbers` gives them. Cost: linear in them, 1.3 us each.
-    """
-    packed = await connection.fetchval(_VISIBLE_NUMBERS, collection_id, list(classes))
-    table = np.frombuffer(packed or b"", dtype=_NUMBERED)
-    return table["document"].astype(np.int64), table["numbers"].astype(np.int32)
-
-
-async def _packed(
-    connection: Connection,
-    collection_id: int,
-    classes: Sequence[int],
-    filters: Filters,
-    numbers: str,
-) -> bytes | None:
-    """Give the numbers of the chunks that are kept, big endian; None when there are none."""
-    arguments = _Arguments(collection_id, list(classes))
-    wanted = " AND ".join(_sql(condition, arguments) for condition in filters)
-    words = " JOIN chunk_terms t ON t.ord = c.ord" if "t." in numbers else ""
-    found: bytes | None = await connection.fetchval(
-        f"SELECT string_agg({numbers}, '') FROM document d"  # noqa: S608 - conditions hold placeholders only
-        f" JOIN chunk c ON c.document = d.id{words} WHERE {_VISIBLE} AND {wanted}",
-        *arguments.values,
-    )
-    return found
-
-
-async def _check_keys(
-    connection: Connection,
-    collection_id: int,
-    classes: Sequence[int],
-    access: Access,
-    filters: Filters,
-) -> None:
+async def _check_keys(connection: Connection, view: ReaderView, filters: Filters) -> None:
     """Refuse a key that no visible document has. Cost: linear in the visible documents.
 
-    Hidden documents are not looked at: a key that only they have takes as long as one that nobody has.
+    Hidden documents are not read: a key that only they have takes as long as one that no document has.
     """
     keys = [one.key for one in filters if one.key not in (*DOCUMENT_KEYS, *CHUNK_KEYS)]
-    unknown = await connection.fetchval(_UNKNOWN, collection_id, list(classes), keys)
+    unknown = await connection.fetchval(_UNKNOWN, view.version.id, view.classes, keys)
     if unknown is not None:
-        rows = await connection.fetch(_KNOWN, collection_id, list(classes))
-        known = dict.fromkeys(row["k"] for row in cleared(rows, access, "keys"))
+        rows = await connection.fetch(_KNOWN, view.version.id, view.classes)
+        known = dict.fromkeys(row["k"] for row in cleared(rows, view.access, "keys"))
         raise unknown_key_error(unknown, list(known)[:_NAMED_KEYS])
 
 

@@ -8,6 +8,7 @@ from whence.schema.access import Access
 from whence.schema.filters import Filters
 from whence.store.linked_titles import LinkStatistics, LinkTitle
 from whence.store.postgres import symbol_lookup
+from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.links import queries as passage_links
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.pool import ConnectionPool
@@ -23,11 +24,13 @@ class PostgresNames:
     Args:
         pool: Lends connections.
         maintenance: Indexes the names of a collection of a former version.
+        cache: Keeps the chunks that filters keep.
     """
 
-    def __init__(self, pool: ConnectionPool, maintenance: Maintenance) -> None:
+    def __init__(self, pool: ConnectionPool, maintenance: Maintenance, cache: ByteCache) -> None:
         self._pool = pool
         self._maintenance = maintenance
+        self._cache = cache
         self._link_shares = passage_links.LinkStatisticsCache()
 
     async def find_symbols(
@@ -44,7 +47,13 @@ class PostgresNames:
         return await self._maintenance.read_indexed(
             collection,
             lambda connection: symbol_lookup.find_symbols(
-                connection, collection, name, limit=limit, access=access, filters=filters
+                connection,
+                collection,
+                name,
+                limit=limit,
+                access=access,
+                filters=filters,
+                cache=self._cache,
             ),
         )
 

@@ -83,7 +83,9 @@ class ConnectionPool:
             search_settings = {
                 **settings,
                 "plan_cache_mode": "force_generic_plan",
-                # Only an HNSW graph gives rows in order of distance without a sort.
+                # A plan is kept while tables grow, so it must not read one whole. Only an HNSW graph gives
+                # rows in order of distance without a sort.
+                "enable_seqscan": "off",
                 "enable_sort": "off",
                 "hnsw.iterative_scan": "relaxed_order",
             }

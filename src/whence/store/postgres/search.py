@@ -10,12 +10,13 @@ from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
 from whence.schema.texts import ChunkText
 from whence.store.postgres import chunk_reader
-from whence.store.postgres.cached_search import Shortcuts
+from whence.store.postgres.collection_version import ReaderView
+from whence.store.postgres.dense import search as dense
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical import search as lexical
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.pool import ConnectionPool
-from whence.store.validation import is_text, missing_collection
+from whence.store.postgres.view_reader import ViewReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,17 +30,14 @@ class PostgresSearch:
 
     Args:
         pool: Lends connections.
-        maintenance: Indexes a collection of a former version before it is searched.
+        maintenance: Builds vector indexes that an earlier process left unfinished.
+        views: Runs the reads that need the version of a collection.
     """
 
-    def __init__(self, pool: ConnectionPool, maintenance: Maintenance) -> None:
+    def __init__(self, pool: ConnectionPool, maintenance: Maintenance, views: ViewReader) -> None:
         self._pool = pool
         self._maintenance = maintenance
-        self._shortcuts = Shortcuts(pool.connection, pool.search_connection)
-
-    async def aclose(self) -> None:
-        """Stop background reads."""
-        await self._shortcuts.aclose()
+        self._views = views
 
     async def search_dense(
         self,
@@ -54,34 +52,19 @@ class PostgresSearch:
     ) -> list[Candidate]:
         """Rank the visible chunks by cosine; see `ChunkStore`."""
 
-        async def read(connection: Connection) -> list[Candidate] | None:
-            await self._maintenance.check_vector_index(connection, collection)
-            return await chunk_reader.search_dense(
+        async def read(connection: Connection, view: ReaderView) -> list[Candidate] | None:
+            return await dense.search_dense(
                 connection,
-                collection,
+                view,
                 vector,
                 limit=limit,
-                access=access,
                 threshold=threshold,
                 filters=filters,
-                counts=None if exact else self._shortcuts.counts,
-                standings=self._shortcuts.standings,
+                exact=exact,
             )
 
-        if filters:
-            await self._prime(collection, access)
-        found = await self._shortcuts.dense(
-            collection,
-            vector,
-            limit=limit,
-            access=access,
-            threshold=threshold,
-            exact=exact,
-            filters=filters,
-        )
-        if found is not None:
-            return found
-        return await self._maintenance.read_indexed(collection, read)
+        await self._maintenance.check_vector_index(collection)
+        return await self._views.read(collection, access, read)
 
     async def search_lexical(
         self,
@@ -94,34 +77,27 @@ class PostgresSearch:
         match: Match = "any",
     ) -> list[Candidate]:
         """Rank the visible chunks by BM25; see `ChunkStore`."""
-        if filters:
-            await self._prime(collection, access)
-        found = await self._shortcuts.lexical(
-            collection, query_text, limit=limit, access=access, match=match, filters=filters
-        )
-        if found is not None:
-            return found
-        return await self._maintenance.read_indexed(
-            collection,
-            lambda connection: lexical.search_lexical(
-                connection,
-                collection,
-                query_text,
-                limit=limit,
-                access=access,
-                filters=filters,
-                match=match,
-                standings=self._shortcuts.standings,
-            ),
-        )
 
-    async def _prime(self, collection: str, access: Access) -> None:
-        """Let a filtered search be answered by memory from the first one on: it looks up what is kept once."""
-        if not is_text(collection):
-            return
-        async with self._pool.connection() as connection:
-            await self._maintenance.check_vector_index(connection, collection)
-        await self._shortcuts.prime(collection, access)
+        async def read(connection: Connection, view: ReaderView) -> list[Candidate] | None:
+            return await lexical.search_lexical(
+                connection, view, query_text, limit=limit, filters=filters, match=match
+            )
+
+        return await self._views.read(collection, access, read)
+
+    async def dense_scores(
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        chunk_ids: Sequence[str],
+        access: Access,
+    ) -> dict[str, float]:
+        """Return the exact cosine of visible chunks; see `ChunkStore`."""
+
+        async def read(connection: Connection, view: ReaderView) -> dict[str, float]:
+            return await dense.dense_scores(connection, view, vector, chunk_ids)
+
+        return await self._views.read(collection, access, read)
 
     async def lexical_scores(
         self,
@@ -133,43 +109,27 @@ class PostgresSearch:
         match: Match = "any",
     ) -> dict[str, float]:
         """Return the lexical share of visible chunks; see `ChunkStore`."""
-        return await self._maintenance.read_indexed(
-            collection,
-            lambda connection: lexical.lexical_scores(
-                connection, collection, query_text, chunk_ids, access, match
-            ),
-        )
 
-    async def dense_scores(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        chunk_ids: Sequence[str],
-        access: Access,
-    ) -> dict[str, float]:
-        """Return the exact cosine of visible chunks; see `ChunkStore`."""
-        if not is_text(collection):
-            raise missing_collection(collection)
-        async with self._pool.connection() as connection:
-            return await chunk_reader.dense_scores(
-                connection, collection, vector, chunk_ids, access
-            )
+        async def read(connection: Connection, view: ReaderView) -> dict[str, float] | None:
+            return await lexical.lexical_scores(connection, view, query_text, chunk_ids, match)
+
+        return await self._views.read(collection, access, read)
 
     async def chunk_texts(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> list[ChunkText]:
         """Return the texts of visible chunks, in the order asked; see `ChunkStore`."""
-        async with self._pool.connection() as connection:
+        async with self._pool.search_connection() as connection:
             return await chunk_reader.chunk_texts(connection, collection, chunk_ids, access)
 
     async def visible_chunks(
         self, collection: str, chunk_ids: Sequence[str], access: Access
     ) -> frozenset[str]:
         """Return which of these chunks exist and are visible."""
-        async with self._pool.connection() as connection:
+        async with self._pool.search_connection() as connection:
             return await chunk_reader.visible_chunks(connection, collection, chunk_ids, access)
 
     async def known_chunks(self, collection: str, chunk_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these chunks exist, hidden ones included."""
-        async with self._pool.connection() as connection:
+        async with self._pool.search_connection() as connection:
             return await chunk_reader.known_chunks(connection, collection, chunk_ids)

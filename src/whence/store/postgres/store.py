@@ -18,6 +18,7 @@ from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.search import PostgresSearch
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.traces import PostgresTraces
+from whence.store.postgres.view_reader import ViewReader
 from whence.store.protocols import StoreOverview
 
 __all__ = ("PostgresStore",)
@@ -63,7 +64,9 @@ class PostgresStore:
         self.note_sources = documents.note_sources
         self.effects_of = documents.effects_of
 
-        self.search = search = PostgresSearch(pool, maintenance)
+        views = ViewReader(pool, maintenance)
+        self.cache = views.cache
+        search = PostgresSearch(pool, maintenance, views)
         self.search_dense = search.search_dense
         self.search_lexical = search.search_lexical
         self.dense_scores = search.dense_scores
@@ -72,7 +75,7 @@ class PostgresStore:
         self.visible_chunks = search.visible_chunks
         self.known_chunks = search.known_chunks
 
-        names = PostgresNames(pool, maintenance)
+        names = PostgresNames(pool, maintenance, views.cache)
         self.find_symbols = names.find_symbols
         self.link_statistics = names.link_statistics
         self.linked_titles = names.linked_titles
@@ -141,7 +144,6 @@ class PostgresStore:
     async def aclose(self) -> None:
         """Close all connections; calls still running after 10 s are cut off, maintenance at once."""
         await self.maintenance.aclose()
-        await self.search.aclose()
         await self.pool.aclose()
 
     def ledger(self, **options: float) -> PostgresLedger:

@@ -8,10 +8,11 @@ from whence.schema.access import Access
 from whence.schema.errors import NotFound
 from whence.schema.filters import Filters
 from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
-from whence.store.postgres.acl_classes import ALLOWED, access_values, allowed_classes
-from whence.store.postgres.collection_version import standing
+from whence.store.postgres.acl_classes import ALLOWED, access_values
+from whence.store.postgres.cache import ByteCache
+from whence.store.postgres.collection_version import read_view
 from whence.store.postgres.driver import Connection, snapshot
-from whence.store.postgres.metadata_index import facts_are_kept, matching
+from whence.store.postgres.metadata_index import filtered_chunks
 from whence.store.symbol_names import LONGEST_NAME, SymbolMatch, symbol_fit
 
 __all__ = ("find_symbols",)
@@ -45,10 +46,11 @@ async def find_symbols(
     limit: int,
     access: Access,
     filters: Filters = (),
+    cache: ByteCache,
 ) -> list[SymbolMatch] | None:
-    """Return the visible chunks that go by a name, see `SupportsSymbols`; None when facts are not kept yet.
+    """Return the visible chunks that define a name; None while the metadata is not indexed.
 
-    One statement; with a filter, a few, in one state of the database.
+    One statement; with a filter, a few, in one snapshot of the database. See `SupportsSymbols`.
 
     Raises:
         BadInput: No visible document has a key of the filters.
@@ -57,14 +59,13 @@ async def find_symbols(
         return await _named(connection, collection, name, limit, access, None)
     async with snapshot(connection):
         try:
-            known = await standing(connection, collection)
+            view = await read_view(connection, collection, access, cache)
         except NotFound:
             return []
-        if not await facts_are_kept(connection, known.id):
+        kept = await filtered_chunks(connection, view, filters)
+        if kept is None:
             return None
-        classes = await allowed_classes(connection, access, known.epoch)
-        kept = await matching(connection, known.id, classes, access, filters, "ord")
-        return await _named(connection, collection, name, limit, access, kept)
+        return await _named(connection, collection, name, limit, access, kept.ords.tolist())
 
 
 async def _named(

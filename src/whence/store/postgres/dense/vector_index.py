@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from whence.store.postgres.dense.ef_search_tuning import least_width
@@ -24,17 +22,15 @@ from whence.store.postgres.driver import Connection
 __all__ = (
     "INDEXED",
     "MEASURED",
-    "MOST_EF",
     "VISIBLE_CHUNKS",
-    "Neighbourhood",
-    "VisibleCounts",
+    "GraphSearch",
     "build_index",
     "drop_orphans",
     "fewest_visible",
+    "filtered_graph_search",
+    "graph_search",
     "index_due",
     "index_name",
-    "neighbourhood",
-    "rows_for_kept",
 )
 
 #: Chunks of a collection from which on it gets a graph; an exact scan of as many takes some ten milliseconds.
@@ -54,7 +50,7 @@ _LEAST_FETCHED = 100
 _LEAST_OF_MANY, _MANY = 40, 0.45
 #: `hnsw.ef_search`, at least and at most; pgvector allows 1000. For 100 rows, 200 in place of 100 cost
 #: a tenth to seven tenths more and found at most .002 more of the ten nearest.
-_LEAST_EF, MOST_EF = 100, 1000
+_LEAST_EF, _MOST_EF = 100, 1000
 #: What is added to it for each tenfold of `_INDEX_FROM`, as the way through a graph grows with the logarithm of
 #: its size. Of 500 queries of 200,000 rows, 80 lost nearly all neighbours of five, 100 those of one, 120 of
 #: none, for 6 % more time than 100.
@@ -99,6 +95,8 @@ VISIBLE_CHUNKS = (
     "SELECT coalesce(sum(l.chunks), 0)::bigint FROM lexicon_class l"
     " WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[])"
 )
+#: Changes the version of the collection, so that searches read its state again.
+_NEW_VERSION = "UPDATE lexicon SET chunks = chunks WHERE collection_id = $1"
 _ORPHANS = (
     "SELECT i.relname FROM pg_class i JOIN pg_namespace n ON n.oid = i.relnamespace"  # noqa: S608 - only constants
     f" WHERE n.nspname = 'whence' AND i.relkind = 'i' AND i.relname ^@ '{_PREFIX}' AND NOT EXISTS"
@@ -111,54 +109,65 @@ def index_name(collection_id: int) -> str:
     return f"{_PREFIX}{collection_id}"
 
 
-class Neighbourhood:
-    """How a ranking is asked of a graph.
+class GraphSearch:
+    """Parameters of a search of the graph.
 
     Args:
         limit: Places of the ranking.
         share: Share of the collection's rows that are visible and kept by a filter, 0 to 1.
         chunks: Rows of the collection.
-        measured: What the graph was measured to need where all are visible; None when it was not.
+        measured: The `ef_search` that the graph needs where all rows are visible; None if not measured.
+        fetched: Rows to ask of the graph; None for as many as the ranking needs.
     """
 
-    def __init__(self, limit: int, share: float, chunks: int, measured: int | None = None) -> None:
-        self.fetched = _fetched(limit, share)
+    def __init__(
+        self,
+        limit: int,
+        share: float,
+        chunks: int,
+        measured: int | None = None,
+        fetched: int | None = None,
+    ) -> None:
+        self.fetched = _fetched(limit, share) if fetched is None else fetched
         tenfolds = math.log10(max(1.0, chunks / _INDEX_FROM))
         of_size = _LEAST_EF + round(_EF_OF_TENFOLD * tenfolds)
         if measured is not None and share >= _NEARLY_ALL:
             of_size = min(of_size, math.ceil(measured / share))
-        self.ef_search = min(MOST_EF, max(of_size, self.fetched))
+        self.ef_search = min(_MOST_EF, max(of_size, _fetched(limit, share), self.fetched))
 
 
-def neighbourhood(
+def graph_search(
     limit: int, visible: int, chunks: int, measured: int | None = None
-) -> Neighbourhood | None:
-    """Tell how to ask the graph for a ranking; None when an exact scan is the better way.
+) -> GraphSearch | None:
+    """Return how to search the graph for a ranking; None when an exact scan is better.
 
     Args:
         limit: Places of the ranking.
-        visible: Rows that the reader may see and a filter keeps.
+        visible: Rows that the reader may see.
         chunks: Rows of the collection.
-        measured: As for `Neighbourhood`.
+        measured: As for `GraphSearch`.
     """
     if visible <= fewest_visible(limit, chunks):
         return None
-    return Neighbourhood(limit, visible / chunks, chunks, measured)
+    return GraphSearch(limit, visible / chunks, chunks, measured)
 
 
-def rows_for_kept(limit: int, kept: int, visible: int) -> int | None:
-    """Give the rows to ask of the graph for enough that a filter keeps; None when a scan is the better way.
+def filtered_graph_search(limit: int, kept: int, visible: int, chunks: int) -> GraphSearch | None:
+    """Return how to search the graph for enough rows that a filter keeps; None when a scan is better.
 
-    They are taken from what it finds without regard to the filter. A row that is looked up for a scan costs a
-    fifth of a step through the graph.
+    The graph is searched without regard to the filter. A row that is looked up for a scan costs a fifth of a
+    step through the graph.
 
     Args:
         limit: Places of the ranking.
         kept: Rows that the reader may see and the filter keeps.
-        visible: Rows that the reader may see, at least.
+        visible: Rows that the reader may see.
+        chunks: Rows of the collection.
     """
     rows = max(_LEAST_OF_MANY, math.ceil(_OF_KEPT * limit * visible / max(1, kept)))
-    return rows if rows <= _MOST_PASSED and kept > max(limit, 5 * rows) else None
+    if rows > _MOST_PASSED or kept <= max(limit, 5 * rows):
+        return None
+    return GraphSearch(limit, 0.0, chunks, fetched=rows)
 
 
 def fewest_visible(limit: int, chunks: int) -> int:
@@ -174,40 +183,6 @@ def fewest_visible(limit: int, chunks: int) -> int:
 def _fetched(limit: int, share: float) -> int:
     """Give the rows that are asked of a graph."""
     return max(_LEAST_OF_MANY if share >= _MANY else _LEAST_FETCHED, _OVERFETCH * limit)
-
-
-class VisibleCounts:
-    """How many rows of a collection a reader sees, remembered for a while: it only decides how to search.
-
-    Args:
-        monotonic: Clock in seconds.
-    """
-
-    _LIFE_S = 30.0
-    _MOST = 1024
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._known: dict[tuple[int, tuple[int, ...]], tuple[float, int]] = {}
-
-    def peek(self, collection_id: int, classes: Sequence[int]) -> int | None:
-        """Give what `count` gave a while ago; None when it was not asked, or too long ago."""
-        known = self._known.get((collection_id, tuple(classes)))
-        return known[1] if known is not None and self._monotonic() < known[0] else None
-
-    async def count(
-        self, connection: Connection, collection_id: int, classes: Sequence[int]
-    ) -> int:
-        """Count the rows of some classes. Cost: linear in the classes, once in half a minute."""
-        known = self.peek(collection_id, classes)
-        if known is not None:
-            return known
-        found: int = await connection.fetchval(VISIBLE_CHUNKS, collection_id, list(classes))
-        if len(self._known) >= self._MOST:
-            self._known.clear()
-        key = (collection_id, tuple(classes))
-        self._known[key] = (self._monotonic() + self._LIFE_S, found)
-        return found
 
 
 async def index_due(connection: Connection, collection_id: int) -> bool:
@@ -250,6 +225,7 @@ async def build_index(connection: Connection, collection_id: int) -> bool:
             await _take_turn(connection)
             await _build(connection, collection_id, row["dimension"])
         await _measure(connection, collection_id, row["dimension"], row["chunks"])
+        await connection.execute(_NEW_VERSION, collection_id)
     finally:
         if not connection.is_closed():
             await connection.execute("SELECT pg_advisory_unlock_all()")
@@ -269,7 +245,7 @@ async def _build(connection: Connection, collection_id: int, dimension: int) -> 
 
 async def _measure(connection: Connection, collection_id: int, dimension: int, chunks: int) -> None:
     """Find out how wide a graph has to look, and note it at the graph, which it goes with."""
-    widest = Neighbourhood(1, 1.0, chunks)
+    widest = GraphSearch(1, 1.0, chunks)
     widths = [one for one in _WIDTHS if one < widest.ef_search]
     found = await least_width(connection, collection_id, dimension, widths, widest.fetched)
     note = f"ef_search={found or widest.ef_search} chunks={chunks:d}"

@@ -2,7 +2,8 @@
 
 In: term vectors of chunks (`whence.store.term_counts`) and queries. Out: ranked chunks that the reader may see.
 
-- `search` (open first): a query's ranking; `scoring` adds up posting lists, `posting_cache` keeps them.
+- `search` (open first): a query's ranking; `scoring` adds up posting lists, `visible_postings` reads and
+  caches them.
 - `forward_index`: term vectors, term dictionary and statistics, written with the chunks.
 - `segments`: postings of new chunks, flushed by each write; `merging` and `merge_policy` keep segments few.
 - `term_vectors`, `posting_writer`: inversion into posting lists, and their rows.

@@ -9,8 +9,8 @@ from whence.schema.access import Access
 from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
-from whence.store.postgres.acl_classes import EPOCH, access_values, allowed_classes
-from whence.store.postgres.chunk_reader import WANTED, places_of
+from whence.store.postgres.acl_classes import EPOCH, allowed_classes
+from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.links.indexing import IS_LINK, titles_by_anchor
@@ -133,10 +133,8 @@ async def linked_titles(
             raise missing_collection(collection)
         classes = await allowed_classes(connection, access, row["epoch"])
         wanted = await connection.fetch(
-            f"SELECT c.ord, c.chunk_key, {OWN_TAGS}{WANTED}",
-            *access_values(access),
-            collection,
-            *places_of(collection, chunk_ids),
+            f"SELECT c.ord, c.chunk_key, {OWN_TAGS}{REQUESTED_CHUNKS}",
+            *requested_values(access, collection, chunk_ids),
         )
         wanted = cleared(wanted, access, "passages")
         around = await connection.fetch(_AROUND, [one["ord"] for one in wanted])

@@ -1,0 +1,233 @@
+"""Dense search in PostgreSQL: an exact scan of the visible rows, or an HNSW graph where many are visible."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.schema.filters import Filters
+from whence.schema.search import Candidate
+from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
+from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
+from whence.store.postgres.dense.vector_index import (
+    VISIBLE_CHUNKS,
+    fewest_visible,
+    filtered_graph_search,
+    graph_search,
+)
+from whence.store.postgres.driver import Connection, set_local, snapshot
+from whence.store.postgres.metadata_index import FilteredChunks, filtered_chunks
+from whence.store.validation import candidate, check_query, cosine
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ("dense_scores", "search_dense")
+
+#: Above it, a limit means no limit.
+_LARGEST_LIMIT = 2**62
+# A plan for the values at hand: only a constant array of classes or rows is probed by hash. A plan for any
+# values compares each row with each element, 17 to 19 ms in place of 2 at 1600 classes.
+_SCAN_SETTINGS = ("plan_cache_mode = force_custom_plan", "enable_sort = on", "enable_seqscan = on")
+
+# `<#>` is the negative inner product, of unit vectors the negative cosine. $6 are the rows that a filter keeps.
+_SCANNED = """
+SELECT v.ord, v.e <#> $3::vector AS distance FROM chunk_vec v
+WHERE v.collection_id = $1 AND v.class_id = ANY($2::int[]) AND ($6::int[] IS NULL OR v.ord = ANY($6::int[]))
+    AND ($5::float8 <= 0 OR -(v.e <#> $3::vector) >= $5::float8)
+"""
+_RANKED = f"""
+SELECT c.chunk_key, d.document_id, n.distance, {OWN_TAGS}
+FROM nearest n JOIN chunk c ON c.ord = n.ord JOIN document d ON d.id = c.document{TAGS_JOIN}
+ORDER BY n.distance, c.chunk_key
+"""  # noqa: S608 - only constants
+# One more than the limit, by a top-N sort ...
+_NEAREST = versioned(
+    f"WITH nearest AS ({_SCANNED} ORDER BY 2, 1 LIMIT $4::bigint + 1) {_RANKED}", 7
+)
+# ... and when the last two are equal, all ties of the last, so that their ids decide.
+_NEAREST_AND_TIES = versioned(
+    f"WITH nearest AS ({_SCANNED} ORDER BY 2 FETCH FIRST ($4::bigint) ROWS WITH TIES) {_RANKED}", 7
+)
+# The rows of a graph of half precision. Its partial index is used only where the text states its condition
+# and the form of its expression, hence the two values in the text. The setting comes first: a join begins
+# with what the other side depends on.
+_GRAPH = """
+(SELECT set_config('hnsw.ef_search', $2, true)) s, LATERAL (
+    SELECT v.ord, v.e FROM chunk_vec v
+    WHERE v.collection_id = {collection} AND v.class_id = ANY($3::int[])
+    ORDER BY v.e::halfvec({dimension}) <#> $1::vector::halfvec({dimension}) LIMIT $4::int
+) v
+"""
+# Ranked by the exact distance.
+_GRAPH_NEAREST = versioned(
+    f"WITH near AS MATERIALIZED (SELECT v.ord, v.e <#> $1::vector AS distance FROM {_GRAPH}),"  # noqa: S608 - only constants
+    " nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($5::bigint) ROWS WITH TIES)"
+    f" {_RANKED}",
+    6,
+)
+# Only their numbers and exact distances, for a filter that is applied in memory.
+_GRAPH_ROWS = versioned(
+    "SELECT string_agg(int4send(v.ord) || float8send(v.e <#> $1::vector), '') AS packed"  # noqa: S608 - only constants
+    f" FROM {_GRAPH}",
+    5,
+)
+_GRAPH_ROW = np.dtype([("ord", ">i4"), ("distance", ">f8")])
+# Given rows, as far as they exist and are visible.
+_ROWS = versioned(
+    f"SELECT c.chunk_key, d.document_id, v.e <#> $2::vector AS distance, {OWN_TAGS}"  # noqa: S608 - only constants
+    f" FROM chunk_vec v JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}"
+    " WHERE v.ord = ANY($3::int[]) AND v.collection_id = $1 AND v.class_id = ANY($4::int[])",
+    5,
+)
+_COSINES = versioned(
+    f"SELECT c.chunk_key, -(v.e <#> $7::vector) AS cosine, {OWN_TAGS}{REQUESTED_CHUNKS}"
+    " JOIN chunk_vec v ON v.ord = c.ord",
+    8,
+)
+
+
+async def search_dense(
+    connection: Connection,
+    view: ReaderView,
+    vector: NDArray[np.float32],
+    *,
+    limit: int,
+    threshold: float,
+    filters: Filters,
+    exact: bool,
+) -> list[Candidate] | None:
+    """Rank the visible chunks by cosine; None while the metadata that a filter needs is not indexed.
+
+    Cost: linear in the visible rows that the filter keeps; where they are many and `exact` is not set, the
+        graph is
+    searched, at a cost that hardly grows with them.
+
+    Raises:
+        StaleVersion: The collection changed.
+        ModelMismatch: The vector's length is not the collection's dimension.
+        BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the filter.
+    """
+    query = check_query(view.version.info, vector, limit, threshold)
+    limit = min(limit, _LARGEST_LIMIT)
+    kept = await filtered_chunks(connection, view, filters) if filters else None
+    if filters and kept is None:
+        return None
+    rows = []
+    if not exact and view.version.indexed:
+        rows = await _search_graph(connection, view, query, limit, kept)
+    if len(rows) < limit:
+        rows = await _scan(connection, view, query, limit, threshold, kept)
+    return [
+        candidate(row["chunk_key"], row["document_id"], -row["distance"], rank)
+        for rank, row in enumerate(cleared(rows[:limit], view.access, "dense"), 1)
+        if threshold <= 0 or -row["distance"] >= threshold
+    ]
+
+
+async def _scan(
+    connection: Connection,
+    view: ReaderView,
+    query: NDArray[np.float32],
+    limit: int,
+    threshold: float,
+    kept: FilteredChunks | None,
+) -> list[Any]:
+    """Compare every visible row, or those that a filter keeps."""
+    ords = None if kept is None else kept.ords.tolist()
+    arguments = (view.version.id, view.classes, query, limit, threshold, ords)
+    async with _scan_settings(connection):
+        rows = await _fetch_ranked(connection, _NEAREST, view, *arguments)
+        if len(rows) > limit and rows[limit - 1]["distance"] == rows[limit]["distance"]:
+            rows = await _fetch_ranked(connection, _NEAREST_AND_TIES, view, *arguments)
+    return rows
+
+
+@contextlib.asynccontextmanager
+async def _scan_settings(connection: Connection) -> AsyncIterator[None]:
+    if connection.is_in_transaction():
+        await set_local(connection, *_SCAN_SETTINGS)
+        yield
+    else:
+        async with snapshot(connection, *_SCAN_SETTINGS):
+            yield
+
+
+async def _search_graph(
+    connection: Connection,
+    view: ReaderView,
+    query: NDArray[np.float32],
+    limit: int,
+    kept: FilteredChunks | None,
+) -> list[Any]:
+    """Search the graph where that is cheaper than a scan; it may find fewer rows than there are."""
+    version = view.version
+    if kept is None and version.chunks <= fewest_visible(limit, version.chunks):
+        return []
+    visible = await _count_visible(connection, view)
+    if kept is not None:
+        search = filtered_graph_search(limit, len(kept.ords), visible, version.chunks)
+    else:
+        search = graph_search(limit, visible, version.chunks, version.measured)
+    if search is None:
+        return []
+    texts = {"collection": version.id, "dimension": version.info.model.dimension}
+    arguments = (query, str(search.ef_search), view.classes, search.fetched)
+    if kept is None:
+        statement = _GRAPH_NEAREST.format(**texts)
+        return await _fetch_ranked(connection, statement, view, *arguments, limit)
+    (row,) = await fetch_versioned(connection, _GRAPH_ROWS.format(**texts), version, *arguments)
+    found = np.frombuffer(row["packed"] or b"", _GRAPH_ROW)
+    found = found[np.isin(found["ord"].astype(np.int32), kept.ords)]
+    if len(found) < limit:
+        return []
+    last = np.sort(found["distance"])[limit - 1]
+    ords = found["ord"][found["distance"] <= last].tolist()
+    return await _fetch_ranked(connection, _ROWS, view, version.id, query, ords, view.classes)
+
+
+async def _count_visible(connection: Connection, view: ReaderView) -> int:
+    """Return the number of visible rows, which only decides how to search."""
+    key = view.key("visible")
+    found: int | None = view.cache.get(key)
+    if found is None:
+        found = await connection.fetchval(VISIBLE_CHUNKS, view.version.id, view.classes)
+        view.cache.put(key, found)
+    return found
+
+
+async def _fetch_ranked(
+    connection: Connection, statement: str, view: ReaderView, *arguments: Any
+) -> list[Any]:
+    """Return the rows of a versioned statement by distance, ties by chunk id."""
+    rows = await fetch_versioned(connection, statement, view.version, *arguments)
+    if rows[0]["chunk_key"] is None:
+        return []
+    return sorted(rows, key=operator.itemgetter("distance", "chunk_key"))
+
+
+async def dense_scores(
+    connection: Connection,
+    view: ReaderView,
+    vector: NDArray[np.float32],
+    chunk_ids: Sequence[str],
+) -> dict[str, float]:
+    """Return the cosine of those chunks that exist and are visible. Cost: linear in them.
+
+    Raises:
+        StaleVersion: The collection changed.
+        ModelMismatch: The vector's length is not the collection's dimension.
+        BadInput: The vector is not a unit vector.
+    """
+    query = check_query(view.version.info, vector, 1, 0.0)
+    values = requested_values(view.access, view.version.info.name, chunk_ids)
+    rows = await fetch_versioned(connection, _COSINES, view.version, *values, query)
+    found = (row for row in rows if row["chunk_key"] is not None)
+    return {
+        row["chunk_key"]: cosine(row["cosine"]) for row in cleared(found, view.access, "cosines")
+    }

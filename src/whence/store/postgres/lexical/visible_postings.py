@@ -1,0 +1,177 @@
+"""Postings of a query's terms as one reader sees them: hidden runs are cut out before they leave the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.store.bm25 import impacts, mean_length
+from whence.store.postgres.collection_version import (
+    ReaderView,
+    StaleVersion,
+    fetch_versioned,
+    versioned,
+)
+from whence.store.postgres.driver import Connection
+from whence.store.postgres.lexical.scoring import POSTING_BYTES
+from whence.store.term_counts import reader_languages
+
+__all__ = ("Postings", "VisibleTerm", "read_slots", "read_terms")
+
+#: Bytes that a term takes beside its postings, about.
+_TERM_BYTES = 500
+#: Classes from which on they are looked up in a hash, and postings are fetched whole.
+_MANY_CLASSES = 100
+
+_COLLECTION_CLASSES = (
+    "FROM lexicon_class l WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[])"
+)
+# A row for each term and segment. All counts are of visible chunks; `dead` are postings of deleted chunks,
+# which the runs of a segment still contain. A subquery in place of a join, which would look the bytes up in a
+# cache of joins first.
+_POSTINGS = """
+SELECT t.id, t.term, s.id AS segment, s.chunks,
+    (SELECT coalesce(sum(l.chunks), 0)::bigint {of_classes}) AS of_chunks,
+    (SELECT coalesce(sum(l.total_length), 0)::bigint {of_classes}) AS of_length,
+    (SELECT array_agg(g.language || ' ' || g.n)
+     FROM (SELECT l.language, sum(l.chunks) AS n {of_classes} GROUP BY 1) g) AS languages,
+    CASE WHEN s.dead > 0 THEN (
+        SELECT coalesce(sum(x.chunks), 0) FROM posting_dead x
+        WHERE x.segment = s.id AND x.term = t.id AND x.class_id = ANY($2::int[])) ELSE 0 END::int AS dead,
+    CASE WHEN p.segment IS NOT NULL THEN (
+        SELECT string_agg(substr(p.places, 2 * u.start + 1, 2 * (u.stop - u.start)), '')
+            || string_agg(substr(p.counts, 4 * u.start + 1, 4 * (u.stop - u.start)), '')
+        FROM unnest(p.terms, p.classes, array_prepend(0, p.ends), p.ends) u(term, class_id, start, stop)
+        WHERE u.term = t.id AND u.class_id {allowed}) END AS visible
+FROM term t JOIN segment s ON s.collection_id = t.collection_id
+LEFT JOIN LATERAL (
+    SELECT p.segment, p.terms, p.classes, p.ends, {places} AS places, {counts} AS counts
+    FROM posting p WHERE p.segment = s.id AND p.last_term >= t.id ORDER BY p.last_term LIMIT 1) p ON true
+WHERE t.collection_id = $1 AND t.term = ANY($3::text[])
+"""
+_OF_FEW_CLASSES = versioned(
+    _POSTINGS.format(
+        of_classes=_COLLECTION_CLASSES,
+        places="p.places",
+        counts="p.counts",
+        allowed="= ANY($2::int[])",
+    ),
+    4,
+)
+# Each cut out of a value kept out of line fetches its part of it: for many cuts, fetching all once is
+# cheaper. A generic plan looks up in a hash only what comes out of a subquery.
+_OF_MANY_CLASSES = versioned(
+    _POSTINGS.format(
+        of_classes=_COLLECTION_CLASSES,
+        places="p.places || ''",
+        counts="p.counts || ''",
+        allowed="IN (SELECT unnest($2::int[]))",
+    ),
+    4,
+)
+_SLOTS = "SELECT id, slots FROM segment WHERE id = ANY($1::int[])"
+
+
+class Postings(msgspec.Struct, frozen=True):
+    """The visible postings of a term in one segment."""
+
+    segment: int
+    chunks: int
+    """Chunks that the segment was made of."""
+    visible: bytes
+    """As in `scoring.Run`."""
+
+
+class VisibleTerm(msgspec.Struct, frozen=True):
+    """A term of a collection as one reader sees it."""
+
+    id: int = 0
+    """0 when the collection does not have the term, and so on below."""
+    df: int = 0
+    """Visible chunks with it."""
+    of_chunks: int = 0
+    """Visible chunks."""
+    mean: float = 1.0
+    """Mean length of the visible chunks."""
+    languages: tuple[str, ...] = ()
+    """Of the visible chunks."""
+    postings: tuple[Postings, ...] = ()
+
+
+async def read_terms(
+    connection: Connection, view: ReaderView, terms: Iterable[str]
+) -> dict[str, VisibleTerm]:
+    """Return each term with its visible postings. Cost: linear in those that are not cached.
+
+    Raises:
+        StaleVersion: The collection changed.
+    """
+    keys = {term: view.key("term", term) for term in terms}
+    cached = {term: view.cache.get(key) for term, key in keys.items()}
+    missing = [term for term, found in cached.items() if found is None]
+    if missing:
+        statement = _OF_MANY_CLASSES if len(view.classes) > _MANY_CLASSES else _OF_FEW_CLASSES
+        rows = await fetch_versioned(
+            connection, statement, view.version, view.version.id, view.classes, missing
+        )
+        for term in missing:
+            found = _visible_term([row for row in rows if row["term"] == term])
+            size = _TERM_BYTES + sum(len(one.visible) for one in found.postings)
+            view.cache.put(keys[term], found, size)
+            cached[term] = found
+    return cached
+
+
+def _visible_term(rows: Sequence[Any]) -> VisibleTerm:
+    """Join the rows of a term, one for each segment."""
+    if not rows:
+        return VisibleTerm()
+    first = rows[0]
+    mean = mean_length(first["of_length"], first["of_chunks"])
+    counted = (one.split(" ") for one in first["languages"] or ())
+    return VisibleTerm(
+        id=first["id"],
+        df=sum(len(row["visible"] or b"") // POSTING_BYTES - row["dead"] for row in rows),
+        of_chunks=first["of_chunks"],
+        mean=mean,
+        languages=reader_languages({language: int(chunks) for language, chunks in counted}),
+        postings=tuple(
+            Postings(row["segment"], row["chunks"], _with_impacts(row["visible"], mean))
+            for row in rows
+            if row["visible"]
+        ),
+    )
+
+
+def _with_impacts(visible: bytes, mean: float) -> bytes:
+    """Return postings as `scoring.Run` takes them, of places and counts. Cost: linear in the postings."""
+    n = len(visible) // POSTING_BYTES
+    counts = np.frombuffer(visible, "<u2", 2 * n, 2 * n)
+    # A multiple of 2**-24 below 1 fits the 24 bits of a float32.
+    found = impacts(counts[::2], counts[1::2], mean).astype("<f4")
+    return visible[: 2 * n] + found.tobytes()
+
+
+async def read_slots(
+    connection: Connection, view: ReaderView, segments: Sequence[int]
+) -> dict[int, NDArray[np.int32]]:
+    """Return the slots of all places of segments, which are never written again.
+
+    Raises:
+        StaleVersion: A segment was merged into another one.
+    """
+    found = {one: view.cache.get(("slots", one)) for one in segments}
+    missing = [one for one, slots in found.items() if slots is None]
+    if missing:
+        rows = await connection.fetch(_SLOTS, missing)
+        if len(rows) < len(missing):
+            raise StaleVersion
+        for row in rows:
+            slots = np.frombuffer(row["slots"], ">i4").astype(np.int32)
+            view.cache.put(("slots", row["id"]), slots, slots.nbytes)
+            found[row["id"]] = slots
+    return found
