@@ -1,4 +1,4 @@
-"""What a search asks of the passage graph: which passages bear a name, and which name it."""
+"""Links between passages, as a search sees them: titles, the passages that have them, and their mentions."""
 
 from __future__ import annotations
 
@@ -22,60 +22,59 @@ class PassageRef(msgspec.Struct, frozen=True, order=True):
 
 
 class LinkTitle(msgspec.Struct, frozen=True, kw_only=True):
-    """A title or heading with the visible passages on both sides of its links."""
+    """A title or heading with the visible passages at both ends of its links."""
 
     name: str
-    """Its terms, joined by spaces."""
+    """The normalized title: its terms, joined by spaces."""
     titled_passages: tuple[PassageRef, ...]
-    """Passages that it is the title or heading of, by id; 1 to 3."""
+    """Passages with this title or heading, by id; 1 to 3."""
     mentions: tuple[PassageRef, ...] = ()
-    """Passages of other documents whose text holds it, by id; at most 20."""
+    """Passages of other documents that mention it, by id; at most 20."""
     in_query: bool = False
-    """Whether the text of the query holds it."""
+    """Whether the query mentions it."""
 
 
 class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """How densely what a reader sees of a collection is linked, told by some of its documents."""
+    """How densely the visible passages of a collection are linked, by a sample of its documents."""
 
     chunks: int
-    """Passages that were looked at."""
+    """Passages in the sample."""
     linked: int
-    """Those of them that name another visible document, or are named by one."""
+    """Those that mention a title of another visible document, or whose title is mentioned by one."""
     documents: int
-    """Documents that the passages are of."""
+    """Documents in the sample."""
 
     @property
     def share(self) -> float:
-        """Linked passages per passage, 0 to 1."""
+        """Return the linked share of the passages, 0 to 1."""
         return self.linked / self.chunks if self.chunks else 0.0
 
     @property
     def passages_per_document(self) -> float:
-        """Passages per document, 1 or more; 0 where there are none."""
+        """Return the passages per document, 1 or more; 0 without documents."""
         return self.chunks / self.documents if self.documents else 0.0
 
 
 @runtime_checkable
 class SupportsLinks(Protocol):
-    """A store that knows the names of its passages."""
+    """Optional protocol of a store that finds links between passages."""
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
-        """Return how densely a collection is linked for a reader; None when its links are not known (yet).
+        """Return how densely the visible passages are linked; None while links are not indexed.
 
-        Only what the reader may see is looked at: hidden documents change nothing, as in a collection without
-        them. A store may remember what it found until a tenth of what the reader sees is new.
+        Hidden documents change nothing. A store may cache the statistics until a tenth of what the reader sees
+        has changed.
         """
         ...
 
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
-        """Return the rare names that some visible chunks bear or hold, or that a query holds, by name.
+        """Return the rare titles that visible chunks have or mention, or that a query mentions, by name.
 
-        Both sides of a link are visible, and what is hidden counts for no limit: a reader gets what a
-        collection of the visible documents alone would give. Ids that do not exist or are hidden are left out.
-
-        Cost: linear in the names around the chunks, each with at most the limits' worth of visible passages.
+        Both ends of a link are visible, and hidden passages count for no limit: the result is that of a
+        collection of the visible documents alone. Ids that do not exist or are hidden are left out. Cost:
+        linear in the titles around the chunks and in their visible passages, up to the limits.
 
         Raises:
             NotFound: There is no such collection.

@@ -160,4 +160,4 @@ def _passages(
         draft = document.draft
         for index, passage in enumerate(passage_titles(draft, DEFAULT_LANGUAGES[0])):
             key = chunk_key(collection, draft.document_id, index)
-            yield PassageRef(key, draft.document_id), passage.borne, passage.terms
+            yield PassageRef(key, draft.document_id), passage.titles, passage.terms

@@ -27,9 +27,9 @@ from whence.store.postgres.lexical import forward_index, reindexing, segments
 from whence.store.postgres.links.indexing import (
     add_links,
     delete_unused_titles,
+    document_titles,
     ensure_links_indexed,
-    named,
-    names_of,
+    titles_of_drafts,
 )
 from whence.store.postgres.maintenance import Maintenance, index_words
 from whence.store.postgres.pool import ConnectionPool
@@ -189,7 +189,9 @@ class PostgresDocuments:
         boosts = await reindexing.read_field_boosts(connection, collection)
         words = await asyncio.to_thread(_words, documents, boosts)
         language = DEFAULT_LANGUAGES[0]
-        passages = await asyncio.to_thread(named, [one.draft for one in documents], language)
+        passages = await asyncio.to_thread(
+            titles_of_drafts, [one.draft for one in documents], language
+        )
         async with writing(connection, *write_settings(self._timeout_s)):
             locked = await lock_collection(connection, collection)
             # The collection may have been replaced by one of another model meanwhile.
@@ -201,7 +203,7 @@ class PostgresDocuments:
             if (now := await reindexing.read_field_boosts(connection, collection)) != boosts:
                 words = await asyncio.to_thread(_words, documents, now)
             await ensure_links_indexed(connection, locked.id)
-            borne = await names_of(connection, locked.id, ids)
+            borne = await document_titles(connection, locked.id, ids)
             former = await forward_index.remove_document_terms(connection, locked.id, ids)
             await _delete(connection, locked.id, ids)
             ords = await _insert(connection, locked.id, collection, documents, classes)
@@ -303,7 +305,7 @@ async def _delete(connection: Connection, collection_id: int, ids: Sequence[str]
 async def _remove(connection: Connection, collection_id: int, ids: Sequence[str]) -> int:
     await reindexing.ensure_indexed(connection, collection_id)
     await ensure_links_indexed(connection, collection_id)
-    borne = await names_of(connection, collection_id, ids)
+    borne = await document_titles(connection, collection_id, ids)
     former = await forward_index.remove_document_terms(connection, collection_id, ids)
     removed = await _delete(connection, collection_id, ids)
     await delete_unused_titles(connection, borne)

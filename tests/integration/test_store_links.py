@@ -10,7 +10,7 @@ import pytest
 from whence.schema.access import Access
 from whence.store.chunk_ids import chunk_key
 from whence.store.linked_titles import LinkStatistics
-from whence.store.postgres.links import indexing as passage_graph
+from whence.store.postgres.links import indexing
 from whence.store.postgres.store import PostgresStore
 from whence.testing.passages_suite import MODEL, PassagesSuite, titled
 
@@ -31,7 +31,7 @@ async def test_links_of_a_former_version_are_found_in_the_background(
     postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then there are none; the first who asks has them found, in batches, as if stored now."""
-    monkeypatch.setattr(passage_graph, "_BATCH", 2)
+    monkeypatch.setattr(indexing, "_BATCH", 2)
     documents = [
         titled(
             f"d{n}", f"Place {n}x", f"After place {n + 1}x.", "More.", headings=("", f"Part {n}z")
@@ -61,14 +61,14 @@ async def test_titles_that_share_a_word_are_not_all_looked_at(
 ) -> None:
     """A text with the word that all titles share brings up few of them, however many there are."""
     fetched: list[int] = []
-    titles_by_anchor = passage_graph.titles_by_anchor
+    titles_by_anchor = indexing.titles_by_anchor
 
     async def spy(*arguments: Any) -> dict[str, int]:
         found = await titles_by_anchor(*arguments)
         fetched.append(len(found))
         return found
 
-    monkeypatch.setattr(passage_graph, "titles_by_anchor", spy)
+    monkeypatch.setattr(indexing, "titles_by_anchor", spy)
     await postgres_store.ensure_collection("c", MODEL)
     for start in range(100, 400, 20):
         documents = [
