@@ -73,8 +73,8 @@ SKIPPED: dict[str, bytes] = {
     "old.zip": b"PK\x03\x04",
 }
 FAILED = {
-    "broken.pdf": (b"%PDF-1.7\nbroken", "is no PDF that can be read"),
-    "cut.docx": (make_docx(("", "Words."))[:200], "is no Word document that can be read"),
+    "broken.pdf": (b"%PDF-1.7\nbroken", "is not a readable PDF"),
+    "cut.docx": (make_docx(("", "Words."))[:200], "is not a readable Word document"),
     "picture.md": (b"\x89PNG\r\n\x1a\n....", "is not Markdown but a PNG picture"),
 }
 

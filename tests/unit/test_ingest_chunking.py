@@ -60,7 +60,12 @@ MARKDOWN = st.lists(LINES, max_size=25).map("\n".join)
 
 def parsed(text: str, blocks: tuple[Block, ...], title: str = "") -> ParsedDocument:
     return ParsedDocument(
-        document_id="d", shown="d", text=text, blocks=blocks, title=title, fallback="fallback"
+        document_id="d",
+        display_path="d",
+        text=text,
+        blocks=blocks,
+        title=title,
+        fallback_title="fallback",
     )
 
 
@@ -78,7 +83,7 @@ def contents(chunks: Sequence[ChunkDraft]) -> list[str]:
 
 def check_laws(document: ParsedDocument, count: Counter, window: int, overlap: int) -> None:
     text = document.text
-    chunks = Chunker(count, max_tokens=window, overlap_tokens=overlap).cut(document)
+    chunks = Chunker(count, max_tokens=window, overlap_tokens=overlap).split(document)
 
     covered: set[int] = set()
     for chunk in chunks:
@@ -94,7 +99,7 @@ def check_laws(document: ParsedDocument, count: Counter, window: int, overlap: i
     assert starts == sorted(set(starts))
     assert [c.end for c in chunks] == sorted({c.end for c in chunks})
     assert all(text[i].isspace() for i in range(len(text)) if i not in covered)
-    assert chunks == Chunker(count, max_tokens=window, overlap_tokens=overlap).cut(document)
+    assert chunks == Chunker(count, max_tokens=window, overlap_tokens=overlap).split(document)
 
 
 @given(MARKDOWN | st.text(max_size=300), COUNTERS, st.integers(16, 80), st.data())
@@ -116,7 +121,7 @@ def test_laws_of_prose(text: str, count: Counter, window: int) -> None:
 def test_sections_have_their_headings() -> None:
     """A chunk lies in one section, begins with its heading and knows the path from the top."""
     text = "# A\n\nIntro.\n\n## B *bold*\n\nBody b.\n\n#### C\n\nBody c.\n\n## D\n\nBody d.\n"
-    chunks = Chunker(words).cut(of_markdown(text))
+    chunks = Chunker(words).split(of_markdown(text))
 
     assert [(c.heading, c.section_path) for c in chunks] == [
         ("A", "A"),
@@ -130,7 +135,7 @@ def test_sections_have_their_headings() -> None:
 
 def test_a_heading_without_text_opens_the_next_section() -> None:
     """No chunk consists of a heading alone when text follows."""
-    chunks = Chunker(words).cut(of_markdown("# A\n\n## B\n\nBody.\n\n## C\n"))
+    chunks = Chunker(words).split(of_markdown("# A\n\n## B\n\nBody.\n\n## C\n"))
 
     assert contents(chunks) == ["# A\n\n## B\n\nBody.", "## C"]
     assert chunks[0].section_path == "A > B"
@@ -138,7 +143,7 @@ def test_a_heading_without_text_opens_the_next_section() -> None:
 
 def test_without_headings_the_title_or_the_first_line_stands_for_one() -> None:
     """Heading and section path are never empty; only a real title is embedded."""
-    named, unnamed = (Chunker(words).cut(of_prose("Text.", title))[0] for title in ("Title", ""))
+    named, unnamed = (Chunker(words).split(of_prose("Text.", title))[0] for title in ("Title", ""))
 
     assert (named.heading, named.section_path, named.embed_text) == (
         "Title",
@@ -154,7 +159,7 @@ def test_without_headings_the_title_or_the_first_line_stands_for_one() -> None:
 
 def test_a_title_that_is_not_the_first_heading_is_embedded_too() -> None:
     """Title, section path and content, in this order."""
-    (chunk,) = Chunker(words).cut(of_markdown("## B\n\nBody.", "Title"))
+    (chunk,) = Chunker(words).split(of_markdown("## B\n\nBody.", "Title"))
 
     assert chunk.embed_text == "Title\nB\n## B\n\nBody."
 
@@ -164,7 +169,9 @@ def test_a_long_header_is_shortened() -> None:
     text = "# one two three\n\n## four\n\nBody."
 
     def embedded(title: str, heading: str = text) -> str:
-        (chunk,) = Chunker(words, max_tokens=18, overlap_tokens=0).cut(of_markdown(heading, title))
+        (chunk,) = Chunker(words, max_tokens=18, overlap_tokens=0).split(
+            of_markdown(heading, title)
+        )
         return chunk.embed_text.removesuffix(chunk.content)
 
     assert embedded("t " * 9) == "four\n"
@@ -179,7 +186,7 @@ def test_lists_tables_and_code_stay_whole_when_they_fit() -> None:
     code = "```\none two three four\nfive six seven\n```"
     items = "* one two three\n* four five six\n* seven eight nine"
     text = f"{prose}\n\n{table}\n\n{code}\n\n{items}"
-    chunks = Chunker(words, max_tokens=24, overlap_tokens=0).cut(of_markdown(text))
+    chunks = Chunker(words, max_tokens=24, overlap_tokens=0).split(of_markdown(text))
 
     for block in (table, code, items):
         assert [c for c in chunks if block in c.content], (block, contents(chunks))
@@ -189,7 +196,7 @@ def test_large_blocks_are_cut_between_rows_items_and_lines() -> None:
     """What cannot stay whole is cut where its own parts end."""
     rows = [f"| row {n} | value {n} |" for n in range(20)]
     text = "\n".join(["| a | b |", "|---|---|", *rows])
-    chunks = Chunker(words, max_tokens=40, overlap_tokens=0).cut(of_markdown(text))
+    chunks = Chunker(words, max_tokens=40, overlap_tokens=0).split(of_markdown(text))
 
     assert len(chunks) > 1
     assert "\n".join(contents(chunks)) == text
@@ -198,7 +205,7 @@ def test_large_blocks_are_cut_between_rows_items_and_lines() -> None:
 def test_prose_overlaps_by_whole_sentences() -> None:
     """The next chunk begins with the last sentences of the one before."""
     sentences = [f"Sentence number {n} ends here." for n in range(12)]
-    chunks = Chunker(words, max_tokens=22, overlap_tokens=6).cut(of_prose(" ".join(sentences)))
+    chunks = Chunker(words, max_tokens=22, overlap_tokens=6).split(of_prose(" ".join(sentences)))
 
     assert contents(chunks)[0] == " ".join(sentences[:4])
     assert contents(chunks)[1] == " ".join(sentences[3:7])
@@ -207,7 +214,7 @@ def test_prose_overlaps_by_whole_sentences() -> None:
 def test_no_overlap_when_none_is_wanted() -> None:
     """With 0 tokens of overlap the chunks lie side by side."""
     text = " ".join(f"Sentence number {n} ends here." for n in range(12))
-    chunks = Chunker(words, max_tokens=22, overlap_tokens=0).cut(of_prose(text))
+    chunks = Chunker(words, max_tokens=22, overlap_tokens=0).split(of_prose(text))
 
     assert " ".join(contents(chunks)) == text
 
@@ -215,7 +222,7 @@ def test_no_overlap_when_none_is_wanted() -> None:
 def test_a_long_sentence_is_cut_between_words() -> None:
     """Words are never torn as long as they fit."""
     text = " ".join(f"word{n}" for n in range(500))
-    chunks = Chunker(characters, max_tokens=102, overlap_tokens=0).cut(of_prose(text))
+    chunks = Chunker(characters, max_tokens=102, overlap_tokens=0).split(of_prose(text))
 
     assert " ".join(contents(chunks)) == text
 
@@ -229,15 +236,15 @@ def test_counting_takes_few_calls() -> None:
         return words(texts)
 
     chunker = Chunker(counting)
-    chunker.cut(of_markdown("# A\n\n" + "Some words. Others follow.\n\n" * 400))
+    chunker.split(of_markdown("# A\n\n" + "Some words. Others follow.\n\n" * 400))
     assert len(calls) == 2
-    chunker.cut(of_prose("word " * 5000))
+    chunker.split(of_prose("word " * 5000))
     assert len(calls) == 5
 
 
 def test_empty_text_gives_no_chunks() -> None:
     """Nothing in, nothing out."""
-    assert Chunker(words).cut(of_markdown(" \n\n")) == ()
+    assert Chunker(words).split(of_markdown(" \n\n")) == ()
 
 
 @pytest.mark.parametrize(
@@ -274,7 +281,7 @@ def test_what_markdown_hides_is_kept() -> None:
     """Definitions of links have no element of their own and are still in a chunk."""
     text = "[a]: /first\n\n# A\n\nSee [a] and [b].\n\n[b]: /second"
 
-    assert contents(Chunker(words).cut(of_markdown(text))) == [
+    assert contents(Chunker(words).split(of_markdown(text))) == [
         "[a]: /first",
         "# A\n\nSee [a] and [b].\n\n[b]: /second",
     ]
@@ -284,4 +291,4 @@ def test_a_hash_in_code_is_no_heading() -> None:
     """Headings are those of the document, not of the code in it."""
     text = "# A\n\n```sh\n# no heading\nls\n```\n\n    # nor this"
 
-    assert [c.section_path for c in Chunker(words).cut(of_markdown(text))] == ["A"]
+    assert [c.section_path for c in Chunker(words).split(of_markdown(text))] == ["A"]

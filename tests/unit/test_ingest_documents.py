@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from whence.ingest.chunking import Chunker
-from whence.ingest.content_hash import document_digest
+from whence.ingest.content_hash import content_hash
 from whence.ingest.documents import load
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped
 from whence.schema.access import DocumentTags
@@ -92,12 +92,12 @@ def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.png", b"\x89PNG", "unknown kind"),
-        ("noext", b"text", "unknown kind"),
+        ("a.png", b"\x89PNG", "unknown file format"),
+        ("noext", b"text", "unknown file format"),
         ("a.md", b"", "empty"),
-        ("a.md", b" \n\t\n", "holds no text"),
-        ("a.md", b"---\ntitle: x\n---\n\n", "holds no text"),
-        ("a.md", b"\xef\xbb\xbf", "holds no text"),
+        ("a.md", b" \n\t\n", "contains no text"),
+        ("a.md", b"---\ntitle: x\n---\n\n", "contains no text"),
+        ("a.md", b"\xef\xbb\xbf", "contains no text"),
     ],
 )
 def test_what_is_no_document_is_skipped(
@@ -205,11 +205,11 @@ def test_line_ends_and_marks_make_no_difference(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"fine\nthen \xff\xfe \0", "is no text: a NUL character in line 2"),
+        (b"fine\nthen \xff\xfe \0", "is not text: a NUL character in line 2"),
         (b"fine\nthen \0", "holds a NUL character in line 2"),
         (b"\x7fELF\x02\x01\x00\x00", "is not Markdown but a program"),
         (b"PK\x03\x04 any other archive", "an archive, unpack it first"),
-        (b"\xff\xfe\x00\xd8", "is no text: neither UTF-8 nor utf-16"),
+        (b"\xff\xfe\x00\xd8", "is not text: neither UTF-8 nor utf-16"),
         (b"---\nacl: finance\n---\nsecret", "acl must be a list"),
         (b"---\nmeta: x\nclearance: -1\n---\nsecret", "clearance must be"),
     ],
@@ -337,7 +337,7 @@ MALFORMED = {
     record(metadata=[1]): "metadata must be an object",
     record(metadata={"a": "\0"}): "NUL",
     record(metadata={"a": 2**70}): "64 bits",
-    record(metadata={"acl": ["x"]}): "protects nothing",
+    record(metadata={"acl": ["x"]}): "has no effect",
     record(acl="finance"): "acl must be a list",
     record(acl=None): "acl must be a list",
     record(acl={"finance": 1}): "acl must be a list",
@@ -350,7 +350,7 @@ MALFORMED = {
     record(clearance=-1): "clearance must be",
     record(clearance=1.0): "clearance must be",
     record(clearance=2**31): "clearance must be",
-    record(ACL=["x"]): "not a name of a tag",
+    record(ACL=["x"]): "not the name of a tag",
     '{"_id": "1", "text": "x", "acl": ["finance"], "acl": []}': "'acl' twice",
     '{"_id": "1", "text": "x", "metadata": {"a": NaN}}': "NaN",
     '{"_id": "1", "text": "x", "metadata": {"a": 1e999}}': "inf",
@@ -441,8 +441,8 @@ def draft(**changes: Any) -> DocumentDraft:
 
 def test_tags_are_no_part_of_the_digest() -> None:
     """Re-tagging embeds nothing."""
-    assert document_digest(draft(tags=DocumentTags(("x",)))) == document_digest(draft())
-    assert document_digest(draft(digest="old")) == document_digest(draft())
+    assert content_hash(draft(tags=DocumentTags(("x",)))) == content_hash(draft())
+    assert content_hash(draft(digest="old")) == content_hash(draft())
 
 
 @pytest.mark.parametrize(
@@ -460,14 +460,14 @@ def test_tags_are_no_part_of_the_digest() -> None:
 )
 def test_everything_else_is(changes: dict[str, Any]) -> None:
     """Any change of what is stored is a new digest."""
-    assert document_digest(draft(**changes)) != document_digest(draft())
+    assert content_hash(draft(**changes)) != content_hash(draft())
 
 
 def test_the_order_of_metadata_does_not_matter() -> None:
     """Equal documents have equal digests."""
     one, other = draft(metadata={"a": 1, "b": 2}), draft(metadata={"b": 2, "a": 1})
 
-    assert document_digest(one) == document_digest(other)
+    assert content_hash(one) == content_hash(other)
 
 
 def test_other_settings_of_the_chunker_are_a_change(tmp_path: Path) -> None:

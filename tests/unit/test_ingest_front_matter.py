@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.ingest.loaders.front_matter import read_front_matter
-from whence.ingest.tags import combined, own_tags
+from whence.ingest.tags import merge_tags, parse_tags
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput
 
@@ -78,7 +78,7 @@ def test_values(block: str, expected: dict[str, Any]) -> None:
 def test_rights_that_are_not_understood_fail(block: str) -> None:
     """Whoever wrote rights wanted protection: a slip in them must not open the document."""
     with pytest.raises(BadInput):
-        own_tags(values(block))
+        parse_tags(values(block))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_toml_is_read_whole() -> None:
 def test_toml_rights_that_are_not_understood_fail(block: str) -> None:
     """The same care as for YAML."""
     with pytest.raises(BadInput):
-        own_tags(read_front_matter(f"+++\n{block}\n+++\nBody.").values)
+        parse_tags(read_front_matter(f"+++\n{block}\n+++\nBody.").values)
 
 
 @given(st.text(alphabet="acl:[]finance\"' -#\n,", max_size=60))
@@ -129,7 +129,7 @@ def test_a_document_with_rights_is_open_only_when_it_says_so(block: str) -> None
     """Whatever follows `acl`: it fails, or gives tags, or is the empty list spelled out."""
     line = block.partition("\n")[0]
     try:
-        tags = own_tags(values(f"acl: {block}"))
+        tags = parse_tags(values(f"acl: {block}"))
     except BadInput:
         return
     spelled_out = line.partition("#")[0].replace(" ", "") == "[]"
@@ -150,8 +150,8 @@ def test_tags_of_the_run_never_open_a_document(
     own: DocumentTags, given_: DocumentTags, reader: Access
 ) -> None:
     """Who may not read a document by its own tags may not read it by the joined ones."""
-    joined = combined(own, given_)
+    joined = merge_tags(own, given_)
 
-    assert own == combined(own, DocumentTags())
-    assert given_ == combined(DocumentTags(), given_)
+    assert own == merge_tags(own, DocumentTags())
+    assert given_ == merge_tags(DocumentTags(), given_)
     assert reader.allows(own) or not reader.allows(joined)

@@ -15,8 +15,9 @@ from tests.support.documents import make_docx, make_pdf
 from whence.ingest.blocks import Block, ParsedDocument
 from whence.ingest.chunking import SPECIAL_TOKENS, Chunker
 from whence.ingest.documents import KnownSources, count, load
-from whence.ingest.formats import format_of, sniffed, supported_suffixes
+from whence.ingest.file_signatures import detect_loader
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped, Unchanged
+from whence.ingest.loader_registry import loader_for, loaders_by_suffix
 from whence.ingest.loaders import source_code as code
 from whence.ingest.sources import SourceFile, suffix_of
 from whence.schema.access import DocumentTags
@@ -30,7 +31,7 @@ def words(texts: Sequence[str]) -> list[int]:
 def parsed(name: str, data: str | bytes) -> ParsedDocument:
     file = SourceFile(path=name, document_id=name, suffix=suffix_of(name))
     raw = data.encode() if isinstance(data, str) else data
-    return sniffed(format_of(file), raw).load(file, raw)
+    return detect_loader(loader_for(file), raw).parse(file, raw)
 
 
 def told(document: ParsedDocument) -> list[tuple[str, tuple[str, ...], list[str]]]:
@@ -59,6 +60,14 @@ def test_html_keeps_the_main_content() -> None:
     )
     assert (document.title, document.source_url) == ("T - Site", "https://example.org/a")
     assert document.blocks[0] == Block("heading", ("One two",), ((0, 7),))
+
+
+def test_html_is_recognized_in_a_text_file() -> None:
+    """A `.txt` file that begins like a page is read as HTML; Markdown may contain HTML and is not."""
+    page = "<!DOCTYPE html><html><body><h1>One</h1><p>Two</body></html>"
+
+    assert parsed("a.txt", page).text == "One\n\nTwo"
+    assert parsed("a.md", page).text == page
 
 
 def test_html_without_a_main_element_loses_its_menus() -> None:
@@ -168,7 +177,7 @@ def test_word_has_headings_and_tables() -> None:
     assert told(document)[1:] == [
         ("heading", ("Pay & more",), ["Pay & more"]),
         ("prose", ("Pay & more",), ["Text."]),
-        ("whole", ("Pay & more",), ["a | b", "1 | 2"]),
+        ("atomic", ("Pay & more",), ["a | b", "1 | 2"]),
     ]
     assert document.title == "Book"
 
@@ -185,10 +194,10 @@ def test_rst_has_sections_of_the_source() -> None:
     assert [(kind, path) for kind, path, _ in told(document)] == [
         ("heading", ("Book",)),
         ("prose", ("Book",)),
-        ("whole", ("Book",)),
+        ("atomic", ("Book",)),
         ("heading", ("Book", "Part A")),
-        ("whole", ("Book", "Part A")),
-        ("whole", ("Book", "Part A")),
+        ("atomic", ("Book", "Part A")),
+        ("atomic", ("Book", "Part A")),
         ("heading", ("Book", "Part A", "Sub")),
         ("prose", ("Book", "Part A", "Sub")),
     ]
@@ -225,12 +234,12 @@ def test_code_is_cut_at_definitions(name: str, case: tuple[str, str]) -> None:
     assert document.title == name
     if name == "a.py":
         assert inside[0] == ["# why", "@dec", "def f(self):"]
-        assert told(document)[-1] == ("whole", ("A",), ["y = 2"])
+        assert told(document)[-1] == ("atomic", ("A",), ["y = 2"])
 
 
 def test_what_follows_a_method_belongs_to_its_class() -> None:
     """No chunk of a class runs on below the name of its last method."""
-    chunks = Chunker(words).cut(parsed("a.py", CODE["a.py"][0]))
+    chunks = Chunker(words).split(parsed("a.py", CODE["a.py"][0]))
 
     assert [chunk.heading for chunk in chunks] == ["A", "A.f", "A"]
     assert [chunk.section_path for chunk in chunks][1] == "A > A.f"
@@ -249,7 +258,8 @@ def test_statements_end_where_their_bodies_end() -> None:
 
 NAMES = sorted(
     f"a{suffix}"
-    for suffix in supported_suffixes() - {".jsonl", ".pdf", ".docx", ".html", ".htm", ".xhtml"}
+    for suffix in loaders_by_suffix().keys()
+    - {".jsonl", ".pdf", ".docx", ".html", ".htm", ".xhtml"}
 )
 SNIPPETS = st.lists(
     st.sampled_from(
@@ -316,7 +326,7 @@ def test_nothing_is_lost_of_any_text(name: str, text: str, window: int) -> None:
     assert spans == sorted(spans)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
     assert whole or covered(document.blocks) | blank == set(range(len(document.text)))
-    for chunk in Chunker(words, max_tokens=window, overlap_tokens=0).cut(document):
+    for chunk in Chunker(words, max_tokens=window, overlap_tokens=0).split(document):
         assert chunk.content == document.text[chunk.start : chunk.end]
         assert words([chunk.embed_text or chunk.content])[0] <= window - SPECIAL_TOKENS
 
@@ -367,7 +377,7 @@ def test_a_known_source_is_not_parsed(tmp_path: Path) -> None:
     stored: dict[str, str] = {}
 
     def kinds(reading: str = "m", tags: tuple[str, ...] = (), limit: int = 64) -> list[str]:
-        known = KnownSources(find=lambda ids: lambda: stored, reading=reading)
+        known = KnownSources(lookup=lambda ids: lambda: stored, tokenizer=reading)
         chunker = Chunker(words, max_tokens=limit)
         outcomes = list(load([tmp_path], chunker=chunker, tags=DocumentTags(tags), known=known))
         for one in outcomes:

@@ -1,1 +1,9 @@
-"""From a folder of source code to a bundle: what is defined there, and what depends on what."""
+"""Make bundles: from a folder of C#, Python and SQL sources to a zip archive that `whence import` reads.
+
+In: a checkout. Out: a bundle and a `builder.BundleReport`. `source_files` reads the files; `csharp_edges`,
+`python_edges`, `sql_objects` and `sql_in_code` fill a `code_graph.CodeGraph` with definitions and edges;
+`writer` writes it. The other modules resolve names: `csharp_types`, `csharp_project` and `csharp_expressions`
+for C#, `python_modules` and `python_expressions` for Python, `sql_references` for SQL.
+
+Only the command `whence bundle` uses this package, through `builder`. Open `builder` first.
+"""

@@ -19,7 +19,7 @@ from whence.bundler.source_files import Sources, read_sources
 from whence.bundler.sql_in_code import connect_sql
 from whence.bundler.sql_objects import read_sql
 from whence.bundler.writer import BundleContent, write_bundle
-from whence.ingest.sources import shown_path
+from whence.ingest.sources import display_path
 from whence.schema.access import DocumentTags
 from whence.schema.code_ids import validate_repo
 from whence.schema.errors import BadInput
@@ -124,12 +124,12 @@ def bundle_folder(
     begin = time.perf_counter()
     root, goal = Path(folder), Path(target)
     if not root.is_dir():
-        raise BadInput(f"{shown_path(root)} is no folder", hint="name the folder of a checkout")
+        raise BadInput(f"{display_path(root)} is no folder", hint="name the folder of a checkout")
     name = validate_repo(root.resolve().name if repo is None else repo)
     sources, graph = analyze_folder(root)
     if not graph.definitions:
         raise BadInput(
-            f"{shown_path(root)} holds no C#, Python or SQL that can be read",
+            f"{display_path(root)} holds no C#, Python or SQL that can be read",
             hint="name the folder of a checkout; hidden folders are passed over",
         )
     revision = read_git_revision(root)
@@ -162,7 +162,7 @@ def _report(
     languages = Counter(source.language for source in sources.files)
     of_sql = sum(one.language == "sql" for one in content.definitions)
     return BundleReport(
-        bundle=shown_path(target),
+        bundle=display_path(target),
         repo=content.repo,
         branch=content.branch,
         head_sha=content.head_sha or content.fingerprint,

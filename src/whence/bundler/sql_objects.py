@@ -17,7 +17,7 @@ from whence.bundler.code_graph import (
 )
 from whence.bundler.source_files import SourceText
 from whence.bundler.sql_references import SqlReference, sql_references
-from whence.ingest.loaders.sql import SqlStatement, ends_batch, sql_statements
+from whence.ingest.loaders.sql import SqlStatement, contains_batch_end, sql_statements
 from whence.schema.code_ids import SQL_PREFIX, validate_local_id
 from whence.schema.errors import BadInput
 
@@ -228,7 +228,9 @@ class _Reader:
         for statement in self._statements():
             is_routine = self._is_tsql and _KINDS.get(statement.kind) in _ROUTINES
             if routine is not None:
-                if not is_routine and not ends_batch(text, routine.span[0], statement.span[0]):
+                if not is_routine and not contains_batch_end(
+                    text, routine.span[0], statement.span[0]
+                ):
                     end = statement.span[1]
                     continue
                 yield routine, (routine.span[0], end)

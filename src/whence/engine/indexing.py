@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whence.engine.results import DocumentCounts, IndexReport, PathFailure
-from whence.ingest.load_results import LoadedDocument, LoadFailure, Outcome, Skipped, Unchanged
+from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Skipped, Unchanged
 from whence.schema.access import DocumentTags
 from whence.schema.errors import InternalError
 from whence.schema.ingest import DocumentDraft, IngestRequest, IngestResponse
@@ -88,7 +88,7 @@ async def _known_sources(session: EngineSession, collection: str) -> KnownSource
         digests = store.source_digests(collection, ids)
         return asyncio.run_coroutine_threadsafe(digests, loop).result
 
-    return KnownSources(find=find, reading=f"{model.name} {model.revision}")
+    return KnownSources(lookup=find, tokenizer=f"{model.name} {model.revision}")
 
 
 class _Batch(msgspec.Struct):
@@ -142,7 +142,7 @@ class _IndexRun:
         self._stopped = False
         self.report = IndexReport(collection=collection, documents=DocumentCounts(), failures=[])
 
-    async def run(self, documents: Iterator[Outcome]) -> IndexReport:
+    async def run(self, documents: Iterator[LoadResult]) -> IndexReport:
         """Send all documents and return the report.
 
         Raises:
@@ -183,7 +183,7 @@ class _IndexRun:
             self._total = await asyncio.to_thread(self._count)
             self._report_progress(0)
 
-    def _next_batch(self, documents: Iterator[Outcome]) -> _Batch:
+    def _next_batch(self, documents: Iterator[LoadResult]) -> _Batch:
         """Read until a batch is full or nothing is left; count the outcomes that are not sent."""
         batch = _Batch([])
         for item in documents:

@@ -1,4 +1,4 @@
-"""What a loader hands to the chunker: a text and the blocks it is made of."""
+"""The result of a loader: a text and its blocks, the input of the chunker."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from whence.schema.access import DocumentTags
 from whence.text.sentences import sentence_spans
 from whence.text.spans import Span, paragraphs
 
-__all__ = ("Block", "BlockKind", "Outline", "ParsedDocument", "outlined", "path_of", "prose_blocks")
+__all__ = (
+    "Block",
+    "BlockKind",
+    "Outline",
+    "ParsedDocument",
+    "heading_path",
+    "prose_blocks",
+    "push_heading",
+)
 
-BlockKind = Literal["heading", "prose", "whole"]
+BlockKind = Literal["heading", "prose", "atomic"]
 
-#: Headings in force with their levels, the top one first.
+#: The current headings with their levels, the top one first.
 Outline = list[tuple[int, str]]
 
 
@@ -22,48 +30,48 @@ class Block(NamedTuple):
     """A heading, a paragraph, or a list, table or piece of code."""
 
     kind: BlockKind
-    """`whole` is kept in one chunk when it fits; sentences of `prose` may overlap."""
+    """`atomic` blocks are kept in one chunk if they fit; chunks of `prose` overlap by sentences."""
     path: tuple[str, ...]
-    """Headings in force, the top one first; of a heading: itself included."""
+    """Headings above the block, the top one first; a heading includes itself."""
     parts: tuple[Span, ...]
-    """Where it may be cut: sentences, items, rows or lines, in order; none blank, at least one."""
+    """Sentences, items, rows or lines, in order; at least one, none blank. Chunks begin and end at parts."""
 
 
 class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A document that was read and not yet cut."""
+    """A document before it is split into chunks."""
 
     document_id: str
-    shown: str
-    """Where it was read, for people; of a record with `:LINE`."""
+    display_path: str
+    """Its path, for display; of a record with `:LINE`."""
     text: str
     blocks: tuple[Block, ...]
-    """In order, without overlap; every character that is not blank, front matter aside, is in a part."""
+    """In order, without overlap; every character that is not blank or front matter is in a part."""
     title: str = ""
-    """Its own title, when it has one."""
-    fallback: str = ""
-    """Stands for a heading where there is none; never empty when there are blocks."""
+    """Its own title, if it has one."""
+    fallback_title: str = ""
+    """Heading of chunks without one; not empty if there are blocks."""
     tags: DocumentTags = DocumentTags()
-    """Its own rights."""
+    """Its own access tags."""
     source_file: str = ""
     source_url: str = ""
     metadata: dict[str, Any] = {}
     pages: tuple[int, ...] = ()
-    """Where each page begins in the text, in order; empty for documents without pages."""
+    """Offset of each page in the text; empty for documents without pages."""
 
 
 def prose_blocks(text: str, start: int, end: int, path: tuple[str, ...] = ()) -> tuple[Block, ...]:
-    """Return the paragraphs of plain text, each cut into sentences."""
+    """Return the paragraphs of plain text as blocks of sentences."""
     return tuple(
         Block("prose", path, tuple(sentence_spans(text, *span)))
         for span in paragraphs(text, start, end)
     )
 
 
-def outlined(outline: Outline, level: int, title: str) -> Outline:
-    """Return the headings in force after one more: it ends those of its own level and below."""
+def push_heading(outline: Outline, level: int, title: str) -> Outline:
+    """Return the outline after a heading, which ends those of its level and below."""
     return [*(item for item in outline if item[0] < level), (level, title)]
 
 
-def path_of(outline: Outline) -> tuple[str, ...]:
+def heading_path(outline: Outline) -> tuple[str, ...]:
     """Return the headings without their levels."""
     return tuple(title for _, title in outline)

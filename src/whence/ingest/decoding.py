@@ -1,4 +1,4 @@
-"""Bytes of a file to text: UTF-8 first, then what the bytes look like, and a reason when nothing fits."""
+"""Decode files: UTF-8 first, else the encoding detected from the bytes."""
 
 from __future__ import annotations
 
@@ -16,48 +16,27 @@ __all__ = (
     "refuse_wide_encoding",
 )
 
-#: Byte order marks of encodings that are not UTF-8; the longer ones first, since UTF-16's begins UTF-32's.
+#: Byte order marks other than that of UTF-8; UTF-32 first, because its mark begins with that of UTF-16.
 _WIDE_MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32", "utf-32"),
     (codecs.BOM_UTF32_BE, "UTF-32", "utf-32"),
     (codecs.BOM_UTF16_LE, "UTF-16", "utf-16"),
     (codecs.BOM_UTF16_BE, "UTF-16", "utf-16"),
 )
-#: Bytes that are looked at to tell an encoding; more says nothing new and takes seconds.
+#: Bytes from which an encoding is detected; more take seconds without better results.
 _SAMPLE_BYTES = 64 * 2**10
-#: What is left when the look of the bytes decides nothing, as browsers do it (WHATWG Encoding, 4.2).
+#: Used if detection fails, as in browsers (WHATWG Encoding, 4.2).
 _FALLBACK = "cp1252"
-#: Encodings that files are found in: those of the WHATWG Encoding Standard, less the rarest. Asked for all it
-#: knows, `charset-normalizer` takes German for the Icelandic of old Macintoshes.
-_ENCODINGS = (
-    *(
-        "cp1250",
-        "cp1251",
-        "cp1252",
-        "cp1253",
-        "cp1254",
-        "cp1255",
-        "cp1256",
-        "cp1257",
-        "cp1258",
-        "cp866",
-    ),
-    *(
-        "iso8859_2",
-        "iso8859_5",
-        "iso8859_7",
-        "koi8_r",
-        "koi8_u",
-        "big5",
-        "gb18030",
-        "euc_jp",
-        "euc_kr",
-    ),
-    *("shift_jis", "iso2022_jp"),
-)
-#: Fewer bytes do not show what language a text is in.
-_SURE_BYTES = 1024
-_MOST_ACCENTS = 0.3
+#: Common encodings of the WHATWG Encoding Standard. With all encodings, `charset-normalizer` detects German
+#: text as Icelandic of old Macintoshes.
+_ENCODINGS = [
+    *(f"cp125{number}" for number in range(9)),
+    *("cp866", "iso8859_2", "iso8859_5", "iso8859_7", "koi8_r", "koi8_u"),
+    *("big5", "gb18030", "euc_jp", "euc_kr", "shift_jis", "iso2022_jp"),
+]
+#: Fewer bytes do not identify the language of a text.
+_DETECTABLE_BYTES = 1024
+_MAX_ACCENT_SHARE = 0.3
 _WESTERN = re.compile(
     "[\x00-\x7f\xa0\xc0-\xd6\xd8-\xf6\xf8-\xff\u0152\u0153\u0160\u0161\u017d\u017e\u0178"
     "\u2018\u2019\u201c\u201d\u201a\u201e\u2013\u2014\u2022\u2026\u20ac\u2122\xa3\xa7\xa9\xab\xae\xb0\xb7\xbb\xa1\xbf\xaa\xba]*"
@@ -66,10 +45,7 @@ _SIGN_IN_WORD = re.compile(r"[^\W\d_][\xa1\xa3\xa7\xaa\xb0\xb7\xba\xbf\u20ac\u20
 
 
 def read_bytes(path: str, limit: int) -> bytes:
-    """Return the content of a file of at most `limit` bytes.
-
-    One byte more than its size is read, then more as long as there is more: a file that grows meanwhile does no
-    harm, and a small one costs no large buffer.
+    """Return the content of a file of at most `limit` bytes, also of one that grows while it is read.
 
     Raises:
         BadInput: The file is larger.
@@ -80,7 +56,7 @@ def read_bytes(path: str, limit: int) -> bytes:
         size = os.fstat(descriptor).st_size
         data = os.read(descriptor, min(size, limit) + 1)
         if len(data) != size:
-            data += _rest(descriptor, limit + 1 - len(data))
+            data += _read_more(descriptor, limit + 1 - len(data))
     finally:
         os.close(descriptor)
     if len(data) > limit:
@@ -88,8 +64,8 @@ def read_bytes(path: str, limit: int) -> bytes:
     return data
 
 
-def _rest(descriptor: int, most: int) -> bytes:
-    """Read what is left of a file that is being written, `most` bytes of it."""
+def _read_more(descriptor: int, most: int) -> bytes:
+    """Read up to `most` further bytes of a file that has grown."""
     parts: list[bytes] = []
     while most > 0 and (part := os.read(descriptor, most)):
         parts.append(part)
@@ -98,44 +74,44 @@ def _rest(descriptor: int, most: int) -> bytes:
 
 
 def decode_text(data: bytes) -> tuple[str, str]:
-    r"""Return the text of some bytes and the name of their encoding, empty for UTF-8.
+    r"""Return the text and the name of its encoding, empty for UTF-8.
 
-    Tried in turn: a byte order mark, UTF-8, Western European for short texts that read well in it, and what
-    `charset-normalizer` makes of the first 64 KiB. A byte order mark is no part of the text, and line ends are
-    `\n`: the same document checked out on another system has the same offsets and the same digest.
+    Tried in this order: a byte order mark, UTF-8, cp1252 for short Western European texts, and the detection of
+    `charset-normalizer` from the first 64 KiB. The text has no byte order mark and `\n` as line ends, so that a
+    checkout on another system has the same offsets and content hash.
 
     Raises:
-        BadInput: The bytes are no text.
+        BadInput: The bytes are not text.
     """
     for mark, _, name in _WIDE_MARKS:
         if data.startswith(mark):
-            return _even_lines(decode_as(data, name)), name
+            return _normalize_line_ends(decode_as(data, name)), name
     try:
         text = data.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError:
         _refuse_nul(data)
-        name = _looks_like(data)
-        return _even_lines(decode_as(data, name)), name
-    return _even_lines(_without_nul(text)), ""
+        name = _detect(data)
+        return _normalize_line_ends(decode_as(data, name)), name
+    return _normalize_line_ends(_check_nul(text)), ""
 
 
 def decode_as(data: bytes, name: str) -> str:
     """Return the text of bytes in a known encoding.
 
     Raises:
-        BadInput: They are not in it, or hold NUL.
+        BadInput: The bytes are not in this encoding, or contain NUL.
     """
     try:
-        return _without_nul(data.decode(name).removeprefix("\ufeff"))
+        return _check_nul(data.decode(name).removeprefix("\ufeff"))
     except (UnicodeDecodeError, LookupError) as error:
-        raise BadInput(f"is no text: neither UTF-8 nor {name}, save it as UTF-8") from error
+        raise BadInput(f"is not text: neither UTF-8 nor {name}, save it as UTF-8") from error
 
 
 def decode_utf8(data: bytes) -> str:
     r"""Return the text of UTF-8 bytes, without a byte order mark and with line ends as `\n`.
 
     Raises:
-        BadInput: The bytes are not UTF-8, or hold NUL.
+        BadInput: The bytes are not UTF-8, or contain NUL.
     """
     refuse_wide_encoding(data)
     try:
@@ -145,29 +121,25 @@ def decode_utf8(data: bytes) -> str:
         raise BadInput(
             f"is not UTF-8: byte 0x{error.object[error.start]:02x} in line {line}"
         ) from error
-    return _even_lines(_without_nul(text))
+    return _normalize_line_ends(_check_nul(text))
 
 
 def refuse_wide_encoding(data: bytes) -> None:
-    """Refuse bytes that begin with the mark of UTF-16 or UTF-32.
-
-    Raises:
-        BadInput: They do.
-    """
+    """Raise `BadInput` if bytes begin with the byte order mark of UTF-16 or UTF-32."""
     for mark, name, _ in _WIDE_MARKS:
         if data.startswith(mark):
             raise BadInput(f"is {name}, save it as UTF-8")
 
 
-def _looks_like(data: bytes) -> str:
+def _detect(data: bytes) -> str:
     from charset_normalizer import from_bytes
 
     sample = data[:_SAMPLE_BYTES]
-    if len(sample) < _SURE_BYTES and _is_western(sample):
+    if len(sample) < _DETECTABLE_BYTES and _is_western(sample):
         return _FALLBACK
-    found = from_bytes(sample, cp_isolation=list(_ENCODINGS)).best()
+    found = from_bytes(sample, cp_isolation=_ENCODINGS).best()
     name = found.encoding if found else _FALLBACK
-    # The sample may have ended inside a character, or the rest may look otherwise.
+    # The sample may end inside a character, or the rest may not be in the detected encoding.
     for each in (name, _FALLBACK):
         try:
             data.decode(each)
@@ -178,11 +150,11 @@ def _looks_like(data: bytes) -> str:
 
 
 def _is_western(sample: bytes) -> bool:
-    """Return whether bytes read as Western European make words of it with an accent here and there."""
+    """Return whether bytes decoded as cp1252 look like Western European words."""
     text = sample.decode(_FALLBACK, "replace")
     accents = sum(not sign.isascii() for sign in text)
     return (
-        accents <= _MOST_ACCENTS * len(text)
+        accents <= _MAX_ACCENT_SHARE * len(text)
         and bool(_WESTERN.fullmatch(text))
         and not _SIGN_IN_WORD.search(text)
     )
@@ -191,15 +163,15 @@ def _is_western(sample: bytes) -> bool:
 def _refuse_nul(data: bytes) -> None:
     nul = data.find(b"\0")
     if nul >= 0:
-        raise BadInput(f"is no text: a NUL character in line {data.count(10, 0, nul) + 1}")
+        raise BadInput(f"is not text: a NUL character in line {data.count(10, 0, nul) + 1}")
 
 
-def _without_nul(text: str) -> str:
+def _check_nul(text: str) -> str:
     nul = text.find("\0")
     if nul >= 0:
         raise BadInput(f"holds a NUL character in line {text.count(chr(10), 0, nul) + 1}")
     return text
 
 
-def _even_lines(text: str) -> str:
+def _normalize_line_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,4 +1,4 @@
-"""From paths to documents, one at a time: find, read, cut, and say what could not be."""
+"""Load documents from paths, one at a time: find files, parse them, split them into chunks."""
 
 from __future__ import annotations
 
@@ -13,44 +13,43 @@ import msgspec
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
-from whence.ingest.content_hash import with_digest
+from whence.ingest.content_hash import with_content_hash
 from whence.ingest.decoding import read_bytes
-from whence.ingest.formats import (
-    MAX_DOCUMENT_BYTES,
-    Format,
-    format_of,
-    sniffed,
-    supported_suffixes,
-)
-from whence.ingest.load_results import LoadedDocument, LoadFailure, Outcome, Skipped, Unchanged
-from whence.ingest.loaders.jsonl import Record, count_lines
-from whence.ingest.sources import SourceFile, checked_paths, find_files
-from whence.ingest.tags import combined
+from whence.ingest.file_signatures import detect_loader
+from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Skipped, Unchanged
+from whence.ingest.loader_registry import loader_for, loaders_by_suffix
+from whence.ingest.loaders.base import Loader, Record
+from whence.ingest.sources import SourceFile, find_files, validate_paths
+from whence.ingest.tags import merge_tags
 from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 
-__all__ = ("MAX_DRAFT_BYTES", "KnownSources", "count", "load")
+__all__ = ("MAX_DOCUMENT_BYTES", "MAX_DRAFT_BYTES", "KnownSources", "count", "load")
 
-#: Largest document once cut, in bytes on the wire: one message of a broker carries it whole (5 MiB).
+#: Largest text file that is one document, and longest record, in bytes.
+MAX_DOCUMENT_BYTES = 16 * 2**20
+#: Largest binary file, in bytes: most of a PDF or Word file is pictures, which are not read.
+_MAX_BINARY_BYTES = 128 * 2**20
+#: Largest chunked document, in bytes on the wire: it is one message of a broker (limit 5 MiB).
 MAX_DRAFT_BYTES = 4 * 2**20
 
 _NO_TAGS = DocumentTags()
-
-#: Sources whose digests are asked for at once, and bytes of them that are held until the answer is there.
+_COUNT_BLOCK_BYTES = 2**20
+#: Sources whose digests are looked up together, and their bytes that are in memory meanwhile.
 _WINDOW_SOURCES = 512
 _WINDOW_BYTES = 4 * 2**20
 
 
 class KnownSources(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored already, so that it need not be parsed again."""
+    """Sources that are stored, so that unchanged ones are not parsed again."""
 
-    find: Callable[[Sequence[str]], Callable[[], Mapping[str, str]]]
-    """Asks for the source digests stored for some document ids; gives what waits for the answer, in which ids
-    without one are left out. Meanwhile the next sources are read."""
-    reading: str = ""
-    """What shapes the chunks beside the chunker's numbers: the model whose tokens are counted."""
+    lookup: Callable[[Sequence[str]], Callable[[], Mapping[str, str]]]
+    """Starts to look up the source digests of some document ids, and returns a function that waits for the
+    result; ids without a digest are absent from it. The next sources are read meanwhile."""
+    tokenizer: str = ""
+    """Name of the model whose tokens the chunker counts."""
 
 
 class _Source(msgspec.Struct, frozen=True, gc=False):
@@ -58,40 +57,39 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
 
     document_id: str
     file: SourceFile
-    format: Format
+    loader: Loader
     data: bytes
     digest: str
-    """Of the bytes and of how they are read; empty when nothing is asked about sources."""
+    """Of the bytes and of the settings of loading; empty without `KnownSources`."""
     record: Record | None = None
-    """Of a file of records: this one."""
+    """The record, in a file of records."""
 
     @property
-    def shown(self) -> str:
-        """Where it was read, for people."""
-        return self.record.where if self.record else self.file.shown
+    def display_path(self) -> str:
+        return self.record.display_path if self.record else self.file.display_path
 
     def parse(self) -> ParsedDocument:
-        """Return the document, without blocks when it has no text.
+        """Return the document, without blocks if it has no text.
 
         Raises:
-            BadInput: It cannot be understood.
+            BadInput: It cannot be parsed.
         """
-        if self.record:
-            return self.record.document()
-        return sniffed(self.format, self.data).load(self.file, self.data)
+        if self.record is not None and self.loader.parse_record is not None:
+            return self.loader.parse_record(self.record)
+        return detect_loader(self.loader, self.data).parse(self.file, self.data)
 
 
 def count(paths: Iterable[str | os.PathLike[str]]) -> int:
-    """Count what `load` will yield for some paths, nearly: blank lines of records are counted too.
+    """Estimate how many results `load` yields for some paths; blank lines of records are counted as well.
 
-    Cost: a look at each file, and reading through files of records. What cannot be read counts nothing.
+    Cost: one look at each file; files of records are read. Files that cannot be read are not counted.
     """
     total = 0
-    for file in _files(checked_paths(paths)):
+    for file in _files(validate_paths(paths)):
         total += 1
-        if isinstance(file, SourceFile) and format_of(file).holds_records:
+        if isinstance(file, SourceFile) and loader_for(file).records is not None:
             try:
-                total += count_lines(file.path) - 1
+                total += _count_lines(file.path) - 1
             except OSError:
                 continue
     return total
@@ -104,52 +102,54 @@ def load(
     tags: DocumentTags = _NO_TAGS,
     max_bytes: int = MAX_DOCUMENT_BYTES,
     known: KnownSources | None = None,
-) -> Iterator[Outcome]:
-    """Read everything below some paths; what cannot be read fails alone.
+) -> Iterator[LoadResult]:
+    """Load all files below some paths; a file that cannot be read does not affect the others.
 
-    The paths are checked before this returns; the documents are read as they are asked for. Order is
-    by path as given, then by name, then by line. Memory holds one document, up to 8 MiB of those that are read
-    ahead when `known` is given, and about 150 bytes for the id of each document so far.
+    The paths are checked before this returns; the documents are read lazily. The order is that of the paths,
+    then by name, then by line. Memory holds one document, up to 8 MiB of sources that are read ahead if
+    `known` is given, and about 150 bytes for the id of each document.
 
     Args:
         paths: Files and folders.
-        chunker: Cuts documents.
-        tags: Rights for all documents, joined with each one's own, see `whence.ingest.tags.combined`.
-        max_bytes: Largest file of text or record that is one document.
-        known: Sources that are stored; those with the same digest are `Unchanged` and not parsed.
+        chunker: Splits documents into chunks.
+        tags: Access tags for all documents, merged with those of each document, see `tags.merge_tags`.
+        max_bytes: Largest text file or record that is one document.
+        known: Stored sources; those with the same digest are `Unchanged` and not parsed.
 
     Raises:
-        BadInput: A path does not exist, lies inside another, or two files would get one id.
+        BadInput: A path does not exist, is inside another, or two files would have one id.
     """
-    roots = checked_paths(paths)
+    roots = validate_paths(paths)
     if len(roots) > 1:
         _refuse_equal_ids(roots)
-    return _Loading(chunker, tags, max_bytes, known).run(roots)
+    return _LoadRun(chunker, tags, max_bytes, known).run(roots)
 
 
 def _refuse_equal_ids(roots: Sequence[Path]) -> None:
-    """Look at all names first: of two files with one id the second would replace the first."""
-    seen: dict[str, SourceFile] = {}
+    """Compare all names first: of two files with one id the second would replace the first."""
+    first_files: dict[str, SourceFile] = {}
     for file in _files(roots):
-        if not isinstance(file, SourceFile) or format_of(file).holds_records:
+        if not isinstance(file, SourceFile) or loader_for(file).records is not None:
             continue
-        first = seen.setdefault(file.document_id, file)
+        first = first_files.setdefault(file.document_id, file)
         if first is not file:
             raise BadInput(
-                f"{first.shown} and {file.shown} would both have the id {file.document_id!r}",
+                f"{first.display_path} and {file.display_path} would both have the id"
+                f" {file.document_id!r}",
                 hint="index the folder that holds both, or one collection each",
             )
 
 
 def _files(roots: Sequence[Path]) -> Iterator[SourceFile | LoadFailure | Skipped]:
+    suffixes = loaders_by_suffix().keys()
     for root in roots:
-        yield from find_files(root, supported_suffixes())
+        yield from find_files(root, suffixes)
 
 
 _Item = _Source | LoadFailure | Skipped
 
 
-class _Loading:
+class _LoadRun:
     """One pass over some paths."""
 
     def __init__(
@@ -159,37 +159,32 @@ class _Loading:
         self._tags = tags
         self._max_bytes = max_bytes
         self._known = known
-        #: In which file each id so far was.
-        self._seen: dict[str, str] = {}
-        self._context = hashlib.sha256()
+        #: File of each document id that was loaded.
+        self._loaded: dict[str, str] = {}
+        self._settings_hash = hashlib.sha256()
         if known is not None:
-            parts = (
-                version("whence"),
-                known.reading,
-                chunker.signature,
-                repr(tags),
-                str(max_bytes),
-            )
-            self._context.update(_delimited(parts))
+            settings = (version("whence"), known.tokenizer, chunker.signature, repr(tags))
+            for part in (*settings, str(max_bytes)):
+                self._settings_hash.update(_with_length(part.encode()))
 
-    def run(self, roots: Sequence[Path]) -> Iterator[Outcome]:
+    def run(self, roots: Sequence[Path]) -> Iterator[LoadResult]:
+        """Yield the results of all files."""
         if self._known is None:
             for item in self._items(roots):
-                yield self._outcome(item, "")
+                yield self._result(item, "")
             return
-        asked: Sequence[_Item] = ()
-        answer: Callable[[], Mapping[str, str]] = dict
+        previous: Sequence[_Item] = ()
+        stored_digests: Callable[[], Mapping[str, str]] = dict
         for window in self._windows(roots):
-            # While the store looks one window up, the next is read.
-            next_answer = self._known.find(
+            # The store looks up one window while the next one is read.
+            lookup = self._known.lookup(
                 [item.document_id for item in window if isinstance(item, _Source)]
             )
-            yield from self._outcomes(asked, answer())
-            asked, answer = window, next_answer
-        yield from self._outcomes(asked, answer())
+            yield from self._results(previous, stored_digests())
+            previous, stored_digests = window, lookup
+        yield from self._results(previous, stored_digests())
 
     def _windows(self, roots: Sequence[Path]) -> Iterator[list[_Item]]:
-        """Yield what was found in portions that are asked about at once."""
         window: list[_Item] = []
         size = 0
         for item in self._items(roots):
@@ -206,75 +201,92 @@ class _Loading:
             if not isinstance(file, SourceFile):
                 yield file
                 continue
-            format_ = format_of(file)
-            known_id = None if format_.holds_records else file.document_id
+            loader = loader_for(file)
+            document_id = None if loader.records is not None else file.document_id
             try:
-                if format_.holds_records:
-                    yield from self._records(file, format_)
-                else:
-                    yield self._file(file, format_)
+                yield from self._sources(file, loader)
             except BadInput as error:
-                yield LoadFailure(path=file.shown, reason=error.message, document_id=known_id)
+                yield LoadFailure(
+                    path=file.display_path, reason=error.message, document_id=document_id
+                )
             except OSError as error:
                 reason = f"cannot be read: {error.strerror or error}"
-                yield LoadFailure(path=file.shown, reason=reason, document_id=known_id)
+                yield LoadFailure(path=file.display_path, reason=reason, document_id=document_id)
 
-    def _file(self, file: SourceFile, format_: Format) -> _Source | Skipped:
-        data = read_bytes(file.path, format_.limit(self._max_bytes))
-        if not data:
-            return Skipped(path=file.shown, reason="empty")
-        return _Source(file.document_id, file, format_, data, self._digest(data, file.document_id))
-
-    def _records(self, file: SourceFile, format_: Format) -> Iterator[_Source | LoadFailure]:
-        for record in format_.stream(file, self._max_bytes):
-            if not isinstance(record, Record):
+    def _sources(self, file: SourceFile, loader: Loader) -> Iterator[_Item]:
+        if loader.records is None:
+            yield self._file(file, loader)
+            return
+        for record in loader.records(file, self._max_bytes):
+            if isinstance(record, Record):
+                digest = self._source_digest(record.line.strip(), file.document_id, loader)
+                yield _Source(record.document_id, file, loader, record.line, digest, record)
+            else:
                 yield record
-                continue
-            digest = self._digest(record.line.strip(), file.document_id)
-            yield _Source(record.document_id, file, format_, record.line, digest, record)
 
-    def _digest(self, data: bytes, name: str) -> str:
+    def _file(self, file: SourceFile, loader: Loader) -> _Source | Skipped:
+        limit = max(self._max_bytes, _MAX_BINARY_BYTES) if loader.is_binary else self._max_bytes
+        data = read_bytes(file.path, limit)
+        if not data:
+            return Skipped(path=file.display_path, reason="empty")
+        digest = self._source_digest(data, file.document_id, loader)
+        return _Source(file.document_id, file, loader, data, digest)
+
+    def _source_digest(self, data: bytes, name: str, loader: Loader) -> str:
         if self._known is None:
             return ""
-        digest = self._context.copy()
-        # The length of the name keeps name and content apart.
+        digest = self._settings_hash.copy()
         digest.update(b"%d:%b" % (len(name), name.encode()))
+        if loader.version:
+            digest.update(_with_length(loader.version.encode()))
         digest.update(data)
         return digest.hexdigest()
 
-    def _outcomes(self, window: Sequence[_Item], stored: Mapping[str, str]) -> Iterator[Outcome]:
+    def _results(self, window: Sequence[_Item], stored: Mapping[str, str]) -> Iterator[LoadResult]:
         for item in window:
-            known = stored.get(item.document_id, "") if isinstance(item, _Source) else ""
-            yield self._outcome(item, known)
+            digest = stored.get(item.document_id, "") if isinstance(item, _Source) else ""
+            yield self._result(item, digest)
 
-    def _outcome(self, source: _Item, stored: str) -> Outcome:
-        """Cut and check one document."""
+    def _result(self, source: _Item, stored_digest: str) -> LoadResult:
+        """Parse and chunk one document."""
         if not isinstance(source, _Source):
             return source
+        document_id, kind = source.document_id, source.loader.name
+        result: LoadResult
         try:
-            self._refuse_known_id(source.document_id)
-            if stored and stored == source.digest:
-                self._seen[source.document_id] = source.file.document_id
-                return Unchanged(document_id=source.document_id, kind=source.format.name)
-            parsed = source.parse()
-            if not parsed.blocks:
-                return Skipped(path=source.shown, reason="holds no text")
-            draft = _draft(parsed, self._chunker, combined(parsed.tags, self._tags), source.digest)
+            self._refuse_loaded(document_id)
+            if stored_digest and stored_digest == source.digest:
+                result = Unchanged(document_id=document_id, kind=kind)
+            else:
+                parsed = source.parse()
+                if not parsed.blocks:
+                    return Skipped(path=source.display_path, reason="contains no text")
+                tags = merge_tags(parsed.tags, self._tags)
+                draft = _draft(parsed, self._chunker, tags, source.digest)
+                result = LoadedDocument(draft=draft, text=parsed.text, kind=kind)
         except BadInput as error:
             return LoadFailure(
-                path=source.shown, reason=error.message, document_id=source.document_id
+                path=source.display_path, reason=error.message, document_id=document_id
             )
-        self._seen[source.document_id] = source.file.document_id
-        return LoadedDocument(draft=draft, text=parsed.text, kind=source.format.name)
+        self._loaded[document_id] = source.file.document_id
+        return result
 
-    def _refuse_known_id(self, document_id: str) -> None:
-        if document_id in self._seen:
-            raise BadInput(f"the id {document_id!r} is in {self._seen[document_id]} already")
+    def _refuse_loaded(self, document_id: str) -> None:
+        if document_id in self._loaded:
+            raise BadInput(f"the id {document_id!r} is in {self._loaded[document_id]} already")
 
 
-def _delimited(parts: Sequence[str]) -> bytes:
-    """Return bytes that no other parts give."""
-    return b"".join(b"%d:%b" % (len(part), part) for part in (each.encode() for each in parts))
+def _count_lines(path: str) -> int:
+    with open(path, "rb") as stream:  # noqa: PTH123 - paths are strings here, see `sources`
+        count, last = 0, b"\n"
+        for block in iter(lambda: stream.read(_COUNT_BLOCK_BYTES), b""):
+            count, last = count + block.count(b"\n"), block[-1:]
+    return count + (last != b"\n")
+
+
+def _with_length(part: bytes) -> bytes:
+    """Prefix bytes with their length, so that concatenated parts are unambiguous."""
+    return b"%d:%b" % (len(part), part)
 
 
 def _draft(
@@ -282,10 +294,10 @@ def _draft(
 ) -> DocumentDraft:
     if len(parsed.text) > MAX_DRAFT_BYTES:
         raise _too_long(len(parsed.text))
-    draft = with_digest(
+    draft = with_content_hash(
         DocumentDraft(
             document_id=parsed.document_id,
-            chunks=_on_pages(chunker.cut(parsed), parsed.pages),
+            chunks=_with_pages(chunker.split(parsed), parsed.pages),
             title=parsed.title,
             source_file=parsed.source_file,
             source_url=parsed.source_url,
@@ -300,8 +312,8 @@ def _draft(
     return draft
 
 
-def _on_pages(chunks: tuple[ChunkDraft, ...], pages: Sequence[int]) -> tuple[ChunkDraft, ...]:
-    """Return the chunks with the pages they begin on."""
+def _with_pages(chunks: tuple[ChunkDraft, ...], pages: Sequence[int]) -> tuple[ChunkDraft, ...]:
+    """Add to each chunk the page it begins on."""
     if not pages:
         return chunks
     return tuple(

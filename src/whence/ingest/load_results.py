@@ -1,4 +1,4 @@
-"""What becomes of a file or a record that is read: a document, a failure, or nothing."""
+"""Results of loading a file or record: a document, an unchanged one, a failure, or skipped."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import msgspec
 
 from whence.schema.ingest import DocumentDraft
 
-__all__ = ("LoadFailure", "LoadedDocument", "Outcome", "Skipped", "Unchanged")
+__all__ = ("LoadFailure", "LoadResult", "LoadedDocument", "Skipped", "Unchanged")
 
 
 class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A document ready to be stored."""
+    """A document that can be stored."""
 
     draft: DocumentDraft
     text: str
-    """What the offsets of the chunks count in: the text as read, line ends as a single newline."""
+    """The text that the offsets of the chunks refer to, with newlines as line ends."""
     kind: str = ""
-    """What kind of file it was, for people, e.g. `PDF`."""
+    """Name of the file format, e.g. `PDF`."""
 
 
 class Unchanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A document whose source is known: it is stored as it would be read, and was not parsed."""
+    """A document whose source is stored unchanged; it was not parsed."""
 
     document_id: str
     kind: str = ""
@@ -28,23 +28,22 @@ class Unchanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A document that could not be read; the others are not concerned."""
+    """A document that could not be read."""
 
     path: str
-    """Path as the user gave it, of a record with `:LINE`."""
+    """Path as given by the user, of a record with `:LINE`."""
     reason: str
-    """One line: what is wrong with it."""
+    """The error, in one line."""
     document_id: str | None = None
-    """The id, when it is known. Of a failure without one nobody can tell which documents it stands for,
-    so after it nothing may be taken for gone."""
+    """None if it is unknown: then no stored document may be considered deleted."""
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or record that is no document: of an unknown kind, or without text."""
+    """A file or record without a document: an unknown format, or no text."""
 
     path: str
-    """Path as the user gave it, of a record with `:LINE`."""
+    """Path as given by the user, of a record with `:LINE`."""
     reason: str
 
 
-Outcome = LoadedDocument | Unchanged | LoadFailure | Skipped
+LoadResult = LoadedDocument | Unchanged | LoadFailure | Skipped

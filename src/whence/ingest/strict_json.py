@@ -1,4 +1,4 @@
-"""JSON read strictly: a key given twice may hide rights, and a NaN is no JSON."""
+"""Parse JSON strictly: no repeated keys, which may hide access tags, and no NaN."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from whence.schema.errors import BadInput
 
-__all__ = ("parse_json", "parse_object", "parse_start")
+__all__ = ("parse_json", "parse_object")
 
 
 def parse_json(text: str) -> Any:
     """Parse one JSON value.
 
     Raises:
-        BadInput: It is not JSON, is nested too deeply for the parser, or has a key twice.
+        BadInput: It is not JSON, is nested too deeply, or has a key twice.
     """
     try:
         return _parsed(text)
@@ -26,19 +26,8 @@ def parse_json(text: str) -> Any:
         raise error if isinstance(error, BadInput) else BadInput(f"is not JSON: {error}") from error
 
 
-def parse_start(text: str, start: int) -> tuple[Any, int] | None:
-    """Parse the JSON value that begins at a place; gives it and where it ends.
-
-    None when there is no whole value that `parse_json` would take. A number at the end may go on behind it.
-    """
-    try:
-        return _decoder.raw_decode(text, start)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _parsed(text: str) -> Any:
-    """Parse a value that has no space around it in half the time of one that has."""
+    """Parse a value; without space around it this takes half the time."""
     if text[:1] in ("{", "[", '"'):
         value, end = _decoder.raw_decode(text)
         if end == len(text):
@@ -50,7 +39,7 @@ def parse_object(text: str) -> dict[str, Any]:
     """Parse a JSON object.
 
     Raises:
-        BadInput: As for `parse_json`, or it is another kind of value.
+        BadInput: As for `parse_json`, or it is not an object.
     """
     value = parse_json(text)
     if not isinstance(value, dict):
@@ -68,8 +57,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise BadInput(f"holds {name}, which JSON has not")
+    raise BadInput(f"holds {name}, which JSON does not have")
 
 
-# Made once: making a decoder costs as much as a small value, of which a bundle has hundreds of thousands.
+# One decoder for all: making one costs as much as a small value.
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)

@@ -1,29 +1,29 @@
-"""Text that is taken out of a file piece by piece: what offsets count in where the file itself is no text."""
+"""Build text and blocks for formats whose files are not text, such as PDF; offsets count in the built text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from whence.ingest.blocks import Block, Outline, outlined, path_of
-from whence.ingest.document_builder import MAX_HEADING, shortened
+from whence.ingest.blocks import Block, Outline, heading_path, push_heading
+from whence.ingest.document_builder import MAX_HEADING, shorten
 from whence.text.sentences import sentence_spans
 from whence.text.spans import Span
 
-__all__ = ("ExtractedText", "one_line")
+__all__ = ("TextBuilder", "collapse_spaces")
 
-_BETWEEN_BLOCKS = "\n\n"
-#: Control characters and what is no character at all; extraction meets both in damaged files.
-_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-
-
-def one_line(words: str) -> str:
-    """Return a text with one space for all white space, without what is no text."""
-    return " ".join(_NO_TEXT.sub("", words).split())
+_SEPARATOR = "\n\n"
+#: Control characters, surrogates and noncharacters, which damaged files contain.
+_INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-class ExtractedText:
-    """A text and its blocks, written from the top; every block stands between blank lines."""
+def collapse_spaces(text: str) -> str:
+    """Return a text with single spaces for white space, without invalid characters."""
+    return " ".join(_INVALID.sub("", text).split())
+
+
+class TextBuilder:
+    """A text and its blocks, written in order and separated by blank lines."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -44,50 +44,50 @@ class ExtractedText:
 
     @property
     def pages(self) -> tuple[int, ...]:
-        """Where each page begins."""
+        """The offset of each page."""
         return tuple(self._pages)
 
-    def page(self) -> None:
-        """Begin a page: what is written from here on stands on it."""
+    def begin_page(self) -> None:
+        """Begin a page."""
         self._pages.append(self._length)
 
-    def heading(self, level: int, words: str) -> None:
-        """Write a heading; the smaller the level, the higher it stands."""
-        line = one_line(words)
+    def add_heading(self, level: int, text: str) -> None:
+        """Add a heading; 1 is the top level."""
+        line = collapse_spaces(text)
         if not line:
             return
         start = self._write(line)
-        self._outline = outlined(self._outline, level, shortened(line, MAX_HEADING))
-        self._blocks.append(Block("heading", path_of(self._outline), ((start, self._length),)))
+        self._outline = push_heading(self._outline, level, shorten(line, MAX_HEADING))
+        self._blocks.append(Block("heading", heading_path(self._outline), ((start, self._length),)))
 
-    def prose(self, words: str) -> None:
-        """Write a paragraph; white space inside is one space each."""
-        line = one_line(words)
+    def add_paragraph(self, text: str) -> None:
+        """Add a paragraph, with single spaces for white space."""
+        line = collapse_spaces(text)
         if not line:
             return
         start = self._write(line)
         parts = tuple(
             (start + begin, start + end) for begin, end in sentence_spans(line, 0, len(line))
         )
-        self._blocks.append(Block("prose", path_of(self._outline), parts))
+        self._blocks.append(Block("prose", heading_path(self._outline), parts))
 
-    def whole(self, lines: Sequence[str]) -> None:
-        """Write a list, table or piece of code that may be cut between its lines only."""
-        kept = [line for line in (_NO_TEXT.sub("", line).rstrip() for line in lines) if line]
-        if not kept:
+    def add_lines(self, lines: Sequence[str]) -> None:
+        """Add a list, a table or code, which is split between lines only."""
+        present = [line for line in (_INVALID.sub("", line).rstrip() for line in lines) if line]
+        if not present:
             return
-        start = self._write("\n".join(kept))
+        start = self._write("\n".join(present))
         parts: list[Span] = []
-        for line in kept:
+        for line in present:
             indent = len(line) - len(line.lstrip())
             parts.append((start + indent, start + len(line)))
             start += len(line) + 1
-        self._blocks.append(Block("whole", path_of(self._outline), tuple(parts)))
+        self._blocks.append(Block("atomic", heading_path(self._outline), tuple(parts)))
 
     def _write(self, piece: str) -> int:
         if self._pieces:
-            self._pieces.append(_BETWEEN_BLOCKS)
-            self._length += len(_BETWEEN_BLOCKS)
+            self._pieces.append(_SEPARATOR)
+            self._length += len(_SEPARATOR)
         start = self._length
         self._pieces.append(piece)
         self._length += len(piece)

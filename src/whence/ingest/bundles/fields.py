@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whence.ingest.field_validation import check_text
+from whence.ingest.field_validation import validate_text
 from whence.schema.errors import BadInput
 
 __all__ = ("first_text", "integer", "whole_text")
@@ -43,7 +43,7 @@ def _string(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise BadInput(f"{name} must be a string, not {type(value).__name__}")
     if not value.isascii() or "\0" in value:
-        check_text(value, name)
+        validate_text(value, name)
     return value
 
 

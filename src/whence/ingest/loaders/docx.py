@@ -1,4 +1,4 @@
-"""Word documents (DOCX) to text and blocks: headings by their styles, lists, tables row by row."""
+"""Load Word documents (DOCX): headings by their styles, lists, tables row by row."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import zipfile
 from typing import Any
 
 from whence.ingest.blocks import ParsedDocument
-from whence.ingest.document_builder import file_document
+from whence.ingest.document_builder import build_document
+from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.loaders.html import write_html
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import ExtractedText
+from whence.ingest.text_builder import TextBuilder
 from whence.schema.errors import BadInput
 
-__all__ = ("load_word",)
+__all__ = ("LOADERS", "load_word")
 
-#: Bytes that the parts of a document that are read may have once unpacked; a zip can claim a thousand times
-#: its own size.
-_MOST_UNPACKED = 128 * 2**20
-#: Styles of Word that are headings without being called so.
+#: Largest unpacked size of the parts that are read, in bytes.
+_MAX_UNPACKED_BYTES = 128 * 2**20
+#: Styles of headings that mammoth does not map by itself.
 _STYLES = """
 p[style-name='Title'] => h1:fresh
 p.Title => h1:fresh
@@ -30,12 +30,12 @@ p[style-name='Heading 7'] => h6:fresh
 p[style-name='Heading 8'] => h6:fresh
 p[style-name='Heading 9'] => h6:fresh
 """
-#: References back from a note to its place, which are no words of the text.
+#: Links from a note back to its reference.
 _BACK_LINK = re.compile(r"\s*<a href=\"#(?:foot|end)note-ref-\d+\">↑</a>")
 
 
 def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Read one document. Its title is the first title or heading; pictures and comments are left out.
+    """Load a document; its title is the first title or heading. Pictures and comments are ignored.
 
     Raises:
         BadInput: It is damaged, protected by a password, or unpacks to more than 128 MiB.
@@ -44,11 +44,11 @@ def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
 
     _check_archive(data)
     root = LexborHTMLParser(f"<body>{_html(data)}</body>").body
-    text = ExtractedText()
+    text = TextBuilder()
     if root is not None:
         write_html(text, root)
     title = next((block.path[0] for block in text.blocks if block.kind == "heading"), "")
-    return file_document(file, text.text, FrontMatter(), text.blocks, title=title)
+    return build_document(file, text.text, FrontMatter(), text.blocks, title=title)
 
 
 def _html(data: bytes) -> str:
@@ -60,10 +60,9 @@ def _html(data: bytes) -> str:
             style_map=_STYLES,
             convert_image=mammoth.images.img_element(_no_picture),
         )
-    # The library reads files of any program without checking them first: what it stumbles over is a fault
-    # of the file, whatever it is called.
+    # The library does not validate files: any exception means that the file is invalid.
     except Exception as error:
-        raise BadInput(f"is no Word document that can be read: {_words(error)}") from error
+        raise BadInput(f"is not a readable Word document: {_message(error)}") from error
     return _BACK_LINK.sub("", converted.value)
 
 
@@ -72,20 +71,23 @@ def _no_picture(_image: Any) -> dict[str, str]:
 
 
 def _check_archive(data: bytes) -> None:
-    """Look at the directory of the archive before anything is unpacked."""
+    """Check the directory of the archive before it is unpacked."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = [
                 part for part in archive.infolist() if part.filename.endswith((".xml", ".rels"))
             ]
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-        raise BadInput(f"is no Word document that can be read: {_words(error)}") from error
+        raise BadInput(f"is not a readable Word document: {_message(error)}") from error
     if any(part.flag_bits & 1 for part in parts):
         raise BadInput("is protected by a password")
     unpacked = sum(part.file_size for part in parts)
-    if unpacked > _MOST_UNPACKED:
-        raise BadInput(f"unpacks to {unpacked:,} bytes, the limit is {_MOST_UNPACKED:,}")
+    if unpacked > _MAX_UNPACKED_BYTES:
+        raise BadInput(f"unpacks to {unpacked:,} bytes, the limit is {_MAX_UNPACKED_BYTES:,}")
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+LOADERS = (Loader(name="Word", suffixes=(".docx",), parse_file=load_word, is_binary=True),)

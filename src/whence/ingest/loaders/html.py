@@ -1,4 +1,4 @@
-"""HTML to text and blocks: the main content, without scripts, navigation and what else surrounds it."""
+"""Load HTML: the main content, without scripts, navigation and other boilerplate."""
 
 from __future__ import annotations
 
@@ -10,162 +10,131 @@ from urllib.parse import urlsplit
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_as, decode_text
-from whence.ingest.document_builder import MAX_HEADING, file_document, shortened
+from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
-from whence.ingest.text_builder import ExtractedText, one_line
+from whence.ingest.text_builder import TextBuilder, collapse_spaces
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-__all__ = ("load_html", "write_html")
+__all__ = ("LOADERS", "load_html", "write_html")
 
-#: Never content.
+#: Elements without content.
 _NO_CONTENT = (
     "script, style, noscript, template, iframe, object, svg, canvas, audio, video, button, select, input,"
     " textarea, dialog, [hidden], [aria-hidden=true]"
 )
-#: Around the content, whatever it is.
-_AROUND = "nav, aside, form, [role=navigation], [role=search], [role=complementary], [role=menu], [role=menubar]"
-#: Around the content as long as it is not in it: an article's own header has its title.
-_AROUND_PAGE = "header, footer, [role=banner], [role=contentinfo]"
+#: Boilerplate.
+_BOILERPLATE = "nav, aside, form, [role=navigation], [role=search], [role=complementary], [role=menu], [role=menubar]"
+#: Boilerplate unless inside an article: the header of an article contains its title.
+_PAGE_BOILERPLATE = "header, footer, [role=banner], [role=contentinfo]"
 _MAIN = ("main, [role=main]", "article", "body")
-#: Words in ids and classes by which pages without the elements above mark what they surround content with.
-_AROUND_NAMES = re.compile(
+#: Ids and classes of boilerplate in pages without the elements above.
+_BOILERPLATE_NAMES = re.compile(
     r"(?:^|[\s_-])(?:nav|navbar|navigation|menu|sidebar|breadcrumbs?|cookies?|footer|masthead|advert|ads|"
     r"promo|share|social|skip-?link|pagination|related)(?:$|[\s_-])",
     re.IGNORECASE,
 )
+
+
+def _tags(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_LISTS = frozenset({"ul", "ol", "menu", "dl"})
-#: Elements that stand on lines of their own.
-_BLOCKS = frozenset(
-    {
-        *(
-            "address",
-            "article",
-            "aside",
-            "blockquote",
-            "body",
-            "caption",
-            "center",
-            "dd",
-            "details",
-            "div",
-        ),
-        *(
-            "dt",
-            "fieldset",
-            "figcaption",
-            "figure",
-            "footer",
-            "form",
-            "header",
-            "hgroup",
-            "hr",
-            "html",
-            "li",
-        ),
-        *("main", "nav", "p", "section", "summary", "tbody", "td", "tfoot", "th", "thead", "tr"),
-        *("pre", "table", *_LISTS, *_HEADINGS),
-    }
+_LISTS = _tags("ul ol menu dl")
+#: Block elements, which begin on a line of their own.
+_BLOCKS = _LISTS.union(
+    _HEADINGS,
+    _tags(
+        "address article aside blockquote body caption center dd details div dt fieldset figcaption figure footer"
+        " form header hgroup hr html li main nav p pre section summary table tbody td tfoot th thead tr"
+    ),
 )
 _META_CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE
 )
-_DECLARED_WITHIN = 4096
-#: A block with more of its text in links is a list of links and no content.
-_LINK_SHARE = 0.6
-#: Elements inside one another; browsers stop at 512.
-_DEEPEST = 256
-#: Elements opened and not closed again before the parser is asked, whose time grows with the square of them.
-_MOST_UNCLOSED = 4096
+_CHARSET_WITHIN = 4096
+#: A block with a larger share of its text in links is navigation.
+_MAX_LINK_SHARE = 0.6
+#: Nested elements; browsers allow 512.
+_MAX_DEPTH = 256
+#: Unclosed elements; the time of the parser is quadratic in them.
+_MAX_UNCLOSED = 4096
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9-]*)", re.IGNORECASE)
 #: Elements that need no closing tag.
-_UNCLOSED = frozenset(
-    {
-        *(
-            "area",
-            "base",
-            "br",
-            "col",
-            "embed",
-            "hr",
-            "img",
-            "input",
-            "link",
-            "meta",
-            "source",
-            "track",
-            "wbr",
-        ),
-        *("p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option", "colgroup"),
-    }
+_UNCLOSED = _tags(
+    "area base br col embed hr img input link meta source track wbr"
+    " p li dt dd tr td th thead tbody tfoot option colgroup"
 )
 
 
 def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Read one page. The title is `<title>`, else the first heading; a canonical link is its address.
+    """Load a page; its title is `<title>`, else the first heading, and its URL a canonical link.
 
     Raises:
-        BadInput: The bytes are no text, or elements are nested deeper than 256.
+        BadInput: The bytes are not text, or elements are nested deeper than 256.
     """
     from selectolax.lexbor import LexborHTMLParser
 
-    source, encoding = _decoded(data)
+    source, encoding = _decode(data)
     _refuse_unclosed(source)
     page = LexborHTMLParser(source)
     _refuse_deep(page)
-    values: dict[str, object] = {"title": _title(page), "source_url": _address(page)}
-    text = ExtractedText()
+    values: dict[str, object] = {"title": _title(page), "source_url": _canonical_url(page)}
+    text = TextBuilder()
     write_html(text, _main_content(page))
     front = FrontMatter({name: value for name, value in values.items() if value})
     tops = (block.path[0] for block in text.blocks if block.kind == "heading")
     title = next(tops, "")
-    return file_document(file, text.text, front, text.blocks, title=title, encoding=encoding)
+    return build_document(file, text.text, front, text.blocks, title=title, encoding=encoding)
 
 
-def write_html(text: ExtractedText, root: LexborNode) -> None:
-    """Write what stands below an element. Cost: linear in the page, times the depth of inline elements."""
+def write_html(text: TextBuilder, root: LexborNode) -> None:
+    """Write the content of an element. Cost: linear in the page, times the depth of inline elements."""
     words: list[str] = []
     for child in root.iter(include_text=True):
         tag = child.tag or ""
         if tag not in _BLOCKS and not _holds_block(child):
             words.append(_inline(child))
             continue
-        text.prose("".join(words))
+        text.add_paragraph("".join(words))
         words = []
         _write_block(text, child, tag)
-    text.prose("".join(words))
+    text.add_paragraph("".join(words))
 
 
-def _write_block(text: ExtractedText, node: LexborNode, tag: str) -> None:
+def _write_block(text: TextBuilder, node: LexborNode, tag: str) -> None:
     if tag in _HEADINGS:
-        text.heading(_HEADINGS[tag], _inline(node))
+        text.add_heading(_HEADINGS[tag], _inline(node))
     elif tag == "table":
         _write_table(text, node)
     elif tag == "pre":
-        text.whole(node.text().expandtabs(4).split("\n"))
+        text.add_lines(node.text().expandtabs(4).split("\n"))
     elif tag in _LISTS:
-        text.whole(list(_items(node, "")))
+        text.add_lines(list(_items(node, "")))
     else:
         write_html(text, node)
 
 
-def _write_table(text: ExtractedText, table: LexborNode) -> None:
-    """Write a table as rows; one that holds other blocks only lays them out."""
+def _write_table(text: TextBuilder, table: LexborNode) -> None:
+    """Write a table as rows; a table that contains other blocks is layout."""
     if any(table.css_matches(tag) for tag in ("table table", "h1, h2, h3", "ul, ol", "p + p")):
         write_html(text, table)
         return
     for caption in table.css("caption"):
-        text.prose(_inline(caption))
-    rows = [[one_line(_inline(cell)) for cell in row.css("td, th")] for row in table.css("tr")]
-    text.whole([" | ".join(row) for row in rows if any(row)])
+        text.add_paragraph(_inline(caption))
+    rows = [
+        [collapse_spaces(_inline(cell)) for cell in row.css("td, th")] for row in table.css("tr")
+    ]
+    text.add_lines([" | ".join(row) for row in rows if any(row)])
 
 
 def _items(node: LexborNode, indent: str) -> Iterator[str]:
-    """Yield the items of a list as lines, those of lists inside it indented."""
+    """Yield the items of a list as lines, those of nested lists indented."""
     number = 0
     for item in node.iter():
         if item.tag in _LISTS:
@@ -180,7 +149,7 @@ def _items(node: LexborNode, indent: str) -> Iterator[str]:
                 inner.append(child)
             else:
                 words.append(_inline(child) + (" " if child.tag in _BLOCKS else ""))
-        line = one_line("".join(words))
+        line = collapse_spaces("".join(words))
         if line:
             yield f"{indent}{'  ' if item.tag == 'dd' else mark}{line}"
         for each in inner:
@@ -188,7 +157,7 @@ def _items(node: LexborNode, indent: str) -> Iterator[str]:
 
 
 def _inline(node: LexborNode) -> str:
-    """Return the words of an element; blocks and line breaks inside it keep words apart."""
+    """Return the text of an element, with space around blocks and line breaks."""
     if node.tag == "-text":
         return node.text_content or ""
     if node.tag in ("br", "hr"):
@@ -200,67 +169,73 @@ def _inline(node: LexborNode) -> str:
 
 
 def _holds_block(node: LexborNode) -> bool:
-    """Return whether an inline element (`<a>`, an unknown one) has blocks in it, which HTML allows."""
+    """Return whether an inline element (`<a>`, an unknown one) contains blocks, which HTML allows."""
     return node.tag != "-text" and any(
         child.tag in _BLOCKS or _holds_block(child) for child in node.iter()
     )
 
 
 def _main_content(page: LexborHTMLParser) -> LexborNode:
-    """Return the element that holds the content, less what only surrounds it."""
+    """Return the element of the content, with boilerplate removed."""
     for node in page.css(_NO_CONTENT):
         node.decompose()
     root = _main_element(page)
-    around = (
-        [*root.css(_AROUND), *root.css(_AROUND_PAGE)] if root.tag == "body" else root.css("nav")
+    boilerplate = (
+        [*root.css(_BOILERPLATE), *root.css(_PAGE_BOILERPLATE)]
+        if root.tag == "body"
+        else root.css("nav")
     )
     inside = {id_ for node in root.css("article, section") for id_ in _ids_below(node)}
-    for node in around:
-        if node.mem_id not in inside or node.css_matches(_AROUND):
+    for node in boilerplate:
+        if node.mem_id not in inside or node.css_matches(_BOILERPLATE):
             node.decompose()
     if root.tag == "body":
-        _drop_unmarked(root)
+        _remove_unmarked_boilerplate(root)
     return root
 
 
 def _main_element(page: LexborHTMLParser) -> LexborNode:
     for selector in _MAIN:
         found = page.css(selector)
-        # Several articles are a list of them: what they share is the page.
-        if len(found) == 1 and (found[0].tag == "body" or one_line(found[0].text())):
+        # Several articles are a list of articles; the content is the whole page.
+        if len(found) == 1 and (found[0].tag == "body" or collapse_spaces(found[0].text())):
             return found[0]
     root = page.root
     if root is None:
-        raise BadInput("holds no HTML")
+        raise BadInput("contains no HTML")
     return root
 
 
 def _ids_below(node: LexborNode) -> Iterator[int]:
-    return (below.mem_id for below in node.css(_AROUND_PAGE))
+    return (below.mem_id for below in node.css(_PAGE_BOILERPLATE))
 
 
-def _drop_unmarked(body: LexborNode) -> None:
-    """Drop what looks like navigation; nothing when that would be most of the page."""
-    doomed = [node for node in body.css("div, section, ul, ol, table") if _looks_around(node)]
-    whole = len(one_line(body.text()))
-    outer = [node for node in doomed if not _any_parent(node, {each.mem_id for each in doomed})]
-    if 2 * sum(len(one_line(node.text())) for node in outer) < whole:
+def _remove_unmarked_boilerplate(body: LexborNode) -> None:
+    """Remove what looks like navigation, unless it is most of the page."""
+    candidates = [
+        node for node in body.css("div, section, ul, ol, table") if _looks_like_boilerplate(node)
+    ]
+    whole = len(collapse_spaces(body.text()))
+    outer = [
+        node for node in candidates if not _has_ancestor(node, {each.mem_id for each in candidates})
+    ]
+    if 2 * sum(len(collapse_spaces(node.text())) for node in outer) < whole:
         for node in outer:
             node.decompose()
 
 
-def _looks_around(node: LexborNode) -> bool:
+def _looks_like_boilerplate(node: LexborNode) -> bool:
     names = f"{node.attributes.get('id') or ''} {node.attributes.get('class') or ''}"
-    if _AROUND_NAMES.search(names):
+    if _BOILERPLATE_NAMES.search(names):
         return True
     links = node.css("a")
     if node.tag not in ("ul", "ol", "div") or len(links) < 4:
         return False
-    linked = sum(len(one_line(link.text())) for link in links)
-    return linked > _LINK_SHARE * len(one_line(node.text()))
+    linked = sum(len(collapse_spaces(link.text())) for link in links)
+    return linked > _MAX_LINK_SHARE * len(collapse_spaces(node.text()))
 
 
-def _any_parent(node: LexborNode, ids: set[int]) -> bool:
+def _has_ancestor(node: LexborNode, ids: set[int]) -> bool:
     parent = node.parent
     while parent is not None:
         if parent.mem_id in ids:
@@ -271,31 +246,31 @@ def _any_parent(node: LexborNode, ids: set[int]) -> bool:
 
 def _title(page: LexborHTMLParser) -> str:
     found = page.css_first("head > title")
-    return shortened(one_line(found.text()), MAX_HEADING) if found else ""
+    return shorten(collapse_spaces(found.text()), MAX_HEADING) if found else ""
 
 
-def _address(page: LexborHTMLParser) -> str:
-    """Return the canonical address of a page, when it names one in full."""
+def _canonical_url(page: LexborHTMLParser) -> str:
+    """Return the canonical URL of a page, if it is absolute."""
     link = page.css_first("head > link[rel=canonical]")
-    address = one_line((link.attributes.get("href") or "") if link else "")
+    url = collapse_spaces((link.attributes.get("href") or "") if link else "")
     try:
-        return address if urlsplit(address).scheme in ("http", "https") else ""
+        return url if urlsplit(url).scheme in ("http", "https") else ""
     except ValueError:
         return ""
 
 
-def _decoded(data: bytes) -> tuple[str, str]:
-    """Return the text and its encoding: a byte order mark and UTF-8 go before what the page declares."""
+def _decode(data: bytes) -> tuple[str, str]:
+    """Return the text and its encoding: a byte order mark and UTF-8 take precedence over a declaration."""
     try:
-        return decode_text(data) if _is_utf8(data) else _declared(data)
+        return decode_text(data) if _is_utf8(data) else _decode_declared(data)
     except LookupError:
         return decode_text(data)
 
 
-def _declared(data: bytes) -> tuple[str, str]:
-    found = _META_CHARSET.search(data, 0, _DECLARED_WITHIN)
+def _decode_declared(data: bytes) -> tuple[str, str]:
+    found = _META_CHARSET.search(data, 0, _CHARSET_WITHIN)
     name = codecs.lookup(found[1].decode()).name if found else ""
-    # What is no UTF-8 says so in vain; Latin 1 means Western European to every browser.
+    # The bytes are not UTF-8, whatever is declared; browsers read Latin 1 as cp1252.
     if not name or name.startswith("utf"):
         return decode_text(data)
     name = "cp1252" if name in ("iso8859-1", "ascii") else name
@@ -306,7 +281,7 @@ def _declared(data: bytes) -> tuple[str, str]:
 
 
 def _refuse_unclosed(source: str) -> None:
-    """Refuse a page that would keep the parser busy for hours.
+    """Refuse a page that would take the parser hours.
 
     Raises:
         BadInput: More than 4,096 elements are open at once.
@@ -315,23 +290,23 @@ def _refuse_unclosed(source: str) -> None:
     for found in _TAG.finditer(source):
         if found[2].lower() not in _UNCLOSED:
             opened = max(0, opened - 1) if found[1] else opened + 1
-            if opened > _MOST_UNCLOSED:
-                raise BadInput(f"leaves more than {_MOST_UNCLOSED:,} elements open")
+            if opened > _MAX_UNCLOSED:
+                raise BadInput(f"leaves more than {_MAX_UNCLOSED:,} elements open")
 
 
 def _refuse_deep(page: LexborHTMLParser) -> None:
-    """Refuse a page nested deeper than any that was written: whatever looks at it walks down and up.
+    """Refuse a page with elements that are nested too deeply for recursion.
 
     Raises:
-        BadInput: It is.
+        BadInput: Elements are nested deeper than 256.
     """
     node, depth = page.root, 0
     while node is not None:
         below = node.child
         if below is not None:
             node, depth = below, depth + 1
-            if depth > _DEEPEST:
-                raise BadInput(f"has elements nested deeper than {_DEEPEST}")
+            if depth > _MAX_DEPTH:
+                raise BadInput(f"has elements nested deeper than {_MAX_DEPTH}")
             continue
         while node is not None and node.next is None:
             node, depth = node.parent, depth - 1
@@ -344,3 +319,6 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+LOADERS = (Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html),)

@@ -1,4 +1,4 @@
-"""Markdown to blocks: CommonMark and tables, headings with their sections, front matter."""
+"""Load Markdown: CommonMark with tables and front matter; headings begin sections."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from whence.ingest.blocks import Block, Outline, ParsedDocument, outlined, path_of, prose_blocks
+from whence.ingest.blocks import (
+    Block,
+    Outline,
+    ParsedDocument,
+    heading_path,
+    prose_blocks,
+    push_heading,
+)
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import MAX_HEADING, file_document, shortened
+from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
 from whence.text.sentences import sentence_spans
@@ -19,65 +27,62 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ("load_markdown", "markdown_blocks")
+__all__ = ("LOADERS", "load_markdown", "markdown_blocks")
 
 _LISTS = ("bullet_list_open", "ordered_list_open")
-_BY_LINES = ("table_open", "fence", "code_block", "html_block")
-#: A list item of more characters is cut into sentences when its list does not fit.
+_LINE_BLOCKS = ("table_open", "fence", "code_block", "html_block")
+#: A longer list item, in characters, may be split between sentences.
 _LONG_ITEM = 600
 
 
 def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Read one Markdown file.
-
-    The title is that of the front matter, else the first heading of the first level.
+    """Load a Markdown file; its title is that of the front matter, else the first top-level heading.
 
     Raises:
-        BadInput: The bytes are no text, or the front matter is not understood.
+        BadInput: The bytes are no text, or the front matter is invalid.
     """
     text, encoding = decode_text(data)
     front = read_front_matter(text)
     blocks = markdown_blocks(text, front.end)
     tops = (block.path[0] for block in blocks if block.kind == "heading" and len(block.path) == 1)
-    return file_document(file, text, front, blocks, title=next(tops, ""), encoding=encoding)
+    return build_document(file, text, front, blocks, title=next(tops, ""), encoding=encoding)
 
 
 def markdown_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
     r"""Return the blocks of Markdown that begins at offset `start`; line ends must be `\n`.
 
-    What yields no element of its own (definitions of links) counts as prose, so that nothing is lost.
-    Cost is linear in the text.
+    Text without an element of its own, such as link definitions, becomes prose. Cost is linear in the text.
     """
     body = text[start:]
     offsets = list(accumulate((len(line) + 1 for line in body.split("\n")), initial=start))
     tokens = _block_parser().parse(body)
     blocks: list[Block] = []
     outline: Outline = []
-    done = start
+    end = start
     for index, token in enumerate(tokens):
         span = _span_of(token, text, offsets)
-        if span is None or token.level or span[0] < done:
+        if span is None or token.level or span[0] < end:
             continue
-        blocks += prose_blocks(text, done, span[0], path_of(outline))
-        done = span[1]
+        blocks += prose_blocks(text, end, span[0], heading_path(outline))
+        end = span[1]
         title = _heading_text(tokens[index + 1]) if token.type == "heading_open" else ""
         if title:
             level = int(token.tag[1:])
-            outline = outlined(outline, level, title)
-            blocks.append(Block("heading", path_of(outline), (span,)))
+            outline = push_heading(outline, level, title)
+            blocks.append(Block("heading", heading_path(outline), (span,)))
         else:
             blocks.append(
-                _body_block(tokens, index, text, span, offsets)._replace(path=path_of(outline))
+                _body_block(tokens, index, text, span, offsets)._replace(path=heading_path(outline))
             )
-    return (*blocks, *prose_blocks(text, done, len(text), path_of(outline)))
+    return (*blocks, *prose_blocks(text, end, len(text), heading_path(outline)))
 
 
 def _body_block(
     tokens: Sequence[Token], index: int, text: str, span: Span, offsets: Sequence[int]
 ) -> Block:
     kind = tokens[index].type
-    if kind in _BY_LINES:
-        return Block("whole", (), tuple(lines(text, *span)))
+    if kind in _LINE_BLOCKS:
+        return Block("atomic", (), tuple(lines(text, *span)))
     if kind in _LISTS:
         borders = sorted(set(_item_starts(tokens, index, offsets)))
         parts = (
@@ -85,12 +90,12 @@ def _body_block(
             for item in spans_between(text, *span, borders)
             for part in (sentence_spans(text, *item) if item[1] - item[0] > _LONG_ITEM else (item,))
         )
-        return Block("whole", (), tuple(parts))
+        return Block("atomic", (), tuple(parts))
     return Block("prose", (), tuple(sentence_spans(text, *span)))
 
 
 def _item_starts(tokens: Sequence[Token], index: int, offsets: Sequence[int]) -> Iterator[int]:
-    """Yield where the items of the list at `index` begin, those of lists inside it included."""
+    """Yield the offsets of the items of the list at `index`, with those of nested lists."""
     for token in tokens[index + 1 :]:
         if token.level == 0:
             return
@@ -106,21 +111,21 @@ def _span_of(token: Token, text: str, offsets: Sequence[int]) -> Span | None:
 
 
 def _heading_text(inline: Token) -> str:
-    """Return what a heading says, without its marks."""
+    """Return the text of a heading without markup."""
     if len(inline.content) > 5 * MAX_HEADING:
-        return shortened(inline.content[: 5 * MAX_HEADING], MAX_HEADING)
+        return shorten(inline.content[: 5 * MAX_HEADING], MAX_HEADING)
     (parsed,) = _inline_parser().parseInline(inline.content)
     words = (
         " " if child.type in ("softbreak", "hardbreak") else child.content
         for child in parsed.children or ()
         if child.type != "html_inline"
     )
-    return shortened("".join(words), MAX_HEADING)
+    return shorten("".join(words), MAX_HEADING)
 
 
 @cache
 def _block_parser() -> MarkdownIt:
-    """Return a parser that leaves the inside of paragraphs alone: only headings need theirs."""
+    """Return a parser that skips inline markup: only headings need it."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").enable("table").disable("inline")
@@ -131,3 +136,6 @@ def _inline_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark")
+
+
+LOADERS = (Loader(name="Markdown", suffixes=(".md", ".markdown"), parse_file=load_markdown),)

@@ -1,4 +1,4 @@
-"""reStructuredText to blocks: sections as docutils reads them, offsets into the source as it is written."""
+"""Load reStructuredText: sections as docutils finds them, with offsets into the source."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from whence.ingest.blocks import Block, Outline, ParsedDocument, outlined, path_of
+from whence.ingest.blocks import Block, Outline, ParsedDocument, heading_path, push_heading
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import MAX_HEADING, file_document, shortened
+from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput
 from whence.text.sentences import sentence_spans
 from whence.text.spans import Span, lines, paragraphs, trimmed
 
-__all__ = ("load_rst", "rst_blocks")
+__all__ = ("LOADERS", "load_rst", "rst_blocks")
 
 _ITEM = re.compile(
     r"(?:[*+\-•‣\u2043]|(?:\d+|[a-zA-Z#]|[ivxlcdmIVXLCDM]+)[.)]|\([\da-zA-Z#]+\)|:[^:\n]+:)\s"
@@ -26,8 +27,8 @@ _TABLE = re.compile(r"(?:\+[-=+]{2,}|={2,}(?:\s+={2,})+\s*$)")
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n(?:[^\S\n]*\n)*")
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\s*$")
 _SETTINGS = {
-    # A document must not read other files, run code, or stop the run; what it uses that is unknown here
-    # (directives of Sphinx) is no fault.
+    # A document must not read other files, run code or raise errors; unknown directives (of Sphinx) are
+    # ignored.
     "file_insertion_enabled": False,
     "raw_enabled": False,
     "report_level": 5,
@@ -38,32 +39,32 @@ _SETTINGS = {
 
 
 class _Title(NamedTuple):
-    """A section's title where it is written."""
+    """A section title in the source."""
 
     level: int
-    words: str
+    title: str
     span: Span
-    """With the lines above and below that mark it."""
+    """Includes its underline and overline."""
 
 
 def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Read one file. The title is that of the front matter, else of the first section.
+    """Load a file; its title is that of the front matter, else of the first section.
 
     Raises:
-        BadInput: The bytes are no text, or the front matter is not understood.
+        BadInput: The bytes are no text, or the front matter is invalid.
     """
     text, encoding = decode_text(data)
     front = read_front_matter(text)
     blocks = rst_blocks(text, front.end)
     title = next((block.path[0] for block in blocks if block.kind == "heading"), "")
-    return file_document(file, text, front, blocks, title=title, encoding=encoding)
+    return build_document(file, text, front, blocks, title=title, encoding=encoding)
 
 
 def rst_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
     r"""Return the blocks of reStructuredText that begins at offset `start`; line ends must be `\n`.
 
-    docutils tells which titles there are and how deep they stand; everything between them is cut at blank
-    lines. Directives, literal blocks, tables and lists are kept whole.
+    docutils finds the titles and their levels; the text between them is split at blank lines. Directives,
+    literal blocks, tables and lists are atomic.
 
     Raises:
         BadInput: It is nested too deeply for docutils.
@@ -72,15 +73,15 @@ def rst_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
     outline: Outline = []
     done = start
     for title in _titles(text, start):
-        blocks += _body(text, done, title.span[0], path_of(outline))
-        outline = outlined(outline, title.level, shortened(title.words, MAX_HEADING))
-        blocks.append(Block("heading", path_of(outline), tuple(lines(text, *title.span))))
+        blocks += _body(text, done, title.span[0], heading_path(outline))
+        outline = push_heading(outline, title.level, shorten(title.title, MAX_HEADING))
+        blocks.append(Block("heading", heading_path(outline), tuple(lines(text, *title.span))))
         done = title.span[1]
-    return (*blocks, *_body(text, done, len(text), path_of(outline)))
+    return (*blocks, *_body(text, done, len(text), heading_path(outline)))
 
 
 def _titles(text: str, start: int) -> Iterator[_Title]:
-    """Find the titles that docutils saw in the source, from the top down."""
+    """Yield the titles of docutils with their positions in the source."""
     rows = text[start:].split("\n")
     offsets = list(accumulate((len(row) + 1 for row in rows), initial=start))
     row = 0
@@ -88,7 +89,7 @@ def _titles(text: str, start: int) -> Iterator[_Title]:
         found = next((at for at in range(row, len(rows) - 1) if _is_title(rows, at, raw)), None)
         if found is None:
             continue
-        # The line above may be what marks the title before.
+        # The line above may be the underline of the previous title.
         first = found - 1 if found > row and _is_overline(rows, found) else found
         span = trimmed(text, offsets[first], min(offsets[found + 2], len(text)))
         row = found + 2
@@ -105,7 +106,7 @@ def _is_overline(rows: Sequence[str], at: int) -> bool:
 
 
 def _sections(source: str) -> list[tuple[int, str, str]]:
-    """Return level, source and words of each section's title."""
+    """Return level, source and text of each section title."""
     from docutils import nodes
     from docutils.frontend import get_default_settings
     from docutils.parsers.rst import Parser
@@ -127,10 +128,10 @@ def _sections(source: str) -> list[tuple[int, str, str]]:
 
 
 def _titles_only(source: str) -> str:
-    """Return what can hold a title: docutils takes a millisecond for each paragraph, and most hold none."""
-    stanzas = _BLANK_LINES.split(source)
+    """Return the paragraphs that may contain a title: docutils takes a millisecond for each paragraph."""
+    paragraphs = _BLANK_LINES.split(source)
     return "\n\n".join(
-        stanza for stanza in stanzas if any(map(_ADORNMENT.match, stanza.split("\n")))
+        paragraph for paragraph in paragraphs if any(map(_ADORNMENT.match, paragraph.split("\n")))
     )
 
 
@@ -145,33 +146,33 @@ def _depth(section: Any) -> int:
 def _body(text: str, start: int, end: int, path: tuple[str, ...]) -> Iterator[Block]:
     """Yield the blocks between two titles.
 
-    What is indented belongs to the directive, list or `::` above it; otherwise it is a quotation.
+    An indented paragraph belongs to the directive, list or `::` above it, or is a quotation.
     """
     kind, parts = "", list[Span]()
-    for stanza in paragraphs(text, start, end):
-        found = _kind_of(text, stanza)
+    for paragraph in paragraphs(text, start, end):
+        found = _kind_of(text, paragraph)
         if found == "indented" and kind:
-            parts += lines(text, *stanza)
+            parts += lines(text, *paragraph)
             continue
         if found != "list" or kind != "list":
-            yield from _whole(parts, path)
+            yield from _atomic(parts, path)
             kind, parts = "", []
         if found in ("list", "explicit", "table"):
             kind = found
-            parts += lines(text, *stanza)
+            parts += lines(text, *paragraph)
             continue
-        yield Block("prose", path, tuple(sentence_spans(text, *stanza)))
-        kind = "literal" if text.endswith("::", *stanza) else ""
-    yield from _whole(parts, path)
+        yield Block("prose", path, tuple(sentence_spans(text, *paragraph)))
+        kind = "literal" if text.endswith("::", *paragraph) else ""
+    yield from _atomic(parts, path)
 
 
-def _whole(parts: Sequence[Span], path: tuple[str, ...]) -> Iterator[Block]:
+def _atomic(parts: Sequence[Span], path: tuple[str, ...]) -> Iterator[Block]:
     if parts:
-        yield Block("whole", path, tuple(parts))
+        yield Block("atomic", path, tuple(parts))
 
 
-def _kind_of(text: str, stanza: Span) -> str:
-    start = stanza[0]
+def _kind_of(text: str, paragraph: Span) -> str:
+    start = paragraph[0]
     line = text[start : start + 200].partition("\n")[0]
     before = text[start - 1 : start] if start else "\n"
     if before not in ("\n", ""):
@@ -181,3 +182,6 @@ def _kind_of(text: str, stanza: Span) -> str:
     if _ITEM.match(line):
         return "list"
     return "table" if _TABLE.match(line) or line.startswith("| ") else "prose"
+
+
+LOADERS = (Loader(name="reStructuredText", suffixes=(".rst", ".rest"), parse_file=load_rst),)

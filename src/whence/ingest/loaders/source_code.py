@@ -1,4 +1,4 @@
-"""Source code to blocks: cut at functions and classes, each below its qualified name."""
+"""Load source code: one section for each function and class, under its qualified name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import msgspec
 
 from whence.ingest.blocks import Block, BlockKind, ParsedDocument
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import file_document
+from whence.ingest.document_builder import build_document
+from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, trimmed
@@ -20,19 +21,19 @@ from whence.text.spans import Span, trimmed
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Tree
 
-__all__ = ("code_blocks", "load_code", "syntax_tree")
+__all__ = ("LOADERS", "code_blocks", "load_code", "syntax_tree")
 
 
 class _Language(msgspec.Struct, frozen=True):
-    """What a grammar calls the things that have names."""
+    """The node types of a grammar."""
 
     module: str
     definitions: frozenset[str]
-    """Functions, and types whose members have names of their own."""
+    """Functions, and types with members."""
     function: str = "language"
     separator: str = "."
     comments: frozenset[str] = frozenset({"comment"})
-    """What may stand above a definition and belongs to it."""
+    """Nodes above a definition that belong to it."""
 
 
 def _language(module: str, definitions: str, **options: str) -> _Language:
@@ -78,58 +79,45 @@ _LANGUAGES = {
         separator="::",
     ),
 }
-_SAME = {
+_ALIASES = {
     **dict.fromkeys((".pyi", ".pyw"), ".py"),
     **dict.fromkeys((".jsx", ".mjs", ".cjs"), ".js"),
     **dict.fromkeys((".mts", ".cts"), ".ts"),
-    # A header is C or C++; the grammar of C++ reads both.
+    # The grammar of C++ also reads C headers.
     **dict.fromkeys((".h", ".hh", ".hpp", ".hxx", ".cc", ".cxx"), ".cpp"),
 }
-#: What stands around a definition without a name of its own: a decorator, `export`, a template.
-_AROUND = frozenset(
-    {
-        *(
-            "decorated_definition",
-            "export_statement",
-            "template_declaration",
-            "lexical_declaration",
-        ),
-        *(
-            "variable_declaration",
-            "type_declaration",
-            "type_definition",
-            "declaration",
-            "ambient_declaration",
-        ),
-        *("expression_statement", "linkage_specification", "field_declaration"),
-    }
+#: Nodes around a definition that have no name: a decorator, `export`, a template.
+_WRAPPERS = frozenset(
+    {"decorated_definition", "export_statement", "template_declaration", "lexical_declaration"}
+    | {"variable_declaration", "type_declaration", "type_definition", "declaration"}
+    | {"ambient_declaration", "expression_statement", "linkage_specification", "field_declaration"}
 )
-#: What gives all that follows it a name in front.
+#: Declarations whose name is a prefix of all that follow.
 _PREFIXES = frozenset({"file_scoped_namespace_declaration", "package_declaration"})
-#: Values of a variable that make it a function.
+#: Values of a variable that are functions.
 _FUNCTIONS = frozenset(
     {"arrow_function", "function", "function_expression", "generator_function", "class"}
 )
 _WITH_BODY = frozenset({"struct_specifier", "enum_specifier", "union_specifier", "class_specifier"})
 _WORD = re.compile(r"\w")
-#: A definition inside this many others is part of the innermost of them.
-_DEEPEST = 40
+#: A definition nested deeper is part of the innermost section.
+_MAX_DEPTH = 40
 
 
 class _Section(msgspec.Struct, frozen=True):
-    """A definition: rows from its first comment to its last line."""
+    """A definition: rows from the first comment above it to its last line."""
 
     first: int
     body: int
-    """Row after that of its name."""
+    """Row after its name."""
     end: int
-    """Row after the last."""
+    """Row after its last."""
     path: tuple[str, ...]
     children: tuple[_Section, ...] = ()
 
 
 def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Read one file of source code. Its title is its path.
+    """Load a file of source code; its title is its path.
 
     Raises:
         BadInput: The bytes are no text.
@@ -137,7 +125,7 @@ def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
     """
     text, encoding = decode_text(data)
     blocks = code_blocks(text, file.suffix)
-    return file_document(
+    return build_document(
         file, text, FrontMatter(), blocks, title=file.document_id, encoding=encoding
     )
 
@@ -145,10 +133,10 @@ def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
 def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:
     r"""Return the blocks of source code; line ends must be `\n`.
 
-    A definition, with the comments above it, is a section below its qualified name. What does not parse
-    stays in the section around it. Cost is linear in the text.
+    A definition with the comments above it is a section with its qualified name as heading. Code that does not
+    parse stays in the enclosing section. Cost is linear in the text.
     """
-    suffix = _SAME.get(suffix, suffix)
+    suffix = _ALIASES.get(suffix, suffix)
     language = _LANGUAGES[suffix]
     tree = syntax_tree(text, suffix)
     finder = _Finder(language)
@@ -157,8 +145,8 @@ def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:
 
 
 def syntax_tree(text: str, suffix: str) -> Tree:
-    """Parse source code of the language that files with this suffix are in, e.g. `.cs`."""
-    return _parser(_SAME.get(suffix, suffix)).parse(text.encode())
+    """Parse source code in the language of a file suffix, e.g. `.cs`."""
+    return _parser(_ALIASES.get(suffix, suffix)).parse(text.encode())
 
 
 @cache
@@ -177,24 +165,24 @@ class _Finder:
         self._language = language
 
     def below(self, node: Node, path: tuple[str, ...], depth: int) -> Iterator[_Section]:
-        """Yield the definitions below a node, those inside them as their children."""
-        if depth > _DEEPEST:
+        """Yield the definitions below a node, with nested ones as children."""
+        if depth > _MAX_DEPTH:
             return
-        above: Node | None = None
-        done = -1
+        comment: Node | None = None
+        comment_end = -1
         for child in node.children:
             if child.type in self._language.comments:
-                # Comments that follow each other without an empty line belong together.
-                if above is None or child.start_point.row > done + 1:
-                    above = child
-                done = _last_row(child)
+                # Adjacent comments without an empty line between them form one comment.
+                if comment is None or child.start_point.row > comment_end + 1:
+                    comment = child
+                comment_end = _last_row(child)
                 continue
             if child.type in _PREFIXES and not path:
-                path = (_words(child.child_by_field_name("name") or child.named_children[-1]),)
-            attached = above if above is not None and child.start_point.row <= done + 1 else None
-            first = (attached or child).start_point.row
+                path = (_node_text(child.child_by_field_name("name") or child.named_children[-1]),)
+            is_attached = comment is not None and child.start_point.row <= comment_end + 1
+            first = (comment if comment is not None and is_attached else child).start_point.row
             yield from self._sections(child, first, path, depth)
-            above, done = None, -1
+            comment, comment_end = None, -1
 
     def _sections(
         self, node: Node, first: int, path: tuple[str, ...], depth: int
@@ -212,16 +200,16 @@ class _Finder:
         yield _Section(first, body, max(end, body), own, children)
 
     def _definition(self, node: Node) -> Node | None:
-        """Return the definition that a node is or is wrapped around; None when it is none."""
+        """Return the definition that a node is or wraps; None if it is neither."""
         for _ in range(4):
             if node.type in self._language.definitions:
                 return node if self._name(node) else None
-            if node.type not in _AROUND:
+            if node.type not in _WRAPPERS:
                 return None
             inner = [
                 child
                 for child in node.named_children
-                if child.type in self._language.definitions or child.type in _AROUND
+                if child.type in self._language.definitions or child.type in _WRAPPERS
             ]
             if len(inner) != 1:
                 return None
@@ -236,8 +224,8 @@ class _Finder:
         if node.type in _WITH_BODY and node.child_by_field_name("body") is None:
             return ""
         if node.type == "impl_item":
-            return _words(node.child_by_field_name("type"))
-        name = _words(node.child_by_field_name("name")) or _declared(node)
+            return _node_text(node.child_by_field_name("type"))
+        name = _node_text(node.child_by_field_name("name")) or _declarator_name(node)
         receiver = node.child_by_field_name("receiver")
         if receiver is not None:
             name = f"{_receiver(receiver)}{self._language.separator}{name}"
@@ -248,17 +236,17 @@ class _Finder:
 
 
 def _last_row(node: Node) -> int:
-    """Return the last row a node has characters on; one that ends with a line end does not reach the next."""
+    """Return the last row with characters of a node; a final line end does not reach the next row."""
     row, column = node.end_point
     return max(row - 1, node.start_point.row) if column == 0 else row
 
 
-def _words(node: Node | None) -> str:
+def _node_text(node: Node | None) -> str:
     return "" if node is None or node.text is None else " ".join(node.text.decode().split())
 
 
-def _declared(node: Node) -> str:
-    """Return the name inside the declarators of C: of `char *f(int)` it is `f`."""
+def _declarator_name(node: Node) -> str:
+    """Return the name inside C declarators: `f` for `char *f(int)`."""
     declarator = node.child_by_field_name("declarator")
     while declarator is not None:
         inner = declarator.child_by_field_name("declarator")
@@ -268,31 +256,31 @@ def _declared(node: Node) -> str:
                 None,
             )
         if inner is None:
-            return _words(declarator)
+            return _node_text(declarator)
         declarator = inner
     return ""
 
 
 def _receiver(node: Node) -> str:
-    """Return the type of a Go method's receiver: of `(s *Server[T])` it is `Server`."""
-    words = _words(node).strip("()").split()
+    """Return the type of a Go receiver: `Server` for `(s *Server[T])`."""
+    words = _node_text(node).strip("()").split()
     return words[-1].lstrip("*").partition("[")[0] if words else ""
 
 
 def _sections_to_blocks(text: str, sections: tuple[_Section, ...]) -> tuple[Block, ...]:
-    """Return the blocks of sections that lie one after or inside another."""
+    """Return the blocks of consecutive or nested sections."""
     rows = _rows(text)
-    return tuple(_closed(text, _blocks(text, rows, sections, (0, len(rows)), ())))
+    return tuple(_attach_closing_brackets(text, _blocks(text, rows, sections, (0, len(rows)), ())))
 
 
-def _closed(text: str, blocks: Iterator[Block]) -> Iterator[Block]:
-    """Leave closing brackets with what they close: alone they would be a chunk that says nothing."""
+def _attach_closing_brackets(text: str, blocks: Iterator[Block]) -> Iterator[Block]:
+    """Attach closing brackets to the block they close, so that they are not a chunk of their own."""
     last: Block | None = None
     for block in blocks:
-        closing = not any(_WORD.search(text, *part) for part in block.parts)
+        is_closing = not any(_WORD.search(text, *part) for part in block.parts)
         if last is not None:
             yield last
-        last = block._replace(kind="whole", path=last.path) if last and closing else block
+        last = block._replace(kind="atomic", path=last.path) if last and is_closing else block
     if last is not None:
         yield last
 
@@ -313,7 +301,7 @@ def _blocks(
     window: tuple[int, int],
     path: tuple[str, ...],
 ) -> Iterator[Block]:
-    """Yield the blocks of some rows; of definitions that share a row the outer or first one has it."""
+    """Yield the blocks of some rows; a row shared by definitions belongs to the outer or first one."""
     row, end = window
     for section in sections:
         if section.end > end or section.end <= row:
@@ -322,13 +310,13 @@ def _blocks(
             yield from _blocks(text, rows, section.children, (row, section.end), section.path)
             row = section.end
             continue
-        yield from _block(text, rows, "whole", (row, section.first), path)
-        kind: BlockKind = "heading" if section.end > section.body else "whole"
+        yield from _block(text, rows, "atomic", (row, section.first), path)
+        kind: BlockKind = "heading" if section.end > section.body else "atomic"
         yield from _block(text, rows, kind, (section.first, section.body), section.path)
         inside = (section.body, section.end)
         yield from _blocks(text, rows, section.children, inside, section.path)
         row = section.end
-    yield from _block(text, rows, "whole", (row, end), path)
+    yield from _block(text, rows, "atomic", (row, end), path)
 
 
 def _block(
@@ -337,3 +325,20 @@ def _block(
     parts = [span for row in rows[slice(*window)] if (span := trimmed(text, *row))]
     if parts:
         yield Block(kind, path, tuple(parts))
+
+
+def _loader(name: str, *suffixes: str) -> Loader:
+    return Loader(name=name, suffixes=suffixes, parse_file=load_code)
+
+
+LOADERS = (
+    _loader("Python", ".py", ".pyi", ".pyw"),
+    _loader("C#", ".cs"),
+    _loader("TypeScript", ".ts", ".tsx", ".mts", ".cts"),
+    _loader("JavaScript", ".js", ".jsx", ".mjs", ".cjs"),
+    _loader("Go", ".go"),
+    _loader("Java", ".java"),
+    _loader("Rust", ".rs"),
+    _loader("C", ".c"),
+    _loader("C++", ".cpp", ".cc", ".cxx", ".h", ".hh", ".hpp", ".hxx"),
+)

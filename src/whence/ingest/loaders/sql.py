@@ -1,4 +1,4 @@
-"""SQL to blocks: one section for each statement that makes or changes something with a name."""
+"""Load SQL: one section for each statement that creates or alters a named object."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ from typing import NamedTuple
 
 from whence.ingest.blocks import Block, ParsedDocument
 from whence.ingest.decoding import decode_text
-from whence.ingest.document_builder import file_document
+from whence.ingest.document_builder import build_document
+from whence.ingest.loaders.base import Loader
 from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, lines, spans_between
 
-__all__ = ("SqlStatement", "ends_batch", "load_sql", "sql_blocks", "sql_statements")
+__all__ = (
+    "LOADERS",
+    "SqlStatement",
+    "contains_batch_end",
+    "load_sql",
+    "sql_blocks",
+    "sql_statements",
+)
 
-#: The separator of batches of SQL Server's tools, on a line of its own.
+#: The batch separator of SQL Server's tools, on a line of its own.
 _BATCH = re.compile(r"^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$", re.IGNORECASE | re.MULTILINE)
-#: What ends something and begins nothing.
-_NOTHING = re.compile(r"(?:GO|[\W\d])*", re.IGNORECASE)
+#: Text without a statement, after the end of one.
+_NO_STATEMENT = re.compile(r"(?:GO|[\W\d])*", re.IGNORECASE)
 _COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))+", re.DOTALL)
 _WORD = r"""(?:"[^"]+"|\[[^\]]+\]|`[^`]+`|[\w$#@]+)"""
 _NAMED = re.compile(
@@ -31,8 +39,8 @@ _NAMED = re.compile(
     (?P<name>{_WORD}(?:\s*\.\s*{_WORD})*)"""
 )
 _PARTS = re.compile(_WORD)
-#: What a semicolon can stand in without ending a statement, the semicolon, and the words that open and close
-#: the bodies of procedures. A doubled quote reads like two texts side by side.
+#: Literals and comments, in which a semicolon does not end a statement; the semicolon; and the keywords that
+#: open and close the bodies of procedures. A doubled quote matches as two adjacent strings.
 _TOKEN = re.compile(
     r"""(?isx)'[^']*(?:'|\Z) | "[^"]*(?:"|\Z) | `[^`]*(?:`|\Z)
     | --[^\n]* | /\*.*?(?:\*/|\Z) | (?P<tag>\$\w*\$).*?(?:(?P=tag)|\Z)
@@ -50,19 +58,19 @@ class SqlStatement(NamedTuple):
 
     span: Span
     kind: str
-    """What it creates or alters, a word in lower case as `table` or `proc`; empty when nothing with a name."""
+    """Kind of the object that it creates or alters, in lower case, as `table` or `proc`; else empty."""
     name: tuple[str, ...]
-    """The parts of the name, without quotes; empty as `kind` is."""
+    """Parts of the object's name, without quotes; empty if `kind` is."""
 
 
 def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Read one file of SQL. Its title is its path.
+    """Load a file of SQL; its title is its path.
 
     Raises:
         BadInput: The bytes are no text.
     """
     text, encoding = decode_text(data)
-    return file_document(
+    return build_document(
         file, text, FrontMatter(), sql_blocks(text), title=file.document_id, encoding=encoding
     )
 
@@ -70,22 +78,22 @@ def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
 def sql_blocks(text: str) -> tuple[Block, ...]:
     r"""Return the blocks of SQL; line ends must be `\n`.
 
-    A statement that creates or alters something stands below its qualified name, without quotes; all others
-    stand below none. Cost is linear in the text.
+    The heading path of a statement that creates or alters an object is the qualified name of the object,
+    without quotes; that of others is empty. Cost is linear in the text.
     """
     blocks: list[Block] = []
     for span in _statements(text):
         path = _path(text, span)
-        if blocks and _NOTHING.fullmatch(text, *span):
+        if blocks and _NO_STATEMENT.fullmatch(text, *span):
             path = blocks[-1].path
-        blocks.append(Block("whole", path, tuple(lines(text, *span))))
+        blocks.append(Block("atomic", path, tuple(lines(text, *span))))
     return tuple(blocks)
 
 
 def sql_statements(text: str) -> Iterator[SqlStatement]:
-    r"""Yield statements and what each makes; line ends must be `\n`. Cost is linear in the text."""
+    r"""Yield the statements; line ends must be `\n`. Cost is linear in the text."""
     for span in _statements(text):
-        if _NOTHING.fullmatch(text, *span):
+        if _NO_STATEMENT.fullmatch(text, *span):
             continue
         named = _named(text, span)
         if named is None:
@@ -94,8 +102,8 @@ def sql_statements(text: str) -> Iterator[SqlStatement]:
             yield SqlStatement(span, " ".join(named["kind"].lower().split()), _parts(named))
 
 
-def ends_batch(text: str, start: int, end: int) -> bool:
-    """Return whether a batch of SQL Server's tools ends between two places."""
+def contains_batch_end(text: str, start: int, end: int) -> bool:
+    """Return whether a batch ends between two offsets."""
     return _BATCH.search(text, start, end) is not None
 
 
@@ -114,7 +122,7 @@ def _parts(named: re.Match[str]) -> tuple[str, ...]:
 
 
 def _statements(text: str) -> Iterator[Span]:
-    """Yield the statements with the comments above them; the line between two batches ends the first."""
+    """Yield the statements with the comments above them; a batch separator belongs to the batch before it."""
     start = 0
     for border in (*(found.end() for found in _BATCH.finditer(text)), len(text)):
         yield from spans_between(text, start, border, _ends(text, start, border))
@@ -122,7 +130,7 @@ def _statements(text: str) -> Iterator[Span]:
 
 
 def _ends(text: str, start: int, stop: int) -> Iterator[int]:
-    """Yield where the statements of a batch end. Only bodies of routines hold semicolons of their own."""
+    """Yield the ends of the statements of a batch; only bodies of routines contain semicolons."""
     begin, depth = start, 0
     for token in _TOKEN.finditer(text, start, stop):
         kind = token.lastgroup
@@ -138,3 +146,6 @@ def _ends(text: str, start: int, stop: int) -> Iterator[int]:
 def _is_routine(text: str, begin: int, stop: int) -> bool:
     comments = _COMMENTS.match(text, begin, stop)
     return bool(_ROUTINE.match(text, comments.end() if comments else begin, stop))
+
+
+LOADERS = (Loader(name="SQL", suffixes=(".sql",), parse_file=load_sql),)

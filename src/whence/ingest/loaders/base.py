@@ -1,0 +1,66 @@
+"""The interface of a document loader: which files it reads, and the function that parses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from whence.ingest.blocks import ParsedDocument
+from whence.ingest.load_results import LoadFailure
+from whence.ingest.sources import SourceFile
+from whence.schema.errors import BadInput
+
+__all__ = ("Loader", "Record")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A record of a file of records whose id is known and whose text is not yet parsed."""
+
+    file: SourceFile
+    display_path: str
+    """Path with `:LINE`."""
+    document_id: str
+    line: bytes
+    values: dict[str, Any]
+
+
+class Loader(msgspec.Struct, frozen=True, kw_only=True):
+    """Reads files of one format.
+
+    A file is one document, which `parse_file` returns; or, if `records` and `parse_record` are given, a file of
+    records, each of which is a document. All three raise `BadInput` for input that they cannot read, and import
+    the libraries that they need when they are called.
+    """
+
+    name: str
+    """Name of the format, for display."""
+    suffixes: tuple[str, ...]
+    """In lower case, with the dot; no other loader may have the same."""
+    parse_file: Callable[[SourceFile, bytes], ParsedDocument] | None = None
+    """Parses the bytes of a file; a document without text has no blocks."""
+    records: Callable[[SourceFile, int], Iterator[Record | LoadFailure]] | None = None
+    """Yields the records of a file, each of at most so many bytes, one at a time."""
+    parse_record: Callable[[Record], ParsedDocument] | None = None
+    is_binary: bool = False
+    """Whether the files are not text, so that most of their bytes may be pictures."""
+    detects_html: bool = False
+    """Whether a file that begins like an HTML page is read as one."""
+    version: str = ""
+    """Changes when the loader reads the same bytes in another way; known files are then read again."""
+
+    def parse(self, file: SourceFile, data: bytes) -> ParsedDocument:
+        """Parse a file.
+
+        Raises:
+            BadInput: The file cannot be read, or the library that reads it is not installed.
+        """
+        assert self.parse_file is not None
+        try:
+            return self.parse_file(file, data)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0].replace("_", "-")
+            raise BadInput(
+                f"is {self.name}, which needs {package}: pip install {package}"
+            ) from error
