@@ -134,11 +134,11 @@ async def measure_all(
 
 async def _indexed(folder: Path, settings: Any, tell: Callable[[str], None]) -> _Set:
     """Index a collection, as `whence eval beir` does; unchanged documents cost nothing."""
-    from whence.cli.evaluate import _collection_of
+    from whence.cli.eval_beir import collection_name
     from whence.engine.engine import Engine
 
     dataset = load_beir(folder)
-    name = _collection_of(dataset, settings)
+    name = collection_name(dataset, settings)
     started = time.perf_counter()
     async with Engine(settings=settings) as engine:
         report = await engine.index([dataset.corpus], collection=name, prune=True)

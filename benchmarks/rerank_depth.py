@@ -49,11 +49,11 @@ def measures(judged: dict[str, int], ranking: Sequence[Candidate]) -> tuple[floa
 
 async def measure(folder: Path, home: Path, sample: int, resources: Any) -> dict[int, Any]:
     """Give, by depth, what `measures` gives of each query, and whether the kept ones are those of all read."""
-    from whence.cli.evaluate import _collection_of
+    from whence.cli.eval_beir import collection_name
     from whence.flow.settings import Settings
 
     dataset = load_beir(folder)
-    collection = _collection_of(dataset, Settings.load().replace(home=str(home)))
+    collection = collection_name(dataset, Settings.load().replace(home=str(home)))
     store, embedder = await resources.get("store"), await resources.get("embedder")
     scores_of = KeptScores(
         await resources.get("reranker"), home / "rerank-scores" / f"depth-{dataset.name}.json"

@@ -1,6 +1,6 @@
-"""The commands by name: where each one lives. A module is imported when its command is called.
+"""The table of commands. A command's module is imported when the command is used.
 
-Importing all of them and building their options takes longer than most commands need to start.
+Importing all modules and building their options takes longer than most commands need to start.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ("COMMANDS", "LazyGroup")
 
 
 class _Group(NamedTuple):
-    """Commands under a common word, as `module:function` by name."""
+    """A group of commands: `module:function` by name."""
 
     members: Mapping[str, str]
     help: str = ""
     own: str = ""
-    """What the word alone does, and where the help of the group is from; `help` when empty."""
+    """Function of the bare group, and source of its help; empty for none."""
 
 
 #: Every command in the order of `whence --help`: `module:function`, or a group of such.
@@ -34,15 +34,15 @@ COMMANDS: Mapping[str, str | _Group] = {
     "index": "index:index",
     "search": "search:search",
     "collections": "collections:collections",
-    "erase": "erase:erase",
+    "erase": "collections:erase",
     "ask": "ask:ask",
-    "explain": "explain:explain",
-    "why-not": "why_not:why_not",
-    "replay": "replay:replay",
+    "explain": "traces:explain",
+    "why-not": "traces:why_not",
+    "replay": "traces:replay",
     "bundle": "bundle:bundle",
     "import": "import_bundles:import_bundles",
-    "expand": "expand:expand",
-    "fetch": "fetch:fetch",
+    "expand": "code:expand",
+    "fetch": "code:fetch",
     "validate": "validate:validate",
     "run": "run:run",
     "serve": "serve:serve",
@@ -62,16 +62,16 @@ COMMANDS: Mapping[str, str | _Group] = {
     ),
     "models": _Group(
         {"install": "models:install", "status": "models:status"},
-        help="The local models: install and look at them.",
+        help="Install the local models and check them.",
     ),
     "eval": _Group(
         {
-            "beir": "evaluate:beir",
-            "gate": "evaluate:gate",
-            "baseline": "evaluate:baseline",
+            "beir": "eval_beir:beir",
+            "gate": "eval_gate:gate",
+            "baseline": "eval_gate:baseline",
             "compare": "eval_compare:compare",
         },
-        help="How good retrieval is, and if it got worse.",
+        help="Measure the quality of retrieval.",
     ),
     "dlq": _Group(
         {
@@ -80,30 +80,30 @@ COMMANDS: Mapping[str, str | _Group] = {
             "replay": "dead_letters:replay",
             "drop": "dead_letters:drop",
         },
-        help="Messages that were given up.",
+        help="Dead letters: messages that could not be processed.",
     ),
 }
 
 
 class _Command(TyperCommand):
-    """A command whose usage line names its arguments as manuals do: `PATHS...`, not `{paths}...`."""
+    """A command whose usage line shows arguments as `PATHS...` instead of `{paths}...`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Give the words behind the name of the command."""
+        """Return the words after the name of the command."""
         pieces = super().collect_usage_pieces(ctx)
         return [piece.replace("{", "").replace("}", "").upper() for piece in pieces]
 
 
 class LazyGroup(TyperGroup):
-    """The program: it has every command of `COMMANDS`, and builds those that are looked at."""
+    """The program: builds the commands of `COMMANDS` on first use."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = _Commands()  # type: ignore[assignment] # nothing is ever added to it
+        self.commands = _Commands()  # type: ignore[assignment] # a read-only mapping is enough
 
 
 class _Commands(Mapping[str, Any]):
-    """Commands by name, each built when it is first asked for."""
+    """Commands by name, each built on first use."""
 
     def __init__(self) -> None:
         self._built: dict[str, Any] = {}
@@ -121,7 +121,7 @@ class _Commands(Mapping[str, Any]):
 
 
 def _build(name: str, place: str | _Group) -> Any:
-    """Give the command, or group of commands, that typer makes of what lives in a place."""
+    """Build the command or group of commands of an entry."""
     panel, epilog = group_of(name), epilog_of(name)
     app = typer.Typer(add_completion=False)
     if isinstance(place, str):
@@ -144,7 +144,7 @@ def _build(name: str, place: str | _Group) -> Any:
 
 
 def _help_of(function: Callable[..., Any]) -> str:
-    """Give a function's words with each paragraph on one line: a terminal breaks it where it ends."""
+    """Return a function's docstring with one line a paragraph, to be wrapped by the terminal."""
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(one.split()) for one in paragraphs)
 

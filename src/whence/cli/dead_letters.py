@@ -1,13 +1,13 @@
-"""`whence dlq`: look at the messages that were given up, send them again, or drop them."""
+"""`whence dlq`: list, show, replay or drop dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from whence.cli.output import console, note, one_line, print_json
+from whence.cli.output import console, note, one_line, plain_table, print_json
 from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
@@ -18,31 +18,30 @@ __all__ = ("drop", "list_letters", "replay", "show")
 _Topic = Annotated[
     str,
     typer.Argument(
-        help="Topic they were sent to, e.g. embedding.request; all of the shipped flows when not given.",
+        help="Topic of the messages, e.g. embedding.request; by default all topics of the shipped flows.",
         show_default=False,
     ),
 ]
 _Flow = Annotated[
-    str, typer.Option(help="Take the topics of this flow file instead of the shipped ones.")
+    str, typer.Option(help="Flow file whose topics to use instead of the shipped flows.")
 ]
 _Ids = Annotated[
     list[str] | None,
-    typer.Option("--id", metavar="ID", help="Only this message; repeat for more."),
+    typer.Option("--id", metavar="ID", help="Only this message; repeatable."),
 ]
-_Limit = Annotated[int, typer.Option(min=1, help="Most messages of a topic.")]
+_Found: TypeAlias = "list[tuple[str, list[DeadLetter]]]"
+_Limit = Annotated[int, typer.Option(min=1, help="Maximum messages of a topic.")]
 
 
 def list_letters(
     context: typer.Context, topic: _Topic = "", flow: _Flow = "", limit: _Limit = 100
 ) -> int:
-    """List what was given up, oldest first; everything stays where it is."""
-    found = _look(context, topic, flow, limit)
+    """List dead letters, oldest first."""
+    found = _list(context, topic, flow, limit)
     if as_json(context):
-        print_json(
-            {"topics": [{"topic": name, "messages": list(map(_facts, one))} for name, one in found]}
-        )
+        _print_document(found, _facts)
     else:
-        _tell(found)
+        _print_table(found)
     return 0
 
 
@@ -53,8 +52,8 @@ def show(
     flow: _Flow = "",
     limit: _Limit = 100,
 ) -> int:
-    """Show messages that were given up with their headers and bodies."""
-    found = _look(context, topic, flow, limit)
+    """Show dead letters with their headers and bodies."""
+    found = _list(context, topic, flow, limit)
     wanted = [
         (name, [one for one in letters if not ids or one.id in ids]) for name, letters in found
     ]
@@ -63,13 +62,7 @@ def show(
 
         raise NotFound(f"no dead letter has the id {', '.join(ids)}", hint="see `whence dlq list`")
     if as_json(context):
-        print_json(
-            {
-                "topics": [
-                    {"topic": name, "messages": list(map(_whole, one))} for name, one in wanted
-                ]
-            }
-        )
+        _print_document(wanted, _details)
         return 0
     out = console()
     for name, letters in wanted:
@@ -88,13 +81,9 @@ def replay(
     flow: _Flow = "",
     limit: _Limit = 1000,
 ) -> int:
-    """Send messages again under their old ids; attempts begin anew."""
-    return _take(
-        context,
-        topic,
-        flow,
-        "replayed",
-        lambda letters, name: letters.replay(name, ids, limit=limit),
+    """Send dead letters again under their ids; attempts are counted from zero."""
+    return _change(
+        context, topic, flow, "replayed", lambda one, name: one.replay(name, ids, limit=limit)
     )
 
 
@@ -105,26 +94,26 @@ def drop(
     flow: _Flow = "",
     limit: _Limit = 1000,
 ) -> int:
-    """Forget messages that were given up."""
-    return _take(
-        context, topic, flow, "dropped", lambda letters, name: letters.drop(name, ids, limit=limit)
+    """Delete dead letters."""
+    return _change(
+        context, topic, flow, "dropped", lambda one, name: one.drop(name, ids, limit=limit)
     )
 
 
-def _look(
-    context: typer.Context, topic: str, flow: str, limit: int
-) -> list[tuple[str, list[DeadLetter]]]:
-    return _each(context, topic, flow, lambda letters, name: letters.list(name, limit=limit))
+def _list(context: typer.Context, topic: str, flow: str, limit: int) -> _Found:
+    return _for_each_topic(
+        context, topic, flow, lambda letters, name: letters.list(name, limit=limit)
+    )
 
 
-def _take(
+def _change(
     context: typer.Context,
     topic: str,
     flow: str,
     verb: str,
     act: Callable[[DeadLetters, str], Awaitable[int]],
 ) -> int:
-    done = _each(context, topic, flow, act)
+    done = _for_each_topic(context, topic, flow, act)
     if as_json(context):
         print_json({"topics": [{"topic": name, verb: count} for name, count in done]})
         return 0
@@ -132,17 +121,17 @@ def _take(
         if count:
             note(f"{name}: {count} {verb}")
     if not any(count for _, count in done):
-        note(f"nothing {verb}: there are no such dead letters")
+        note(f"nothing {verb}: no matching dead letters")
     return 0
 
 
-def _each(
+def _for_each_topic(
     context: typer.Context,
     topic: str,
     flow: str,
     act: Callable[[DeadLetters, str], Awaitable[Any]],
 ) -> list[tuple[str, Any]]:
-    """Do something with the dead letters of every topic asked for, at the same time; none are skipped."""
+    """Run an action on the dead letters of every chosen topic, concurrently."""
     import asyncio
 
     from whence.broker.connect import connect
@@ -158,15 +147,22 @@ def _each(
         transport = await connect(settings.broker)
         try:
             letters = DeadLetters(transport)
-            # Reading a topic makes it; where the broker counts, those without dead letters are left alone.
+            # Reading a topic creates it: empty topics are skipped where the broker counts messages.
             counted = await has_global_stats(transport)
-            here = [name for name in names if not counted or await letters.count(name)]
-            results = await asyncio.gather(*(act(letters, name) for name in here))
-            return list(zip(here, results, strict=True))
+            present = [name for name in names if not counted or await letters.count(name)]
+            results = await asyncio.gather(*(act(letters, name) for name in present))
+            return list(zip(present, results, strict=True))
         finally:
             await transport.aclose()
 
     return asyncio.run(session())
+
+
+def _print_document(found: _Found, form: Callable[[DeadLetter], dict[str, Any]]) -> None:
+    topics = [
+        {"topic": name, "messages": [form(one) for one in letters]} for name, letters in found
+    ]
+    print_json({"topics": topics})
 
 
 def _facts(letter: DeadLetter) -> dict[str, Any]:
@@ -185,7 +181,7 @@ def _facts(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _whole(letter: DeadLetter) -> dict[str, Any]:
+def _details(letter: DeadLetter) -> dict[str, Any]:
     return {**_facts(letter), "headers": dict(letter.headers), "payload": _body(letter)}
 
 
@@ -193,15 +189,13 @@ def _body(letter: DeadLetter) -> str:
     return letter.payload.decode("utf-8", "replace")
 
 
-def _tell(found: list[tuple[str, list[DeadLetter]]]) -> None:
+def _print_table(found: _Found) -> None:
     from datetime import UTC, datetime
-
-    from rich.table import Table
 
     if not any(letters for _, letters in found):
         note("no dead letters")
         return
-    table = Table("topic", "id", "when (UTC)", "attempts", "reason", box=None, header_style="bold")
+    table = plain_table("topic", "id", "when (UTC)", "attempts", "reason")
     for name, letters in found:
         for one in letters:
             when = datetime.fromtimestamp(one.last_at, UTC).strftime("%Y-%m-%d %H:%M:%S")

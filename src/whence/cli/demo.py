@@ -1,4 +1,4 @@
-"""`whence demo`: index the example handbook and ask it four questions."""
+"""`whence demo`: index the example handbook and ask four questions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whence.cli.ask import tell_answer
+from whence.cli.ask import print_answer
 from whence.cli.output import console, headline, note, print_json, progress
 from whence.cli.session import as_json, run_with_engine
 from whence.schema.access import Access
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ("demo",)
 
-#: The demo keeps to a collection of its own, so that it never mixes with somebody's documents.
+#: A collection of its own keeps the demo apart from the user's documents.
 _COLLECTION = "handbook"
 
 
 def demo(context: typer.Context) -> int:
-    """Index the example handbook, ask four questions and show where an answer came from."""
+    """Index the example handbook, ask four questions and show the trace of an answer."""
     folder = _examples()
     questions = json.loads((folder / "demo_questions.json").read_text("utf-8"))["questions"]
     quiet = as_json(context)
@@ -42,30 +42,30 @@ def demo(context: typer.Context) -> int:
             f" in {report.seconds:.1f} s"
         )
         shown = []
-        told: set[str] = set()
+        printed_codes: set[str] = set()
         last: Answer | None = None
         for question in questions:
             access = Access(frozenset(question.get("acl", ())))
             answer = await engine.ask(question["question"], collection=_COLLECTION, access=access)
             shown.append(answer_document(answer) | {"asked_as": sorted(access.acl_tags)})
             if not quiet:
-                _tell(question, answer, told)
-                told |= {fault.code for fault in answer.degraded}
+                _print_question(question, answer, printed_codes)
+                printed_codes |= {fault.code for fault in answer.degraded}
             last = answer if answer.citations and not access.acl_tags else last
         if last is not None and not quiet:
-            await _tell_trace(engine, last)
+            await _print_trace(engine, last)
         return shown
 
     answers = run_with_engine(context, work)
     if quiet:
         print_json({"collection": _COLLECTION, "answers": answers})
     else:
-        _tell_next()
+        _print_next_steps()
     return 0
 
 
 def _examples() -> Path:
-    """Find the example documents: inside the wheel, else in the repository."""
+    """Return the folder of the example documents: in the wheel, else in the repository."""
     here = Path(__file__).resolve()
     for folder in (here.parents[1] / "examples", here.parents[3] / "examples"):
         if (folder / "demo_questions.json").is_file():
@@ -73,34 +73,36 @@ def _examples() -> Path:
     raise NotFound("the example documents are not installed", hint="run the demo from a checkout")
 
 
-def _tell(question: dict[str, Any], answer: Answer, told: set[str]) -> None:
+def _print_question(question: dict[str, Any], answer: Answer, printed_codes: set[str]) -> None:
     from rich.markup import escape
 
     out = console()
     reader = (
-        "with --acl " + " --acl ".join(question["acl"]) if question.get("acl") else "as anybody"
+        "with --acl " + " --acl ".join(question["acl"])
+        if question.get("acl")
+        else "without access options"
     )
     out.print(f"[bold]{escape(question['question'])}[/]  [dim]({escape(reader)})[/]")
-    tell_answer(answer, out, unsaid=told)
+    print_answer(answer, out, hidden_codes=printed_codes)
     out.print()
 
 
-async def _tell_trace(engine: Engine, answer: Answer) -> None:
+async def _print_trace(engine: Engine, answer: Answer) -> None:
     from whence.provenance.render.tree import to_tree
 
     out = console()
-    headline(out, "where that last public answer came from")
+    headline(out, "trace of the last public answer")
     out.print(to_tree(await engine.explain(answer.answer_id)))
     out.print()
 
 
-def _tell_next() -> None:
+def _print_next_steps() -> None:
     out = console()
-    headline(out, "now try")
+    headline(out, "next steps")
     for line in (
-        "whence index FOLDER                     your own documents",
-        'whence ask "..."                        a question of yours',
-        "whence explain ANSWER_ID --format svg   the trace as a picture",
-        "whence doctor                           what this runs on",
+        "whence index FOLDER                     index your own documents",
+        'whence ask "..."                        ask your own question',
+        "whence explain ANSWER_ID --format svg   draw the trace of an answer",
+        "whence doctor                           check the installation",
     ):
         out.print(f"  {line}", markup=False)

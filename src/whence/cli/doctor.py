@@ -1,4 +1,4 @@
-"""`whence doctor`: looks at everything Whence stands on, and says what to do about each fault."""
+"""`whence doctor`: check the installation and its services, and print a remedy for each fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from whence.cli.output import console, one_line, print_json, size
+from whence.cli.output import console, one_line, plain_table, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
 from whence.schema.errors import Unavailable, WhenceError
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 __all__ = ("Check", "doctor")
 
-#: Space below which indexing will soon fail, in bytes: a fresh database takes 40 MB.
-_LITTLE_SPACE = 200_000_000
+#: Minimum free space in bytes; an empty database takes 40 MB.
+_MIN_FREE_BYTES = 200_000_000
 _INSTALL = "run `whence models install`"
-#: Variables beside the settings.
+#: Variables that are not settings.
 _OTHER_NAMES = frozenset({"WHENCE_LOG", "WHENCE_DEBUG", "WHENCE_METRICS"})
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """Result of one check."""
 
     name: str
     ok: bool
     detail: str
-    """What was found."""
+    """The finding."""
     remedy: str = ""
-    """What to do; empty when nothing is to be done."""
+    """What to do about a fault; empty without one."""
 
 
 def doctor(context: typer.Context) -> int:
-    """Check Python, home, database, models and broker; exit 1 when something needs a remedy."""
+    """Check Python, home, database, models and broker; exit 1 when a check fails."""
     import asyncio
 
     start_logging()
@@ -54,7 +54,7 @@ def doctor(context: typer.Context) -> int:
         lines = [line._asdict() for line in settings.describe()]
         print_json({"ok": ok, "checks": checks, "settings": lines})
     else:
-        _tell(settings, checks)
+        _print_checks(settings, checks)
     return 0 if ok else 1
 
 
@@ -70,7 +70,7 @@ def _local_checks(settings: Settings) -> Iterator[Check]:
 
 
 def _environment(settings: Settings, environment: Iterable[str]) -> Iterator[Check]:
-    """Find variables whose name is nearly that of a setting: they are read by nobody."""
+    """Report variables whose names are close to that of a setting, which are probably misspelt."""
     known = sorted({f"WHENCE_{line.name.upper()}" for line in settings.describe()} | _OTHER_NAMES)
     for name in sorted(environment):
         if not name.startswith("WHENCE_") or name in known:
@@ -79,7 +79,7 @@ def _environment(settings: Settings, environment: Iterable[str]) -> Iterator[Che
             yield Check(
                 name="environment",
                 ok=False,
-                detail=f"{name} is no setting, and nothing reads it",
+                detail=f"{name} is not a setting and is ignored",
                 remedy=f"rename it to {near[0]}, or unset it",
             )
 
@@ -87,33 +87,31 @@ def _environment(settings: Settings, environment: Iterable[str]) -> Iterator[Che
 def _home(home: Path) -> Check:
     place = next(folder for folder in (home, *home.parents) if folder.exists())
     free = shutil.disk_usage(place).free
-    fault = _fault_of(place)
+    fault = _write_fault(place)
     if fault:
-        remedy = (
-            "choose another home with --home or WHENCE_HOME, or give yourself the right to write"
-        )
+        remedy = "choose another home with --home or WHENCE_HOME, or change its permissions"
         return Check(name="home", ok=False, detail=fault, remedy=remedy)
     return Check(
         name="home",
-        ok=free >= _LITTLE_SPACE,
+        ok=free >= _MIN_FREE_BYTES,
         detail=f"{home}, {free / 1e9:.1f} GB free",
-        remedy="" if free >= _LITTLE_SPACE else "free some space, 200 MB at least",
+        remedy="" if free >= _MIN_FREE_BYTES else "free at least 200 MB",
     )
 
 
-def _fault_of(place: Path) -> str:
-    """Say why nothing can be written in a folder, by writing something; empty when it can be."""
+def _write_fault(place: Path) -> str:
+    """Return why a folder is not writable, by writing a file; empty when it is."""
     if not place.is_dir():
         return f"{place} is not a folder"
     try:
         with tempfile.TemporaryFile(dir=place):
             return ""
     except OSError as error:
-        return f"nothing can be written in {place}: {error.strerror}"
+        return f"{place} is not writable: {error.strerror}"
 
 
 def _models(settings: Settings) -> Iterator[Check]:
-    """Check the local models that these settings use, every byte of them."""
+    """Check the local models that the settings use, including their hashes."""
     from whence.models.installed import model_status
     from whence.models.weights import EMBEDDER_NAME
 
@@ -135,34 +133,34 @@ def _models(settings: Settings) -> Iterator[Check]:
 
 async def _service_checks(settings: Settings) -> list[Check]:
     checks = [
-        await _try("database", lambda: _database(settings)),
-        await _try("broker", lambda: _broker(settings)),
+        await _check_service("database", lambda: _database(settings)),
+        await _check_service("broker", lambda: _broker(settings)),
     ]
     if not settings.embedder.startswith("local"):
-        checks.append(await _try("embedder", lambda: _embedder(settings)))
+        checks.append(await _check_service("embedder", lambda: _embedder(settings)))
     if settings.reranker != "none":
-        checks.append(await _try("reranker", lambda: _reranker(settings)))
+        checks.append(await _check_service("reranker", lambda: _reranker(settings)))
     if settings.writer != "extractive":
-        checks.append(await _try("writer", lambda: _writer(settings)))
+        checks.append(await _check_service("writer", lambda: _writer(settings)))
     return checks
 
 
-async def _try(name: str, look: Callable[[], Awaitable[str]]) -> Check:
-    """Make one real, small use of a service; its error is the finding."""
+async def _check_service(name: str, use: Callable[[], Awaitable[str]]) -> Check:
+    """Use a service once; its error is the finding."""
     import asyncio
 
     try:
         async with asyncio.timeout(60):
-            return Check(name=name, ok=True, detail=await look())
+            return Check(name=name, ok=True, detail=await use())
     except WhenceError as error:
         return Check(name=name, ok=False, detail=one_line(error.message), remedy=error.hint)
     except TimeoutError:
-        late = Unavailable(f"{name} gave no answer within 60 s", hint="see whether it is running")
+        late = Unavailable(f"{name} gave no answer within 60 s", hint="check whether it is running")
         return Check(name=name, ok=False, detail=late.message, remedy=late.hint)
 
 
 async def _database(settings: Settings) -> str:
-    """Open the store as a command would, and ask it something."""
+    """Open the store as a command does, and query it."""
     from whence.flow.resources import Resources
 
     async with Resources(settings) as resources:
@@ -225,12 +223,12 @@ async def _writer(settings: Settings) -> str:
         return str(writer.model)
 
 
-def _tell(settings: Settings, checks: list[Check]) -> None:
+def _print_checks(settings: Settings, checks: list[Check]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     out = console()
-    table = Table("setting", "value", "from", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table("setting", "value", "from")
     for line in settings.describe():
         table.add_row(line.name, line.value or "-", line.origin if line.value else "-")
     out.print(table)

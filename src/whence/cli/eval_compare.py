@@ -21,15 +21,16 @@ _SHOWN = 20
 def compare(
     context: typer.Context,
     a: Annotated[Path, typer.Argument(help="Report of a gate, or a baseline.")],
-    b: Annotated[Path, typer.Argument(help="Another one of the same suite.")],
+    b: Annotated[Path, typer.Argument(help="Another report or baseline of the same suite.")],
     measure: Annotated[
-        str, typer.Option(help="ndcg_at_k, mrr or recall_at_k, for the differences by query.")
+        str,
+        typer.Option(help="Measure of the differences by query: ndcg_at_k, mrr or recall_at_k."),
     ] = "ndcg_at_k",
     svg: Annotated[
-        Path | None, typer.Option(help="Draw the differences by query into this file.")
+        Path | None, typer.Option(help="Write a chart of the differences by query to this file.")
     ] = None,
 ) -> int:
-    """Put two runs side by side, and tell whether they differ by more than chance."""
+    """Compare two runs of one suite, with significance tests."""
     from whence.evaluation.files import check_folder, write_text
     from whence.evaluation.gate.comparison import compare_runs, differences_svg, load_run
 
@@ -37,11 +38,11 @@ def compare(
     comparison = compare_runs(load_run(a), load_run(b), measure)
     if svg is not None:
         write_text(svg, differences_svg(comparison))
-    print_json(comparison) if as_json(context) else _tell(comparison)
+    print_json(comparison) if as_json(context) else _print_comparison(comparison)
     return 0
 
 
-def _tell(comparison: Comparison) -> None:
+def _print_comparison(comparison: Comparison) -> None:
     from rich.text import Text
 
     out = console()

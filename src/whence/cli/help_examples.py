@@ -1,4 +1,4 @@
-"""What help shows beside options: commands in groups, and examples of each."""
+"""Groups of commands and examples for help pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Operation": ("run", "serve", "status", "dlq", "doctor", "models", "demo", "help"),
 }
 
-#: Command lines that work as they are once their files and ids exist.
+#: Valid command lines, given the files and ids they name.
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "index": (
         "whence index docs/",
@@ -83,15 +83,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 
 
 def group_of(command: str) -> str | None:
-    """Give the heading a command is listed under."""
+    """Return the heading under which a command is listed."""
     return next((name for name, members in GROUPS.items() if command in members), None)
 
 
 def epilog_of(command: str) -> str | None:
-    """Give the examples of a command as the end of its help page; one a paragraph, for rich joins lines."""
+    """Return the examples of a command for its help page, one a paragraph because rich joins lines."""
     examples = EXAMPLES.get(command)
     if not examples:
         return None
-    # A bracket would be taken for markup.
+    # Brackets are markup.
     lines = ("[dim]Examples[/]", *(line.replace("[", r"\[") for line in examples))
     return "\n\n".join(lines)

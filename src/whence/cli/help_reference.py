@@ -1,4 +1,4 @@
-"""`whence help`: the help page of any command, and what it says as one JSON document."""
+"""`whence help`: the help page of a command, as text or as a JSON document."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ("show_page",)
 def show_page(
     context: typer.Context,
     command: Annotated[
-        list[str] | None, typer.Argument(help="A command; all when left out.")
+        list[str] | None, typer.Argument(help="Command; without it, all commands.")
     ] = None,
 ) -> None:
     """Show the help page of a command."""
-    at = _found(context, command or [])
+    at = _command_context(context, command or [])
     if state_of(context).json:
         print_json(_document(at))
     else:
         say(at.get_help())
 
 
-def _found(context: typer.Context, words: list[str]) -> Any:
-    """Find a command by its words, e.g. `eval`, `gate`; gives a context of its own.
+def _command_context(context: typer.Context, words: list[str]) -> Any:
+    """Return the context of a command given by its words, e.g. `eval`, `gate`.
 
     Raises:
         BadInput: There is no such command.
@@ -45,14 +45,14 @@ def _found(context: typer.Context, words: list[str]) -> Any:
             near = get_close_matches(word, known, n=1)
             raise BadInput(
                 f"there is no command {word!r}",
-                hint=f"did you mean {near[0]!r}?" if near else "`whence help` lists them",
+                hint=f"did you mean {near[0]!r}?" if near else "`whence help` lists all commands",
             )
         at = typer.Context(found, info_name=word, parent=at)
     return at
 
 
 def _document(at: Any) -> dict[str, Any]:
-    """Tell what a help page tells, for programs; `commands` are those under it, `examples` may be none."""
+    """Return the content of a help page; `commands` are the subcommands."""
     command = at.command
     below = command.list_commands(at) if isinstance(command, TyperGroup) else []
     return {
@@ -69,7 +69,7 @@ def _document(at: Any) -> dict[str, Any]:
 
 
 def _parameter(one: Any) -> dict[str, Any]:
-    """Tell an argument or option."""
+    """Describe an argument or option."""
     return {
         "kind": one.param_type_name,
         "names": [*one.opts, *one.secondary_opts],

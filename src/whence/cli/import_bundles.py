@@ -1,4 +1,4 @@
-"""`whence import`: bundles of code become snapshots that can be searched."""
+"""`whence import`: import bundles of code as searchable snapshots."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whence.cli.output import console, note, one_line, print_json, progress
+from whence.cli.output import console, id_table, note_some, print_json, progress
 from whence.cli.session import as_json, run_with_engine
 
 if TYPE_CHECKING:
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
 
 __all__ = ("import_bundles",)
 
-#: Warnings shown to people; JSON has them all.
-_WARNINGS_SHOWN = 10
+#: Warnings printed as text; JSON lists all.
+_MAX_WARNINGS = 10
 
 
 def import_bundles(
     context: typer.Context,
     bundles: Annotated[
-        list[Path], typer.Argument(metavar="BUNDLE...", help="Zip archives or unpacked folders.")
+        list[Path], typer.Argument(metavar="BUNDLE...", help="Zip archives or folders.")
     ],
     set_name: Annotated[
         str | None,
         typer.Option(
-            "--set", metavar="NAME", help="Make a set of them, the first primary, in this order."
+            "--set", metavar="NAME", help="Set to make of the snapshots; the first is primary."
         ),
     ] = None,
     repo: Annotated[
-        str | None, typer.Option(help="Name of the repository, not the bundle's own.")
+        str | None, typer.Option(help="Name of the repository; the bundle's own by default.")
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace other content at the same commit.")
     ] = False,
     tag: Annotated[
         list[str] | None,
-        typer.Option(help="Another name for the snapshot; once for each bundle, in their order."),
+        typer.Option(help="Additional name of a snapshot; once for each bundle, in their order."),
     ] = None,
 ) -> int:
-    """Import bundles of code: all of them can be searched afterwards, or nothing has changed."""
+    """Import bundles of code in one transaction: all of them or none."""
     from whence.store.snapshot_documents import check_set_name
 
     if set_name is not None:
@@ -58,21 +58,14 @@ def import_bundles(
                 progress=moved,
             ),
         )
-    print_json(result) if as_json(context) else _tell(result)
+    print_json(result) if as_json(context) else _print_result(result)
     return 0
 
 
-def _tell(result: ImportResult) -> None:
+def _print_result(result: ImportResult) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("repository", "branch"):
-        table.add_column(name, overflow="fold")
-    # An id is there to be copied.
-    table.add_column("snapshot", no_wrap=True, min_width=36)
-    for name in ("nodes", "edges", "embedded"):
-        table.add_column(name, justify="right")
+    table = id_table("repository", "branch", "snapshot", ">nodes", ">edges", ">embedded")
     for one in result.imports:
         table.add_row(
             escape(one.repo),
@@ -89,7 +82,4 @@ def _tell(result: ImportResult) -> None:
         out.print(f"set [bold]{escape(result.set.name)}[/]: {escape(refs)}")
     out.print(f"{result.seconds:.1f} s")
     warnings = [warning.message for one in result.imports for warning in one.warnings]
-    for message in warnings[:_WARNINGS_SHOWN]:
-        note(f"warning: {one_line(message)}")
-    if len(warnings) > _WARNINGS_SHOWN:
-        note(f"and {len(warnings) - _WARNINGS_SHOWN} more warnings; --json lists them")
+    note_some("warning", warnings, _MAX_WARNINGS)

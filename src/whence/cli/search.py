@@ -1,4 +1,4 @@
-"""`whence search`: the passages that fit a query best."""
+"""`whence search`: the best passages for a query."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.options import Acl, Clearance, Filter, Label
+from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess
 from whence.cli.output import console, note, print_json
-from whence.cli.session import access_of, as_json, run_with_engine, settings_of
-from whence.cli.snapshot_options import SetName, Snapshot, SnapshotOrigin, chosen_snapshot
+from whence.cli.session import as_json, run_with_engine, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,77 +19,80 @@ if TYPE_CHECKING:
 
 __all__ = ("search",)
 
+_PREVIEW_CHARACTERS = 300
+
 
 def search(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="What to look for.")],
+    query: Annotated[str, typer.Argument(help="Words or a question.")],
+    *,
     mode: Annotated[str, typer.Option(help="hybrid, dense (or semantic) or bm25.")] = "hybrid",
-    top_k: Annotated[int, typer.Option("--top-k", help="Most hits.")] = 5,
-    threshold: Annotated[float, typer.Option(help="Lowest score, 0 to 1.")] = 0.5,
+    top_k: Annotated[int, typer.Option("--top-k", help="Maximum number of hits.")] = 5,
+    threshold: Annotated[float, typer.Option(help="Minimum score, 0 to 1.")] = 0.5,
     filters: Filter = None,
     match: Annotated[
         str,
-        typer.Option(metavar="any|all", help="Words count where one is, or only where all are."),
+        typer.Option(metavar="any|all", help="Whether a passage must contain any or all words."),
     ] = "any",
     rerank: Annotated[
         bool,
-        typer.Option("--rerank/--no-rerank", help="Read the best hits together with the query."),
+        typer.Option("--rerank/--no-rerank", help="Reorder the best hits with the reranker."),
     ] = False,
     rerank_budget: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Time for that; then hits stay as they are.")
+        float, typer.Option(metavar="SECONDS", help="Time limit of reranking.")
     ] = 10.0,
-    snapshot: Snapshot = None,
-    set_name: SetName = None,
-    snapshot_source: SnapshotOrigin = None,
-    acl: Acl = None,
-    label: Label = None,
-    clearance: Clearance = 0,
+    snapshot: ChosenSnapshot,
+    access: ReaderAccess,
 ) -> int:
-    """Find the passages that fit best, among those you may see."""
+    """Find the passages that match a query best, among those you may see."""
     from whence.engine.search import SearchQuery
     from whence.retrieval.pipeline import check_query, search_match, search_mode
     from whence.schema.filters import parse_filter_options, parse_filters
 
-    # Refused before anything starts, and before an empty query is let pass.
+    # Checked before anything starts, and also for an empty query.
     search_mode(mode)
     search_match(match)
     conditions = parse_filter_options(filters or ())
     parse_filters(conditions)
-    chosen = chosen_snapshot(snapshot, set_name, snapshot_source)
-    access = access_of(acl, label, clearance)
     if not query.strip():
-        empty = "the query is empty: give a word or a question"
-        _tell(context, query, mode, None, {}, threshold, empty)
+        _print(
+            context,
+            query,
+            mode,
+            None,
+            {},
+            threshold,
+            "the query is empty: enter a word or a question",
+        )
         return 0
     check_query(query, top_k, threshold)
+    request = SearchQuery(
+        query=query,
+        top_k=top_k,
+        threshold=threshold,
+        mode=mode,
+        access=access,
+        collection=settings_of(context).collection,
+        filters=conditions,
+        match=match,
+        rerank=rerank,
+        rerank_budget_s=rerank_budget,
+        snapshot=snapshot,
+    )
     started = time.perf_counter()
     report = run_with_engine(
         context,
-        lambda engine, settings: engine.search_report(
-            SearchQuery(
-                query=query,
-                top_k=top_k,
-                threshold=threshold,
-                mode=mode,
-                access=access,
-                collection=settings.collection,
-                filters=conditions,
-                match=match,
-                rerank=rerank,
-                rerank_budget_s=rerank_budget,
-                snapshot=chosen,
-            )
-        ),
-        reads=f"collection {settings_of(context).collection!r}",
+        lambda engine, _: engine.search_report(request),
+        reads=f"collection {request.collection!r}",
         flow="search",
         warm_up=mode != "bm25",
     )
     latency = {**report.latency_ms, "process": round((time.perf_counter() - started) * 1e3, 3)}
-    _tell(context, query, mode, report, latency, threshold)
+    _print(context, query, mode, report, latency, threshold)
     return 0
 
 
-def _tell(
+def _print(
     context: typer.Context,
     query: str,
     mode: str,
@@ -102,20 +104,19 @@ def _tell(
     from whence.engine.json_documents import result_message, search_document
 
     if as_json(context):
-        document = search_document(query, mode, report, latency_ms=latency, message=message)
-        print_json(document)
+        print_json(search_document(query, mode, report, latency_ms=latency, message=message))
         return
     if report is None or not report.results:
         note(message or result_message(report))
-        _tell_best(report, threshold)
+        _print_best_score(report, threshold)
     else:
-        _tell_hits(report)
+        _print_hits(report)
     for fault in report.degraded if report else ():
         note(f"note: {fault.stage}: {fault.reason}")
 
 
-def _tell_best(report: SearchReport | None, threshold: float) -> None:
-    """Say by how much the best passage missed the threshold, when it did, and how to see it."""
+def _print_best_score(report: SearchReport | None, threshold: float) -> None:
+    """Print the best score if it is below the threshold, and the option that shows the passage."""
     best = report.best_score if report else None
     if best is None or best >= threshold:
         return
@@ -126,7 +127,7 @@ def _tell_best(report: SearchReport | None, threshold: float) -> None:
     )
 
 
-def _tell_hits(report: SearchReport) -> None:
+def _print_hits(report: SearchReport) -> None:
     from rich.markup import escape
     from rich.padding import Padding
     from rich.text import Text
@@ -136,19 +137,21 @@ def _tell_hits(report: SearchReport) -> None:
     out = console()
     for hit in report.results:
         place = escape(str(hit.chunk.metadata["section_path"]))
-        moved = f" [dim]was {hit.reranking.rank_before}.[/]" if hit.reranking else ""
+        former = f" [dim]was {hit.reranking.rank_before}.[/]" if hit.reranking else ""
         head = f"[bold]{hit.rank}. {escape(hit.document_id)}[/] [dim]{place}[/]"
-        said = outdated(hit.chunk.metadata)
-        old = f" [yellow](out of date: {escape(said)})[/]" if said else ""
-        out.print(f"{head} [cyan]{hit.similarity_score:.3f}[/]{moved}{old}")
+        reason = outdated(hit.chunk.metadata)
+        old = f" [yellow](out of date: {escape(reason)})[/]" if reason else ""
+        out.print(f"{head} [cyan]{hit.similarity_score:.3f}[/]{former}{old}")
         text = " ".join(_without_heading(hit.chunk.content, hit.chunk.metadata).split())
-        told = Text(text[:300] + ("…" if len(text) > 300 else ""))
-        out.print(Padding(told, (0, 0, 0, 3), expand=False), end="\n\n")
+        preview = Text(
+            text[:_PREVIEW_CHARACTERS] + ("…" if len(text) > _PREVIEW_CHARACTERS else "")
+        )
+        out.print(Padding(preview, (0, 0, 0, 3), expand=False), end="\n\n")
 
 
 def _without_heading(content: str, metadata: Mapping[str, Any]) -> str:
-    """Give a passage without the heading it begins with: its place names that already."""
-    first, _, rest = content.lstrip().partition("\n")
+    """Return a passage without its heading, which its section path repeats."""
+    first, _, body = content.lstrip().partition("\n")
     heading = metadata.get("heading")
     same = bool(heading) and first.strip("#= ") == heading
-    return rest if same and rest.strip() else content
+    return body if same and body.strip() else content

@@ -1,4 +1,4 @@
-"""`whence serve`: the gateway for other programs, assistants and browsers."""
+"""`whence serve`: the gateway for programs, assistants and browsers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whence.cli.options import Acl, Clearance, Label
+from whence.cli.options import ReaderAccess
 from whence.cli.output import note, print_json
-from whence.cli.session import access_of, as_json, settings_of, start_logging
+from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
@@ -21,43 +21,43 @@ __all__ = ("serve",)
 
 def serve(
     context: typer.Context,
+    *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8080,
+    port: Annotated[int, typer.Option(help="Port; 0 for a free one.")] = 8080,
     tokens: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="TOML file that says which token sees what."),
+        typer.Option(metavar="FILE", help="TOML file with tokens and their rights."),
     ] = None,
     require_token: Annotated[
-        bool, typer.Option("--require-token", help="Refuse callers without a token.")
+        bool, typer.Option("--require-token", help="Refuse requests without a token.")
     ] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Name that this server goes by; repeat for more."),
+        typer.Option(
+            metavar="NAME", help="Host name that requests may use for this server; repeatable."
+        ),
     ] = None,
     stdio: Annotated[
         bool,
-        typer.Option("--stdio", help="Speak MCP on standard input and output, not HTTP."),
+        typer.Option("--stdio", help="Serve MCP on standard input and output instead of HTTP."),
     ] = False,
-    acl: Acl = None,
-    label: Label = None,
-    clearance: Clearance = 0,
+    access: ReaderAccess,
 ) -> int:
-    """Serve HTTP, events, MCP and a page until asked to stop.
+    """Serve HTTP, server-sent events, MCP and a web page until stopped.
 
-    The rights given are those of callers without a token; none given means public documents only.
+    The access options are the rights of requests without a token; by default public documents only.
     """
     start_logging("WARNING")
     settings = settings_of(context)
-    everybody = access_of(acl, label, clearance)
     if stdio:
-        asyncio.run(_serve_lines(settings, everybody))
+        asyncio.run(_serve_stdio(settings, access))
         return 0
     from whence.gateway.auth import Rights, read_tokens
     from whence.gateway.server import check_exposure, listen, url_of
 
     known = {} if tokens is None else read_tokens(tokens)
-    check_exposure(host, everybody, token_needed=require_token)
-    rights = Rights(everybody, known, token_needed=require_token)
+    check_exposure(host, access, token_needed=require_token)
+    rights = Rights(access, known, token_needed=require_token)
     with listen(host, port) as listening:
         url = url_of(listening)
 
@@ -81,7 +81,7 @@ def serve(
     return 0
 
 
-async def _serve_lines(settings: Settings, everybody: Access) -> None:
+async def _serve_stdio(settings: Settings, access: Access) -> None:
     from whence.engine.engine import Engine
     from whence.gateway.auth import Caller
     from whence.gateway.server import serve_lines, standard_streams
@@ -89,4 +89,4 @@ async def _serve_lines(settings: Settings, everybody: Access) -> None:
 
     async with Engine(settings=settings, warm_up="questions") as engine:
         service = Service(engine, settings.collection)
-        await serve_lines(service, Caller("", everybody), *standard_streams())
+        await serve_lines(service, Caller("", access), *standard_streams())

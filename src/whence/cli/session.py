@@ -1,4 +1,4 @@
-"""From the options of a call to a running engine."""
+"""From the options of a call to an open engine: settings, logging, `run_with_engine`."""
 
 from __future__ import annotations
 
@@ -10,67 +10,55 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from whence.cli.options import state_of
-from whence.schema.access import Access
 
 if TYPE_CHECKING:
     from whence.engine.engine import Engine
     from whence.flow.settings import Settings
 
-__all__ = ("access_of", "as_json", "run_with_engine", "settings_of", "start_logging")
+__all__ = ("as_json", "run_with_engine", "settings_of", "start_logging")
 
 T = TypeVar("T")
 
 
 def as_json(context: typer.Context) -> bool:
-    """Tell whether `--json` was given."""
+    """Return whether `--json` was given."""
     return state_of(context).json
 
 
 def settings_of(context: typer.Context) -> Settings:
-    """Give the settings of this call: option, environment, `whence.toml`, default, in this order."""
+    """Return the settings of this call: option, environment, `whence.toml`, default, in this order."""
     from whence.flow.settings import Settings
 
     return Settings.load(options=state_of(context).given)
 
 
-def access_of(acl: list[str] | None, label: list[str] | None, clearance: int) -> Access:
-    """Give the reader's rights; none given means public documents only."""
-    return Access(frozenset(acl or ()), frozenset(label or ()), clearance)
+def start_logging(default_level: str = "CRITICAL") -> None:
+    """Send log records to stderr, from the level in `WHENCE_LOG` or the default on.
 
-
-def start_logging(level: str = "CRITICAL") -> None:
-    """Send log records to stderr, from `WHENCE_LOG` or this level on.
-
-    Commands that end with an answer or an error stay silent by default: what went wrong is in their words.
+    Commands that end with an answer or an error log nothing by default: their output states what went wrong.
 
     Raises:
-        ConfigError: `WHENCE_LOG` names no level.
+        ConfigError: `WHENCE_LOG` is not a level.
     """
     import logging
 
     from whence.flow.telemetry.logfmt import log_to_stderr
 
-    log_to_stderr(_log_level(level))
-    if not os.environ.get("WHENCE_LOG"):
-        # Nobody should have to wonder whether a command that waits for another still lives.
-        waiting = logging.getLogger("whence.waiting")
-        waiting.propagate = False
-        waiting.setLevel(logging.WARNING)
-        waiting.addHandler(logging.StreamHandler(sys.stderr))
-
-
-def _log_level(default: str) -> str:
-    import logging
-
-    level = (os.environ.get("WHENCE_LOG") or default).upper()
+    level = (os.environ.get("WHENCE_LOG") or default_level).upper()
     if level not in logging.getLevelNamesMapping():
         from whence.schema.errors import ConfigError
 
         raise ConfigError(
-            f"WHENCE_LOG={level.lower()} is no level of logging",
+            f"WHENCE_LOG={level.lower()} is not a log level",
             hint="use debug, info, warning, error or critical",
         )
-    return level
+    log_to_stderr(level)
+    if not os.environ.get("WHENCE_LOG"):
+        # A command that waits for another process reports it, so that it does not seem to hang.
+        waiting = logging.getLogger("whence.waiting")
+        waiting.propagate = False
+        waiting.setLevel(logging.WARNING)
+        waiting.addHandler(logging.StreamHandler(sys.stderr))
 
 
 def run_with_engine(
@@ -80,24 +68,24 @@ def run_with_engine(
     reads: str = "",
     **options: Any,
 ) -> T:
-    """Open an engine for the settings of this call, do the work, close it.
+    """Open an engine for the settings of this call, run the work, close the engine.
 
     Args:
-        context: Of this call.
-        work: What to do with the engine.
-        reads: What the work looks for, if it is something that only an earlier call can have stored.
-        options: Of the engine.
+        context: Context of the call.
+        work: Uses the engine.
+        reads: Name of the stored item that the work reads; empty if it needs none.
+        options: Options of the engine.
 
     Raises:
-        NotFound: Nothing was ever stored in this home.
+        NotFound: The home contains no database, and the work reads something.
     """
-    # Loading asyncio takes a fifth of the start; `--help` and wrong usage do without.
+    # Importing asyncio takes a fifth of the start; `--help` and usage errors do without.
     import asyncio
 
     start_logging()
     settings = settings_of(context)
     if reads:
-        _check_stored(settings, reads)
+        _check_database_exists(settings, reads)
 
     async def session() -> T:
         from whence.engine.engine import Engine
@@ -108,12 +96,12 @@ def run_with_engine(
     return asyncio.run(session())
 
 
-def _check_stored(settings: Settings, what: str) -> None:
-    """Refuse what reads from a home without a database, before one is made: the home may be mistyped.
+def _check_database_exists(settings: Settings, item: str) -> None:
+    """Refuse to read from a home without a database, which may be mistyped, before one is created there.
 
     Raises:
-        NotFound: There is none.
-        ConfigError: It can be no home, or is one of a newer version.
+        NotFound: There is no database.
+        ConfigError: The home is unusable, or belongs to a newer version.
     """
     from whence.broker.connect import in_process
     from whence.schema.errors import NotFound
@@ -123,6 +111,6 @@ def _check_stored(settings: Settings, what: str) -> None:
         return
     if Home(settings.home).is_empty():
         raise NotFound(
-            f"there is no {what}: nothing was ever stored in {settings.home}",
-            hint="index something into it first, or choose another home with --home or WHENCE_HOME",
+            f"there is no {item}: {settings.home} contains no database",
+            hint="index documents first, or choose another home with --home or WHENCE_HOME",
         )

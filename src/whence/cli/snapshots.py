@@ -1,4 +1,4 @@
-"""`whence snapshots`: what was imported of code, and the sets it is in."""
+"""`whence snapshots`: imported snapshots of code, and sets of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.output import console, note, print_json
+from whence.cli.output import console, id_table, note, print_json
 from whence.cli.session import as_json, run_with_engine
 
 if TYPE_CHECKING:
@@ -20,36 +20,33 @@ if TYPE_CHECKING:
 __all__ = ("activate", "deactivate", "make_set", "purge", "remove", "snapshots")
 
 _EITHER = Annotated[
-    str, typer.Argument(help="A set, or a snapshot by id, head sha, branch or tag.")
+    str, typer.Argument(help="Name of a set; or id, head sha, branch or tag of a snapshot.")
 ]
 
 
 def snapshots(context: typer.Context) -> int:
-    """List snapshots and sets of code, newest first; subcommands change them."""
+    """List snapshots of code, newest first, and sets; subcommands change them."""
     if context.invoked_subcommand is not None:
         return 0
     overview = run_with_engine(context, lambda engine, _settings: engine.code.overview())
-    if as_json(context):
-        print_json(_document(overview))
-    else:
-        _tell(overview)
+    print_json(_document(overview)) if as_json(context) else _print_overview(overview)
     return 0
 
 
 def activate(context: typer.Context, name: _EITHER) -> int:
-    """Switch a set or a snapshot on again."""
+    """Make a deactivated set or snapshot readable again."""
     return _change(context, lambda engine: engine.code.set_active(name, True))
 
 
 def deactivate(context: typer.Context, name: _EITHER) -> int:
-    """Switch a set or a snapshot off: it stays, and nothing can be read through it."""
+    """Make a set or a snapshot unreadable without deleting it."""
     return _change(context, lambda engine: engine.code.set_active(name, False))
 
 
 def remove(
     context: typer.Context, name: Annotated[str, typer.Argument(help="Name of the set.")]
 ) -> int:
-    """Forget a set; its snapshots stay."""
+    """Remove a set; its snapshots stay."""
     return _change(context, lambda engine: engine.code.remove_set(name))
 
 
@@ -57,7 +54,7 @@ def purge(
     context: typer.Context,
     snapshot: Annotated[str, typer.Argument(help="Id, head sha, branch or tag of the snapshot.")],
 ) -> int:
-    """Delete a snapshot for good: nodes, texts, edges, and its place in sets."""
+    """Delete a snapshot: its nodes, texts and edges, and its memberships in sets."""
     return _change(context, lambda engine: engine.code.purge(snapshot))
 
 
@@ -73,17 +70,14 @@ def make_set(
 
 
 def _change(context: typer.Context, work: Callable[[Engine], Coroutine[Any, Any, Any]]) -> int:
-    """Do something and show what there is after it."""
+    """Make a change and print the new overview."""
 
     async def session(engine: Engine) -> SnapshotOverview:
         await work(engine)
         return await engine.code.overview()
 
     overview = run_with_engine(context, lambda engine, _settings: session(engine))
-    if as_json(context):
-        print_json(_document(overview))
-    else:
-        _tell(overview)
+    print_json(_document(overview)) if as_json(context) else _print_overview(overview)
     return 0
 
 
@@ -116,21 +110,13 @@ def _counts(counts: KindCounts) -> dict[str, int]:
     return {"cs": counts.cs, "sql": counts.sql}
 
 
-def _tell(overview: SnapshotOverview) -> None:
+def _print_overview(overview: SnapshotOverview) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     if not overview.snapshots:
-        note("no snapshots: import a bundle with whence import")
+        note("no snapshots: whence import BUNDLE creates one")
         return
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("repository", "refs"):
-        table.add_column(name, overflow="fold")
-    # An id is there to be copied.
-    table.add_column("snapshot", no_wrap=True, min_width=36)
-    table.add_column("status")
-    for name in ("nodes", "edges"):
-        table.add_column(name, justify="right")
+    table = id_table("repository", "refs", "snapshot", "status", ">nodes", ">edges")
     for one in overview.snapshots:
         table.add_row(
             escape(one.info.repo),

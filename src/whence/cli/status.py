@@ -1,4 +1,4 @@
-"""`whence status`: what is stored, what waits on the broker, and who is at work."""
+"""`whence status`: what is stored, and with a broker its backlog and processors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whence.broker.connect import in_process
-from whence.cli.collections import table_of
-from whence.cli.output import console, note, plain_table, print_json, size
+from whence.cli.collections import collections_table
+from whence.cli.output import console, facts_table, note, plain_table, print_json, size
 from whence.cli.session import as_json, settings_of, start_logging
 
 if TYPE_CHECKING:
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 __all__ = ("status",)
 
 _NO_BROKER = (
-    "without a broker (memory://) a flow runs inside the command that uses it: no other can see it, and what it"
-    " gives up is that command's error, not a dead letter"
+    "without a broker (memory://) each command runs its own flow: its processors are not visible here, and a"
+    " failed message is an error of the command, not a dead letter"
 )
 
 
 def status(
     context: typer.Context,
-    flow: Annotated[str, typer.Option(help="The flow to look at.")] = "all-in-one",
+    flow: Annotated[str, typer.Option(help="Flow whose processors to show.")] = "all-in-one",
 ) -> int:
-    """Show what is stored; with a broker also its backlog and the processors at work."""
+    """Show what is stored; with a broker also its backlog and running processors."""
     import asyncio
 
     start_logging()
     settings = settings_of(context)
-    document, store, fleet = asyncio.run(_look(settings, flow))
+    document, store, fleet = asyncio.run(_collect(settings, flow))
     if as_json(context):
         print_json(document)
         return 0
-    _tell_store(*store)
+    _print_store(*store)
     if fleet is None:
-        _tell_no_fleet()
+        _print_no_fleet()
     else:
-        _tell_fleet(fleet)
+        _print_fleet(fleet)
     return 0
 
 
-async def _look(
+async def _collect(
     settings: Settings, flow: str
 ) -> tuple[dict[str, Any], tuple[StoreOverview, list[CollectionInfo]], FlowStatus | None]:
-    """Give everything as one document, and its parts for people."""
+    """Return the JSON document, and its parts for text output."""
     fleet = None if in_process(settings.broker) else await _fleet(settings, flow)
     overview, collections = await _store(settings)
     document: dict[str, Any] = {
@@ -89,47 +89,42 @@ async def _store(settings: Settings) -> tuple[StoreOverview, list[CollectionInfo
         return await store.overview(), await store.collections()
 
 
-def _tell_store(overview: StoreOverview, collections: list[CollectionInfo]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+def _print_store(overview: StoreOverview, collections: list[CollectionInfo]) -> None:
     pgvector = f", pgvector {overview.pgvector}" if overview.pgvector else ""
-    table.add_row("database", f"{overview.server}{pgvector}, {size(overview.bytes)}")
     parts = sorted(overview.parts.items(), key=lambda part: -part[1])
-    # A name and its size stay on one line.
+    # No line break between a name and its size.
     sizes = (f"{name} {size(count)}".replace(" ", "\N{NO-BREAK SPACE}") for name, count in parts)
-    table.add_row("of that", ", ".join(sizes))
-    table.add_row(
-        "documents", f"{sum(c.documents for c in collections)}{_when(overview.stored_at)}"
-    )
-    table.add_row("questions", f"{overview.questions}{_when(overview.asked_at)}")
-    table.add_row("snapshots", str(overview.snapshots))
-    console().print(table)
+    documents = sum(one.documents for one in collections)
+    facts = {
+        "database": f"{overview.server}{pgvector}, {size(overview.bytes)}",
+        "by part": ", ".join(sizes),
+        "documents": f"{documents}{_when(overview.stored_at)}",
+        "questions": f"{overview.questions}{_when(overview.asked_at)}",
+        "snapshots": overview.snapshots,
+    }
+    console().print(facts_table(facts))
     if collections:
         console().print()
-        console().print(table_of(collections))
+        console().print(collections_table(collections))
     else:
-        note("nothing is indexed yet: whence index PATH")
+        note("nothing is indexed yet: run whence index PATH")
 
 
 def _when(moment: str) -> str:
     return f", the last {moment[:16].replace('T', ' ')} UTC" if moment else ""
 
 
-def _tell_no_fleet() -> None:
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_row(
-        "running flows", "not known here: without a broker a flow runs inside its command"
-    )
-    table.add_row("dead letters", "none kept: what is given up is the error of its command")
-    table.add_row("", "with a fleet: whence status --broker pulsar://HOST:PORT")
+def _print_no_fleet() -> None:
+    facts = {
+        "running flows": "not shown: without a broker each command runs its own flow",
+        "dead letters": "none: a failed message is an error of its command",
+        "with a fleet": "whence status --broker pulsar://HOST:PORT",
+    }
     console().print()
-    console().print(table)
+    console().print(facts_table(facts))
 
 
-def _tell_fleet(fleet: FlowStatus) -> None:
+def _print_fleet(fleet: FlowStatus) -> None:
     out = console()
     out.print()
     out.print(f"flow [bold]{fleet.flow}[/] on {fleet.broker}", soft_wrap=True)

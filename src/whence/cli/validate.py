@@ -1,4 +1,4 @@
-"""`whence validate`: does a collection give what its readers need, and how fast."""
+"""`whence validate`: check the results and latencies of a collection with known queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from whence.cli.options import Acl, Clearance, Label
+from whence.cli.options import Option, OptionGroup, ReaderAccess, option
 from whence.cli.output import (
     console,
     json_text,
@@ -20,12 +20,12 @@ from whence.cli.output import (
     progress,
     say,
 )
-from whence.cli.session import access_of, as_json, settings_of, start_logging
+from whence.cli.session import as_json, settings_of, start_logging
 from whence.schema.access import Access
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
-    from whence.evaluation.validation.report import QueryResult, ValidationReport
+    from whence.evaluation.validation.report import QueryResult, Thresholds, ValidationReport
     from whence.evaluation.validation.run import Limits, ValidationRun
     from whence.evaluation.validation.source_texts import Page
     from whence.evaluation.validation.suite import ValidationSuite
@@ -38,124 +38,157 @@ _SECTIONS = 40
 _SUGGESTED = 10
 
 
-class _Order(NamedTuple):
-    """What one call is to do."""
+class _Task(NamedTuple):
+    """Suite and limits of one call."""
 
     suite: ValidationSuite | None
     origin: str
     limits: Limits
-    demands: Any
+    thresholds: Thresholds
     sources: list[Path]
     check_urls: bool
 
 
+def _number(flag: str, text: str, default: float, low: float, high: float) -> Option:
+    """Return an option for a number from low to high."""
+    kind = type(default)
+
+    def check(value: Any) -> Any:
+        # The comparison also refuses NaN.
+        if not low <= value <= high:
+            raise BadInput(f"{flag} must be {low:g} to {high:g}, not {value}")
+        return value
+
+    return option(flag, text, kind, default, callback=check)
+
+
+def _limits(**values: Any) -> Limits:
+    from whence.evaluation.validation.run import Limits
+
+    return Limits(**values)
+
+
+def _thresholds(**values: Any) -> Thresholds:
+    from whence.evaluation.validation.report import Thresholds
+
+    return Thresholds(**values)
+
+
+_LimitOptions = Annotated[
+    Any,
+    OptionGroup(
+        {
+            "top_k": _number("--top-k", "Results of each query, 3 or more.", 5, 1, 1000),
+            "clients": _number(
+                "--clients", "Concurrent readers of the load test; 0 skips it.", 4, 0, 64
+            ),
+            "repeats": _number(
+                "--repeats", "Repeated queries, 10 or more; 0 skips them.", 10, 0, 10_000
+            ),
+            "timeout_s": _number(
+                "--timeout", "Time limit of one query in seconds.", 10.0, 0.001, 3600
+            ),
+            "time_limit_s": _number(
+                "--time-limit", "Time limit of the whole run in seconds.", 50.0, 0.001, 3600
+            ),
+        },
+        _limits,
+    ),
+]
+_ThresholdOptions = Annotated[
+    Any,
+    OptionGroup(
+        {
+            "threshold": _number(
+                "--threshold", "Minimum score of the best result, 0 to 1.", 0.5, 0, 1
+            ),
+            "min_pass": _number(
+                "--min-pass", "Minimum share of queries that pass, 0 to 1.", 0.8, 0, 1
+            ),
+            "max_p95_ms": _number(
+                "--max-p95-ms", "Maximum 95th percentile of the latency.", 3000.0, 0, 1e9
+            ),
+        },
+        _thresholds,
+    ),
+]
+
+
 def validate(
     context: typer.Context,
+    *,
     suite: Annotated[
-        Path | None, typer.Option(help="Queries and what they should find, YAML or JSON.")
+        Path | None, typer.Option(help="Queries with expected results, YAML or JSON.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write the report into this file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
     svg: Annotated[
-        Path | None, typer.Option(help="Draw the distribution of latencies into this file.")
+        Path | None, typer.Option(help="Write a chart of the latencies to this file.")
     ] = None,
     suggest: Annotated[
-        bool, typer.Option("--suggest", help="Print a starter suite from the collection and leave.")
+        bool, typer.Option("--suggest", help="Print a suite generated from the collection.")
     ] = False,
     store: Annotated[
-        str | None,
-        typer.Option(help="Another store, qdrant://host:port/collection, not Whence's own."),
+        str | None, typer.Option(help="External store: qdrant://HOST:PORT/COLLECTION.")
     ] = None,
     mode: Annotated[str, typer.Option(help="hybrid, dense or bm25.")] = "hybrid",
-    top_k: Annotated[int, typer.Option("--top-k", help="Results of each query, 3 or more.")] = 5,
-    threshold: Annotated[float, typer.Option(help="Least score of the best result.")] = 0.5,
-    min_pass: Annotated[float, typer.Option(help="Least share of queries that pass.")] = 0.8,
-    max_p95_ms: Annotated[
-        float, typer.Option(help="What the 95th percentile of latency must be below.")
-    ] = 3000.0,
-    clients: Annotated[int, typer.Option(help="Readers at once; 0 leaves this part out.")] = 4,
-    repeats: Annotated[
-        int, typer.Option(help="Queries in a row, 10 or more; 0 leaves this part out.")
-    ] = 10,
-    timeout: Annotated[float, typer.Option(help="Longest of one query, in seconds.")] = 10.0,
-    time_limit: Annotated[float, typer.Option(help="Longest of all, in seconds.")] = 50.0,
+    limits: _LimitOptions,
+    thresholds: _ThresholdOptions,
     source: Annotated[
         list[Path] | None,
-        typer.Option(help="What was indexed, to compare texts with; repeat for more."),
+        typer.Option(help="Indexed file or folder to compare texts with; repeatable."),
     ] = None,
     check_urls: Annotated[
-        bool,
-        typer.Option("--check-urls", help="Fetch the pages found and compare texts with them."),
+        bool, typer.Option("--check-urls", help="Download result pages and compare texts.")
     ] = False,
-    acl: Acl = None,
-    label: Label = None,
-    clearance: Clearance = 0,
+    access: ReaderAccess,
 ) -> int:
-    """Ask a collection questions with known answers, and time it. Changes nothing."""
-    from whence.evaluation.files import check_folder, write_text
-    from whence.evaluation.validation.latency_chart import latency_svg
-    from whence.evaluation.validation.report import Thresholds
-    from whence.evaluation.validation.run import Limits
+    """Check a collection with queries of known results, and measure its latency. Changes nothing."""
+    from whence.evaluation.files import check_folder
     from whence.evaluation.validation.suite import load_suite
     from whence.retrieval.pipeline import search_mode
 
-    order = _Order(
-        suite=None if suite is None else load_suite(suite),
-        origin=str(suite or ""),
-        limits=Limits(
-            top_k=_number("--top-k", top_k, 1, 1000),
-            timeout_s=_number("--timeout", timeout, 0.001, 3600),
-            time_limit_s=_number("--time-limit", time_limit, 0.001, 3600),
-            clients=_number("--clients", clients, 0, 64),
-            repeats=_number("--repeats", repeats, 0, 10_000),
-        ),
-        demands=Thresholds(
-            threshold=_number("--threshold", threshold, 0, 1),
-            min_pass=_number("--min-pass", min_pass, 0, 1),
-            max_p95_ms=_number("--max-p95-ms", max_p95_ms, 0, 1e9),
-        ),
-        sources=source or [],
-        check_urls=check_urls,
-    )
+    cases = None if suite is None else load_suite(suite)
+    task = _Task(cases, str(suite or ""), limits, thresholds, source or [], check_urls)
     known = search_mode(mode)
-    if store is not None and mode != "hybrid" and known != "dense":
-        raise BadInput("another store is searched by vectors only", hint="use --mode dense")
-    for path in order.sources:
+    if store is not None:
+        _check_external(mode, access)
+    for path in task.sources:
         if not path.exists():
-            raise BadInput(f"{path} does not exist", hint="give what was indexed")
+            raise BadInput(f"{path} does not exist", hint="name an indexed file or folder")
     check_folder(report)
     check_folder(svg)
-    access = access_of(acl, label, clearance)
-    _refuse_rights_elsewhere(store, access)
 
     async def work(target: Target) -> ValidationReport | ValidationSuite:
-        chosen, origin = await _suite(target, order)
-        return chosen if suggest else await _validated(target, chosen, origin, order)
+        chosen, origin = await _suite(target, task)
+        return chosen if suggest else await _validated(target, chosen, origin, task)
 
-    done = _with_target(context, store, known, access, work)
+    done: Any = _with_target(context, store, known, access, work)
     if suggest:
         print_json(done)
         return 0
-    found: Any = done
+    _write_files(done, report, svg)
+    print_json(done) if as_json(context) else _print_report(done)
+    return 0 if done.passed else 1
+
+
+def _write_files(found: ValidationReport, report: Path | None, svg: Path | None) -> None:
+    from whence.evaluation.files import write_text
+    from whence.evaluation.validation.latency_chart import latency_svg
+
     if report is not None:
         write_text(report, json_text(found))
     if svg is not None:
         write_text(svg, latency_svg(f"Latency of {found.about.collection}", _series(found)))
-    print_json(found) if as_json(context) else _tell(found)
-    return 0 if found.passed else 1
 
 
-def _number(name: str, value: Any, least: float, most: float) -> Any:
-    # Also refuses NaN, which is in no range.
-    if not least <= value <= most:
-        raise BadInput(f"{name} must be {least:g} to {most:g}, not {value}")
-    return value
-
-
-def _refuse_rights_elsewhere(store: str | None, access: Access) -> None:
-    if store is not None and access != Access.public():
+def _check_external(mode: str, access: Access) -> None:
+    """Refuse options that an external store does not support."""
+    if mode not in ("hybrid", "dense", "semantic"):
+        raise BadInput("an external store has vectors only", hint="use --mode dense")
+    if access != Access.public():
         raise BadInput(
-            "rights are Whence's own and mean nothing in another store",
-            hint="leave --acl, --label and --clearance out",
+            "access rights do not apply to an external store",
+            hint="omit --acl, --label and --clearance",
         )
 
 
@@ -174,15 +207,17 @@ def _with_target(
     async def session() -> Any:
         async with AsyncExitStack() as stack:
             if store is None:
-                target = await _own(stack, settings, mode, access)
+                target = await _own_target(stack, settings, mode, access)
             else:
-                target = await _other(stack, settings, store)
+                target = await _external_target(stack, settings, store)
             return await work(target)
 
     return asyncio.run(session())
 
 
-async def _own(stack: AsyncExitStack, settings: Settings, mode: str, access: Access) -> Target:
+async def _own_target(
+    stack: AsyncExitStack, settings: Settings, mode: str, access: Access
+) -> Target:
     """Open Whence's own store, read-only, and a flow that reads it."""
     from whence.engine.engine import Engine
     from whence.engine.evaluation_targets import EngineTarget
@@ -204,8 +239,8 @@ async def _own(stack: AsyncExitStack, settings: Settings, mode: str, access: Acc
     )
 
 
-async def _other(stack: AsyncExitStack, settings: Settings, store: str) -> Target:
-    """Open another store's collection, to be searched with the configured embedder."""
+async def _external_target(stack: AsyncExitStack, settings: Settings, store: str) -> Target:
+    """Open a collection of an external store, searched with the configured embedder."""
     from whence.evaluation.validation.qdrant import QdrantTarget
     from whence.flow.resources import Resources
     from whence.store.qdrant import QdrantCollection
@@ -215,38 +250,38 @@ async def _other(stack: AsyncExitStack, settings: Settings, store: str) -> Targe
     return QdrantTarget(collection, await resources.get("embedder"))
 
 
-async def _suite(target: Target, order: _Order) -> tuple[ValidationSuite, str]:
-    """Give the suite of the call: its file, else the shipped one where it fits, else a generated one."""
+async def _suite(target: Target, task: _Task) -> tuple[ValidationSuite, str]:
+    """Return the suite file, else the shipped suite if it fits the collection, else a generated one."""
     from whence.evaluation.validation.suite import SHIPPED_DOCUMENTS, shipped_suite
     from whence.evaluation.validation.suite_generation import generate_suite
 
     await target.about()
-    if order.suite is not None:
-        return order.suite, order.origin
+    if task.suite is not None:
+        return task.suite, task.origin
     if await target.holds(SHIPPED_DOCUMENTS):
         return shipped_suite(), "shipped"
     return generate_suite(await target.sections(_SECTIONS), _SUGGESTED), "generated"
 
 
 async def _validated(
-    target: Target, suite: ValidationSuite, origin: str, order: _Order
+    target: Target, suite: ValidationSuite, origin: str, task: _Task
 ) -> ValidationReport:
     from whence.evaluation.validation.report import build_report, load_documents
     from whence.evaluation.validation.run import run_validation
     from whence.evaluation.validation.source_texts import read_source_texts
 
     with progress("validating") as moved:
-        run = await run_validation(target, suite, order.limits, progress=moved)
+        run = await run_validation(target, suite, task.limits, progress=moved)
     passages = [passage for asked in run.first for passage in asked.passages]
-    pages = await _web_pages(run) if order.check_urls else {}
+    pages = await _web_pages(run) if task.check_urls else {}
     return build_report(
         run,
         suite,
         origin=origin,
         about=await target.about(),
-        demands=order.demands,
+        demands=task.thresholds,
         pages=await load_documents(target, run),
-        originals=read_source_texts(passages, order.sources, pages),
+        originals=read_source_texts(passages, task.sources, pages),
     )
 
 
@@ -266,7 +301,7 @@ def _series(report: ValidationReport) -> list[tuple[str, list[float]]]:
     ]
 
 
-def _tell(report: ValidationReport) -> None:
+def _print_report(report: ValidationReport) -> None:
     from rich.text import Text
 
     out = console()
@@ -281,7 +316,7 @@ def _tell(report: ValidationReport) -> None:
             out.print(Text(f"{one_line(result.query_text)}: {one_line(result.reason)}", "red"))
     for warning in report.warnings:
         note(f"note: {warning}")
-    _tell_sums(report)
+    _print_summary(report)
 
 
 def _numbers(result: QueryResult) -> tuple[str, str, str]:
@@ -290,10 +325,10 @@ def _numbers(result: QueryResult) -> tuple[str, str, str]:
     return str(len(result.results)), score, f"{result.latency_ms:.1f}"
 
 
-def _tell_sums(report: ValidationReport) -> None:
+def _print_summary(report: ValidationReport) -> None:
     say(
         f"{report.passed_queries} of {report.total_queries} queries pass,"
-        f" {report.demands.min_pass:.0%} are demanded"
+        f" {report.demands.min_pass:.0%} are required"
     )
     for name, times in report.latency.items():
         say(

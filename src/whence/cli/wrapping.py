@@ -1,4 +1,4 @@
-"""Text that comes piece by piece, broken between words where a terminal's lines end."""
+"""Word wrap of streamed text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 
 __all__ = ("Wrapping",)
 
-#: Before each white space: what follows is a space and the word after it.
+#: Splits before each white space: a part is a space and the word after it.
 _BEFORE_SPACE = re.compile(r"(?=\s)")
 
 
 class Wrapping:
-    """Breaks a stream of text into lines.
+    """Wraps a stream of text between words.
 
     Args:
-        width: Columns of a line; None to break nothing.
+        width: Columns of a line; None for no wrapping.
     """
 
     def __init__(self, width: int | None) -> None:
@@ -23,13 +23,13 @@ class Wrapping:
         self._unfinished = ""
 
     def add(self, text: str, *, end: bool) -> str:
-        """Give what can be printed now: all but the last word, which may go on, and at the end that too.
+        """Return the text to print now: all but the last word, which may continue; at the end all of it.
 
-        A word wider than a line is left for the terminal to break.
+        A word wider than a line is not wrapped.
 
         Args:
             text: The next piece.
-            end: Whether it is the last one.
+            end: Whether it is the last piece.
         """
         if self._width is None:
             return text
@@ -40,7 +40,7 @@ class Wrapping:
         return "".join(self._placed(word, self._width) for word in whole)
 
     def _placed(self, word: str, width: int) -> str:
-        """Put a word, with the space before it, on this line or the next."""
+        """Place a word, with the space before it, on this line or the next."""
         from rich.cells import cell_len
 
         if word.startswith("\n"):

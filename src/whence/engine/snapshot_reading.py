@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from whence.retrieval.results import SearchReport
 from whence.schema.errors import BadInput, NotFound, Unavailable
 
 if TYPE_CHECKING:
+    from whence.retrieval.results import SearchReport
     from whence.store.snapshot_protocols import CodeStore, SnapshotRecord, SnapshotSource
 
 __all__ = ("SnapshotChoice", "read_snapshot", "resolve", "search_snapshot")

@@ -1,0 +1,201 @@
+"""`whence expand` and `whence fetch`: dependencies of code nodes, and their texts within a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whence.cli.options import ReaderAccess, RequiredSnapshot
+from whence.cli.output import console, note, print_json
+from whence.cli.session import as_json, run_with_engine
+
+if TYPE_CHECKING:
+    from whence.engine.node_texts import FetchReport
+    from whence.schema.graph import ExpandResponse
+    from whence.schema.texts import TextBudget
+
+__all__ = ("expand", "fetch")
+
+_PRIORITIZE_HELP = (
+    "seed_first, graph_first, balanced (alternating) or clustered (each seed, then its neighbours)."
+)
+
+
+def expand(
+    context: typer.Context,
+    nodes: Annotated[
+        list[str], typer.Argument(metavar="NODE...", help="Canonical or local ids to start from.")
+    ],
+    *,
+    snapshot: RequiredSnapshot,
+    max_depth: Annotated[int, typer.Option(help="Maximum number of steps from a seed.")] = 2,
+    max_nodes: Annotated[int, typer.Option(help="Maximum number of nodes, with seeds.")] = 120,
+    relation: Annotated[
+        list[str] | None,
+        typer.Option(metavar="R", help="Relation to follow, e.g. ReadsFrom; repeatable."),
+    ] = None,
+    direction: Annotated[str, typer.Option(help="out, in or both.")] = "out",
+    seed_only: Annotated[
+        bool, typer.Option("--seed-only", help="Expand only the seeds themselves.")
+    ] = False,
+    access: ReaderAccess,
+) -> int:
+    """Show the dependencies around nodes of code, among those you may see."""
+    reply = run_with_engine(
+        context,
+        lambda engine, _: engine.code.expand(
+            nodes,
+            snapshot=snapshot,
+            max_depth=max_depth,
+            max_nodes=max_nodes,
+            relations=relation or (),
+            direction=direction,
+            seed_only=seed_only,
+            access=access,
+        ),
+    )
+    print_json(_expand_document(reply)) if as_json(context) else _print_graph(reply)
+    return 0
+
+
+def _expand_document(reply: ExpandResponse) -> dict[str, Any]:
+    return {
+        "snapshot_id": reply.snapshot_id,
+        "seeds": reply.seeds,
+        "nodes": [
+            {
+                "id": node.id,
+                "local_id": node.local_id,
+                "depth": node.depth,
+                "parent_id": node.parent_id,
+            }
+            for node in reply.nodes
+        ],
+        "edges": [
+            {
+                "from_id": edge.from_id,
+                "to_id": edge.to_id,
+                "relation": edge.relation,
+                "stored_relation": edge.stored_relation,
+            }
+            for edge in reply.edges
+        ],
+        "truncated": reply.truncated,
+        "reason": reply.reason,
+    }
+
+
+def _print_graph(reply: ExpandResponse) -> None:
+    from rich.markup import escape
+
+    out = console()
+    local = {node.id: node.local_id for node in reply.nodes}
+    by_depth: dict[int, list[str]] = {}
+    for node in reply.nodes:
+        by_depth.setdefault(node.depth, []).append(node.local_id)
+    for depth, names in by_depth.items():
+        out.print(f"[bold]depth {depth}[/]  {escape(', '.join(names))}", soft_wrap=True)
+    for edge in reply.edges:
+        line = f"{local[edge.from_id]} --{edge.relation}--> {local[edge.to_id]}"
+        out.print(line, markup=False, soft_wrap=True)
+    if reply.truncated:
+        note(f"note: truncated at {len(reply.nodes)} nodes; --max-nodes sets the limit")
+
+
+def fetch(
+    context: typer.Context,
+    *,
+    snapshot: RequiredSnapshot,
+    seed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Node found by a search, best first; repeatable."),
+    ] = None,
+    graph: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Node near the seeds; repeatable.")
+    ] = None,
+    prioritize: Annotated[str, typer.Option(help=_PRIORITIZE_HELP)] = "balanced",
+    max_chars: Annotated[int | None, typer.Option(help="Budget in characters.")] = None,
+    budget_tokens: Annotated[
+        int | None, typer.Option(help="Budget in tokens of the embedding model.")
+    ] = None,
+    budget_from_settings: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Key in --settings of a budget in tokens.")
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML or JSON file with settings.")
+    ] = None,
+    access: ReaderAccess,
+) -> int:
+    """Print the texts of code nodes that fit into a budget, and why others were skipped."""
+    budget = _budget(max_chars, budget_tokens, budget_from_settings, settings)
+    report = run_with_engine(
+        context,
+        lambda engine, _: engine.code.fetch(
+            seed or (),
+            graph or (),
+            budget=budget,
+            snapshot=snapshot,
+            prioritize=prioritize,
+            access=access,
+        ),
+    )
+    print_json(_fetch_document(report)) if as_json(context) else _print_texts(report)
+    return 0
+
+
+def _budget(
+    max_chars: int | None, tokens: int | None, key: str | None, settings: Path | None
+) -> TextBudget:
+    """Return the budget that the options set.
+
+    Raises:
+        BadInput: There is none or more than one, or the settings cannot be read or lack the key.
+    """
+    from whence.flow.budget_settings import budget_from_file
+    from whence.schema.errors import BadInput
+    from whence.schema.texts import TextBudget
+
+    given = [one for one in (max_chars, tokens, key) if one is not None]
+    if len(given) != 1:
+        raise BadInput(
+            f"{'several budgets are' if given else 'no budget is'} given",
+            hint="use one of --max-chars, --budget-tokens and --budget-from-settings",
+        )
+    if settings is not None and key is None:
+        raise BadInput("--settings requires --budget-from-settings", hint="name a key of the file")
+    if max_chars is not None:
+        return TextBudget(kind="chars", limit=max_chars)
+    if tokens is not None:
+        return TextBudget(kind="tokens", limit=tokens)
+    if settings is None:
+        raise BadInput("--budget-from-settings requires a file", hint="add --settings FILE")
+    return TextBudget(kind="tokens", limit=budget_from_file(settings, key or ""))
+
+
+def _fetch_document(report: FetchReport) -> dict[str, Any]:
+    return {
+        "snapshot_id": report.snapshot_id,
+        "node_texts": report.node_texts,
+        "decisions": [
+            {"id": one.id, "action": one.action, "reason": one.reason} for one in report.decisions
+        ],
+        "used": report.used,
+        "budget": {"kind": report.budget.kind, "limit": report.budget.limit},
+    }
+
+
+def _print_texts(report: FetchReport) -> None:
+    from rich.markup import escape
+
+    out = console()
+    for node in report.node_texts:
+        size = f"{node.chars} characters" + (f", {node.tokens} tokens" if node.tokens else "")
+        out.print(f"[bold]{escape(node.local_id)}[/] [dim]{size}[/]")
+        out.print(node.text, markup=False, soft_wrap=True)
+    for one in report.decisions:
+        if one.action == "skip":
+            note(f"skipped {one.id}: {one.reason}")
+    kind = report.budget.kind
+    note(f"used {report.used[kind]} of {report.budget.limit} {kind}")

@@ -1,0 +1,257 @@
+"""`whence eval gate` and `whence eval baseline`: compare a suite with recorded results, and record them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from whence.cli.eval_beir import working_reranker
+from whence.cli.options import ReaderAccess
+from whence.cli.output import console, json_text, note, plain_table, print_json, progress
+from whence.cli.session import as_json, run_with_engine
+from whence.schema.errors import BadInput, ModelMissing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from whence.engine.engine import Engine
+    from whence.engine.evaluation_targets import EngineSearcher
+    from whence.evaluation.gate.run import SuiteRun
+    from whence.evaluation.gate.schema import Baseline, RetrieverScores, Suite
+    from whence.flow.resources import Resources
+    from whence.flow.settings import Settings
+    from whence.schema.access import Access
+
+__all__ = ("baseline", "gate")
+
+_MODES = ("bm25", "dense", "hybrid")
+_SuiteFile = Annotated[Path, typer.Option("--suite", help="Queries with expected results.")]
+_K = Annotated[int, typer.Option("--k", help="Number of results scored for each query.")]
+_Legs = Annotated[
+    bool, typer.Option("--legs/--no-legs", help="Also measure each retriever separately.")
+]
+
+
+def gate(
+    context: typer.Context,
+    *,
+    suite: _SuiteFile,
+    baseline: Annotated[Path, typer.Option(help="Recorded results to compare with.")],
+    policy: Annotated[Path, typer.Option(help="Thresholds of the checks.")],
+    report: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
+    k: _K = 10,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the result, but always exit with 0.")
+    ] = False,
+    legs: _Legs = True,
+    access: ReaderAccess,
+) -> int:
+    """Run a suite; exit 1 when retrieval is worse than the baseline by more than the policy allows."""
+    from whence.evaluation.files import check_folder, write_text
+    from whence.evaluation.gate.report import check_comparable, gate_document
+    from whence.evaluation.gate.schema import load_baseline, load_policy, load_suite
+
+    cases, before, limits = load_suite(suite), load_baseline(baseline), load_policy(policy)
+    _check_k(k)
+    check_comparable(before, cases, k)
+    check_folder(report)
+
+    async def work(engine: Engine, settings: Settings) -> dict[str, Any]:
+        done = await _run_suite(engine, settings, cases, before.mode, k, access, with_legs=legs)
+        return gate_document(
+            *(done.run, cases, before, limits),
+            collection=settings.collection,
+            digest=done.digest,
+            dry_run=dry_run,
+            document_ids=done.document_ids,
+            legs=done.legs,
+        )
+
+    document = run_with_engine(context, work)
+    if report is not None:
+        write_text(report, json_text(document))
+    print_json(document) if as_json(context) else _print_gate(document)
+    return 0 if dry_run or document["gate"].verdict == "pass" else 1
+
+
+def baseline(
+    context: typer.Context,
+    *,
+    suite: _SuiteFile,
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    mode: Annotated[str, typer.Option(help="hybrid, dense or bm25.")] = "hybrid",
+    policy: Annotated[
+        Path | None, typer.Option(help="Thresholds that the results must meet.")
+    ] = None,
+    k: _K = 10,
+    legs: _Legs = True,
+    access: ReaderAccess,
+) -> int:
+    """Record the current results of a suite as the baseline of later gates. Refused in CI."""
+    from importlib.metadata import version
+
+    from whence.evaluation.files import check_folder, write_text
+    from whence.evaluation.gate.gate_result import judge
+    from whence.evaluation.gate.report import record
+    from whence.evaluation.gate.schema import load_policy, load_suite
+
+    if os.environ.get("CI", "").casefold() in ("true", "1", "yes"):
+        raise BadInput(
+            "a baseline is not recorded in CI",
+            hint="record it outside of CI (CI unset), review it, and commit the file",
+        )
+    if mode not in _MODES:
+        raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}")
+    cases = load_suite(suite)
+    limits = None if policy is None else load_policy(policy)
+    _check_k(k)
+    check_folder(out)
+
+    async def work(engine: Engine, settings: Settings) -> tuple[SuiteRun, Baseline]:
+        done = await _run_suite(engine, settings, cases, mode, k, access, with_legs=legs)
+        where = {"collection": settings.collection, "digest": done.digest}
+        made = record(
+            done.run, cases, k=k, mode=mode, version=version("whence"), legs=done.legs, **where
+        )
+        return done.run, made
+
+    run, recorded = run_with_engine(context, work)
+    # Compared with itself, a run can fail only the absolute thresholds of the policy.
+    checks = [] if limits is None else judge(run, recorded, limits).checks
+    failed = [f"{one.metric} {one.current:.4g}" for one in checks if not one.passed]
+    if failed:
+        note(f"not recorded, the policy fails: {', '.join(failed)}")
+    else:
+        _print_changes(out, recorded)
+        write_text(out, json_text(recorded))
+    if as_json(context):
+        print_json(recorded)
+    return 1 if failed else 0
+
+
+def _print_changes(out: Path, recorded: Baseline) -> None:
+    """Print how a new baseline differs from the file it replaces."""
+    from whence.evaluation.gate.report import baseline_changes
+    from whence.evaluation.gate.schema import load_baseline
+
+    if not out.is_file():
+        recall = recorded.metrics.recall_at_k
+        note(f"new {out}: recall@{recorded.k} {recall:.3f}; review it")
+        return
+    try:
+        before = load_baseline(out)
+    except BadInput as error:
+        note(f"replacing {out}, which is not a baseline: {error.message}")
+        return
+    changes = baseline_changes(before, recorded)
+    for change in changes:
+        note(f"{change.what}: {_number(change.before)} -> {_number(change.after)}")
+    if not changes:
+        note(f"{out}: only latencies changed")
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _check_k(k: int) -> None:
+    if k < 1:
+        raise BadInput(f"k must be positive, not {k}")
+
+
+class _SuiteResult(NamedTuple):
+    """A run of a suite, and the state of the collection it ran on."""
+
+    run: SuiteRun
+    digest: str
+    document_ids: list[str]
+    legs: dict[str, RetrieverScores]
+
+
+async def _run_suite(
+    engine: Engine,
+    settings: Settings,
+    suite: Suite,
+    mode: str,
+    k: int,
+    access: Access,
+    *,
+    with_legs: bool,
+) -> _SuiteResult:
+    """Run a suite, then each retriever alone unless a part of the search failed."""
+    from whence.engine.evaluation_targets import EngineSearcher
+    from whence.evaluation.gate.report import collection_digest
+    from whence.evaluation.gate.run import run_suite
+    from whence.flow.resources import Resources
+
+    async with Resources(settings) as resources:
+        store = await resources.get("store")
+        digest = await collection_digest(store, settings.collection)
+        document_ids = await store.document_ids(settings.collection)
+        search = EngineSearcher(engine, settings.collection, access)
+        with progress("suite") as moved:
+            run = await run_suite(
+                search, suite, mode=mode, k=k, clock=time.perf_counter, progress=moved
+            )
+        # In a degraded run the retrievers would only repeat what the run reports.
+        complete = not any(query.semantic_degraded for query in run.queries)
+        legs = await _legs(search, resources, suite, k) if with_legs and complete else {}
+    return _SuiteResult(run, digest, document_ids, legs)
+
+
+async def _legs(
+    search: EngineSearcher, resources: Resources, suite: Suite, k: int
+) -> dict[str, RetrieverScores]:
+    from whence.evaluation.gate.per_retriever import measure_retrievers
+
+    try:
+        reranker = await working_reranker(resources)
+    except ModelMissing as error:
+        note(f"note: the reranker is not measured: {error.message}")
+        reranker = None
+    with progress("retrievers") as moved:
+        return await measure_retrievers(search, suite, k=k, reranker=reranker, progress=moved)
+
+
+def _print_gate(document: dict[str, Any]) -> None:
+    verdict, report = document["gate"], document["report"]
+    table = plain_table("check", "current", "baseline", "delta", "threshold", "")
+    for check in verdict.checks:
+        before = "-" if check.baseline is None else f"{check.baseline:.4g}"
+        limit = f"{'≥' if check.direction == 'min' else '≤'} {check.threshold:.4g}"
+        passed = "ok" if check.passed else "[red]fail[/]"
+        delta = "-" if check.delta is None else f"{check.delta:+.4g}"
+        table.add_row(check.metric, f"{check.current:.4g}", before, delta, limit, passed)
+    out = console()
+    out.print(table)
+    _print_legs(report["legs"], out)
+    _print_movers(report["movers"], out)
+    for name in report["loose_checks"]:
+        note(f"note: {name} is far above its threshold: record a new baseline")
+    out.print(f"verdict [bold]{verdict.verdict}[/] {' '.join(verdict.taxonomy)}")
+
+
+def _print_legs(legs: dict[str, Any], out: Console) -> None:
+    if not legs:
+        return
+    table = plain_table("retriever", "recall", "mrr", "ndcg", "worse")
+    for name, leg in legs.items():
+        now = leg.current
+        shares = ("-",) * 3 if now is None else (now.recall_at_k, now.mrr, now.ndcg_at_k)
+        cells = (one if isinstance(one, str) else f"{one:.4f}" for one in shares)
+        table.add_row(name, *cells, " ".join(leg.worse))
+    out.print(table)
+
+
+def _print_movers(movers: list[Any], out: Console) -> None:
+    from rich.text import Text
+
+    for mover in movers:
+        before, now = mover.hit_rank_before or "-", mover.hit_rank or "-"
+        lost = f" lost {', '.join(mover.lost_hints)}" if mover.lost_hints else ""
+        gained = f" gained {', '.join(mover.gained_hints)}" if mover.gained_hints else ""
+        out.print(Text(f"moved: {mover.id} first hit {before} -> {now}{lost}{gained}"))

@@ -1,0 +1,153 @@
+"""`whence explain`, `why-not` and `replay`: the trace of an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whence.cli.options import ReaderAccess
+from whence.cli.output import console, facts_table, print_json, say
+from whence.cli.session import as_json, run_with_engine
+from whence.schema.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from whence.engine.replay import Difference, ReplayReport
+    from whence.provenance.why_not import WhyNot
+
+__all__ = ("explain", "replay", "why_not")
+
+_FORMATS = ("tree", "json", "nquads", "trig", "jsonld", "svg")
+_STAGES = ("question", "grounding", "exploration", "focus", "synthesis")
+#: Lines printed of each side of a difference; JSON has all.
+_MAX_LINES = 8
+
+_AnswerId = Annotated[str, typer.Argument(help="Id printed by `whence ask`.")]
+
+
+def explain(
+    context: typer.Context,
+    answer_id: _AnswerId,
+    *,
+    form: Annotated[
+        str | None, typer.Option("--format", help=f"Output format: {', '.join(_FORMATS)}.")
+    ] = None,
+    sparql: Annotated[
+        str | None, typer.Option("--sparql", metavar="QUERY", help="SPARQL query over the trace.")
+    ] = None,
+    access: ReaderAccess,
+) -> int:
+    """Show which passages were considered, kept and dropped for an answer, and why."""
+    chosen = form or ("json" if as_json(context) else "tree")
+    if chosen not in _FORMATS:
+        raise BadInput(f"unknown format {chosen!r}", hint=f"use one of {', '.join(_FORMATS)}")
+    # `--json` always prints one JSON document, and JSON-LD is one.
+    if as_json(context) and chosen != "jsonld":
+        chosen = "json"
+    trace = run_with_engine(
+        context,
+        lambda engine, _: engine.explain(answer_id, access),
+        reads=f"answer {answer_id!r}",
+    )
+    if sparql is not None:
+        from whence.provenance.render.rdf import run_sparql
+
+        print_json(run_sparql(trace.triples, sparql))
+    elif chosen == "json":
+        from whence.provenance.render.json import to_json
+
+        print_json(to_json(trace))
+    elif chosen == "tree":
+        from whence.provenance.render.tree import to_tree
+
+        console().print(to_tree(trace))
+    elif chosen == "svg":
+        from whence.provenance.render.svg import to_svg
+
+        say(to_svg(trace))
+    else:
+        from whence.provenance.render.rdf import serialize
+
+        say(serialize(trace.triples, chosen))
+    return 0
+
+
+def why_not(
+    context: typer.Context,
+    item: Annotated[
+        str, typer.Argument(metavar="CHUNK_OR_DOCUMENT", help="Id of a chunk or document.")
+    ],
+    *,
+    answer: Annotated[str, typer.Option("--answer", help="Id printed by `whence ask`.")],
+    access: ReaderAccess,
+) -> int:
+    """Show the stage at which a passage was dropped from an answer, and its scores."""
+    reason = run_with_engine(
+        context,
+        lambda engine, _: engine.why_not(item, answer, access),
+        reads=f"answer {answer!r}",
+    )
+    print_json(reason) if as_json(context) else _print_reason(reason)
+    return 0
+
+
+def _print_reason(reason: WhyNot) -> None:
+    out = console()
+    out.print(reason.chunk_id, style="bold", markup=False, soft_wrap=True)
+    out.print(f"{reason.stage}: {reason.code} - {reason.reason}", markup=False, soft_wrap=True)
+    out.print(
+        facts_table(
+            {
+                name.replace("_", " "): f"{value:.4g}" if isinstance(value, float) else value
+                for name, value in reason.numbers.items()
+            }
+        )
+    )
+
+
+def replay(context: typer.Context, answer_id: _AnswerId, *, access: ReaderAccess) -> int:
+    """Ask a recorded question again; exit 1 and show the first stage whose result differs."""
+    report = run_with_engine(
+        context,
+        lambda engine, _: engine.replay(answer_id, access),
+        reads=f"answer {answer_id!r}",
+        warm_up=True,
+    )
+    print_json(report) if as_json(context) else _print_replay(report)
+    return 0 if report.identical else 1
+
+
+def _print_replay(report: ReplayReport) -> None:
+    out = console()
+    if report.identical:
+        out.print("identical: the same candidates, scores, order, citations and answer")
+        return
+    first = report.differs[0].stage
+    out.print(f"first difference at stage [bold]{first}[/]")
+    for difference in report.differs:
+        if difference.stage == first:
+            _print_difference(out, difference)
+    later = sorted({d.stage for d in report.differs if d.stage != first}, key=_STAGES.index)
+    if later:
+        out.print(f"later stages differ too: {', '.join(later)}; --json lists all differences")
+
+
+def _print_difference(out: Console, difference: Difference) -> None:
+    out.print(difference.what, style="bold", markup=False)
+    for name, value in (("before", difference.before), ("now", difference.after)):
+        lines = _lines(value)
+        for number, line in enumerate(lines[:_MAX_LINES]):
+            out.print(f"  {name if number == 0 else '':7}{line}", markup=False, soft_wrap=True)
+        if len(lines) > _MAX_LINES:
+            out.print(f"  {'':7}and {len(lines) - _MAX_LINES} more")
+
+
+def _lines(value: Any) -> list[str]:
+    """Return one line for each part of a value."""
+    if isinstance(value, dict):
+        return [f"{key}: {part}" for key, part in value.items()] or ["-"]
+    if isinstance(value, list):
+        return [str(part) for part in value] or ["-"]
+    return [str(value)]
