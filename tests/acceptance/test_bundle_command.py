@@ -159,4 +159,4 @@ def test_files_that_cannot_be_read_are_named(cli: Any, tmp_path: Path) -> None:
 
     assert result.code == 0
     assert "skipped: binary.py: " in result.err
-    assert "not understood: broken.py: " in result.err
+    assert "not parsed: broken.py: " in result.err

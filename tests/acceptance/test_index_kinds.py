@@ -190,6 +190,6 @@ def test_prune_tells_when_it_removes_nothing(cli: Any, tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.md")).write_text("# Latin name\n")
     pruned = cli(*words, "--json").json
 
-    assert "not pruned: 1 that no path has any more" in told.err
+    assert "not pruned: 1 documents that are in no path" in told.err
     assert (counted["documents"]["removed"], counted["kept"]) == (0, 1)
     assert (pruned["documents"]["removed"], pruned["kept"]) == (1, 0)

@@ -61,8 +61,8 @@ def test_without_a_broker_status_says_what_cannot_be_known(cli: Any, handbook: P
 
     assert (told["topics"], told["processors"]) == ([], [])
     assert any("memory://" in note for note in told["notes"])
-    assert "running flows  not known here" in page
-    assert "dead letters   none kept" in page
+    assert "running flows  not shown" in page
+    assert "dead letters   none" in page
 
 
 def _a_file(folder: Path) -> dict[str, str]:
@@ -96,7 +96,7 @@ def _models_with_another_byte(folder: Path) -> dict[str, str]:
 
 FAULTS = {
     "a home that is a file": ("home", "not a folder", "--home", _a_file),
-    "a home that cannot be": ("home", "nothing can be written", "--home", _no_place_for_anything),
+    "a home that cannot be": ("home", "is not writable", "--home", _no_place_for_anything),
     "a dead database": (
         "database", "127.0.0.1:1/x", "--database-url",
         lambda _: {"WHENCE_DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/x"},

@@ -109,7 +109,8 @@ def test_nothing_is_over_the_width_and_no_word_is_lost(
         lines = lines_of(on_terminal(cli, words, width))
 
         assert max(map(cell_len, lines)) <= width, lines
-        assert steady("".join(map(letters, lines))) == steady(letters(piped))
+        # Sorted: cells of a row that are wrapped side by side mix their letters.
+        assert sorted(steady("".join(map(letters, lines)))) == sorted(steady(letters(piped)))
         assert "…" not in "".join(lines) or command.startswith(("search", "explain"))
 
 

@@ -76,7 +76,7 @@ def one_line(text: str) -> str:
 
 
 #: Hints for errors without one; the doctor does not check arguments.
-_HINTS = {"bad_input": "correct the argument and try again"}
+_HINTS = {"bad_input": "correct the input that the message names and try again"}
 _HINT = "see whence doctor"
 
 
