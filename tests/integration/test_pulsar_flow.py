@@ -179,7 +179,7 @@ async def test_nobody_serves(pulsar_broker: TestBroker) -> None:
     client = FlowClient(flow(), transport, absent_after_s=0.1)
     request = DocumentRagRequest(access=Access.public(), question="Is anybody there?")
 
-    with pytest.raises(Unavailable, match="nobody serves") as told:
+    with pytest.raises(Unavailable, match="no worker serves") as told:
         await asyncio.wait_for(anext(client.ask(request, timeout_s=600)), 60)
     await transport.aclose()
 

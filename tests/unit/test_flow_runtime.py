@@ -410,7 +410,7 @@ async def test_a_stream_comes_in_order_and_ends() -> None:
 async def test_a_reply_against_the_contract_is_an_error() -> None:
     """A processor that yields what its service does not name fails that request."""
     async with running() as house:
-        with pytest.raises(InternalError, match="none of its replies"):
+        with pytest.raises(InternalError, match="not one of its replies"):
             async for _ in house.client.stream("counter", Inner(text="odd"), (Reply,)):
                 pass
 
@@ -504,8 +504,8 @@ async def test_a_processor_that_stops_working_is_restarted() -> None:
 async def test_a_lost_subscription_is_taken_up_again() -> None:
     """A processor whose hold on the broker is lost joins again and keeps its backlog."""
     async with running() as house:
-        running_back = house.runtime._running[2]
-        subscription = running_back.lives[0].worker._state.subscription  # type: ignore[union-attr]
+        running_back = house.runtime._groups[2]
+        subscription = running_back.current[0].worker._state.subscription  # type: ignore[union-attr]
         await subscription.aclose()  # type: ignore[union-attr]
         await until(lambda: running_back.supervisors[0].restarts == 1)
 
@@ -516,9 +516,9 @@ async def test_a_processor_that_keeps_dying_ends_the_flow() -> None:
     """When restarting does not help, `wait` raises the cause and health says who it is."""
     async with running() as house:
         waiting = asyncio.create_task(house.runtime.wait())
-        supervisor = house.runtime._running[2].supervisors[0]
+        supervisor = house.runtime._groups[2].supervisors[0]
         while not waiting.done():
-            worker = house.runtime._running[2].lives[0].worker
+            worker = house.runtime._groups[2].current[0].worker
             if worker is not None and worker._state.subscription is not None:
                 await worker._state.subscription.aclose()
             await asyncio.sleep(0.001)

@@ -119,14 +119,14 @@ async def test_nobody_there_is_an_error_and_a_slow_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Silence is asked about: a slow processor is waited for, an absent one is not."""
-    monkeypatch.setattr(whence.flow.client, "_CALLS", 1)
+    monkeypatch.setattr(whence.flow.client, "_PINGS", 1)
     request = EmbeddingRequest(texts=("a",))
     async with members(("embedding",), delay_s=0.3) as transport:
         client = FlowClient(FLOW, transport, absent_after_s=0.02)
         reply = await client.call("embedding", request, EmbeddingResponse)
     async with members() as transport:
         client = FlowClient(FLOW, transport, absent_after_s=0.02)
-        with pytest.raises(Unavailable, match=r"nobody serves embedding\.request"):
+        with pytest.raises(Unavailable, match=r"no worker serves embedding\.request"):
             await client.call("embedding", request, EmbeddingResponse, timeout_s=600)
 
     assert reply.model.name == "stub-hash"

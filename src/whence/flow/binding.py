@@ -1,11 +1,12 @@
-"""One processor on the bus: bytes to messages, a handler's replies to bytes, and a life to supervise.
+"""Runs one processor on the bus: decodes messages, calls the handler and encodes its replies.
 
-Acknowledging, retrying, deadlines and dead letters are the broker worker's business; this only translates.
+Acknowledging, retrying, deadlines and dead letters are done by the broker's worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager
 
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
@@ -26,15 +27,7 @@ __all__ = ("Binding", "Replica")
 
 
 class Binding:
-    """The handler that a worker calls for each message of a processor.
-
-    Args:
-        processor: Does the work.
-        definition: Says what its ports lead to.
-        transport: Carries what the processor sends.
-        clock: Source of time.
-        observer: Watches each message.
-    """
+    """The handler that a worker calls for each message of a processor."""
 
     def __init__(
         self,
@@ -53,93 +46,86 @@ class Binding:
 
     @property
     def handler(self) -> Handler:
-        """What a worker is to call."""
+        """The method for the worker to call."""
         return self.stream if isinstance(self._processor, StreamingProcessor) else self.answer
 
-    async def answer(self, work: IncomingMessage) -> OutgoingMessage | None:
-        """Handle one message of a processor that gives at most one reply, and give that.
+    async def answer(self, incoming: IncomingMessage) -> OutgoingMessage | None:
+        """Handle one message of a processor with at most one reply, and return the reply.
 
         Raises:
             CodecError: The message is not of the processor's type.
-            InternalError: The processor broke its own contract.
-            WhenceError: Whatever the processor raises.
+            InternalError: The reply is not one of the processor's service.
+            WhenceError: The error of the processor.
         """
-        trace = TraceContext.read(work.delivery.headers)
-        with self._observer.handling(self._definition.name, self._type.TYPE, trace) as place:
-            message = self._decode(work)
-            reply = await self._processor.handle(message, self._context(work, place))
-            if reply is None:
-                return None
-            last = self._check(reply)
-            return OutgoingMessage(
-                payload=encode(reply), headers=place.headers_of(type(reply).TYPE), end=last
-            )
+        with self._observed(incoming) as trace:
+            message = self._decode(incoming)
+            reply = await self._processor.handle(message, self._context(incoming, trace))
+            return None if reply is None else self._outgoing(reply, trace)
 
-    async def stream(self, work: IncomingMessage) -> AsyncGenerator[OutgoingMessage, None]:
-        """Handle one message and yield its replies, the last one marked.
-
-        Raises:
-            WhenceError: As for `answer`.
-        """
+    async def stream(self, incoming: IncomingMessage) -> AsyncGenerator[OutgoingMessage, None]:
+        """Handle one message and yield its replies, the last one marked; errors as for `answer`."""
         processor = self._processor
         assert isinstance(processor, StreamingProcessor)
-        trace = TraceContext.read(work.delivery.headers)
-        with self._observer.handling(self._definition.name, self._type.TYPE, trace) as place:
-            message = self._decode(work)
-            replies = processor.handle_stream(message, self._context(work, place))
+        with self._observed(incoming) as trace:
+            message = self._decode(incoming)
+            replies = processor.handle_stream(message, self._context(incoming, trace))
             async with closing(replies) as arriving:
                 async for reply in arriving:
-                    last = self._check(reply)
-                    headers = place.headers_of(type(reply).TYPE)
-                    yield OutgoingMessage(payload=encode(reply), headers=headers, end=last)
-                    if last:
+                    outgoing = self._outgoing(reply, trace)
+                    yield outgoing
+                    if outgoing.end:
                         return
 
-    def _context(self, work: IncomingMessage, place: TraceContext) -> FlowContext:
+    def _observed(self, incoming: IncomingMessage) -> AbstractContextManager[TraceContext]:
+        trace = TraceContext.read(incoming.delivery.headers)
+        return self._observer.handling(self._definition.name, self._type.TYPE, trace)
+
+    def _context(self, incoming: IncomingMessage, trace: TraceContext) -> FlowContext:
         return FlowContext(
-            Caller(self._transport, place, work.deadline, self._clock.time),
+            Caller(self._transport, trace, incoming.deadline, self._clock.time),
             self._processor.calls,
             self._definition.topics,
-            work.message_id,
-            work.attempt,
+            incoming.message_id,
+            incoming.attempt,
         )
 
-    def _decode(self, work: IncomingMessage) -> Message:
-        """Read the message; a foreign client may leave the type out, for a topic has only one."""
-        name = work.delivery.headers.get(Headers.TYPE) or self._type.TYPE
+    def _decode(self, incoming: IncomingMessage) -> Message:
+        """Decode the message; the type header is optional, since a topic has one type."""
+        name = incoming.delivery.headers.get(Headers.TYPE) or self._type.TYPE
         if name != self._type.TYPE:
             raise CodecError(
                 f"{self._definition.name} takes {self._type.TYPE}, not {name}",
-                hint="send it to the topic of the service it is meant for",
+                hint="send it to the topic of the service that takes this type",
             )
-        return decode_as(work.delivery.payload, self._type)
+        return decode_as(incoming.delivery.payload, self._type)
 
-    def _check(self, reply: Message) -> bool:
-        """Return whether a reply is the last one.
-
-        Raises:
-            InternalError: It is none that the processor's service has.
-        """
+    def _outgoing(self, reply: Message, trace: TraceContext) -> OutgoingMessage:
+        """Encode a reply; raise `InternalError` when it is not one of the processor's service."""
         service = self._processor.serves
         if service is None or not isinstance(reply, service.replies):
             raise InternalError(
-                f"processor {self._definition.name} gave a {type(reply).__name__}, none of its replies",
+                f"processor {self._definition.name} returned {type(reply).__name__}, which is not one of"
+                " its replies",
                 hint="this is a fault of the processor",
             )
-        return service.is_last is None or service.is_last(reply)
+        return OutgoingMessage(
+            payload=encode(reply),
+            headers=trace.headers_of(type(reply).TYPE),
+            end=service.is_last is None or service.is_last(reply),
+        )
 
 
 class Replica:
-    """One life of one replica: builds the processor, joins its group, and takes both down again.
+    """One replica of a processor, from its start to its end; a restart makes a new one.
 
     Args:
-        definition: What to run.
-        build: Makes the processor, light and without I/O.
-        transport: Where to.
-        reply_topic: Full topic for replies to requests that name none; None drops them.
-        ledger: Keeps a message that comes again from being handled again; None for a processor that bears it.
+        definition: The processor's definition.
+        build: Creates the processor without I/O.
+        transport: The broker.
+        reply_topic: Full topic for replies to requests that name no topic; None drops them.
+        ledger: Prevents that a redelivered message is handled twice; None for an idempotent processor.
         clock: Source of time.
-        observer: Watches each message.
+        observer: Observes each message.
     """
 
     def __init__(
@@ -165,11 +151,11 @@ class Replica:
         self.worker: Worker | None = None
 
     async def start(self) -> None:
-        """Build and start the processor, then join its group.
+        """Build and start the processor, then subscribe.
 
         Raises:
-            ConfigError: The processor takes no messages.
-            WhenceError: Starting failed; `stop` frees what was begun.
+            ConfigError: The processor receives no messages.
+            WhenceError: The start failed; `stop` releases what was opened.
         """
         definition = self._definition
         if inbound_type(definition.cls) is None:
@@ -193,16 +179,19 @@ class Replica:
         await self.worker.start()
 
     async def run(self) -> None:
-        """IncomingMessage until `stop` is called.
+        """Handle messages until `stop` is called.
 
         Raises:
-            WhenceError: The broker was lost, or nothing can be handled until somebody repairs something.
+            WhenceError: The broker was lost, or no message can be handled until a fault is repaired.
         """
         assert self.worker is not None, "start comes first"
         await self.worker.join()
 
     async def stop(self, drain_s: float) -> None:
-        """Finish what is begun within `drain_s` seconds, hand back the rest, close the processor."""
+        """Wait at most `drain_s` seconds for messages in progress, return the others, close the processor.
+
+        Also after a failed start, and idempotent.
+        """
         if self.worker is not None:
             await self.worker.aclose(drain_s)
         processor, self._processor = self._processor, None

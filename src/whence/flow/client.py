@@ -1,7 +1,6 @@
-"""A typed client of a flow's interfaces: the same whether the flow runs in this process or elsewhere.
+"""A typed client of a flow's interfaces, for a flow in this process or elsewhere.
 
-It knows the flow's definition and a transport, nothing else. Every call begins a trace (W3C) and sets a
-deadline, which all work behind it inherits.
+Every call starts a trace (W3C) and sets a deadline, which all further calls inherit.
 """
 
 from __future__ import annotations
@@ -32,32 +31,29 @@ __all__ = ("DOCUMENT_RAG", "INGEST", "FlowClient")
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
-#: Names of the interfaces that `ask` and `ingest` go through.
+#: Interfaces of `ask` and `ingest`.
 DOCUMENT_RAG = "document-rag"
 INGEST = "ingest"
 
-#: Calls of two seconds each that nobody answers before nobody counts as there: a processor that is being
-#: restarted is back within these.
-_CALLS = 3
+#: Unanswered pings of two seconds each after which no worker is alive: a restart takes less.
+_PINGS = 3
 
 AnswerPart = AnswerPiece | ExplainEvent | Answer
 
 
 class FlowClient:
-    """Speaks to a flow through its interfaces.
+    """Calls a flow through its interfaces.
 
     Args:
         definition: The flow; its processors may run anywhere on the same broker.
         transport: The broker; not closed by the client.
-        clock: Gives seconds since the epoch; the transport's clock, else this machine's, when None.
-        new_trace: Begins a trace context.
-        absent_after_s: Seconds without any reply after which the broker is asked whether anybody serves at
-            all; when nobody does, again and again, the request is taken back. None waits for the deadline.
-        new_id: Makes ids of answers, so that a question whose processor dies on the way is answered by another
-            under the same id; None leaves them to the flow.
+        absent_after_s: Seconds without a reply after which workers are pinged; without an answer the request is
+            cancelled. None waits for the deadline.
+        new_id: Makes ids of answers, so that a redelivered question is answered under the same id; None leaves
+            them to the flow.
 
     Raises:
-        ConfigError: The transport was told other message types for the flow's topics.
+        ConfigError: Other message types are registered for the flow's topics.
     """
 
     def __init__(
@@ -65,8 +61,6 @@ class FlowClient:
         definition: FlowDefinition,
         transport: Transport,
         *,
-        clock: Callable[[], float] | None = None,
-        new_trace: Callable[[], TraceContext] = TraceContext.new,
         absent_after_s: float | None = None,
         new_id: Callable[[], str] | None = None,
     ) -> None:
@@ -75,8 +69,7 @@ class FlowClient:
         self._absent_after_s = absent_after_s
         self._definition = definition
         self._transport = transport
-        self._clock = clock or clock_of(transport).time
-        self._new_trace = new_trace
+        self._clock = clock_of(transport).time
 
     async def ask(
         self,
@@ -84,9 +77,9 @@ class FlowClient:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> AsyncGenerator[AnswerPart, None]:
-        """Ask about documents or about code; yields pieces and explain events as they come, the answer last.
+        """Ask about documents or about code; yield pieces and explain events as they arrive, the answer last.
 
-        Leaving the iterator early takes the question back.
+        Closing the iterator early cancels the question.
 
         Raises:
             WhenceError: The flow answered with an error, or not within `timeout_s` seconds.
@@ -107,11 +100,7 @@ class FlowClient:
     async def ingest(
         self, request: IngestRequest, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> IngestResponse:
-        """Store documents; gives what became of each.
-
-        Raises:
-            WhenceError: As for `ask`.
-        """
+        """Store documents and return the outcome of each; errors as for `ask`."""
         return await self.call(INGEST, request, IngestResponse, timeout_s=timeout_s)
 
     async def call(
@@ -122,10 +111,10 @@ class FlowClient:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> M:
-        """Send a request through an interface and wait for its one reply.
+        """Send a request to an interface and wait for its one reply.
 
         Raises:
-            ConfigError: The flow has no such interface, or it is one of events.
+            ConfigError: The flow has no such interface, or it is an interface of events.
             WhenceError: As for `ask`.
         """
         topic = self._topic(interface)
@@ -139,12 +128,7 @@ class FlowClient:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> AsyncGenerator[Message, None]:
-        """Send a request through an interface and yield its replies in order.
-
-        Raises:
-            ConfigError: As for `call`.
-            WhenceError: As for `ask`.
-        """
+        """Send a request to an interface and yield its replies in order; errors as for `call`."""
         topic = self._topic(interface)
         if self._absent_after_s is None:
             return self._caller(timeout_s).stream(topic, message, replies)
@@ -153,7 +137,7 @@ class FlowClient:
     async def _watched_stream(
         self, topic: str, message: Message, replies: tuple[type[Message], ...], timeout_s: float
     ) -> AsyncGenerator[Message, None]:
-        """Stream, but do not wait for a flow that nobody runs."""
+        """Stream, and fail early when the flow does not run."""
         async with aclosing(self._caller(timeout_s).stream(topic, message, replies)) as arriving:
             first = await self._watched(topic, anext(arriving, None))
             if first is None:
@@ -171,11 +155,10 @@ class FlowClient:
         ]
 
     async def _watched(self, topic: str, work: Awaitable[T]) -> T:
-        """Wait for a first reply, but not for a flow that nobody runs.
+        """Wait for a first reply, and fail early when the flow does not run.
 
         Raises:
-            Unavailable: No worker of the topic answered any of the calls.
-            WhenceError: As for the work.
+            Unavailable: No worker of the topic answered a ping.
         """
         if self._absent_after_s is None:
             return await work
@@ -190,18 +173,18 @@ class FlowClient:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _check_present(self, topic: str, task: asyncio.Future[Any]) -> None:
-        for _ in range(_CALLS):
+        for _ in range(_PINGS):
             if await roll_call(self._transport, [topic], enough=1) or task.done():
                 return
         raise Unavailable(
-            f"nobody serves {short_topic(topic)} on {self._transport.url}",
+            f"no worker serves {short_topic(topic)} on {self._transport.url}",
             hint=f"start the flow: whence run {self._definition.name} --broker {self._transport.url}",
         )
 
     def _caller(self, timeout_s: float) -> Caller:
         return Caller(
             self._transport,
-            self._new_trace(),
+            TraceContext.new(),
             self._clock() + timeout_s,
             self._clock,
             margin=False,
@@ -210,7 +193,5 @@ class FlowClient:
     def _topic(self, name: str) -> str:
         interface = self._definition.interface(name)
         if not interface.request:
-            raise ConfigError(
-                f"the interface {name!r} is one of events; nothing can be asked through it"
-            )
+            raise ConfigError(f"the interface {name!r} is one of events and takes no requests")
         return interface.request

@@ -1,8 +1,7 @@
-"""A flow that runs: its processors under supervision, their health, and an orderly end.
+"""Runs the processors of a flow under supervision, reports their health and drains them.
 
-Servers start with their callers; on the way out callers stop first, so that what is begun can still be
-finished with the help of those it asks. The transport and the resources belong to whoever made them and are
-closed after the runtime.
+Callers stop before the processors that they call, so that messages in progress can be finished. The
+transport and the resources are closed by the caller, after the runtime.
 """
 
 from __future__ import annotations
@@ -35,73 +34,68 @@ __all__ = ("DRAIN_S", "FlowHealth", "FlowRuntime", "ProcessorHealth", "run_flow"
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for work that is begun when the flow is asked to stop. Kubernetes kills after 30.
+#: Seconds for messages in progress at a stop. Kubernetes kills after 30.
 DRAIN_S = 20.0
-#: The resource of processors that work once.
+#: The resource of processors that handle a message once.
 _LEDGER = "ledger"
 
 
 class ProcessorHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How one processor is, over all its replicas in this process."""
+    """Health of one processor, over all its replicas in this process.
+
+    The counters from `received` to `duplicates` are those of `WorkerCounters` of the broker, since the last
+    restart.
+    """
 
     name: str
     type: str
     state: State
-    """The worst of its replicas' states."""
+    """The worst state of its replicas."""
     replicas: int
-    """Replicas that it should have."""
+    """Replicas that should run."""
     running: int
-    """Replicas that take messages."""
+    """Replicas that receive messages."""
     restarts: int
     """Restarts of all replicas since the start."""
     in_flight: int
-    """Messages being handled now."""
-    handled: int
-    """Messages done since the last restart."""
-    failed: int
-    """Messages given up since the last restart."""
+    """Messages in progress."""
     backlog: int
-    """Messages that wait for its group, in all processes; -1 when the broker does not tell."""
+    """Messages that wait for its group, in all processes; -1 when the broker does not report it."""
     oldest_age_s: float = 0.0
-    """Age of the oldest of them in seconds; -1 when the broker does not tell."""
+    """Age of the oldest of them in seconds; -1 when the broker does not report it."""
     received: int = 0
-    """Deliveries taken; this and the following since the last restart."""
+    handled: int = 0
+    failed: int = 0
     replies: int = 0
-    """Replies published, errors included."""
     retries: int = 0
-    """Attempts that failed and were followed, or will be, by another."""
     dead_letters: int = 0
-    """Messages given up that became dead letters."""
     expired: int = 0
-    """Messages that were not wanted any more when they came."""
     cancelled: int = 0
-    """Messages that were taken back by their caller."""
     duplicates: int = 0
-    """Deliveries of what was done before."""
     last_error: str = ""
-    """What ended a replica last; empty when nothing did."""
+    """The last failure of a replica; empty when there was none."""
 
 
 class FlowHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How a flow is."""
+    """Health of a flow."""
 
     flow: str
     ready: bool
-    """True when every replica takes messages and the broker answers."""
+    """True when every replica receives messages and the broker answers."""
     processors: tuple[ProcessorHealth, ...]
     """In the order of the flow file."""
     broker_error: str = ""
-    """Why the broker does not answer; empty when it does."""
+    """Error of the broker; empty when it answers."""
 
 
-class _Running:
-    """A processor of the flow with the supervisors of its replicas."""
+class _ProcessorGroup:
+    """The supervised replicas of one processor."""
 
     def __init__(self, definition: ProcessorDefinition) -> None:
         self.definition = definition
         self.supervisors: list[Supervisor] = []
-        #: The current life of each replica.
-        self.lives: dict[int, Replica] = {}
+        #: The current replica by its number.
+        self.current: dict[int, Replica] = {}
 
 
 #: Counters of workers that health adds up.
@@ -118,13 +112,13 @@ class FlowRuntime:
 
     Args:
         definition: The flow.
-        transport: The broker; not closed here.
-        resources: What processors need; not closed here.
+        transport: The broker.
+        resources: Resources of the processors.
         only: Names of the processors to run; all of them when empty.
-        restart: When to restart a replica that failed.
-        clock: Source of time for messages; the transport's, else this machine's, when None.
-        monotonic: Seconds that never go back, for restarts and draining.
-        observer: Watches the messages of all processors.
+        restart: Waits and number of restarts.
+        clock: Source of time for messages; the transport's clock when None.
+        monotonic: Monotonic seconds, for restarts and draining.
+        observer: Observes the messages of all processors.
     """
 
     def __init__(
@@ -147,23 +141,23 @@ class FlowRuntime:
         self._restart = restart or RestartPolicy()
         self._clock: Clock = clock or clock_of(transport)
         self._monotonic = monotonic
-        self._running: list[_Running] = []
+        self._groups: list[_ProcessorGroup] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
 
     async def start(self) -> None:
-        """Start all processors; returns when every replica takes messages.
+        """Start all processors; return when every replica receives messages.
 
         Raises:
-            ConfigError: There is nothing to run, or a setting makes the flow impossible.
-            WhenceError: A processor could not be started; all others are stopped again.
+            ConfigError: There is no processor to run, or a setting disables one that is needed.
+            WhenceError: A processor could not be started; the others are stopped.
         """
         chosen = self._choose()
         register_types(self._whole, self._transport)
         needed = {name for processor in chosen for name in processor.cls.needs}
         if any(processor.cls.once for processor in chosen):
             needed.add(_LEDGER)
-        # One after the other in a fixed order: closing is the reverse of it.
+        # In a fixed order, since they are closed in reverse order.
         objects = {name: await self._resources.get(name) for name in sorted(needed)}
         try:
             for processor in chosen:
@@ -178,7 +172,7 @@ class FlowRuntime:
         """Wait until the flow ends.
 
         Raises:
-            WhenceError: A processor was given up; the others still run until `drain`.
+            WhenceError: A processor is unhealthy; the others run until `drain`.
         """
         stopped = asyncio.create_task(self._stopped.wait())
         try:
@@ -188,17 +182,14 @@ class FlowRuntime:
         self._raise_failure()
 
     async def drain(self, timeout_s: float = DRAIN_S) -> None:
-        """Stop: take no more, finish what is begun within `timeout_s` seconds, hand back the rest.
-
-        Callers stop before those they call. Safe to call twice.
-        """
+        """Stop all processors after at most `timeout_s` seconds for messages in progress. Idempotent."""
         end = self._monotonic() + timeout_s
-        by_name = {running.definition.name: running for running in self._running}
-        for definition in callers_first([running.definition for running in self._running]):
-            running = by_name[definition.name]
+        by_name = {group.definition.name: group for group in self._groups}
+        for definition in callers_first([group.definition for group in self._groups]):
+            group = by_name[definition.name]
             left = max(0.0, end - self._monotonic())
             results = await asyncio.gather(
-                *(supervisor.stop(left) for supervisor in running.supervisors),
+                *(supervisor.stop(left) for supervisor in group.supervisors),
                 return_exceptions=True,
             )
             for error in results:
@@ -207,20 +198,20 @@ class FlowRuntime:
                         "processor did not close cleanly",
                         extra={
                             "action": "close",
-                            "processor": running.definition.name,
+                            "processor": group.definition.name,
                             "error": f"{type(error).__name__}: {error}",
                         },
                     )
         self._stopped.set()
 
     async def health(self) -> FlowHealth:
-        """Tell how every processor is. Cost: one question to the broker per processor."""
+        """Return the health of every processor. Cost: one request to the broker for each."""
         broker_error = ""
         try:
             await self._transport.health()
         except WhenceError as error:
             broker_error = error.message
-        processors = tuple([await self._health_of(running) for running in self._running])
+        processors = tuple([await self._health_of(group) for group in self._groups])
         ready = not broker_error and all(one.running == one.replicas for one in processors)
         return FlowHealth(
             flow=self._whole.name,
@@ -243,25 +234,25 @@ class FlowRuntime:
         return pruned.only(only)
 
     def _launch(self, processor: ProcessorDefinition, objects: dict[str, Any]) -> None:
-        running = _Running(processor)
-        self._running.append(running)
+        group = _ProcessorGroup(processor)
+        self._groups.append(group)
         needs = {name: objects[name] for name in processor.cls.needs}
         accepted = inspect.signature(processor.cls).parameters
         needs |= {k: v for k, v in self._resources.processor_arguments.items() if k in accepted}
         for number in range(processor.replicas):
             supervisor = Supervisor(
                 f"{processor.name}[{number}]" if processor.replicas > 1 else processor.name,
-                self._maker(running, number, needs, objects.get(_LEDGER)),
+                self._maker(group, number, needs, objects.get(_LEDGER)),
                 policy=self._restart,
                 clock=self._monotonic,
             )
-            running.supervisors.append(supervisor)
+            group.supervisors.append(supervisor)
             self._tasks.add(supervisor.start())
 
     def _maker(
-        self, running: _Running, number: int, needs: dict[str, Any], ledger: Ledger | None
+        self, group: _ProcessorGroup, number: int, needs: dict[str, Any], ledger: Ledger | None
     ) -> Callable[[], Replica]:
-        definition = running.definition
+        definition = group.definition
         reply_topic = next(
             (
                 interface.response
@@ -272,11 +263,11 @@ class FlowRuntime:
         )
 
         def build() -> Processor:
-            # Every processor's constructor takes its parameters and, by keyword, what it needs.
+            # The constructor of a processor takes its parameters and, by keyword, its resources.
             return definition.cls(definition.parameters, **needs)
 
         def make() -> Replica:
-            life = Replica(
+            replica = Replica(
                 definition,
                 build,
                 self._transport,
@@ -285,14 +276,14 @@ class FlowRuntime:
                 clock=self._clock,
                 observer=self._observer,
             )
-            running.lives[number] = life
-            return life
+            group.current[number] = replica
+            return replica
 
         return make
 
     async def _wait_until_settled(self) -> None:
-        """Wait until every replica takes messages, or the first is given up."""
-        supervisors = [one for running in self._running for one in running.supervisors]
+        """Wait until every replica receives messages, or the first one is unhealthy."""
+        supervisors = [one for group in self._groups for one in group.supervisors]
         everyone = asyncio.gather(*(supervisor.settled.wait() for supervisor in supervisors))
         try:
             awaited: set[asyncio.Future[Any]] = {everyone, *self._tasks}
@@ -301,19 +292,19 @@ class FlowRuntime:
             everyone.cancel()
             with suppress(asyncio.CancelledError):
                 await everyone
-        # A replica that is given up settles, and its task ends right after.
+        # The task of an unhealthy replica ends right after the replica is settled.
         await asyncio.sleep(0)
         self._raise_failure()
 
     def _raise_failure(self) -> None:
-        """Raise the error of a replica that was given up, in order of the flow file."""
-        for running in self._running:
-            for supervisor in running.supervisors:
+        """Raise the error of the first unhealthy replica, in the order of the flow file."""
+        for group in self._groups:
+            for supervisor in group.supervisors:
                 supervisor.raise_failure()
 
-    async def _health_of(self, running: _Running) -> ProcessorHealth:
-        definition, supervisors = running.definition, running.supervisors
-        workers = [life.worker for life in running.lives.values() if life.worker is not None]
+    async def _health_of(self, group: _ProcessorGroup) -> ProcessorHealth:
+        definition, supervisors = group.definition, group.supervisors
+        workers = [one.worker for one in group.current.values() if one.worker is not None]
         errors = [str(one.last_error) for one in supervisors if one.last_error is not None]
         try:
             stats = await self._transport.stats(definition.inbound, definition.name)
@@ -347,17 +338,16 @@ async def run_flow(
     restart: RestartPolicy | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[FlowRuntime]:
-    """Run a flow for the time of an `async with`; when it begins all processors take messages.
+    """Run a flow within an `async with` block; at its start all processors receive messages.
 
     Args:
         definition: The flow.
-        transport: The broker; closed by the caller, after this.
-        resources: What processors need; closed by the caller, after this.
+        transport: The broker.
+        resources: Resources of the processors.
         only: Names of the processors to run; all of them when empty.
-        drain_s: Seconds for work that is begun when the block ends. None is granted when it ends with an
-            error.
-        restart: When to restart a replica that failed.
-        clock: Source of time for messages.
+        drain_s: Seconds for messages in progress at the end of the block; 0 when it ends with an error.
+        restart: Waits and number of restarts.
+        clock: Source of time for messages; the transport's clock when None.
 
     Raises:
         WhenceError: As for `FlowRuntime.start`.
