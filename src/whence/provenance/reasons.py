@@ -10,7 +10,7 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = ("DROP_REASONS", "OUTCOMES", "DropCode", "OutcomeCode", "Reason", "describe_reason")
+__all__ = ("DROP_REASONS", "OUTCOMES", "DropCode", "Reason", "describe_reason")
 
 DropCode = Literal[
     "below_threshold",
@@ -26,9 +26,6 @@ DropCode = Literal[
     "over_budget",
 ]
 """Code of a reason to drop a candidate."""
-
-OutcomeCode = Literal["not_retrieved", "undecided", "used", "cited"]
-"""Code of a chunk that was not dropped."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -46,7 +43,7 @@ def _by_code(*reasons: Reason) -> Mapping[str, Reason]:
     return MappingProxyType({item.code: item for item in reasons})
 
 
-#: Reasons to drop a candidate, in the order in which the stages can drop it.
+#: Reasons to drop a candidate, in the order of the stages.
 DROP_REASONS: Mapping[str, Reason] = _by_code(
     Reason("below_threshold", "exploration", "its score is below the similarity threshold"),
     Reason("duplicate", "exploration", "a better ranked candidate has the same text"),

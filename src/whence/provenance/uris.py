@@ -15,7 +15,6 @@ __all__ = (
     "answer_id_from_uri",
     "answer_uris",
     "candidate_uri",
-    "chunk_selection_uri",
     "id_from_iri",
     "iri_from_id",
     "stage_from_uri",
@@ -84,15 +83,6 @@ def answer_uris(answer_id: str) -> AnswerUris:
         candidate_prefix=f"{question}/candidate/",
         selection_prefix=f"{SELECTION_PREFIX}{answer_id}:",
     )
-
-
-def chunk_selection_uri(answer_id: str, index: int) -> str:
-    """Return the IRI of a kept chunk by its index, 0 for the first.
-
-    >>> chunk_selection_uri("a1", 0)
-    'urn:trustgraph:prov:chunk:a1:0'
-    """
-    return f"{answer_uris(answer_id).selection_prefix}{index}"
 
 
 def candidate_uri(answer_id: str, rank: int) -> str:

@@ -196,9 +196,9 @@ def _prepared(query: str) -> Any:
     try:
         return translateQuery(parsed, initNs=PREFIXES)
     except Exception as error:
-        raise BadInput(
-            f"not a SPARQL query: {_first_line(error)}{_unknown(query, error)}"
-        ) from error
+        _, is_prefix, prefix = str(error).partition("Unknown namespace prefix : ")
+        place = _position(query, f"{prefix}:") if is_prefix else ""
+        raise BadInput(f"not a SPARQL query: {_first_line(error)}{place}") from error
 
 
 def _names(part: Any) -> Iterator[str]:
@@ -232,12 +232,6 @@ def _position(query: str, word: str) -> str:
     return f" (line {line}, column {column})"
 
 
-def _unknown(query: str, error: Exception) -> str:
-    """Return the position of an undeclared prefix for a message."""
-    _, mark, prefix = str(error).partition("Unknown namespace prefix : ")
-    return _position(query, f"{prefix}:") if mark else ""
-
-
 def _first_line(error: Exception) -> str:
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__
@@ -248,32 +242,29 @@ def _columns(result: Result, query: str) -> tuple[str, ...]:
     names = [str(variable) for variable in result.vars or ()]
     if not re.search(r"\bselect\s+(?:distinct\s+|reduced\s+)?\*", query, re.IGNORECASE):
         return tuple(names)
-    places = {name: re.search(rf"[?$]{re.escape(name)}\b", query) for name in names}
-    return tuple(
-        sorted(names, key=lambda name: (place.start() if (place := places[name]) else 0, name))
-    )
+    found = {name: re.search(rf"[?$]{re.escape(name)}\b", query) for name in names}
+    places = {name: match.start() if match else 0 for name, match in found.items()}
+    return tuple(sorted(names, key=lambda name: (places[name], name)))
 
 
 def _answer(result: Result, query: str, max_rows: int) -> SparqlAnswer:
+    kind: Literal["select", "ask", "construct"]
+    columns: tuple[str, ...]
+    rows: list[dict[str, str | bool | None]]
     if result.type == "ASK":
-        answer = bool(result.askAnswer)
-        return SparqlAnswer(kind="ask", columns=("answer",), rows=({"answer": answer},))
-    if result.type == "SELECT":
-        columns = _columns(result, query)
-        selected = list(islice(_selected(result, columns), max_rows + 1))
-        return SparqlAnswer(
-            kind="select",
-            columns=columns,
-            rows=tuple(selected[:max_rows]),
-            truncated=len(selected) > max_rows,
-        )
-    built = sorted(tuple(map(str, triple)) for triple in result.graph or ())
-    rows = tuple(dict(zip(("s", "p", "o"), row, strict=True)) for row in built[:max_rows])
+        kind, columns, rows = "ask", ("answer",), [{"answer": bool(result.askAnswer)}]
+    elif result.type == "SELECT":
+        kind, columns = "select", _columns(result, query)
+        rows = list(islice(_selected(result, columns), max_rows + 1))
+    else:
+        kind, columns = "construct", ("s", "p", "o")
+        built = sorted(tuple(map(str, triple)) for triple in result.graph or ())
+        rows = [dict(zip(columns, row, strict=True)) for row in built]
     return SparqlAnswer(
-        kind="construct",
-        columns=("s", "p", "o"),
-        rows=tuple({**row} for row in rows),
-        truncated=len(built) > max_rows,
+        kind=kind,
+        columns=columns,
+        rows=tuple(rows[:max_rows]),
+        truncated=len(rows) > max_rows,
     )
 
 
