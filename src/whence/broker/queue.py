@@ -250,8 +250,10 @@ class SubscriptionQueue:
         """Account for a settled message: its key, its place, and the publishers that wait for one."""
         self.size -= 1
         self._free_key(entry)
-        self.wake_publisher()
-        self.dispatch()
+        if self.publishers:
+            self.wake_publisher()
+        if self._ready:
+            self.dispatch()
 
     def wake_publisher(self) -> None:
         """Let one waiting publisher check again whether the queue has room."""

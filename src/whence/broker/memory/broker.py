@@ -120,7 +120,10 @@ class MemoryBroker:
 
     def full_queue(self, topic: Topic) -> SubscriptionQueue | None:
         """Return a queue of the topic that has no room for another message."""
-        return next((q for q in topic.queues() if q.size >= self.max_backlog), None)
+        for queue in topic.queues():
+            if queue.size >= self.max_backlog:
+                return queue
+        return None
 
     def store(
         self,

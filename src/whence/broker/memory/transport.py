@@ -208,11 +208,10 @@ class MemoryTransport:
             Overloaded: A subscription of the topic stayed full.
             Unavailable: The transport is closed.
         """
-        await self.health()
-        self.broker.bind()
+        self._check_open()
         own = dict(headers or {})
         check_message(topic, payload, own, delay_s, self.max_payload_bytes)
-        message_id = own.setdefault(Headers.MESSAGE_ID, "") or self._new_id()
+        message_id = own.get(Headers.MESSAGE_ID) or f"{self._instance}-{next(self._numbers)}"
         own[Headers.MESSAGE_ID] = message_id
         target = self.broker.topic(topic)
         faults = self.faults
@@ -225,9 +224,6 @@ class MemoryTransport:
         if faults.armed and faults.strikes("lose_receipts", target.name):
             raise Unavailable(f"no receipt from {target.name} (an injected fault)")
         return message_id
-
-    def _new_id(self) -> str:
-        return f"{self._instance}-{next(self._numbers)}"
 
     async def _wait_for_room(self, name: str, headers: Mapping[str, str]) -> Topic:
         """Wait until every subscription of the topic has room, but not past the message's deadline."""
@@ -269,10 +265,9 @@ class MemoryTransport:
             ConfigError: The retry policy or the name of the topic is wrong.
             Unavailable: The group is exclusive and taken, or the transport is closed.
         """
-        await self.health()
+        self._check_open()
         check_prefetch(prefetch, topic)
         policy = check_policy(retry or RetryPolicy())
-        self.broker.bind()
         consumer = self.broker.join(
             self.broker.topic(topic), group, mode=mode, prefetch=prefetch, start=start, client=self
         )
@@ -288,8 +283,12 @@ class MemoryTransport:
         Raises:
             Unavailable: It is closed.
         """
+        self._check_open()
+
+    def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("the memory transport is closed")
+        self.broker.bind()
 
     def drop_connection(self) -> None:
         """Break the connection and restore it at once (a fault): all unsettled messages come again.

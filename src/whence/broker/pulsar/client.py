@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -25,13 +24,13 @@ from whence.schema.topics import DEAD_LETTER_GROUP, DEFAULT_NAMESPACE, full_topi
 
 __all__ = ("PulsarClient",)
 
-logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
 C = TypeVar("C", Consumer, Reader)
 
 #: How long closing may take when the broker is gone, seconds.
 _CLOSE_S = 5.0
+#: How long the last thread of the library needs to end after the connection is closed, seconds.
+_THREAD_END_S = 0.05
 
 
 class PulsarClient:
@@ -222,15 +221,6 @@ class PulsarClient:
             orphan.add_done_callback(self._orphans.discard)
             raise
 
-    def abandon(self) -> None:
-        """Shut the client down at once: the event loop is closing without `aclose`."""
-        client, self._client = self._client, None
-        if client is not None:
-            fields = {"action": "close", "broker": self.url}
-            logger.warning("transport was not closed before its event loop", extra=fields)
-            with suppress(Exception):
-                client.shutdown()
-
     async def aclose(self) -> None:
         """Close the connection, after consumers and producers."""
         if self._orphans:
@@ -240,6 +230,8 @@ class PulsarClient:
             with suppress(PulsarException, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
                     await client.close()
+            # The library answers from a thread that then ends; an interpreter that ends before it crashes.
+            await asyncio.sleep(_THREAD_END_S)
 
 
 async def _close_when_open(opening: asyncio.Task[C]) -> None:

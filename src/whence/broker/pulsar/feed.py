@@ -55,8 +55,8 @@ class FeedOwner(Protocol):
         """Take a message from the broker."""
         ...
 
-    def abandon(self) -> None:
-        """Shut the client down at once: the event loop is closing."""
+    async def abandon(self) -> None:
+        """Close the client at once: the event loop is closing."""
         ...
 
 
@@ -117,7 +117,7 @@ class ConsumerFeed:
         """Close the consumer, which sends waiting acks and returns open messages, then end the tasks."""
         self._closing.set()
         self._owner.room.set()
-        await self._close_consumer()
+        await self.close_consumer()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_S)
 
@@ -126,7 +126,8 @@ class ConsumerFeed:
         self._consumer = await self._open()
         self.opened_at_ms = opened_at_ms
 
-    async def _close_consumer(self) -> None:
+    async def close_consumer(self) -> None:
+        """Close the consumer, but not the tasks."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             await close_quietly(consumer)
@@ -147,7 +148,7 @@ class ConsumerFeed:
                     await self._reopen(consumer)
         except asyncio.CancelledError:
             # Only a closing event loop cancels this task. A message that came later would end the process.
-            owner.abandon()
+            await owner.abandon()
             raise
 
     async def _receive(self, consumer: Consumer | Reader) -> Message | None:
@@ -169,7 +170,7 @@ class ConsumerFeed:
         async with self._reopening:
             if self._consumer is not lost:
                 return
-            await self._close_consumer()
+            await self.close_consumer()
             wait, longest = _REOPEN_S
             while self._consumer is None and not await self._closes_within(wait):
                 wait = min(wait * 2, longest)
@@ -179,7 +180,7 @@ class ConsumerFeed:
                     fields = {"action": "subscribe", "topic": self.topic, "error": str(error)}
                     logger.warning("consumer not opened", extra=fields)
             if self._closing.is_set():
-                await self._close_consumer()
+                await self.close_consumer()
 
     async def _closes_within(self, wait_s: float) -> bool:
         with suppress(TimeoutError):

@@ -88,8 +88,8 @@ class Publishing(Protocol):
         """Drop a subscription that is closed."""
         ...
 
-    def abandon(self) -> None:
-        """Shut the client down at once: the event loop is closing."""
+    async def abandon(self) -> None:
+        """Close the client at once: the event loop is closing."""
         ...
 
 
@@ -364,9 +364,13 @@ class PulsarSubscription:
         self.room.set()
         self._queue.dispatch()
 
-    def abandon(self) -> None:
-        """Shut the client down at once: the event loop is closing."""
-        self._transport.abandon()
+    async def abandon(self) -> None:
+        """Close the client at once: the event loop is closing."""
+        await self._transport.abandon()
+
+    async def close_consumers(self) -> None:
+        """Close the consumers of the library at once."""
+        await asyncio.gather(*(feed.close_consumer() for feed in self._feeds))
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Leave the group: wait up to `drain_s` seconds for open deliveries, return the others."""

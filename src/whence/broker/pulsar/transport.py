@@ -363,9 +363,16 @@ class PulsarTransport:
         """
         await self._client.check()
 
-    def abandon(self) -> None:
-        """Shut the client down at once: the event loop is closing without `aclose`."""
-        self._client.abandon()
+    async def abandon(self) -> None:
+        """Close the client at once: the event loop is closing without `aclose`."""
+        if self._client.closing:
+            return
+        self._client.closing = True
+        fields = {"action": "close", "broker": self.url}
+        logger.warning("transport was not closed before its event loop", extra=fields)
+        await asyncio.gather(*(one.close_consumers() for one in self._subscriptions))
+        await self._producers.aclose()
+        await self._client.aclose()
 
     async def aclose(self) -> None:
         """Close subscriptions, then producers, then the connection; safe to call twice."""
