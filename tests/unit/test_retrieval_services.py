@@ -176,10 +176,9 @@ async def test_the_reranker_is_asked_for_all_scores() -> None:
     """Also for those below the limit, which belong in the trace; titles go in front of the texts."""
     found = tuple(RerankerResult(str(n), "0", 0.9 - n / 10) for n in range(2))
     context = StubContext({"reranker": lambda _: RerankResponse(results=found, model="cross")})
-    titled = ChunkText(chunk_id="b", document_id="d", content="t1", metadata={"title": "T"})
     passages = [
         Passage(chunk_id="a", text="t0"),
-        Passage(chunk_id="b", text="t1", source=titled),
+        Passage(chunk_id="b", text="t1", metadata={"title": "T"}),
     ]
     reply = await clients(context).rerank("why", passages, [0.5, 0.25], 1)
     await clients(context).rerank("why", passages, (), 1)
@@ -242,9 +241,8 @@ async def test_pieces_are_passed_on_and_the_stream_ends_once() -> None:
 async def test_sections_and_outdated_documents_are_named() -> None:
     """The writer sees under which titles a passage stands, and which are old versions."""
     metadata = {"title": "Guide", "section_path": "Costs > Old", "status": "superseded"}
-    source = ChunkText(chunk_id="c", document_id="d", content="d", metadata=metadata)
     client, context = writer(lambda _: PromptResponse(result=RESULT))
-    passages = [PASSAGE, Passage(chunk_id="c", text="d", source=source)]
+    passages = [PASSAGE, Passage(chunk_id="c", text="d", metadata=metadata)]
     await client.write_answer("q", passages, None)
     (_, request) = context.sent[0]
 

@@ -80,17 +80,17 @@ def _quotes_by_marker(quotes: Sequence[Quote]) -> dict[int, list[str]]:
 
 def _citation(marker: int, passage: Passage, quote: str) -> Citation:
     metadata = passage.metadata
+    file, url, heading = (
+        value if isinstance(value := metadata.get(key), str) else ""
+        for key in ("source_file", "source_url", "heading")
+    )
     return Citation(
         marker=marker,
         chunk_id=passage.chunk_id,
         document_id=passage.document_id,
-        source_file=_word(metadata.get("source_file")),
-        source_url=_word(metadata.get("source_url")),
-        heading=_word(metadata.get("heading")),
+        source_file=file,
+        source_url=url,
+        heading=heading,
         quote=quote,
         outdated=outdated(metadata),
     )
-
-
-def _word(value: object) -> str:
-    return value if isinstance(value, str) else ""

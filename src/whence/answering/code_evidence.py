@@ -12,6 +12,7 @@ from whence.answering.state import Question
 from whence.provenance.graph_walks import GraphWalk, WalkEdge, WalkNode, graph_walk_triples
 from whence.provenance.stage_records import CandidateRecord, Selection
 from whence.provenance.stages import exploration_triples, focus_triples
+from whence.retrieval.pipeline import passage_of
 from whence.retrieval.services import Caller, Passage
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ModelMissing, Unavailable, WhenceError
@@ -135,12 +136,7 @@ class CodeRetrieval:
             },
         )
         return [
-            Passage(
-                chunk_id=text.chunk_id,
-                text=text.content,
-                document_id=text.document_id,
-                source=text,
-            )
+            passage_of(text)
             for text in texts.texts
             # A node may have no text to answer from.
             if text.content.strip()

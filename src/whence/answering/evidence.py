@@ -119,10 +119,7 @@ def _record_texts(
         return
     digests: dict[str, str] = {}
     if question.trace.full:
-        digests = {
-            one.chunk_id: (one.source.digest if one.source else "") or text_digest(one.text)
-            for one in passages
-        }
+        digests = {one.chunk_id: one.digest or text_digest(one.text) for one in passages}
     question.candidates = [
         msgspec.structs.replace(
             one,

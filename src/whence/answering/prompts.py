@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import msgspec
 
 from whence.answering.state import ChunkCallback, RagOptions, Services
+from whence.models.protocols import WriteRequest
 from whence.retrieval.deadline import Deadline
 from whence.retrieval.services import Caller, Passage, RetrievalClients
-from whence.schema.errors import InternalError
+from whence.schema.errors import BadInput, InternalError
 from whence.schema.message import Message
 from whence.schema.outdated import outdated
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
@@ -26,10 +27,13 @@ __all__ = (
     "TEMPLATES",
     "StreamCaller",
     "Template",
+    "Variables",
     "WriterClient",
     "bus_services",
     "numbered_documents",
     "outdated_numbers",
+    "read_variables",
+    "write_request",
 )
 
 EXTRACT_CONCEPTS = "extract-concepts"
@@ -110,6 +114,65 @@ _TEMPLATES = (
 TEMPLATES: Mapping[str, Template] = MappingProxyType(
     {template.template_id: template for template in _TEMPLATES}
 )
+
+
+class Variables(msgspec.Struct, frozen=True, kw_only=True):
+    """The values that a template is filled with."""
+
+    query: str
+    documents: tuple[str, ...] = ()
+    outdated: frozenset[int] = frozenset()
+    """Numbers of documents that are out of date, from 1."""
+    sections: tuple[str, ...] = ()
+    """Titles and headings above each document; empty when none is known."""
+
+
+def read_variables(variables: Mapping[str, Any]) -> Variables:
+    """Check and convert the variables of a prompt request.
+
+    Raises:
+        BadInput: One is missing or of a wrong type.
+    """
+    query = variables.get("query")
+    if not isinstance(query, str) or not query.strip():
+        raise BadInput("the prompt variable `query` must be a text that is not blank")
+    documents = variables.get("documents", ())
+    if not _is_list_of(documents, str):
+        raise BadInput("the prompt variable `documents` must be a list of texts")
+    numbers = variables.get("outdated", ())
+    if not _is_list_of(numbers, int) or not all(1 <= one <= len(documents) for one in numbers):
+        raise BadInput("the prompt variable `outdated` must be a list of numbers of documents")
+    sections = variables.get("sections", ())
+    if not _is_list_of(sections, str):
+        raise BadInput("the prompt variable `sections` must be a list of texts")
+    if len(sections) not in (0, len(documents)):
+        raise BadInput(
+            f"the prompt variable `sections` has {len(sections)} texts for {len(documents)} documents"
+        )
+    return Variables(
+        query=query,
+        documents=tuple(documents),
+        outdated=frozenset(numbers),
+        sections=tuple(sections),
+    )
+
+
+def _is_list_of(value: object, item: type) -> bool:
+    return isinstance(value, list | tuple) and all(type(one) is item for one in value)
+
+
+def write_request(template: Template, variables: Variables) -> WriteRequest:
+    """Return the request to a writer: the template with its fields filled."""
+    documents = numbered_documents(variables.documents, variables.outdated, variables.sections)
+    return WriteRequest(
+        template_id=template.template_id,
+        query=variables.query,
+        documents=variables.documents,
+        outdated=variables.outdated,
+        sections=variables.sections,
+        system=template.system,
+        prompt=template.prompt.format(query=variables.query, documents=documents),
+    )
 
 
 class StreamCaller(Caller, Protocol):

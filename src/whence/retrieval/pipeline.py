@@ -26,7 +26,7 @@ from whence.schema.errors import (
     Unavailable,
     WhenceError,
 )
-from whence.schema.search import Degradation, GraphUse, Match, SearchMode, truncate_query
+from whence.schema.search import Candidate, Degradation, GraphUse, Match, SearchMode, truncate_query
 from whence.schema.texts import ChunkText
 
 __all__ = (
@@ -36,6 +36,7 @@ __all__ = (
     "check_query",
     "check_text",
     "find_candidates",
+    "passage_of",
     "pool_candidates",
     "read_passages",
     "rerank_results",
@@ -363,18 +364,45 @@ def _number(value: object) -> float | None:
 
 def _record(item: _Pooled, rank: int, code: str) -> CandidateRecord:
     match = item.match
-    document_id = getattr(match, "document_id", "")
+    if not isinstance(match, Candidate):
+        match = _as_candidate(match)
     return CandidateRecord(
         chunk_id=item.chunk_id,
         rank=rank,
-        document_id=document_id if isinstance(document_id, str) else "",
+        document_id=match.document_id,
         score=item.score,
+        dense_score=match.dense_score,
+        sparse_score=match.sparse_score,
+        graph_score=match.graph_score,
+        name_score=match.name_score,
+        concepts=tuple(item.concepts),
+        reason_code=code,
+    )
+
+
+def _as_candidate(match: Any) -> Candidate:
+    """Read what a client's match says beside its chunk id."""
+    document_id = getattr(match, "document_id", "")
+    return Candidate(
+        chunk_id=match.chunk_id,
+        document_id=document_id if isinstance(document_id, str) else "",
+        score=0.0,
+        rank=0,
         dense_score=_number(getattr(match, "dense_score", None)),
         sparse_score=_number(getattr(match, "sparse_score", None)),
         graph_score=_number(getattr(match, "graph_score", None)),
         name_score=_number(getattr(match, "name_score", None)),
-        concepts=tuple(item.concepts),
-        reason_code=code,
+    )
+
+
+def passage_of(text: ChunkText) -> Passage:
+    """Return the passage of a text that was read."""
+    return Passage(
+        chunk_id=text.chunk_id,
+        text=text.content,
+        document_id=text.document_id,
+        metadata=text.metadata,
+        digest=text.digest,
     )
 
 
@@ -400,13 +428,7 @@ async def read_passages(
     for one in candidates:
         text = texts.get(one.chunk_id)
         if isinstance(text, ChunkText):
-            passage = Passage(
-                chunk_id=one.chunk_id,
-                text=text.content,
-                document_id=text.document_id,
-                source=text,
-            )
-            passages.append(passage)
+            passages.append(passage_of(text))
         elif isinstance(text, str):
             passages.append(Passage(chunk_id=one.chunk_id, text=text))
         elif reasons is not None:
@@ -466,16 +488,7 @@ async def rerank_results(
     if no_reranker:
         return _unchanged(results, "no_reranker", f"there is no reranker ({no_reranker})")
     passages = [
-        Passage(
-            chunk_id=one.chunk.id,
-            text=one.chunk.content,
-            source=ChunkText(
-                chunk_id=one.chunk.id,
-                document_id=one.document_id,
-                content=one.chunk.content,
-                metadata=one.chunk.metadata,
-            ),
-        )
+        Passage(chunk_id=one.chunk.id, text=one.chunk.content, metadata=one.chunk.metadata)
         for one in results
     ]
     try:

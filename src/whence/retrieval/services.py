@@ -93,13 +93,10 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     chunk_id: str
     text: str
     document_id: str = ""
-    source: ChunkText | None = None
-    """Where it comes from, when the text service says so."""
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Metadata of the chunk; empty when its source is not known."""
-        return self.source.metadata if self.source else {}
+    metadata: Mapping[str, Any] = {}
+    """Metadata of the chunk; empty when its source is not known."""
+    digest: str = ""
+    """SHA-256 of the text in UTF-8, hexadecimal, when known."""
 
 
 class RerankReply(msgspec.Struct, frozen=True):
