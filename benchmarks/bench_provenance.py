@@ -1,7 +1,7 @@
-"""Measure what it costs to account for a question: build, encode and decode its triples.
+"""Measure the cost of a trace: build, encode and decode the triples of a question.
 
-Two sizes of the same question (60 candidates, 20 kept): what the shared vocabulary says, and the full
-account with scores, ranks and reasons of every candidate. Run `python benchmarks/bench_provenance.py`;
+Two sizes of the same question (60 candidates, 20 kept): the shared vocabulary alone, and the full record with
+scores, ranks and reasons of every candidate. Run `python benchmarks/bench_provenance.py`;
 `--json` prints one JSON document.
 """
 
@@ -61,7 +61,7 @@ def reranked(found: list[CandidateRecord]) -> list[CandidateRecord]:
     ]
 
 
-def facts(stage: int) -> StageRun:
+def stage_run(stage: int) -> StageRun:
     """Give times, and for the question its settings."""
     settings: dict[str, str | int | float | bool] = {
         "collection": "default",
@@ -100,14 +100,14 @@ CITATIONS = [
     )
     for i in range(3)
 ]
-FACTS = [facts(stage) for stage in range(5)]
+RUNS = [stage_run(stage) for stage in range(5)]
 CHUNK_IDS = [c.chunk_id for c in FOUND]
 NOW = "2026-01-01T00:00:00.000Z"
 
 
 def build(*, full: bool) -> list[ExplainEvent]:
     """Build the events of one question."""
-    question, grounding, exploration, focus, synthesis = FACTS if full else [None] * 5
+    question, grounding, exploration, focus, synthesis = RUNS if full else [None] * 5
     stages = (
         question_triples(ANSWER_ID, CONCEPTS[2], NOW, run=question),
         grounding_triples(ANSWER_ID, CONCEPTS, in_token=9, out_token=9, model="m", run=grounding),

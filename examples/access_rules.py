@@ -1,4 +1,4 @@
-"""Rights are part of every question: three readers, one collection, three answers."""
+"""Search one collection as three readers with different rights."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ RECORDS = (
     },
 )
 READERS = {
-    "anybody": Access.public(),
+    "public": Access.public(),
     "finance": Access(acl_tags=frozenset({"finance"})),
     "the board": Access(frozenset({"finance"}), labels=frozenset({"secret"}), clearance=2),
 }
 
 
 async def main() -> None:
-    """Show what each reader finds; what is hidden from one does not exist for them."""
+    """Print the documents that each reader finds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.jsonl"
         path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))

@@ -1,4 +1,4 @@
-"""Watch an answer come about: every stage tells its provenance as soon as it is done."""
+"""Print the triples of each stage of an answer as soon as the stage is done."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from whence.schema import Triple
 HANDBOOK = Path(__file__).parent / "handbook"
 
 
-async def tell(triples: tuple[Triple, ...], explain_id: str) -> None:
-    """Print what one stage says of itself."""
+async def print_stage(triples: tuple[Triple, ...], explain_id: str) -> None:
+    """Print the triples of one stage."""
     print(explain_id)
     for triple in triples:
         if triple.s.iri == explain_id:
@@ -22,13 +22,13 @@ async def tell(triples: tuple[Triple, ...], explain_id: str) -> None:
 
 
 async def main() -> None:
-    """Ask as the public; the trace names nothing that the public may not see."""
+    """Ask as a public reader; the trace names public documents only."""
     async with Engine() as engine:
         await engine.index([HANDBOOK], collection="handbook")
         answer = await engine.ask(
             "Who decides on a safety recall, and how many Barges did the recall of November 2024 cover?",
             collection="handbook",
-            explain_callback=tell,
+            explain_callback=print_stage,
         )
         print(answer.text)
 

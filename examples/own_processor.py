@@ -1,6 +1,6 @@
-"""A processor of one's own in a flow: it counts the words of texts, and knows nothing of brokers.
+"""Write a processor that counts words, and run it in a flow.
 
-Here its type is given to the loader. A distribution offers it to every flow through an entry point:
+This example passes the type to the loader. A distribution registers it for every flow as an entry point:
 
     [project.entry-points."whence.processors"]
     word-counter = "my_package.word_counter:WordCounter"
@@ -33,7 +33,7 @@ processors:
     type: word-counter
     concurrency: 4
     parameters:
-      least_letters: 4
+      min_letters: 4
     topics:
       request: count.request
 interfaces:
@@ -60,13 +60,13 @@ class CountResponse(Message, frozen=True, kw_only=True):
 
 
 class CounterParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the counter."""
+    """Parameters of the counter."""
 
-    least_letters: int = 1
+    min_letters: int = 1
 
 
 class WordCounter(Processor):
-    """Counts words of some length."""
+    """Count the words of a minimal length."""
 
     type_name = "word-counter"
     summary = "a text to the number of its words"
@@ -75,12 +75,12 @@ class WordCounter(Processor):
 
     async def handle(self, message: CountRequest, context: Context) -> CountResponse:
         """Count the words of one text."""
-        least = self.parameters.least_letters
-        return CountResponse(words=sum(len(word) >= least for word in message.text.split()))
+        minimum = self.parameters.min_letters
+        return CountResponse(words=sum(len(word) >= minimum for word in message.text.split()))
 
 
 async def main() -> None:
-    """Run the flow in this process and ask it once."""
+    """Run the flow in this process and send one request."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "counting.yaml"
         path.write_text(FLOW)

@@ -1,4 +1,4 @@
-"""Index the example handbook, ask it a question and print the answer with what it stands on."""
+"""Index the example handbook, ask a question, and print the answer with its sources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HANDBOOK = Path(__file__).parent / "handbook"
 
 
 async def main() -> None:
-    """Ask as a member of the finance team."""
+    """Ask as a reader with the ACL tag `finance`."""
     async with Engine() as engine:
         await engine.index([HANDBOOK], collection="handbook")
         answer = await engine.ask(

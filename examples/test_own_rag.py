@@ -1,7 +1,7 @@
-"""How to test code that asks questions: stub clients that answer at once and remember what they were asked.
+"""Test code that asks questions with stub clients, which record their calls.
 
-Run it with `python -m pytest examples/test_own_rag.py`. It needs pytest and pytest-asyncio, no models and no
-database.
+Run it with `python -m pytest examples/test_own_rag.py`. It needs pytest and pytest-asyncio, but no
+models and no database.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TEXTS = {
 
 
 def make_rag(reranker: StubReranker | None = None) -> DocumentRag:
-    """Give the RAG under test, over stubs."""
+    """Return the RAG under test with stub clients."""
     texts = StubTexts(TEXTS)
     return DocumentRag(
         StubPrompt("Within 30 days [1].", concepts=["returns"]),
@@ -42,7 +42,7 @@ def make_rag(reranker: StubReranker | None = None) -> DocumentRag:
 
 @pytest.mark.asyncio
 async def test_the_last_stage_is_the_synthesis() -> None:
-    """Every stage tells its triples, the synthesis last."""
+    """The callback receives the triples of every stage, those of the synthesis last."""
     kinds: list[str] = []
 
     async def listen(triples: tuple[Triple, ...], explain_id: str) -> None:
@@ -54,8 +54,8 @@ async def test_the_last_stage_is_the_synthesis() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_broken_reranker_costs_the_order_and_not_the_answer() -> None:
-    """The answer stands on the order of retrieval, and says so."""
+async def test_a_failing_reranker_does_not_prevent_an_answer() -> None:
+    """Without the reranker the order of retrieval is used."""
     rag = make_rag(StubReranker(error=Unavailable("no model")))
     result = await rag.query(query="How long may I return items?")
 

@@ -1,4 +1,4 @@
-"""Old versions do not pass for the present ones: what documents say of themselves reaches writer and reader."""
+"""Outdated documents are marked for the writer and in citations."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ JSON = st.recursive(
         ({"replaced_by": 3}, ""),
     ],
 )
-def test_what_documents_say(metadata: dict[str, Any], said: str) -> None:
-    """A status or a successor in words says it; anything else says nothing."""
+def test_outdated_metadata_is_recognised(metadata: dict[str, Any], said: str) -> None:
+    """A known status or a named successor makes a document outdated; other metadata does not."""
     assert outdated(metadata) == said
 
 
 @given(st.dictionaries(st.sampled_from(["status", "replaced_by", "superseded_by", "x"]), JSON))
 def test_any_metadata_is_read(metadata: dict[str, Any]) -> None:
-    """Metadata of any kind gives one line of text."""
+    """Metadata of any type gives one line of text."""
     assert "\n" not in outdated(metadata)
 
 
-async def test_writer_and_citation_are_told() -> None:
-    """The writer gets the numbers of old passages, and a citation of one says in what way it is old."""
+async def test_writer_and_citation_get_the_reason() -> None:
+    """The writer gets the numbers of outdated passages, and their citations state the reason."""
     texts = {
         "a": ChunkText(chunk_id="a", document_id="new.md", content="27 days.", metadata={}),
         "b": ChunkText(

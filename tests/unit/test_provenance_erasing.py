@@ -1,4 +1,4 @@
-"""Erasing takes a document's words out of a trace and nothing else."""
+"""Erasing removes the texts of erased chunks from a trace, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = "2026-02-03T04:05:06Z"
 
 
 def recorded(triples: list[Triple], answer_id: str = "full") -> TraceRecord:
-    """Give the record of a trace, its answer with the citations that the triples tell."""
+    """Return the record of a trace, its answer with the citations that the triples tell."""
     trace = read_trace(triples, answer_id)
     answer = Answer(
         answer_id=answer_id, question="q", text="As it says [1].", citations=trace.citations
@@ -40,7 +40,7 @@ def recorded(triples: list[Triple], answer_id: str = "full") -> TraceRecord:
 
 
 def one_of(*chunks: str) -> Callable[[str, str], bool]:
-    """Give the test for these chunks."""
+    """Return the test for these chunks."""
     return lambda chunk_id, _document: chunk_id in chunks
 
 
@@ -54,8 +54,8 @@ def read_back(record: TraceRecord) -> Any:
     return read_trace([t for event in record.events for t in event.triples], record.answer_id)
 
 
-def test_quotes_and_digests_of_the_erased_go_and_others_stay() -> None:
-    """Of two cited chunks one is erased: its quote and digest are gone, the other's are as before."""
+def test_only_quotes_and_digests_of_erased_chunks_are_removed() -> None:
+    """Of two cited chunks one is erased: its quote and digest are removed, the other's remain."""
     record = recorded(full_triples())
     before = read_back(record)
     gone, stays = before.citations
@@ -69,8 +69,8 @@ def test_quotes_and_digests_of_the_erased_go_and_others_stay() -> None:
     )
 
 
-def test_the_answer_of_a_writer_that_read_it_goes() -> None:
-    """An answer may repeat what its writer was given, cited or not; one that never saw it stays."""
+def test_the_text_of_an_answer_is_erased_when_the_writer_received_the_chunk() -> None:
+    """An answer may repeat any text of the writer's input, cited or not; other answers keep their text."""
     record = recorded(full_triples())
     trace = read_back(record)
     cited = {c.chunk_id for c in trace.citations}
@@ -83,8 +83,8 @@ def test_the_answer_of_a_writer_that_read_it_goes() -> None:
         assert answer.text == text
 
 
-def test_a_tombstone_tells_when_and_the_trace_stays_complete() -> None:
-    """Every node about an erased chunk says when it was erased; ranks, scores and references stay."""
+def test_erased_nodes_have_a_time_and_the_trace_stays_complete() -> None:
+    """Every node of an erased chunk has the time of the erasure; ranks, scores and references remain."""
     record = recorded(full_triples())
     before = read_back(record)
     gone = before.citations[0].chunk_id
@@ -104,8 +104,8 @@ def test_a_tombstone_tells_when_and_the_trace_stays_complete() -> None:
     ]
 
 
-def test_erasing_twice_changes_nothing_more() -> None:
-    """The first time stands; a second erasure of the same chunk gives the same record."""
+def test_erasing_is_idempotent() -> None:
+    """A second erasure of the same chunk returns the same record, with the first time."""
     record = recorded(full_triples())
     gone = read_back(record).citations[0].chunk_id
     once = erased(record, gone)
@@ -113,15 +113,15 @@ def test_erasing_twice_changes_nothing_more() -> None:
     assert erased(once, gone, at="2030-01-01T00:00:00Z") == once
 
 
-def test_a_trace_that_names_nothing_erased_is_the_same() -> None:
-    """Chunks of other documents leave the record as it is."""
+def test_a_trace_without_erased_chunks_is_unchanged() -> None:
+    """Chunks of other documents leave the record unchanged."""
     record = recorded(full_triples())
 
     assert erased(record, "urn:chunk:default:other.md:0") == record
 
 
-def test_a_trace_in_the_shared_vocabulary_loses_its_answer() -> None:
-    """Without accounts the explored chunks are known all the same, and so is who read them."""
+def test_a_plain_trace_loses_its_answer() -> None:
+    """Without candidates the explored chunks still determine what the writer received."""
     record = recorded(plain_triples(reranked=False), "plain")
     answer = erased(record, "urn:chunk:policy:1").answer
 

@@ -1,4 +1,4 @@
-"""What traces look like: every format is well formed, complete, and cannot be steered by what it shows."""
+"""Renderings of traces: every format is well formed and complete, and untrusted texts cannot control it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ hostile = st.text(st.characters(exclude_categories=[]), max_size=40)
 
 
 def quads(triples: Iterable[Triple]) -> set[tuple[str, ...]]:
-    """Give triples as plain tuples."""
+    """Return triples as plain tuples."""
     return {(t.s.iri, t.p.iri, t.o.iri or t.o.value, t.o.datatype, t.g or "") for t in triples}
 
 
@@ -69,13 +69,13 @@ def parsed(text: str, form: str) -> set[tuple[str, ...]]:
 )
 @pytest.mark.usefixtures("as_written")
 def test_rdf_reads_back_as_the_same_quads(name: str, form: str, parser: str) -> None:
-    """Every RDF format holds exactly the trace's statements, datatypes and graph included."""
+    """Every RDF format has exactly the trace's statements, datatypes and graph included."""
     assert parsed(serialize(TRACES[name], form), parser) == quads(TRACES[name])
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_any_text_survives_canonical_nquads(text: str) -> None:
-    """Quotes, line ends and control characters are escaped so that another reader gives the text back."""
+    """Quotes, line ends and control characters are escaped; another parser returns the same text."""
     triples = question_triples("a1", text, text)
     lines = to_nquads(triples)
 
@@ -84,8 +84,8 @@ def test_any_text_survives_canonical_nquads(text: str) -> None:
     assert parsed(lines, "nquads") == quads(triples)
 
 
-def test_canonical_nquads_to_the_letter() -> None:
-    """Sorted lines; short escapes where they exist, numbers for other controls, the rest raw."""
+def test_canonical_nquads_are_exact() -> None:
+    """Lines are sorted; short escapes where they exist, numbers for other controls, all else unescaped."""
     p = iri("urn:p")
     triples = [
         Triple(iri("urn:b"), p, double(0.5), "urn:g"),
@@ -99,15 +99,15 @@ def test_canonical_nquads_to_the_letter() -> None:
 
 
 def test_an_unknown_form_is_refused() -> None:
-    """The message names the forms there are."""
+    """The message lists the valid forms."""
     with pytest.raises(BadInput) as caught:
         serialize([], "yaml")
     assert "nquads" in caught.value.hint
 
 
 @ALL
-def test_json_has_the_contract_s_shape(name: str) -> None:
-    """Keys, plain strings and completeness are there, and it is JSON without exceptions."""
+def test_json_has_the_documented_shape(name: str) -> None:
+    """The document has the documented keys, plain strings and completeness, and is valid JSON."""
     trace = read_trace(TRACES[name])
     shown: dict[str, Any] = json.loads(json.dumps(to_json(trace), allow_nan=False))
 
@@ -121,8 +121,8 @@ def test_json_has_the_contract_s_shape(name: str) -> None:
     assert [stage["derived_from"] for stage in shown["stages"]] == [None, *uris[:-1]]
 
 
-def test_json_tells_when_it_is_not_complete() -> None:
-    """A cut trace says so and names the faults."""
+def test_json_lists_faults() -> None:
+    """A cut trace is incomplete and its faults are listed."""
     shown = to_json(read_trace(TRACES["full"][:-60], "full"))
 
     assert shown["complete"] is False
@@ -140,8 +140,8 @@ def test_the_tree_fits_the_terminal(name: str) -> None:
         assert any(stage.stage.capitalize() in line for line in lines)
 
 
-def test_the_tree_tells_how_many_were_reranked() -> None:
-    """Candidates that the reranker was not given do not count as reranked."""
+def test_the_tree_counts_reranked_candidates() -> None:
+    """Candidates that the reranker did not read are not counted as reranked."""
     assert "of 10 reranked" not in tree_text(read_trace(TRACES["full"]))
     whole = read_trace(TRACES["full"])
     candidates = tuple(
@@ -156,8 +156,8 @@ def test_the_tree_tells_how_many_were_reranked() -> None:
     assert "4 reranked · 4 kept" in to_svg(trace)
 
 
-def test_the_tree_tells_what_was_dropped_and_why() -> None:
-    """Reasons with their counts, kept chunks with their scores, citations with their quotes."""
+def test_the_tree_lists_dropped_candidates_by_reason() -> None:
+    """The tree has reasons with counts, kept chunks with scores, citations with quotes."""
     text = tree_text(read_trace(TRACES["full"]), dropped_shown=1)
 
     for words in (
@@ -175,16 +175,16 @@ def test_the_tree_tells_what_was_dropped_and_why() -> None:
         assert words in text, words
 
 
-def test_the_tree_tells_of_faults_and_failures() -> None:
-    """What is wrong is not hidden by drawing."""
+def test_the_tree_lists_faults_and_failures() -> None:
+    """Faults and failures of a trace are shown."""
     assert "not complete" in tree_text(read_trace(TRACES["full"][:-60], "full"))
     assert "unavailable" in tree_text(read_trace(TRACES["failed"]))
 
 
 @settings(max_examples=60)
 @given(hostile)
-def test_texts_cannot_steer_the_terminal(text: str) -> None:
-    """No control character and no change of direction reaches the terminal."""
+def test_texts_cannot_control_the_terminal(text: str) -> None:
+    """No control character and no change of text direction reaches the terminal."""
     triples = [*question_triples("a1", text, "now"), *grounding_triples("a1", [text])]
     shown = tree_text(read_trace(triples))
 
@@ -194,7 +194,7 @@ def test_texts_cannot_steer_the_terminal(text: str) -> None:
 @settings(max_examples=60)
 @given(hostile, st.sampled_from(["auto", "light", "dark"]))
 def test_any_text_gives_a_well_formed_picture(text: str, theme: Any) -> None:
-    """Whatever a question holds, the picture is XML without scripts and outside addresses."""
+    """For any question the picture is XML without scripts and outside addresses."""
     triples = [*question_triples("a1", text, text), *grounding_triples("a1", [text])]
     root = ET.fromstring(to_svg(read_trace(triples), theme=theme))
 
@@ -207,8 +207,8 @@ def test_any_text_gives_a_well_formed_picture(text: str, theme: Any) -> None:
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_the_picture_draws_what_was_kept() -> None:
-    """A bar per candidate and kept chunk, and a line along every chunk that went on."""
+def test_the_picture_links_kept_chunks() -> None:
+    """There is a bar for each candidate and kept chunk, and a line along every chunk that was kept."""
     trace = read_trace(TRACES["full"])
     root = ET.fromstring(to_svg(trace))
     shown = [e.text or "" for e in root.iter(f"{SVG}text")]
@@ -221,8 +221,8 @@ def test_the_picture_draws_what_was_kept() -> None:
     assert {"Question", "Grounding", "Exploration", "Focus", "Synthesis", "[1]"} <= set(shown)
 
 
-def test_the_picture_of_many_candidates_keeps_the_kept() -> None:
-    """Beyond the most rows the dropped are counted, the kept are all drawn."""
+def test_the_picture_always_draws_kept_chunks() -> None:
+    """Beyond `max_rows` dropped candidates are counted and kept ones are drawn."""
     trace = read_trace(full_triples(found=60, kept=20))
     text = to_svg(trace, max_rows=5)
 
@@ -231,7 +231,7 @@ def test_the_picture_of_many_candidates_keeps_the_kept() -> None:
 
 
 @ALL
-def test_every_shape_lies_in_the_picture(name: str) -> None:
+def test_every_shape_is_inside_the_picture(name: str) -> None:
     """No text starts and no rectangle ends outside the view."""
     root = ET.fromstring(to_svg(read_trace(TRACES[name])))
     width, height = float(root.get("width", 0)), float(root.get("height", 0))
@@ -255,8 +255,8 @@ def test_select_orders_numbers_as_numbers() -> None:
     assert [row["s"] for row in answer.rows] == ["0.9", "0.1", "0.001"]
 
 
-def test_ask_construct_and_describe_answer_in_rows() -> None:
-    """All forms of query give plain rows, with and without GRAPH, prefixes known."""
+def test_ask_construct_and_describe_return_rows() -> None:
+    """All forms of query return plain rows, with and without GRAPH; prefixes are predefined."""
     triples = TRACES["full"]
     asked = run_sparql(triples, "ASK { GRAPH <urn:graph:retrieval> { ?f a tg:Focus } }")
     built = run_sparql(triples, "CONSTRUCT { ?c wh:why ?r } WHERE { ?c wh:reason ?r }")
@@ -270,7 +270,7 @@ def test_ask_construct_and_describe_answer_in_rows() -> None:
 
 
 def test_unbound_is_none_and_rows_are_bounded() -> None:
-    """An optional that does not match is None; more rows than allowed are cut and said to be."""
+    """An unbound variable is None; rows beyond the maximum are cut and the result is marked truncated."""
     wanted = "SELECT ?c ?r WHERE { ?e wh:candidate ?c OPTIONAL { ?c wh:reason ?r } }"
     answer = run_sparql(TRACES["full"], wanted, max_rows=5)
 
@@ -291,8 +291,8 @@ def test_unbound_is_none_and_rows_are_bounded() -> None:
         ("SELECT * WHERE " + "{" * 2_000 + "}" * 2_000, "deeply"),
     ],
 )
-def test_bad_sparql_says_where(sparql: str, words: str) -> None:
-    """What is no query is bad input with a position, never another exception."""
+def test_invalid_sparql_is_reported_with_its_position(sparql: str, words: str) -> None:
+    """An invalid query raises BadInput with a position, never another exception."""
     with pytest.raises(BadInput, match=words):
         run_sparql(TRACES["plain"], sparql)
 
@@ -313,15 +313,15 @@ def test_bad_sparql_says_where(sparql: str, words: str) -> None:
         "CONSTRUCT FROM <http://localhost/> WHERE { ?s ?p ?o }",
     ],
 )
-def test_a_query_never_leaves_the_trace(sparql: str) -> None:
-    """Nothing that would open a file or an address is run, however deep it is nested."""
+def test_a_query_reads_the_trace_only(sparql: str) -> None:
+    """A construct that opens a file or an address is refused, however deeply it is nested."""
     with pytest.raises(BadInput, match="outside the trace"):
         run_sparql(TRACES["plain"], sparql)
 
 
 @given(hostile, st.integers(1, 30))
-def test_lines_are_single_and_fit(text: str, width: int) -> None:
-    """A shortened text is one line and not longer than it may be."""
+def test_shortened_texts_are_one_line_and_fit(text: str, width: int) -> None:
+    """A shortened text is one line and not longer than the width."""
     shown = shorten(text, width)
 
     assert len(shown) <= width
@@ -330,7 +330,7 @@ def test_lines_are_single_and_fit(text: str, width: int) -> None:
 
 
 def test_sample_traces_are_complete() -> None:
-    """The traces that these tests stand on have no fault."""
+    """The sample traces of these tests have no faults."""
     for name, triples in TRACES.items():
         assert check_trace(read_trace(triples, name)) == [], name
         assert all(isinstance(triple.o, Term) for triple in triples)
@@ -338,7 +338,7 @@ def test_sample_traces_are_complete() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_select_star_has_its_columns_in_the_order_of_the_query(seed: int) -> None:
-    """Columns of `SELECT *` are as first named, whatever order a set of variables comes in."""
+    """Columns of `SELECT *` are in the order of their first use in the query."""
     pattern = "{ ?whose ?does ?what . ?a ?does ?b } LIMIT 1"
     code = (
         "from whence.provenance.render.rdf import run_sparql\n"

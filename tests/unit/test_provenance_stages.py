@@ -1,4 +1,4 @@
-"""What each stage says: the shared vocabulary to the letter, and nothing of ours unless it is asked for."""
+"""Triples of each stage: exactly the shared vocabulary, plus ours only on request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOW = "2026-01-01T10:00:00Z"
 
 
 def short(text: str) -> str:
-    """Give an IRI with its namespace as a prefix."""
+    """Return an IRI with its namespace as a prefix."""
     for prefix, namespace in (
         ("tg:", ns.TG),
         ("prov:", ns.PROV),
@@ -47,7 +47,7 @@ def short(text: str) -> str:
 
 
 def said(triples: tuple[Triple, ...]) -> list[tuple[str, str, str]]:
-    """Give triples as short strings: an IRI object in angle brackets, a plain literal in quotes."""
+    """Return triples as short strings: an IRI object in angle brackets, a plain literal in quotes."""
     assert {triple.g for triple in triples} == {"urn:graph:retrieval"}
     assert not [triple for triple in triples if triple.o.datatype]
     return [
@@ -61,7 +61,7 @@ def said(triples: tuple[Triple, ...]) -> list[tuple[str, str, str]]:
 
 
 def test_constants_have_the_shared_iris() -> None:
-    """The names that existing consumers match on are spelled as they spell them."""
+    """The constants have the IRIs that existing consumers expect."""
     assert ns.RDF_TYPE == "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
     assert ns.RDFS_LABEL == "http://www.w3.org/2000/01/rdf-schema#label"
     assert ns.PROV_WAS_DERIVED_FROM == "http://www.w3.org/ns/prov#wasDerivedFrom"
@@ -77,8 +77,8 @@ def test_constants_have_the_shared_iris() -> None:
     )
 
 
-def test_question_says_six_things() -> None:
-    """Without options a question has exactly the six shared statements, in order."""
+def test_question_has_six_triples() -> None:
+    """Without options a question has exactly the six shared triples, in order."""
     assert said(question_triples("a1", "Why?", NOW)) == [
         ("Q", "rdf:type", "<prov:Entity>"),
         ("Q", "rdf:type", "<tg:Question>"),
@@ -96,8 +96,8 @@ def test_question_can_have_a_parent() -> None:
     ]
 
 
-def test_grounding_says_its_concepts_and_the_model() -> None:
-    """Concepts in order, then tokens and model where they are known."""
+def test_grounding_has_concepts_and_model() -> None:
+    """Concepts in order, then tokens and model when known."""
     triples = grounding_triples("a1", ["b", "a"], in_token=3, out_token=0, model="m")
     assert said(triples) == [
         ("Q/grounding", "rdf:type", "<prov:Entity>"),
@@ -112,7 +112,7 @@ def test_grounding_says_its_concepts_and_the_model() -> None:
     ]
 
 
-def test_exploration_says_its_chunks() -> None:
+def test_exploration_has_its_chunks() -> None:
     """The count is a plain string, the chunks are IRIs."""
     assert said(exploration_triples("a1", ["urn:c:1", "urn:c:2"])) == [
         ("Q/exploration", "rdf:type", "<prov:Entity>"),
@@ -125,7 +125,7 @@ def test_exploration_says_its_chunks() -> None:
     ]
 
 
-def test_focus_says_each_kept_chunk_in_four() -> None:
+def test_focus_has_four_triples_per_kept_chunk() -> None:
     """The score is `str(float)` without a datatype; an integer counts as a float."""
     chosen = "urn:trustgraph:prov:chunk:a1:"
     assert said(focus_triples("a1", [Selection("urn:c:2", 0.95), Selection("urn:c:1", 1)])) == [
@@ -144,8 +144,8 @@ def test_focus_says_each_kept_chunk_in_four() -> None:
     ]
 
 
-def test_a_long_question_is_told_once() -> None:
-    """The question alone is told in full; candidates and concepts name it by its beginning and a digest."""
+def test_a_long_question_is_recorded_once() -> None:
+    """Only the question has the full text; candidates and concepts have its beginning and a digest."""
     long = "leave " * 10_000
     found = [
         CandidateRecord(chunk_id=f"c{rank}", rank=rank, concepts=(long, "leave")) for rank in (1, 2)
@@ -163,7 +163,7 @@ def test_a_long_question_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(("reranked", "parent"), [(True, "focus"), (False, "exploration")])
-def test_synthesis_derives_from_what_fed_it(reranked: bool, parent: str) -> None:
+def test_synthesis_derives_from_the_stage_before(reranked: bool, parent: str) -> None:
     """An answer derives from the focus when there is one, else from the exploration."""
     assert said(synthesis_triples("a1", reranked=reranked, saved=True)) == [
         ("Q/synthesis", "rdf:type", "<prov:Entity>"),
@@ -175,8 +175,8 @@ def test_synthesis_derives_from_what_fed_it(reranked: bool, parent: str) -> None
     ]
 
 
-def test_the_account_adds_only_in_our_namespace() -> None:
-    """Every statement outside our namespace is also made without an account; typed literals are ours."""
+def test_candidates_and_run_add_only_in_our_namespace() -> None:
+    """Statements outside our namespace do not depend on candidates and run; typed literals are ours."""
     for triple in (*full_triples(), *failed_triples()):
         ours = triple.p.iri.startswith(ns.WH)
         about_ours = triple.p.iri == ns.RDF_TYPE and triple.o.iri.startswith(ns.WH)
@@ -185,8 +185,8 @@ def test_the_account_adds_only_in_our_namespace() -> None:
         assert ours or not triple.o.datatype
 
 
-def test_an_account_leaves_the_shared_statements_alone() -> None:
-    """With candidates and facts the shared statements come first, unchanged."""
+def test_candidates_and_run_follow_the_shared_triples() -> None:
+    """With candidates and run the shared triples come first, unchanged."""
     plain = exploration_triples("a1", ["urn:c:1"])
     account = CandidateRecord(chunk_id="urn:c:1", rank=1, score=0.5)
     full = exploration_triples(
@@ -197,8 +197,8 @@ def test_an_account_leaves_the_shared_statements_alone() -> None:
     assert len(full) == len(plain) + 5
 
 
-def test_plain_traces_hold_nothing_of_ours() -> None:
-    """A trace without options holds no term of our namespace."""
+def test_plain_traces_have_no_term_of_ours() -> None:
+    """A trace without options has no term of our namespace."""
     for triple in plain_triples():
         assert ns.WH not in triple.p.iri + triple.o.iri
 
@@ -213,27 +213,27 @@ def test_plain_traces_hold_nothing_of_ours() -> None:
         ([CandidateRecord(chunk_id="", rank=1)], "empty id"),
     ],
 )
-def test_accounts_that_would_lie_are_refused(candidates: list[CandidateRecord], words: str) -> None:
-    """A shared rank, a missing rank, an unknown reason and an empty id are errors, not triples."""
+def test_invalid_candidates_are_refused(candidates: list[CandidateRecord], words: str) -> None:
+    """A shared rank, a missing rank, an unknown reason and an empty id raise errors."""
     with pytest.raises(BadInput, match=words):
         exploration_triples("a1", [], candidates=candidates)
 
 
 @pytest.mark.parametrize("answer_id", ["", "a b", "a/b", "a>b", "../x", "ä", "x" * 129, "a\n"])
-def test_ids_that_could_leave_their_iri_are_refused(answer_id: str) -> None:
+def test_invalid_answer_ids_are_refused(answer_id: str) -> None:
     """No answer id reaches outside its IRI."""
     with pytest.raises(BadInput):
         question_triples(answer_id, "Why?", NOW)
 
 
-def test_a_setting_needs_a_plain_name() -> None:
-    """A setting's key becomes part of an IRI and is checked."""
+def test_the_name_of_a_setting_is_checked() -> None:
+    """The key of a setting becomes part of an IRI and is validated."""
     with pytest.raises(BadInput, match="setting"):
         question_triples("a1", "Why?", NOW, run=StageRun(settings={"a> <b": 1}))
 
 
 def test_a_failure_derives_from_a_stage() -> None:
-    """The chain of a failed question ends in an error that hangs on the last stage told of."""
+    """The chain of a failed question ends in an error that derives from the last recorded stage."""
     triples = failure_triples("a1", derived_from="focus", stage="synthesis", code="c", message="m")
     parents = [t.o.iri for t in triples if t.p.iri == ns.PROV_WAS_DERIVED_FROM]
 
@@ -263,14 +263,14 @@ def test_typed_literals_follow_xml_schema(value: float | bool, text: str, dataty
     assert read_scalar(term) == value
 
 
-def test_not_a_number_has_its_xml_name() -> None:
-    """NaN is spelled as XSD spells it."""
+def test_nan_has_its_xsd_form() -> None:
+    """NaN is written as XSD writes it."""
     assert double(float("nan")).value == "NaN"
     assert integer(512).value == "512"
     assert boolean(False).value == "false"
 
 
-def test_every_reason_names_a_stage_and_explains_itself() -> None:
+def test_every_reason_has_a_stage_and_an_explanation() -> None:
     """The list of codes is closed, and each code has one stage and one line."""
     for code, meaning in (*DROP_REASONS.items(), *OUTCOMES.items()):
         assert describe_reason(code) is meaning
@@ -280,8 +280,8 @@ def test_every_reason_names_a_stage_and_explains_itself() -> None:
         describe_reason("tired")
 
 
-def test_stage_iris_lead_back_to_their_answer() -> None:
-    """Of every stage's IRI the answer's id can be told; of others it cannot."""
+def test_stage_iris_contain_the_answer_id() -> None:
+    """The answer id can be read from the IRI of every stage, and from no other IRI."""
     own = answer_uris("a1")
 
     for uri in (own.question, own.grounding, own.focus, own.synthesis, own.answer, own.error):
@@ -294,8 +294,8 @@ def test_stage_iris_lead_back_to_their_answer() -> None:
     "identifier",
     ["a", "a b", "urn:x>y", "urn:whence:id:a", "ä:ö", "x:\ud800", "notes/ä.md#1", "%20", ":"],
 )
-def test_what_is_no_iri_is_wrapped_and_comes_back(identifier: str) -> None:
-    """Any id survives becoming an IRI, and the IRI is one."""
+def test_any_id_round_trips_through_its_iri(identifier: str) -> None:
+    """Any id can be converted to an IRI and back."""
     wrapped = iri_from_id(identifier)
 
     assert wrapped.startswith("urn:whence:id:")
@@ -306,8 +306,8 @@ def test_what_is_no_iri_is_wrapped_and_comes_back(identifier: str) -> None:
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "provenance.md"
 
 
-def test_every_term_of_ours_is_explained() -> None:
-    """The page on the vocabulary names every predicate, class and reason code of ours."""
+def test_every_term_of_ours_is_documented() -> None:
+    """docs/provenance.md names every predicate, class and reason code of ours."""
     page = DOCS.read_text(encoding="utf-8")
     terms = [value for name, value in vars(ns).items() if name.startswith("WH_")]
     used = {t.p.iri for t in (*full_triples(), *failed_triples()) if t.p.iri.startswith(ns.WH)}
@@ -324,8 +324,8 @@ def test_every_term_of_ours_is_explained() -> None:
         assert f"| `{meaning.code}` | {meaning.stage} | {meaning.explanation} |" in page
 
 
-def test_the_queries_of_the_page_run() -> None:
-    """Every SPARQL example gives rows on a full trace."""
+def test_documented_queries_return_rows() -> None:
+    """Every SPARQL example of the page returns rows on a full trace."""
     examples = re.findall(r"```sparql\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
 
     assert len(examples) == 3
@@ -334,8 +334,8 @@ def test_the_queries_of_the_page_run() -> None:
 
 
 @pytest.mark.parametrize("module", [uris, text])
-def test_examples_in_docstrings_hold(module: ModuleType) -> None:
-    """What a docstring shows is what happens."""
+def test_docstring_examples_are_correct(module: ModuleType) -> None:
+    """Examples in docstrings produce the output shown."""
     result = doctest.testmod(module)
 
     assert result.attempted > 0

@@ -1,4 +1,4 @@
-"""Laws of traces: what was built is read back, order means nothing, faults are found, nothing hidden shows."""
+"""Laws of traces: reading inverts building, order is irrelevant, faults are found, redaction is complete."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def at(candidate: CandidateRecord, stage: str) -> bool:
-    """Tell whether a candidate is dropped at a stage."""
+    """Return whether a candidate is dropped at a stage."""
     code = candidate.reason_code
     return bool(code) and DROP_REASONS[code].stage == stage
 
@@ -170,8 +170,8 @@ def stories(draw: st.DrawFn) -> Story:
 
 
 @given(stories())
-def test_what_is_built_is_read_back(story: Story) -> None:
-    """A trace holds all that went in, and has no fault."""
+def test_a_built_trace_is_read_back(story: Story) -> None:
+    """A trace has everything it was built from, and no fault."""
     trace = read_trace(story.triples())
 
     assert trace.answer_id == ID
@@ -186,7 +186,7 @@ def test_what_is_built_is_read_back(story: Story) -> None:
 
 
 @given(stories(), st.randoms(use_true_random=False))
-def test_order_means_nothing(story: Story, order: random.Random) -> None:
+def test_order_is_irrelevant(story: Story, order: random.Random) -> None:
     """Candidates and triples in any order give the same trace and the same text."""
     shuffled = story.triples(order)
     order.shuffle(shuffled)
@@ -196,14 +196,14 @@ def test_order_means_nothing(story: Story, order: random.Random) -> None:
 
 
 def names_in(trace: Trace) -> set[str]:
-    """Give every id that a trace's terms name."""
+    """Return every id that a trace's terms name."""
     terms = [term for triple in trace.triples for term in (triple.s, triple.p, triple.o)]
     return {id_from_iri(term.iri) for term in terms if term.iri}
 
 
 @given(stories(), st.data())
-def test_a_trimmed_trace_names_nothing_hidden(story: Story, data: st.DataObject) -> None:
-    """Hidden chunks leave no trace, no gap and no fault."""
+def test_a_redacted_trace_names_nothing_hidden(story: Story, data: st.DataObject) -> None:
+    """A redacted trace has no hidden id, no gap and no fault."""
     trace = read_trace(story.triples())
     visible = frozenset(c for c in chunk_ids(trace) if data.draw(st.booleans()))
     seen = redact_trace(trace, visible)
@@ -217,8 +217,8 @@ def test_a_trimmed_trace_names_nothing_hidden(story: Story, data: st.DataObject)
 
 
 @given(stories(), st.data())
-def test_hidden_is_answered_like_nonexistent(story: Story, data: st.DataObject) -> None:
-    """Why-not of a hidden chunk differs from that of a made-up one in the id only."""
+def test_why_not_reports_hidden_chunks_as_missing(story: Story, data: st.DataObject) -> None:
+    """The answers for a hidden and a made-up chunk differ in the id only."""
     trace = read_trace(story.triples())
     visible = frozenset(c for c in chunk_ids(trace) if data.draw(st.booleans()))
     unknown = REPLACE(why_not(trace, "no such chunk", visible=visible), chunk_id="")
@@ -230,8 +230,8 @@ def test_hidden_is_answered_like_nonexistent(story: Story, data: st.DataObject) 
 
 
 @given(stories())
-def test_why_not_tells_what_happened(story: Story) -> None:
-    """Of every candidate the code is its reason, or that it was used or cited."""
+def test_why_not_reports_the_reason(story: Story) -> None:
+    """The code of each candidate is its reason, or `used` or `cited`."""
     trace = read_trace(story.triples())
     cited = {citation.chunk_id for citation in story.citations}
     for candidate in story.candidates:
@@ -243,15 +243,15 @@ def test_why_not_tells_what_happened(story: Story) -> None:
 
 
 @given(stories())
-def test_trimming_nothing_changes_nothing(story: Story) -> None:
-    """Who may see all sees the trace itself."""
+def test_redaction_with_full_access_changes_nothing(story: Story) -> None:
+    """A reader of all chunks gets the trace itself."""
     trace = read_trace(story.triples())
 
     assert redact_trace(trace, chunk_ids(trace)) is trace
 
 
-def test_places_beyond_nine_keep_their_order() -> None:
-    """The tenth place comes after the ninth, not after the first, also when a place before is hidden."""
+def test_numbers_beyond_nine_keep_their_order() -> None:
+    """The tenth node comes after the ninth, also when one before it is hidden."""
     trace = read_trace(full_triples(found=30, kept=14))
     best, *others = trace.selections
     seen = redact_trace(trace, chunk_ids(trace) - {best.chunk_id})
@@ -265,7 +265,7 @@ def test_places_beyond_nine_keep_their_order() -> None:
 
 @pytest.mark.parametrize("reranked", [True, False])
 def test_a_plain_trace_is_read(reranked: bool) -> None:
-    """A trace in the shared vocabulary alone is complete and can be asked."""
+    """A trace of the shared vocabulary alone is complete, and why-not works on it."""
     trace = read_trace(plain_triples(reranked=reranked))
 
     assert check_trace(trace) == []
@@ -278,8 +278,8 @@ def test_a_plain_trace_is_read(reranked: bool) -> None:
     )
 
 
-def test_a_plain_trace_can_be_trimmed() -> None:
-    """Counts and places are corrected in a trace without accounts too."""
+def test_a_plain_trace_can_be_redacted() -> None:
+    """Counts and numbers are corrected in a trace without candidates too."""
     seen = redact_trace(read_trace(plain_triples()), frozenset({"urn:chunk:policy:0"}))
 
     assert check_trace(seen) == []
@@ -289,7 +289,7 @@ def test_a_plain_trace_can_be_trimmed() -> None:
 
 
 def test_a_failed_question_is_complete() -> None:
-    """A chain that ends in an error has no fault, and says what failed."""
+    """A chain that ends in an error has no fault, and names the failure."""
     trace = read_trace(failed_triples())
 
     assert check_trace(trace) == []
@@ -299,7 +299,7 @@ def test_a_failed_question_is_complete() -> None:
 
 
 def test_a_document_is_answered_by_its_best_chunk() -> None:
-    """Asked for a document, why-not speaks of the chunk that came furthest."""
+    """For a document why-not reports the chunk that came furthest."""
     trace = read_trace(full_triples())
     cited = trace.citations[0]
     told = why_not(trace, cited.document_id, visible=chunk_ids(trace))
@@ -309,8 +309,8 @@ def test_a_document_is_answered_by_its_best_chunk() -> None:
     assert told.numbers["doc_limit"] == 4
 
 
-def test_messages_that_name_something_hidden_are_withheld() -> None:
-    """A degradation's message never tells of a hidden chunk."""
+def test_messages_that_name_hidden_chunks_are_withheld() -> None:
+    """The message of a degradation never names a hidden chunk."""
     account = CandidateRecord(chunk_id="urn:c:1", rank=1, document_id="secret.md")
     lost = Degradation(
         stage="text-fetch", reason="secret.md could not be read", code="fetch_failed"
@@ -329,8 +329,8 @@ def test_messages_that_name_something_hidden_are_withheld() -> None:
     assert exploration.run.degraded[0].reason == WITHHELD
 
 
-def test_a_duplicate_of_something_hidden_goes_with_it() -> None:
-    """That a text repeats a hidden one would tell of the hidden one."""
+def test_duplicates_of_hidden_chunks_are_removed() -> None:
+    """A duplicate would reveal the text of the hidden chunk."""
     trace = read_trace(full_triples())
     first, last = trace.candidates[0], trace.candidates[-1]
     assert last.reason_code == "duplicate"
@@ -345,12 +345,12 @@ def test_a_duplicate_of_something_hidden_goes_with_it() -> None:
 
 
 def about(uri: str) -> Any:
-    """Give a test for triples about a subject."""
+    """Return a test for triples about a subject."""
     return lambda triple: triple.s.iri == uri
 
 
 def link(predicate: str) -> Any:
-    """Give a test for triples with a predicate."""
+    """Return a test for triples with a predicate."""
     return lambda triple: triple.p.iri == predicate
 
 
@@ -358,7 +358,7 @@ FULL = answer_uris("full")
 
 
 def without(triples: list[Triple], unwanted: Any) -> list[Triple]:
-    """Give the triples that a test does not hit."""
+    """Return the triples that a test does not hit."""
     left = [triple for triple in triples if not unwanted(triple)]
     assert len(left) < len(triples)
     return left
@@ -371,7 +371,7 @@ def changed(triples: list[Triple], wanted: Any, **changes: Any) -> list[Triple]:
 
 
 def faults(triples: list[Triple]) -> set[tuple[str, str]]:
-    """Give code and place of every fault."""
+    """Return code and place of every fault."""
     return {(fault.code, fault.where) for fault in check_trace(read_trace(triples, "full"))}
 
 
@@ -392,7 +392,7 @@ def test_a_missing_focus_dangles() -> None:
 
 
 def test_a_cycle_is_found() -> None:
-    """No stage derives from itself, however far round."""
+    """A stage that derives from itself, directly or not, is a fault."""
     edge = Triple(
         iri(FULL.grounding), iri(ns.PROV_WAS_DERIVED_FROM), iri(FULL.focus), ns.GRAPH_RETRIEVAL
     )
@@ -402,7 +402,7 @@ def test_a_cycle_is_found() -> None:
 
 
 def test_a_cycle_with_a_way_out_is_found() -> None:
-    """A node that derives from the cycle and from something else does not hide it."""
+    """A node that derives from the cycle and from another node does not hide the cycle."""
     edges = [(FULL.question, FULL.focus), (FULL.question, FULL.error)]
     extra = [
         Triple(iri(s), iri(ns.PROV_WAS_DERIVED_FROM), iri(o), ns.GRAPH_RETRIEVAL) for s, o in edges
@@ -420,14 +420,14 @@ def test_a_cycle_with_a_way_out_is_found() -> None:
     ],
 )
 def test_a_dangling_reference_is_found(predicate: str, where: str) -> None:
-    """What a stage leads to is described in the trace."""
+    """Every node that a stage links to must be described in the trace."""
     triples = changed(full_triples(), link(predicate), o=iri("urn:nowhere"))
 
     assert ("dangling", where) in faults(triples)
 
 
 def test_a_dangling_selection_is_found() -> None:
-    """A kept chunk that is only named is not enough."""
+    """A kept chunk that is linked but not described is a fault."""
     gone = FULL.selection_prefix + "0"
 
     assert ("dangling", FULL.focus) in faults(without(full_triples(), about(gone)))
@@ -435,14 +435,14 @@ def test_a_dangling_selection_is_found() -> None:
 
 @pytest.mark.parametrize("graph", [None, "", "urn:graph:source"])
 def test_a_wrong_graph_is_found(graph: str | None) -> None:
-    """Everything lies in the retrieval graph."""
+    """Every triple must be in the retrieval graph."""
     triples = changed(full_triples(), about(FULL.focus), g=graph)
 
     assert faults(triples) == {("wrong_graph", FULL.focus)}
 
 
 def test_other_faults_are_found() -> None:
-    """A cut list, a stranger among the kept, an unknown code, a shared rank, an unexplained candidate."""
+    """Wrong counts, unknown chunks and codes, shared ranks and unexplained candidates are faults."""
     full = full_triples()
     selected = next(t for t in full if t.p.iri == ns.TG_SELECTED_CHUNK)
     reason = next(t for t in full if t.p.iri == ns.WH_REASON)
@@ -469,8 +469,8 @@ def test_other_faults_are_found() -> None:
         assert code in {found for found, _ in faults(triples)}, code
 
 
-def test_several_answers_need_a_name() -> None:
-    """Triples of two answers are read one at a time, and each is itself."""
+def test_several_answers_need_an_id() -> None:
+    """Triples of two answers are read one answer at a time."""
     both = [*full_triples(), *plain_triples()]
 
     with pytest.raises(BadInput, match="2 answers"):
@@ -482,8 +482,8 @@ def test_several_answers_need_a_name() -> None:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_a_damaged_trace_never_breaks_the_reader(data: st.DataObject) -> None:
-    """Any subset of triples with objects exchanged is read, checked, trimmed and asked without an error."""
+def test_damaged_traces_are_read_without_errors(data: st.DataObject) -> None:
+    """Any subset of triples with exchanged objects can be read, checked, redacted and explained."""
     triples = full_triples(found=8, kept=3)
     kept = data.draw(st.lists(st.sampled_from(triples), max_size=60))
     objects = st.sampled_from([t.o for t in triples])
@@ -497,8 +497,8 @@ def test_a_damaged_trace_never_breaks_the_reader(data: st.DataObject) -> None:
     assert why_not(trace, "nothing", visible=visible).code == "not_retrieved"
 
 
-def test_infinite_scores_come_back() -> None:
-    """A score that is no finite number is told as it was."""
+def test_infinite_scores_are_read_back() -> None:
+    """A score that is not finite is returned as recorded."""
     account = CandidateRecord(chunk_id="urn:c:1", rank=1, score=math.inf, dense_score=math.nan)
     trace = read_trace([*exploration_triples(ID, ["urn:c:1"], candidates=[account])])
 

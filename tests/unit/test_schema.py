@@ -1,4 +1,4 @@
-"""Messages: what they promise on the wire and in memory."""
+"""Messages, rights, terms, errors and topics: guarantees on the wire and in memory."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ document_tags = st.builds(DocumentTags, tag_sets, tag_sets, levels)
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_message_survives_the_wire(name: str) -> None:
-    """Decoding what was encoded gives an equal message, every field set."""
+def test_every_message_round_trips(name: str) -> None:
+    """Decoding an encoded message returns an equal message, every field set."""
     message = sample(message_types()[name])
 
     assert decode(bytes(encode(message)), name) == message
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_message_has_a_golden_file_of_its_present_form(name: str) -> None:
-    """The present form of each type is kept, so that the next change is measured against it."""
+def test_every_message_has_a_golden_file(name: str) -> None:
+    """The current form of each type has a golden file."""
     wire = encode(sample(message_types()[name])) + b"\n"
 
     assert wire in [path.read_bytes() for path in GOLDEN.glob(f"{name}.*.json")]
 
 
 @pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda path: path.name)
-def test_every_golden_file_still_decodes(path: Path) -> None:
-    """Whatever was ever sent can be read for ever."""
+def test_every_golden_file_decodes(path: Path) -> None:
+    """Every form that was ever sent can be decoded."""
     name = path.name.rsplit(".", 2)[0]
 
     assert isinstance(decode(path.read_bytes(), name), message_types()[name])
@@ -85,7 +85,7 @@ def test_every_field_of_a_message_is_described(name: str) -> None:
 
 @given(st.frozensets(tags, max_size=8))
 def test_equal_messages_have_equal_bytes(some: frozenset[str]) -> None:
-    """The order in which a set was filled does not show on the wire."""
+    """The bytes do not depend on the order in which a set was filled."""
     one, other = Access(sorted(some)), Access(sorted(some, reverse=True))
 
     assert encode(one) == encode(other)
@@ -94,8 +94,8 @@ def test_equal_messages_have_equal_bytes(some: frozenset[str]) -> None:
 @pytest.mark.parametrize(
     "payload", [b"", b"{", b"[]", b"null", b'{"texts": 7}', b'{"texts": ["\xff"]}', b"[" * 100_000]
 )
-def test_bytes_that_are_no_message_are_refused_by_name(payload: bytes) -> None:
-    """Nothing but `CodecError` leaves the codec, and it names the type."""
+def test_undecodable_bytes_are_refused(payload: bytes) -> None:
+    """The codec raises only `CodecError`, with the name of the type."""
     with pytest.raises(CodecError, match="embedding-request"):
         decode_as(payload, EmbeddingRequest)
 
@@ -117,14 +117,14 @@ def test_an_unknown_type_is_refused() -> None:
 
 
 def test_unknown_fields_are_ignored() -> None:
-    """A newer sender's extra field does not break an older reader."""
+    """An additional field of a newer sender does not break an older reader."""
     message = decode(b'{"texts": ["a"], "new": 1}', "embedding-request.v1")
 
     assert message == EmbeddingRequest(texts=("a",))
 
 
-def test_two_types_cannot_share_a_name() -> None:
-    """A wire name belongs to one class."""
+def test_a_type_name_belongs_to_one_class() -> None:
+    """A second class with the same `TYPE` is refused."""
     with pytest.raises(TypeError, match="already taken"):
         type("Twin", (Message,), {"TYPE": "error.v1"})
 
@@ -136,8 +136,8 @@ def test_the_public_sees_untagged_documents_only(tags_: DocumentTags) -> None:
 
 
 @given(accesses, document_tags)
-def test_visibility_is_the_rule(access: Access, tags_: DocumentTags) -> None:
-    """Visible = ACL empty or shared, labels all held, level not above."""
+def test_visibility_follows_the_rule(access: Access, tags_: DocumentTags) -> None:
+    """Visible means: ACL empty or shared, all labels held, clearance sufficient."""
     acl = not tags_.acl or bool(access.acl_tags & set(tags_.acl))
     labels = set(tags_.labels) <= access.labels
 
@@ -145,8 +145,10 @@ def test_visibility_is_the_rule(access: Access, tags_: DocumentTags) -> None:
 
 
 @given(accesses, accesses, document_tags)
-def test_narrowing_never_opens(one: Access, other: Access, tags_: DocumentTags) -> None:
-    """What both together see, each of them sees."""
+def test_an_intersection_grants_no_more_than_either(
+    one: Access, other: Access, tags_: DocumentTags
+) -> None:
+    """A document visible to the intersection of two rights is visible to both."""
     if one.intersect(other).allows(tags_):
         assert one.allows(tags_)
         assert other.allows(tags_)
@@ -169,19 +171,19 @@ def test_bad_clearances_are_refused(cls: type, bad: object) -> None:
 
 
 def test_tags_are_canonical() -> None:
-    """Order and repeats of a document's tags carry no meaning."""
+    """Order and repeats of a document's tags are irrelevant."""
     assert DocumentTags(["b", "a", "b"]) == DocumentTags(("a", "b"))
 
 
-def test_terms_answer_iri_and_value() -> None:
-    """Reading `.iri` of a literal and `.value` of an IRI gives an empty string, never an error."""
+def test_terms_have_iri_and_value() -> None:
+    """`.iri` of a literal and `.value` of an IRI are empty strings."""
     assert (literal("x").iri, literal("x").value) == ("", "x")
     assert (iri("urn:x").iri, iri("urn:x").value) == ("urn:x", "")
     assert Triple(iri("urn:s"), iri("urn:p"), literal("o")).g is None
 
 
-def test_a_plain_term_is_small_on_the_wire() -> None:
-    """Empty fields do not travel."""
+def test_empty_fields_of_a_term_are_omitted() -> None:
+    """Empty fields of a term are not encoded."""
     assert encode(Term("i", "urn:x")) == b'{"type":"i","iri":"urn:x"}'
 
 
@@ -189,7 +191,7 @@ def test_a_plain_term_is_small_on_the_wire() -> None:
     "error", [NotFound("no a", hint="look"), Overloaded("full", retry_after_s=2.0), BadInput("b")]
 )
 def test_errors_cross_the_broker_unchanged(error: WhenceError) -> None:
-    """An error arrives as the same class with the same words."""
+    """An error is decoded as the same class with the same texts."""
     reply = decode_as(encode(error.to_reply()), ErrorReply)
     back = error_from_reply(reply)
 
@@ -203,14 +205,14 @@ def test_errors_cross_the_broker_unchanged(error: WhenceError) -> None:
 
 
 def test_an_unknown_error_code_is_an_internal_error() -> None:
-    """A newer error is still an error."""
+    """An error code of a newer version is decoded as an internal error."""
     back = error_from_reply(ErrorReply(code="new", message="m"))
 
     assert isinstance(back, InternalError)
 
 
 def test_topic_names_are_full_pulsar_names() -> None:
-    """Short and full names translate into each other; derived topics keep their parent's name."""
+    """Short and full names convert into each other; derived topics keep their parent's name."""
     topic = full_topic("embedding.request")
 
     assert topic == "persistent://public/default/whence.embedding.request"
@@ -222,14 +224,14 @@ def test_topic_names_are_full_pulsar_names() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "Über", "a b", "a..b", "persistent://x", ".a"])
-def test_bad_topic_names_are_refused(bad: str) -> None:
-    """A name that Pulsar or a reader could misread is refused."""
+def test_invalid_topic_names_are_refused(bad: str) -> None:
+    """A name that Pulsar or a reader could misinterpret is refused."""
     with pytest.raises(BadInput):
         full_topic(bad)
 
 
 def test_messages_are_frozen() -> None:
-    """A message cannot change once it is made."""
+    """A message cannot be changed."""
     with pytest.raises(AttributeError):
         EmbeddingRequest(texts=()).texts = ("a",)  # type: ignore[misc]
 

@@ -1,4 +1,4 @@
-"""The walk of an exploration: told, read back, shown, and trimmed to what a reader may see."""
+"""Graph walks: built, read back, rendered and redacted."""
 
 from __future__ import annotations
 
@@ -54,30 +54,30 @@ def trace() -> Trace:
     return read_trace(triples())
 
 
-def test_a_walk_is_read_back_as_it_was_told() -> None:
-    """Nodes, parents, edges and seeds survive, and the trace is complete."""
+def test_a_walk_is_read_back() -> None:
+    """Nodes, parents, edges and seeds are read back, and the trace is complete."""
     assert read_graph_walk(trace()) == WALK
     assert read_graph_walk(trace()).seeds == (CHUNKS[0],)
     assert check_trace(trace()) == []
 
 
 def test_an_exploration_without_a_walk_has_none() -> None:
-    """Traces of documents tell of no walk."""
+    """Traces of documents have no walk."""
     plain = [one for one in triples() if one not in graph_walk_triples("q", WALK)]
 
     assert read_graph_walk(read_trace(plain)) == GraphWalk()
     assert "walked" not in tree_text(read_trace(plain))
 
 
-def test_an_edge_that_leads_nowhere_is_a_fault() -> None:
-    """Every edge that is named must be described."""
+def test_an_edge_without_description_is_a_fault() -> None:
+    """Every linked edge must be described."""
     broken = [one for one in triples() if not one.s.iri.endswith("/edge/1")]
 
     assert [fault.code for fault in check_trace(read_trace(broken))] == ["dangling"]
 
 
-def test_what_is_hidden_is_in_no_walk() -> None:
-    """Neither a hidden node nor its edges nor the way through it are told; the rest stays complete."""
+def test_hidden_nodes_are_removed_from_the_walk() -> None:
+    """Hidden nodes, their edges and parents are removed; the trace stays complete."""
     left = redact_trace(trace(), frozenset({CHUNKS[0], CHUNKS[2]}))
     words = " ".join(f"{t.s.iri} {t.o.iri} {t.o.value}" for t in left.triples)
 
@@ -88,8 +88,8 @@ def test_what_is_hidden_is_in_no_walk() -> None:
     assert read_graph_walk(partly) == GraphWalk(nodes=WALK.nodes[:2], edges=WALK.edges[:1])
 
 
-def test_a_walk_is_shown() -> None:
-    """The tree and the JSON document name edges, seeds and depths."""
+def test_a_walk_is_rendered() -> None:
+    """The tree and the JSON document have edges, seeds and depths."""
     text = tree_text(trace())
     document = to_json(trace())
     exploration = next(one for one in document["stages"] if one["stage"] == "exploration")
