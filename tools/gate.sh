@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Run the retrieval gate on the example handbook: index it into a home of its own, compare with the recorded
-# baseline, keep the report. Leaves with the gate's exit code; the report is there either way.
+# Run the retrieval gate on the example handbook: index it into a temporary home, compare with the recorded baseline
+# and write the report. The exit code is the gate's; the report is written in any case.
 #
 #   tools/gate.sh [REPORT]                  default log/gate/report.json
 #   tools/gate.sh --record                  record a new baseline instead; refused in CI
@@ -12,7 +12,7 @@ files=examples/gate
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 export WHENCE_HOME=$home WHENCE_COLLECTION=gate
-# What a developer has set for daily work must not decide a verdict.
+# Settings of the developer must not change the result.
 unset WHENCE_DATABASE_URL WHENCE_BROKER WHENCE_EMBEDDER WHENCE_RERANKER
 
 "$whence" index examples/handbook --json > "$home/index.json"

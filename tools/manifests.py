@@ -1,7 +1,7 @@
 """Write the Kubernetes manifests of every processor from the flow that they run.
 
-A processor is a Deployment with probes and limits, an autoscaler on its backlog, and a budget of disruptions.
-`python tools/manifests.py` writes `deploy/kubernetes/processors.yaml`; a test fails when it is stale.
+Each processor gets a Deployment with probes and limits, an autoscaler on its backlog and a disruption budget.
+`python tools/manifests.py` writes `deploy/kubernetes/processors.yaml`; a test fails when that file is stale.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "deploy" / "kubernetes" / "processors.yaml"
 FLOW = "all-in-one"
 HEAD = "# Written by tools/manifests.py from flows/all-in-one.yaml; change those, not this.\n"
-#: These hold a model in memory and use a core while they work.
+#: Processors that load a model and use a whole core.
 WITH_MODEL = frozenset({"embedding", "reranker"})
-#: Messages that wait, per replica, before one more is started.
+#: Waiting messages per replica above which another replica is started.
 BACKLOG = {"embedding": 8, "reranker": 4, "ingest": 16}
 MOST_REPLICAS = 8
 
@@ -70,7 +70,7 @@ def deployment(name: str) -> dict[str, Any]:
         },
         "spec": {
             "automountServiceAccountToken": False,
-            # A little more than the flow takes to drain.
+            # More than the drain time of a flow.
             "terminationGracePeriodSeconds": 30,
             "securityContext": {
                 "runAsNonRoot": True,
@@ -87,7 +87,7 @@ def deployment(name: str) -> dict[str, Any]:
         "kind": "Deployment",
         "metadata": {"name": name, "labels": labels},
         "spec": {
-            # The number of replicas is the autoscaler's.
+            # The autoscaler sets the number of replicas.
             "selector": {"matchLabels": labels},
             "strategy": {
                 "type": "RollingUpdate",

@@ -2,11 +2,11 @@
 
     python deploy/pulsar/broker.py fetch|start|stop|restart|status|url [--dir DIR] [--port N] [--http-port N]
 
-The distribution comes from Maven Central once and stays in the user's cache. `start` returns when the
-broker serves and prints its address; it binds to the loopback only. The standard library is enough.
+The distribution is downloaded once from Maven Central into the user's cache. `start` waits until the broker
+serves and prints its address; it binds to the loopback only. The script needs only the standard library.
 """
 
-# ruff: noqa: INP001, T201, S310 - a script that talks to a terminal and to its own broker
+# ruff: noqa: INP001, T201, S310 - a script for a terminal and its own broker
 from __future__ import annotations
 
 import argparse
@@ -41,17 +41,17 @@ HEALTH_TIMEOUT_S = 10.0
 
 
 class BrokerError(Exception):
-    """The broker cannot be fetched, started or stopped; the text says what to do."""
+    """The broker cannot be fetched, started or stopped; the message names the remedy."""
 
 
 def cache_folder() -> Path:
-    """Give the folder that keeps the distribution and the data of brokers."""
+    """Return the folder with the distribution and the data of brokers."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "whence" / "pulsar"
 
 
 def fetch(cache: Path | None = None) -> Path:
-    """Give the folder of the unpacked distribution, fetching it (244 MB) when it is not there.
+    """Return the folder of the unpacked distribution; download it (244 MB) if it is missing.
 
     Raises:
         BrokerError: Maven is missing, or it cannot reach its repository.
@@ -68,7 +68,7 @@ def _unpack(cache: Path, home: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise BrokerError("mvn is not on the path; install Maven (Debian: apt-get install maven)")
-    # Renamed into place at the end: an interrupted fetch leaves nothing that looks whole.
+    # Renamed into place at the end, so that an interrupted download is never used.
     with tempfile.TemporaryDirectory(prefix="unpack-", dir=cache) as folder:
         command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Dpulsar.version={VERSION}"]
         command += [f"-Dunpack.directory={folder}", "process-resources"]
@@ -92,10 +92,10 @@ class Broker:
     """One broker: its folder, ports and process.
 
     Args:
-        folder: Keeps its data, log and state; `default` in the cache when None.
-        settings: Configuration beside that of `overrides.conf`.
-        token: Shown to the admin interface of a broker that knows its callers.
-        java_options: For the Java machine, beside our own.
+        folder: Folder of data, log and state; `default` in the cache when None.
+        settings: Configuration in addition to `overrides.conf`.
+        token: Token for the admin interface of a broker with authentication.
+        java_options: Additional options of the Java virtual machine.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Broker:
         return pid if isinstance(pid, int) and _is_broker(pid) else None
 
     def is_serving(self) -> bool:
-        """Tell whether the broker has its namespaces and can store a message and read it back."""
+        """Return whether the broker has its namespaces and can store and read a message."""
         try:
             has_namespace = "public/default" in json.loads(self._ask("namespaces/public", 2.0))
             return has_namespace and self._ask("brokers/health", HEALTH_TIMEOUT_S) == b"ok"
@@ -152,16 +152,16 @@ class Broker:
         keep_data: bool = False,
         timeout_s: float = START_TIMEOUT_S,
     ) -> str:
-        """Start the broker, wait until it serves and give its address.
+        """Start the broker, wait until it serves and return its address.
 
         Args:
-            port: Port for clients; 0 is the last one used when data are kept, else any free port.
+            port: Port for clients; 0 is the last port when the data are kept, else a free one.
             http_port: The same for the admin interface.
-            keep_data: Go on with the data of the last run instead of wiping them.
-            timeout_s: Seconds it may take to serve.
+            keep_data: Whether to keep the data of the last run.
+            timeout_s: Time limit of the start in seconds.
 
         Raises:
-            BrokerError: Java or Maven is missing, or the broker does not come up.
+            BrokerError: Java or Maven is missing, or the broker does not start.
         """
         if self.pid is not None:
             return self.url
@@ -170,7 +170,7 @@ class Broker:
         last = self._state() if keep_data else {}
         port = port or last.get("port") or _free_port()
         http_port = http_port or last.get("http_port") or _free_port()
-        # Ledgers name their bookie by address and port: kept data need the same one.
+        # Ledgers refer to their bookie by address and port.
         bookie_port = last.get("bookie_port") or _free_port()
         if not keep_data:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -183,7 +183,7 @@ class Broker:
         return self.url
 
     def stop(self) -> None:
-        """Stop the broker cleanly, by force when it does not listen; its data stay."""
+        """Stop the broker, by force if it does not react; keep its data."""
         pid = self.pid
         if pid is None:
             return
@@ -192,16 +192,16 @@ class Broker:
             self.kill()
 
     def kill(self) -> None:
-        """End the broker at once, as a crash would."""
+        """Kill the broker, as a crash does."""
         pid = self.pid
         if pid is None:
             return
         os.kill(pid, signal.SIGKILL)
         if not self._is_gone(pid):
-            raise BrokerError(f"process {pid} does not go away")
+            raise BrokerError(f"process {pid} does not end")
 
     def _is_gone(self, pid: int) -> bool:
-        """Wait for the end of the process, and take note of it when it is a child of ours."""
+        """Wait for the end of the process; reap it if it is a child of this one."""
         if self._process is not None and self._process.pid == pid:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_TIMEOUT_S)
@@ -254,7 +254,7 @@ class Broker:
         command += ["--bookkeeper-dir", str(data / "bookkeeper")]
         command += ["--bookkeeper-port", str(bookie_port)]
         with (self.folder / "broker.log").open("ab") as log:
-            # A session of its own: an interrupt at the terminal is for the caller, not for the broker.
+            # In a session of its own, so that an interrupt at the terminal does not reach the broker.
             return subprocess.Popen(
                 command,
                 env=environment,
@@ -270,7 +270,7 @@ class Broker:
             if process.poll() is not None:
                 raise BrokerError(f"the broker ended while starting\n{self._log_tail()}")
             if time.monotonic() > until:
-                # Cleanly when it listens: what keeps it from serving may be how it ended last time.
+                # Stopped cleanly if possible: an unclean end can be what keeps a broker from serving.
                 self.stop()
                 raise BrokerError(f"no broker after {timeout_s:.0f} s\n{self._log_tail()}")
             time.sleep(0.25)
@@ -285,8 +285,8 @@ def _check_java() -> None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
         raise BrokerError("java is not on the path; install Java 17 or newer")
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     if found is None or int(found[1]) < 17:
         raise BrokerError(f"{java} is older than Java 17; install a newer one or set JAVA_HOME")
 
@@ -299,15 +299,16 @@ def _free_port() -> int:
 
 
 def _is_broker(pid: int) -> bool:
-    """Tell whether the process lives and is a broker: ids are given anew."""
-    # Without -ww the line ends where somebody's terminal would.
+    """Return whether the process is a running broker; process ids are reused."""
+    # Without -ww the line is cut at the width of a terminal.
     command = ["ps", "-ww", "-o", "stat=,command=", "-p", str(pid)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return bool(told) and not told.startswith("Z") and (MAIN_CLASS in told or "bin/pulsar" in told)
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    is_zombie = output.startswith("Z")
+    return not is_zombie and (MAIN_CLASS in output or "bin/pulsar" in output)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb; 0 on success, 1 with a line on stderr otherwise."""
+    """Run one command; return 0, or 1 after an error line on stderr."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("verb", choices=["fetch", "start", "stop", "restart", "status", "url"])
     parser.add_argument("--dir", type=Path, help="folder of data, log and state")

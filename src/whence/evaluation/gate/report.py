@@ -178,10 +178,6 @@ def gate_document(
         legs: Scores of each retriever alone; empty when they were not measured.
     """
     gate = judge(run, baseline, policy)
-    hints = dict.fromkeys(
-        target.hint for query in suite.queries for target in query.expected_targets
-    )
-    named = documents_named(hints, document_ids)
     changed = bool(baseline.collection_digest) and baseline.collection_digest != digest
     report = {
         "version": REPORT_VERSION,
@@ -209,12 +205,17 @@ def gate_document(
             for query in run.queries
             for hint in query.unmatched_hints
         ],
-        "ambiguous_hints": [
-            {"hint": hint, "documents": count} for hint, count in named.items() if count > 1
-        ],
+        "ambiguous_hints": _ambiguous_hints(suite, document_ids),
         "legs": compare_retrievers(legs, baseline.legs, policy.tolerance),
         "loose_checks": loose_checks(gate),
         "movers": movers(run.queries, baseline),
         "per_query": run.queries,
     }
     return {"report": report, "gate": gate}
+
+
+def _ambiguous_hints(suite: Suite, document_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the hints that name several documents, with their number."""
+    targets = (target for query in suite.queries for target in query.expected_targets)
+    counts = documents_named(dict.fromkeys(target.hint for target in targets), document_ids)
+    return [{"hint": hint, "documents": count} for hint, count in counts.items() if count > 1]
