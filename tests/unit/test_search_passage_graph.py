@@ -136,12 +136,14 @@ async def test_only_hybrid_searches_walk() -> None:
 async def test_a_graph_that_cannot_be_read_degrades() -> None:
     """The ranking of the legs stands, and the reply says so."""
 
-    class Broken(MemoryStore):
-        async def linked_titles(self, *_: object, **__: object) -> list[LinkTitle]:
-            raise Unavailable("the store is down")
+    async def fail(*_: object, **__: object) -> list[LinkTitle]:
+        raise Unavailable("the store is down")
+
+    broken = MemoryStore()
+    broken.linked_titles = fail  # type: ignore[assignment]
 
     without = await searched(corpus(), passage_graph="off")
-    response = await searched(corpus(), store=Broken())
+    response = await searched(corpus(), store=broken)
 
     assert response.candidates == without.candidates
     assert [one.code for one in response.degraded] == ["passage_graph_missing"]

@@ -139,28 +139,16 @@ def test_a_retriever_over_any_stores_knows_names() -> None:
     assert all("name_score" not in one.score_breakdown for one in (*words, *vectors, *both[1:]))
 
 
-class _Failing(MemoryStore):
-    """A store of which one method does not answer."""
+def _failing(methods: str) -> MemoryStore:
+    """Return a store of which some methods do not answer."""
 
-    def __init__(self, fault: str) -> None:
-        super().__init__()
-        self.fault = fault
+    async def fail(*args: Any, **options: Any) -> Any:
+        raise Unavailable("the store does not answer")
 
-    async def find_symbols(self, *args: Any, **options: Any) -> Any:
-        self._fail("find_symbols")
-        return await super().find_symbols(*args, **options)
-
-    async def lexical_scores(self, *args: Any, **options: Any) -> Any:
-        self._fail("lexical_scores")
-        return await super().lexical_scores(*args, **options)
-
-    async def search_dense(self, *args: Any, **options: Any) -> Any:
-        self._fail("search_dense")
-        return await super().search_dense(*args, **options)
-
-    def _fail(self, name: str) -> None:
-        if name in self.fault.split():
-            raise Unavailable(f"{name} does not answer")
+    store = MemoryStore()
+    for name in methods.split():
+        setattr(store, name, fail)
+    return store
 
 
 @pytest.mark.parametrize(
@@ -179,7 +167,7 @@ async def test_without_names_the_ranking_stands_and_says_so(
     fault: str, mode: Any, first: str, codes: list[str]
 ) -> None:
     """A look-up of names that fails costs the lift and nothing else; without a leg names still count."""
-    store = _Failing(fault)
+    store = _failing(fault)
     await store.ensure_collection("c", MODEL)
     long = " ".join(f"word{n}" for n in range(300))
     mentions = [defining(f"m{n}", ("", "total total"), near=0.9) for n in range(120)]

@@ -1,10 +1,9 @@
-"""The part of the store in memory that knows names, by definition rather than by index."""
+"""Names of passages and symbols in memory, by definition rather than by index."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -13,6 +12,7 @@ from whence.schema.filters import Filters
 from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.chunk_ids import chunk_key
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
+from whence.store.memory.collection import MemoryCollection, find
 from whence.store.protocols import EmbeddedDocument
 from whence.store.symbol_names import (
     SymbolMatch,
@@ -22,50 +22,37 @@ from whence.store.symbol_names import (
 )
 from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED, MentionFinder, passage_titles
-from whence.store.validation import check_limit, missing_collection
+from whence.store.validation import check_limit
 from whence.text.analysis import document_terms
 
 __all__ = ("MemoryNames",)
 
 
-class _Documents(Protocol):
-    """A collection, as far as names go."""
-
-    @property
-    def documents(self) -> dict[str, EmbeddedDocument]:
-        """Documents by id."""
-        ...
-
-    def kept(self, access: Access, filters: Filters) -> frozenset[str] | None:
-        """Give the keys of the visible chunks that a filter keeps; None without a filter."""
-        ...
-
-
 class _Sides(msgspec.Struct):
-    """The passages on both sides of a name."""
+    """The passages that have a title and those that mention it."""
 
     titled_passages: list[PassageRef] = []
     mentions: list[PassageRef] = []
 
     def are_rare(self) -> bool:
-        """Tell whether the name links anything."""
+        """Return whether the title links anything and is rare enough."""
         return 0 < len(self.titled_passages) <= MAX_TITLED and len(self.mentions) <= MAX_MENTIONS
 
 
 class MemoryNames:
-    """Names and their links; implements `SupportsLinks` and `SupportsSymbols`.
+    """Implements `SupportsLinks` and `SupportsSymbols`; every call takes time linear in the collection.
 
-    Part of `MemoryStore`, which holds the documents.
-
-    Every call costs time linear in the texts of the collection.
+    Args:
+        collections: By name, shared with the other parts of the store.
     """
 
-    _collections: Mapping[str, _Documents]
+    def __init__(self, collections: Mapping[str, MemoryCollection]) -> None:
+        self._collections = collections
 
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
     ) -> list[SymbolMatch]:
-        """Give the visible chunks that go by a name, those that fit best first, equal ones by id.
+        """Return the visible chunks that define a name, best fit first, ties by id.
 
         Raises:
             BadInput: The limit is below 1, or no visible document has a key of the filters.
@@ -74,7 +61,7 @@ class MemoryNames:
         found = self._collections.get(collection)
         if found is None:
             return []
-        kept = found.kept(access, filters)
+        kept = found.filtered(access, filters)
         named: dict[tuple[str, str], SymbolMatch] = {}
         for document in found.documents.values():
             draft = document.draft
@@ -91,7 +78,7 @@ class MemoryNames:
         return best_matches(named.values(), limit)
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
-        """Tell how densely what a reader sees is linked; None when there is no such collection."""
+        """Return how densely the visible passages are linked; None when there is no such collection."""
         found = self._collections.get(collection)
         if found is None:
             return None
@@ -108,14 +95,12 @@ class MemoryNames:
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
-        """Give the rare names that some visible chunks bear or hold, or that a query holds, by name.
+        """Return the rare titles that some visible chunks have or mention, or that a query contains, by name.
 
         Raises:
             NotFound: There is no such collection.
         """
-        found = self._collections.get(collection)
-        if found is None:
-            raise missing_collection(collection)
+        found = find(self._collections, collection)
         visible = [one for one in found.documents.values() if access.allows(one.draft.tags)]
         graph = _graph(collection, visible)
         terms = document_terms(query_text, DEFAULT_LANGUAGES[0])[:MAX_QUERY_WORDS]
@@ -138,7 +123,7 @@ class MemoryNames:
 
 
 def _graph(collection: str, documents: Sequence[EmbeddedDocument]) -> dict[str, _Sides]:
-    """Give both sides of every name that some documents bear."""
+    """Return both sides of every title of some documents."""
     passages = list(_passages(collection, documents))
     graph: defaultdict[str, _Sides] = defaultdict(_Sides)
     for ref, borne, _ in passages:
