@@ -1,11 +1,11 @@
-"""A folder of source code becomes a bundle that can be imported."""
+"""Build a bundle from a folder of source code, and report what it contains."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from whence.bundler.python_edges import read_python
 from whence.bundler.source_files import Sources, read_sources
 from whence.bundler.sql_in_code import connect_sql
 from whence.bundler.sql_objects import read_sql
-from whence.bundler.writer import BundleContent, write_bundle
+from whence.bundler.writer import write_bundle
 from whence.ingest.sources import display_path
 from whence.schema.access import DocumentTags
 from whence.schema.code_ids import validate_repo
@@ -28,16 +28,16 @@ __all__ = ("BundleReport", "ResolutionCounts", "SkippedFile", "analyze_folder", 
 
 
 class ResolutionCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the calls in code, or of the names in SQL."""
+    """How many calls in code, or names in SQL, were resolved; only resolved ones become edges."""
 
     resolved: int
     """To a definition in the folder."""
     unresolved: int
-    """It is not known what is meant; no edge is made."""
+    """The target is unknown."""
     ambiguous: int
-    """Several definitions in the folder fit; no edge is made."""
+    """Several definitions in the folder match."""
     external: int
-    """To a library or the language itself."""
+    """To a library or the language."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,51 +48,51 @@ class SkippedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundleReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found and written."""
+    """The content of a bundle that was written."""
 
     bundle: str
-    """The file."""
+    """Path of the bundle."""
     repo: str
     branch: str
-    """Empty when it is not known."""
+    """Empty if unknown."""
     head_sha: str
-    """Commit; the fingerprint of the folder where there is none."""
+    """The commit; without one the fingerprint of the folder."""
     is_commit: bool
-    """Tells the one from the other."""
+    """Whether `head_sha` is a commit."""
     files: dict[str, int]
     """Files read, by language."""
     nodes: dict[str, int]
-    """`cs` and `sql`, as an import counts them; Python is among `cs`."""
+    """`cs` and `sql`, as an import counts them; Python is counted as `cs`."""
     types: dict[str, int]
-    """Nodes by what they are, e.g. `Class`."""
+    """Nodes by symbol type, e.g. `Class`."""
     edges: dict[str, int]
     """Edges by relation."""
     inferred: int
-    """Edges among them that were concluded from strings or equal names."""
+    """Edges that were inferred from strings or equal names."""
     calls: ResolutionCounts
     """Calls in C# and Python."""
     references: ResolutionCounts
-    """Names of tables, procedures and so on in SQL."""
+    """Names of objects in SQL."""
     skipped: tuple[SkippedFile, ...]
-    """Files that were left out: too large, no text, not to be read."""
+    """Files that were not read: too large, not text, not readable."""
     failures: tuple[SkippedFile, ...]
-    """Files with code that could not be understood."""
+    """Files with code that could not be parsed."""
     bytes: int
     """Size of the bundle."""
     seconds: float
 
 
 class Analysis(NamedTuple):
-    """All that is known of a folder."""
+    """The sources of a folder and their definitions and edges."""
 
     sources: Sources
     graph: CodeGraph
 
 
 def analyze_folder(folder: Path) -> Analysis:
-    """Read the sources of a folder: definitions and edges.
+    """Find the definitions and edges in the sources of a folder.
 
-    Cost and memory grow with the sources.
+    Cost and memory are linear in the sources.
     """
     sources = read_sources(folder)
     graph = CodeGraph()
@@ -109,90 +109,87 @@ def bundle_folder(
     repo: str | None = None,
     tags: DocumentTags | None = None,
 ) -> BundleReport:
-    """Write the bundle of a folder; the same sources make the same bytes.
+    """Write the bundle of a folder; equal sources yield equal bytes.
 
     Args:
-        folder: A checkout or any folder with C#, Python or SQL.
+        folder: A checkout, or any folder with C#, Python or SQL.
         target: The zip archive to write.
-        repo: Name of the repository; that of the folder when None.
-        tags: Rights that every node gets; public when None.
+        repo: Name of the repository; by default that of the folder.
+        tags: Access tags of every node; by default public.
 
     Raises:
-        BadInput: There is no such folder, nothing is found in it, the name cannot be that of a repository,
-            or the archive cannot be written.
+        BadInput: The folder does not exist, contains no sources, its name is not valid for a repository, or the
+            archive cannot be written.
     """
-    begin = time.perf_counter()
-    root, goal = Path(folder), Path(target)
+    start = time.perf_counter()
+    root, archive = Path(folder), Path(target)
     if not root.is_dir():
-        raise BadInput(f"{display_path(root)} is no folder", hint="name the folder of a checkout")
+        raise BadInput(
+            f"{display_path(root)} is not a folder", hint="name the folder of a checkout"
+        )
     name = validate_repo(root.resolve().name if repo is None else repo)
     sources, graph = analyze_folder(root)
     if not graph.definitions:
         raise BadInput(
-            f"{display_path(root)} holds no C#, Python or SQL that can be read",
-            hint="name the folder of a checkout; hidden folders are passed over",
+            f"{display_path(root)} contains no C#, Python or SQL that can be read",
+            hint="name the folder of a checkout; hidden folders are ignored",
         )
     revision = read_git_revision(root)
-    content = _content(name, revision, sources, graph, tags or DocumentTags())
-    write_bundle(content, goal)
-    return _report(content, sources, graph, goal, time.perf_counter() - begin)
+    meta = {
+        "RepoName": name,
+        "HeadSha" if revision else "FolderFingerprint": (
+            revision.sha if revision else sources.fingerprint
+        ),
+    }
+    if revision and revision.branch:
+        meta["Branch"] = revision.branch
+    write_bundle(archive, meta, graph, tags or DocumentTags())
+    return _report(name, revision, sources, graph, archive, time.perf_counter() - start)
 
 
-def _content(
+def _report(
     repo: str,
     revision: GitRevision | None,
     sources: Sources,
     graph: CodeGraph,
-    tags: DocumentTags,
-) -> BundleContent:
-    return BundleContent(
+    archive: Path,
+    seconds: float,
+) -> BundleReport:
+    definitions, edges = graph.definitions.values(), graph.edges()
+    languages = Counter(source.language for source in sources.files)
+    sql = sum(one.language == "sql" for one in definitions)
+    return BundleReport(
+        bundle=display_path(archive),
         repo=repo,
         branch=revision.branch if revision else "",
-        head_sha=revision.sha if revision else "",
-        fingerprint=sources.fingerprint,
-        definitions=tuple(graph.definitions.values()),
-        edges=tuple(graph.edges()),
-        tags=tags,
-    )
-
-
-def _report(
-    content: BundleContent, sources: Sources, graph: CodeGraph, target: Path, seconds: float
-) -> BundleReport:
-    languages = Counter(source.language for source in sources.files)
-    of_sql = sum(one.language == "sql" for one in content.definitions)
-    return BundleReport(
-        bundle=display_path(target),
-        repo=content.repo,
-        branch=content.branch,
-        head_sha=content.head_sha or content.fingerprint,
-        is_commit=bool(content.head_sha),
+        head_sha=revision.sha if revision else sources.fingerprint,
+        is_commit=revision is not None,
         files={name: languages[name] for name in ("csharp", "python", "sql")},
-        nodes={"cs": len(content.definitions) - of_sql, "sql": of_sql},
-        types=_counted(one.symbol_type for one in content.definitions),
-        edges=_counted(edge.relation for edge in content.edges),
-        inferred=sum(edge.inferred for edge in content.edges),
-        calls=_calls(graph.calls),
-        references=_calls(graph.references),
-        skipped=_left_out(sources.skipped),
-        failures=_left_out(graph.failures),
-        bytes=target.stat().st_size,
+        nodes={"cs": len(definitions) - sql, "sql": sql},
+        types=_count(one.symbol_type for one in definitions),
+        edges=_count(edge.relation for edge in edges),
+        inferred=sum(edge.inferred for edge in edges),
+        calls=_resolution_counts(graph.calls),
+        references=_resolution_counts(graph.references),
+        skipped=_skipped(sources.skipped),
+        failures=_skipped(graph.failures),
+        bytes=archive.stat().st_size,
         seconds=round(seconds, 3),
     )
 
 
-def _counted(names: Iterable[str]) -> dict[str, int]:
+def _count(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items()))
 
 
-def _calls(counts: Mapping[Resolution, int]) -> ResolutionCounts:
+def _resolution_counts(counts: Counter[Resolution]) -> ResolutionCounts:
     return ResolutionCounts(
-        resolved=counts.get("resolved", 0),
-        unresolved=counts.get("unresolved", 0),
-        ambiguous=counts.get("ambiguous", 0),
-        external=counts.get("external", 0),
+        resolved=counts["resolved"],
+        unresolved=counts["unresolved"],
+        ambiguous=counts["ambiguous"],
+        external=counts["external"],
     )
 
 
-def _left_out(files: Iterable[tuple[str, str]]) -> tuple[SkippedFile, ...]:
+def _skipped(files: Iterable[tuple[str, str]]) -> tuple[SkippedFile, ...]:
     return tuple(SkippedFile(path=path, reason=reason) for path, reason in files)

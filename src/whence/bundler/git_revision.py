@@ -1,4 +1,4 @@
-"""Which commit a checkout stands at, read from its `.git` without the git program.
+"""Read the commit of a checkout from its `.git`, without the git program.
 
 Formats: gitrepository-layout(5), and `git-pack-refs(1)` for `packed-refs`.
 """
@@ -13,55 +13,57 @@ __all__ = ("GitRevision", "read_git_revision")
 
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH = "refs/heads/"
-#: A symbolic name that names another, and so on: git follows five.
-_MOST_STEPS = 5
+#: Symbolic references that are followed, as in git.
+_MAX_STEPS = 5
 
 
 class GitRevision(NamedTuple):
-    """A commit, and the branch it was checked out from."""
+    """A commit and its branch."""
 
     sha: str
     branch: str
-    """Empty when the commit was checked out by itself."""
+    """Empty for a detached HEAD."""
 
 
 def read_git_revision(folder: Path) -> GitRevision | None:
-    """Return the commit a folder is checked out at; None when it is no checkout, or has no commit yet."""
-    git = _git_folder(folder)
+    """Return the commit of a checkout; None if a folder is not a checkout, or has no commit."""
+    git = _git_directory(folder)
     if git is None:
         return None
-    common = git / _line(git / "commondir") if (git / "commondir").is_file() else git
-    value = _line(git / "HEAD")
+    common = git / _read_line(git / "commondir") if (git / "commondir").is_file() else git
+    value = _read_line(git / "HEAD")
     branch = ""
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         if _SHA.fullmatch(value):
             return GitRevision(value, branch)
         if not value.startswith("ref: "):
             return None
         name = value.removeprefix("ref: ").strip()
         branch = name.removeprefix(_BRANCH) if name.startswith(_BRANCH) else branch
-        value = _line(git / name) or _line(common / name) or _packed(common, name)
+        value = (
+            _read_line(git / name) or _read_line(common / name) or _packed_reference(common, name)
+        )
     return None
 
 
-def _git_folder(folder: Path) -> Path | None:
-    """Return the folder with the state; in a linked work tree or a submodule `.git` is a file that names it."""
+def _git_directory(folder: Path) -> Path | None:
+    """Return the git directory; in a linked work tree or a submodule `.git` is a file that names it."""
     git = folder / ".git"
     if git.is_dir():
         return git
-    line = _line(git)
+    line = _read_line(git)
     return folder / line.removeprefix("gitdir: ") if line.startswith("gitdir: ") else None
 
 
-def _line(path: Path) -> str:
+def _read_line(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 
 
-def _packed(common: Path, name: str) -> str:
-    for line in _line(common / "packed-refs").splitlines():
+def _packed_reference(common: Path, name: str) -> str:
+    for line in _read_line(common / "packed-refs").splitlines():
         sha, _, ref = line.partition(" ")
         if ref == name:
             return sha

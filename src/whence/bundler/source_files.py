@@ -1,4 +1,4 @@
-"""The source files of a folder, read and decoded, and those that were left out."""
+"""Read and decode the source files of a folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from whence.schema.errors import BadInput
 
 __all__ = ("MAX_FILE_BYTES", "SourceText", "Sources", "read_sources")
 
-#: Larger files are generated or are data; a node must also fit the importer's limit of 16 MiB.
+#: Larger files are generated or data; a node must also be within the importer's limit of 16 MiB.
 MAX_FILE_BYTES = 2 * 1024 * 1024
 _LANGUAGES: dict[str, Language] = {
     ".cs": "csharp",
@@ -28,15 +28,15 @@ _LANGUAGES: dict[str, Language] = {
 
 
 class SourceText(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of source code."""
+    """One source file."""
 
     path: str
-    """Below the folder, parts joined by `/`."""
+    """Below the folder, with `/`."""
     language: Language
     text: str
-    r"""Decoded; line ends are `\n`."""
+    r"""Decoded, with `\n` as line ends."""
     project: str = ""
-    """Name of the C# project whose folder holds it; empty for other languages."""
+    """Name of the C# project that contains it; empty for other languages."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,21 +45,21 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[SourceText, ...]
     """By name within each folder."""
     skipped: tuple[tuple[str, str], ...]
-    """Files of these languages that were left out, each with the reason."""
+    """Paths of source files that were not read, and the reasons."""
     fingerprint: str
-    """SHA-256 over paths and bytes of the files read, hexadecimal."""
+    """SHA-256 over the paths and bytes of the files, in hexadecimal."""
 
 
 def read_sources(root: Path) -> Sources:
-    """Read the C#, Python and SQL below a folder.
+    """Read the C#, Python and SQL below a folder; memory holds all texts.
 
-    Passed over are, besides what `find_files` passes over, virtual environments, what a C# project was built
-    to, and stubs (`.pyi`) beside the module they describe. Memory holds all texts.
+    Ignored are the files that `find_files` ignores, virtual environments, the build output of C# projects, and
+    stubs (`.pyi`) beside their module.
     """
-    return _Reading(root).sources()
+    return _SourceReader(root).sources()
 
 
-class _Reading:
+class _SourceReader:
     """One pass over a folder."""
 
     def __init__(self, root: Path) -> None:
@@ -67,7 +67,7 @@ class _Reading:
         self._files: list[SourceText] = []
         self._skipped: list[tuple[str, str]] = []
         self._digest = hashlib.sha256()
-        self._is_output = cache(_is_output)
+        self._is_generated = cache(_is_generated)
         self._projects: dict[Path, str] = {}
 
     def sources(self) -> Sources:
@@ -75,7 +75,7 @@ class _Reading:
         for found in find_files(self._root, _LANGUAGES.keys()):
             if isinstance(found, LoadFailure):
                 self._skipped.append((found.path, found.reason))
-            elif isinstance(found, SourceFile) and not self._is_passed_over(found):
+            elif isinstance(found, SourceFile) and not self._is_ignored(found):
                 self._read(found)
         return Sources(
             files=tuple(self._files),
@@ -83,15 +83,15 @@ class _Reading:
             fingerprint=self._digest.hexdigest(),
         )
 
-    def _is_passed_over(self, file: SourceFile) -> bool:
+    def _is_ignored(self, file: SourceFile) -> bool:
         if file.suffix == ".pyi" and Path(file.path).with_suffix(".py").exists():
             return True
         folders = PurePosixPath(file.document_id).parents
-        return any(self._is_output(self._root / each) for each in folders if each.name)
+        return any(self._is_generated(self._root / each) for each in folders if each.name)
 
     def _read(self, file: SourceFile) -> None:
         try:
-            # Ids are made of paths.
+            # Local ids contain the path.
             validate_local_id(file.document_id, "cs")
             data = read_bytes(file.path, MAX_FILE_BYTES)
             text, _ = decode_text(data)
@@ -111,16 +111,16 @@ class _Reading:
         )
 
     def _project_of(self, folder: Path) -> str:
-        """Return the name of the project whose folder this is in; empty for none."""
+        """Return the name of the nearest project above a folder; empty if there is none."""
         if folder not in self._projects:
             names = sorted(each.stem for each in folder.glob("*.csproj"))
             is_top = folder in (self._root, folder.parent)
-            above = "" if names or is_top else self._project_of(folder.parent)
-            self._projects[folder] = names[0] if names else above
+            inherited = "" if names or is_top else self._project_of(folder.parent)
+            self._projects[folder] = names[0] if names else inherited
         return self._projects[folder]
 
 
-def _is_output(folder: Path) -> bool:
+def _is_generated(folder: Path) -> bool:
     if folder.name in ("bin", "obj"):
         return any(folder.parent.glob("*.csproj"))
     return (folder / "pyvenv.cfg").exists()

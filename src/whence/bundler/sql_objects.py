@@ -1,4 +1,4 @@
-"""SQL sources: the objects and statements they hold, and which objects each reads, writes and runs."""
+"""Find the objects and statements in SQL sources, and which objects each reads, writes and executes."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _KINDS = {
     "package body": "Package",
 }
 _ROUTINES = frozenset({"Procedure", "Function", "Trigger", "View"})
-#: What a statement of SQL Server is known by: its batches, its first schema, its own words.
+#: Indications of SQL Server: batch separators, the schema `dbo`, keywords.
 _TSQL = re.compile(
     r"(?im)^[ \t]*GO[ \t]*;?[ \t]*$|\[?\bdbo\]?\s*\.|\bNVARCHAR\b|\bEXEC\s|\bDECLARE\s+@|\bNOCOUNT\b"
 )
 _BATCH_END = re.compile(r"(?i)\s*(?:^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$\s*)+\Z", re.MULTILINE)
 _COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))+", re.DOTALL)
 _FIRST_WORD = re.compile(r"\w+")
-_NO_NODES = frozenset(
+_IGNORED_STATEMENTS = frozenset(
     {"set", "use", "go", "print", "begin", "commit", "rollback", "end", "start", "drop", "if"}
     | {"comment", "grant", "revoke", "deny", "declare", "checkpoint", "raiserror", "pragma"}
 )
-#: A further statement, on a line of its own.
-_NEXT = re.compile(
+#: The beginning of a statement on a line of its own.
+_STATEMENT_START = re.compile(
     r"(?im)^(?:create|alter)\s+(?:or\s+alter\s+)?(?:unique\s+)?(?:(?:non)?clustered\s+)?"
     r"(?:table|view|index|function|procedure|proc|trigger|type|synonym|sequence|schema)\s"
 )
@@ -61,17 +61,17 @@ _INDEX_ON = re.compile(
     re.VERBOSE,
 )
 _PART = re.compile(r'\[[^\]]+\]|"[^"]+"|`[^`]+`|[\w$]+')
-# None goes on over the beginning of another, so that cost is linear.
+# No match extends over the beginning of another, so that cost is linear.
 _TEMPLATES = re.compile(
     r"\{#(?:(?!\{#).)*?#\}|\{%(?:(?!\{%).)*?%\}|\{\{(?:(?!\{\{).)*?\}\}", re.DOTALL
 )
 _NO_LINE_END = re.compile(r"[^\n]")
-#: Longest name that is made an id; ids of nodes have 1,024 bytes in all.
-_MAX_NAME = 300
+#: Longest name in an id, in bytes; ids of nodes have at most 1,024 bytes.
+_MAX_NAME_BYTES = 300
 
 
-class _Piece(NamedTuple):
-    """A statement and the node it is of."""
+class _NodeStatement(NamedTuple):
+    """A statement and the id of its node."""
 
     id: str
     schema: str
@@ -80,10 +80,10 @@ class _Piece(NamedTuple):
 
 
 class SqlObjects:
-    """The objects of a folder by their names, which are compared without regard to case.
+    """The objects of a folder by their names, which are case-insensitive.
 
     Args:
-        default_schema: Schema of a name that states none.
+        default_schema: Schema of unqualified names.
     """
 
     def __init__(self, default_schema: str) -> None:
@@ -99,22 +99,22 @@ class SqlObjects:
             self._by_name[name].append(definition)
 
     def id_of(self, schema: str, name: str) -> str:
-        """Return the id of an object, as it was written first."""
+        """Return the id of an object, with the name as it was first written."""
         known = self._by_full_name.get((schema.casefold(), name.casefold()))
         return known.id if known else f"{SQL_PREFIX}{schema}.{name}"
 
     def find(self, name: tuple[str, ...], schema: str = "") -> Definition | Resolution:
-        """Return the object that a name means, or why there is none.
+        """Return the object of a name, or why it is not resolved.
 
         Args:
-            name: Its parts; more than schema and name are of another database or server, and left out.
-            schema: Where the name is written, which is looked in first when it states none.
+            name: Its parts; those before schema and name (database, server) are ignored.
+            schema: Schema of the statement, in which unqualified names are looked up first.
         """
         last = name[-1].casefold()
         if len(name) > 1:
             return self._by_full_name.get((name[-2].casefold(), last), "unresolved")
-        for place in (schema, self.default_schema):
-            found = self._by_full_name.get((place.casefold(), last))
+        for each in (schema, self.default_schema):
+            found = self._by_full_name.get((each.casefold(), last))
             if found is not None:
                 return found
         several = self._by_name.get(last, [])
@@ -127,25 +127,27 @@ class SqlObjects:
 
 
 def read_sql(sources: Iterable[SourceText], graph: CodeGraph) -> SqlObjects:
-    """Add the objects and statements of SQL sources, and the edges between them; give the objects.
+    """Add the objects and statements of SQL sources and their edges, and return the objects.
 
-    Statements on one object, as `CREATE TABLE`, its `ALTER TABLE` and `CREATE INDEX`, are pieces of one node.
-    Cost is linear in the sources.
+    Statements on one object, such as `CREATE TABLE`, `ALTER TABLE` and `CREATE INDEX`, form one node. Cost is
+    linear in the sources.
     """
     files = [source for source in sources if source.language == "sql"]
     tsql = {source.path for source in files if _TSQL.search(source.text)}
     objects = SqlObjects("dbo" if tsql or not files else "public")
-    pieces: list[_Piece] = []
+    statements: list[_NodeStatement] = []
     for source in files:
-        pieces += _Reader(source, objects, graph, is_tsql=source.path in tsql).pieces()
-    for piece in pieces:
+        statements += _Reader(source, objects, graph, is_tsql=source.path in tsql).statements()
+    for statement in statements:
         try:
-            references = sql_references(piece.text)
+            references = sql_references(statement.text)
         except BadInput as error:
-            graph.failures.append((piece.file, f"{piece.id} {error.message}"))
+            graph.failures.append((statement.file, f"{statement.id} {error.message}"))
             continue
         for reference in references:
-            edge = object_edge(objects, piece.id, reference, piece.file, piece.schema, graph)
+            edge = object_edge(
+                objects, statement.id, reference, statement.file, statement.schema, graph
+            )
             if edge is not None:
                 graph.add_edge(edge)
     return objects
@@ -159,22 +161,22 @@ def object_edge(
     schema: str,
     graph: CodeGraph | None,
 ) -> Edge | None:
-    """Return the edge to the object a reference names; None when it names none of the folder.
+    """Return the edge to the object of a reference; None if the folder does not define it.
 
     Args:
         objects: The objects of the folder.
-        source: Definition it stands in.
-        reference: The name, and what is done with it.
-        file: File it stands in.
-        schema: Schema of the object it stands in.
-        graph: Counts what became of the name; None counts nothing.
+        source: Definition that contains the reference.
+        reference: The reference.
+        file: File that contains it.
+        schema: Schema of the source.
+        graph: Counts the resolution of the name; None counts nothing.
     """
     found = objects.find(reference.name, schema)
     is_routine = isinstance(found, Definition) and found.symbol_type in ("Procedure", "Function")
     if reference.relation == "calls" and not (
         isinstance(found, Definition) and found.symbol_type == "Function"
     ):
-        # A built-in function, a type with a length, a list of columns.
+        # A built-in function, a type with a length, or a list of columns.
         return None
     if graph is not None:
         graph.references["resolved" if isinstance(found, Definition) else found] += 1
@@ -185,47 +187,47 @@ def object_edge(
 
 
 class _Reader:
-    """Cuts one file."""
+    """Splits one file into statements."""
 
     def __init__(
         self, source: SourceText, objects: SqlObjects, graph: CodeGraph, *, is_tsql: bool
     ) -> None:
         self._source = source
-        #: What is SQL in it, every character at its place.
+        #: The SQL without template syntax; offsets are those of the source.
         self._text = _without_templates(source.text)
         self._objects = objects
         self._graph = graph
         self._is_tsql = is_tsql
 
-    def pieces(self) -> Iterator[_Piece]:
-        """Add the definitions of the file and yield the statements with the ids of their nodes."""
+    def statements(self) -> Iterator[_NodeStatement]:
+        """Add the definitions of the file, and yield the statements with the ids of their nodes."""
         number = 0
-        # Rows put into a table one by one are one node.
+        # Id and table of the previous INSERT: consecutive ones into a table form one node.
         last = ("", "")
-        for statement, (start, end) in self._whole():
+        for statement, (start, end) in self._with_routines():
             text = _BATCH_END.sub("", self._text[start:end]).rstrip()
-            shown = _BATCH_END.sub("", self._source.text[start:end]).rstrip()
+            source_text = _BATCH_END.sub("", self._source.text[start:end]).rstrip()
             number += 1
             named = self._named(statement, text)
             if named is not None:
                 last = ("", "")
-                yield self._define(*named, shown)._replace(text=text)
+                yield self._define(*named, source_text)._replace(text=text)
                 continue
             verb, target = _verb_and_target(text)
-            if not verb or verb in _NO_NODES:
+            if not verb or verb in _IGNORED_STATEMENTS:
                 continue
             same = verb == "insert" and target == last[1] != ""
             own = shorten_id(f"{SQL_PREFIX}{self._source.path}#{number}")
             local_id = last[0] if same else own
             last = (local_id, target if verb == "insert" else "")
-            yield self._statement(local_id, number, verb, shown)._replace(text=text)
+            yield self._statement(local_id, number, verb, source_text)._replace(text=text)
 
-    def _whole(self) -> Iterator[tuple[SqlStatement, tuple[int, int]]]:
-        """Yield the statements; a routine of SQL Server goes on to the end of its batch."""
+    def _with_routines(self) -> Iterator[tuple[SqlStatement, tuple[int, int]]]:
+        """Yield the statements; a routine of SQL Server extends to the end of its batch."""
         text = self._text
         routine: SqlStatement | None = None
         end = 0
-        for statement in self._statements():
+        for statement in self._split():
             is_routine = self._is_tsql and _KINDS.get(statement.kind) in _ROUTINES
             if routine is not None:
                 if not is_routine and not contains_batch_end(
@@ -242,8 +244,8 @@ class _Reader:
         if routine is not None:
             yield routine, (routine.span[0], end)
 
-    def _statements(self) -> Iterator[SqlStatement]:
-        """Yield the statements, also where SQL Server needs no semicolon between them."""
+    def _split(self) -> Iterator[SqlStatement]:
+        """Yield the statements, also those that SQL Server separates without semicolons."""
         text = self._text
         for statement in sql_statements(text):
             start, end = statement.span
@@ -251,7 +253,7 @@ class _Reader:
             if self._is_tsql and _KINDS.get(statement.kind) not in _ROUTINES:
                 code = _COMMENTS.match(text, start, end)
                 after = code.end() + 1 if code else start + 1
-                begins += [found.start() for found in _NEXT.finditer(text, after, end)]
+                begins += [found.start() for found in _STATEMENT_START.finditer(text, after, end)]
             if len(begins) == 1:
                 yield statement
                 continue
@@ -260,7 +262,7 @@ class _Reader:
                     yield part._replace(span=(begin + part.span[0], begin + part.span[1]))
 
     def _named(self, statement: SqlStatement, text: str) -> tuple[str, str, str] | None:
-        """Return kind, schema and name of the object a statement is of; None when it is of none."""
+        """Return kind, schema and name of the object of a statement; None for other statements."""
         name = statement.name
         kind = _KINDS.get(statement.kind, "")
         if statement.kind == "index":
@@ -276,11 +278,11 @@ class _Reader:
             validate_local_id(local, "sql")
         except BadInput:
             return None
-        if len(local.encode()) > _MAX_NAME or name[-1].startswith(("#", "@")):
+        if len(local.encode()) > _MAX_NAME_BYTES or name[-1].startswith(("#", "@")):
             return None
         return kind, schema, name[-1]
 
-    def _define(self, kind: str, schema: str, name: str, text: str) -> _Piece:
+    def _define(self, kind: str, schema: str, name: str, text: str) -> _NodeStatement:
         definition = Definition(
             id=self._objects.id_of(schema, name),
             language="sql",
@@ -292,9 +294,9 @@ class _Reader:
         )
         self._objects.add(definition)
         self._graph.add_definition(definition)
-        return _Piece(definition.id, schema, self._source.path, text)
+        return _NodeStatement(definition.id, schema, self._source.path, text)
 
-    def _statement(self, local_id: str, number: int, verb: str, text: str) -> _Piece:
+    def _statement(self, local_id: str, number: int, verb: str, text: str) -> _NodeStatement:
         self._graph.add_definition(
             Definition(
                 id=local_id,
@@ -305,14 +307,11 @@ class _Reader:
                 member=f"{verb.upper()} {self._source.path}#{number}",
             )
         )
-        return _Piece(local_id, self._objects.default_schema, self._source.path, text)
+        return _NodeStatement(local_id, self._objects.default_schema, self._source.path, text)
 
 
 def _without_templates(text: str) -> str:
-    """Blank the marks of Jinja, which makes SQL of templates: comments and statements.
-
-    An expression becomes a variable: it stands for a name or value that is only known at run time.
-    """
+    """Replace Jinja comments and statements by spaces, and expressions by a variable."""
 
     def blank(found: re.Match[str]) -> str:
         mark = _NO_LINE_END.sub(" ", found[0])
@@ -322,7 +321,7 @@ def _without_templates(text: str) -> str:
 
 
 def _verb_and_target(text: str) -> tuple[str, str]:
-    """Return the first word of a statement in lower case, and of an `INSERT` the table as it is written."""
+    """Return the first word of a statement in lower case, and the table of an `INSERT`."""
     comments = _COMMENTS.match(text)
     start = comments.end() if comments else 0
     first = _FIRST_WORD.match(text, start)

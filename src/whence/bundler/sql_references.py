@@ -1,8 +1,8 @@
-"""The names in SQL, and what is done with what they name.
+"""Find the objects that SQL statements read, write, execute or refer to.
 
-The tokens are sqlglot's; its parser gives up on the bodies of T-SQL procedures, so the clauses are found by
-their first words: what follows `FROM` is read, what follows `INTO` is written, and so on. A name that is none
-(an alias, a column) does little harm, for only names of objects in the folder become edges.
+The tokenizer is that of sqlglot. Its parser fails on the bodies of T-SQL procedures, so references are found by
+keywords: the name after `FROM` is read, the name after `INTO` is written, and so on. Aliases and columns that
+are mistaken for objects do not matter, because only names of known objects become edges.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ("SqlReference", "is_sql", "sql_references")
 
-#: How texts begin that are SQL; a first word alone could begin a sentence.
+#: Beginnings of SQL statements; a keyword alone could also begin a sentence.
 _BEGINS = re.compile(
     r"(?is)\s*(?:select\b.*?\bfrom\s|insert\s+into\s|update\s+\S+\s+set\s|delete\s+from\s|merge\s+(?:into\s+)?\S+"
     r"(?:\s+as)?\s+\S*\s*using\s|exec(?:ute)?\s+(?:@\w+\s*=\s*)?[\w\[\].\"]+(?:\s+@|\s*;?\s*\Z)|call\s+[\w.]+\s*\("
     r"|truncate\s+table\s|with\s+\w+\s*(?:\([^)]*\)\s*)?as\s*\()"
 )
-#: Words that end the list of what a clause names, though some dialect may use them as names.
-_NO_NAMES = frozenset(
+#: Keywords that are never names.
+_KEYWORDS = frozenset(
     re.findall(
         r"\w+",
         "as on set where group order having values select from into with output using when then inner left"
@@ -39,19 +39,19 @@ _NO_NAMES = frozenset(
 
 
 class SqlReference(NamedTuple):
-    """A name in a statement, and what is done with it."""
+    """A name in a statement and the relation to the named object."""
 
     relation: str
-    """`ReadsFrom`, `WritesTo`, `Executes`, `FK`, `On`, `SynonymFor`; `calls` for what stands before a bracket,
-    which is the call of a function where there is such a function."""
+    """`ReadsFrom`, `WritesTo`, `Executes`, `FK`, `On`, `SynonymFor`; `calls` for a name before a parenthesis,
+    which may be a function."""
     name: tuple[str, ...]
     """Its parts, without quotes."""
     inferred: bool = False
-    """True when it stands in a string, so that it depends on who runs that."""
+    """True if it is inside a string that may be executed."""
 
 
 def is_sql(text: str) -> bool:
-    """Return whether a text, of a string for instance, begins as a statement does.
+    """Return whether a text begins like a SQL statement.
 
     >>> is_sql("SELECT id FROM Users"), is_sql("select a colour")
     (True, False)
@@ -60,29 +60,26 @@ def is_sql(text: str) -> bool:
 
 
 def sql_references(text: str) -> list[SqlReference]:
-    """Return the names in statements of SQL, in their order.
+    """Return the references in SQL statements, in order.
 
-    Temporary tables, variables and the names of common table expressions are left out; an alias is given as
-    what it stands for. Cost is linear in the text, besides aliases of what is changed.
+    Temporary tables, variables and common table expressions are omitted; aliases are replaced by their tables.
+    Cost is linear in the text.
 
     Raises:
-        BadInput: The text is no SQL: a quote or comment does not end.
+        BadInput: The text is not SQL: a quote or comment does not end.
     """
     from sqlglot.errors import TokenError
 
     try:
         tokens = list(_tokenizer()().tokenize(text))
     except TokenError as error:
-        raise BadInput(f"is no SQL that can be read: {str(error).splitlines()[0]}") from error
+        raise BadInput(f"is not readable SQL: {str(error).splitlines()[0]}") from error
     return _Scanner(tokens).references()
 
 
 @cache
 def _tokenizer() -> type[Tokenizer]:
-    """Return the tokenizer of T-SQL, which reads the quotes of all dialects that we meet.
-
-    What it calls commands it would take as one string up to the semicolon, with all names inside.
-    """
+    """Return the tokenizer of T-SQL with the quotes of other dialects and without command tokens."""
     from sqlglot.dialects.tsql import TSQL
 
     class WithoutCommands(TSQL.Tokenizer):
@@ -105,25 +102,25 @@ class _Scanner:
         self._words = [self._word(token) for token in tokens]
         self._common = frozenset(self._common_tables())
         self._aliases: dict[str, list[_Alias]] = {}
-        #: Names that may be aliases, by where in the result they stand, with the place of their tokens.
-        self._changed: list[tuple[int, int]] = []
+        #: Written names that may be aliases: index in the result and position of the token.
+        self._written_names: list[tuple[int, int]] = []
         self._found: list[SqlReference] = []
 
     def references(self) -> list[SqlReference]:
-        """Return what is found."""
+        """Return all references."""
         at = 0
         while at < len(self._tokens):
-            at = max(at + 1, self._look(at))
-        for index, place in self._changed:
-            self._found[index] = self._behind_alias(self._found[index], place)
+            at = max(at + 1, self._scan(at))
+        for index, position in self._written_names:
+            self._found[index] = self._resolve_alias(self._found[index], position)
         return [
             one
             for one in self._found
             if not (len(one.name) == 1 and one.name[0].casefold() in self._common)
         ]
 
-    def _look(self, at: int) -> int:
-        """Look at what begins here; give where to go on, at least the next token."""
+    def _scan(self, at: int) -> int:
+        """Read the clause that begins at a token; return the position after it."""
         word = self._words[at]
         if word in ("from", "join", "apply", "using"):
             return self._read(at)
@@ -137,7 +134,7 @@ class _Scanner:
             return self._create(at)
         if word == "" and self._is_string(at):
             self._string(self._tokens[at].text)
-        elif word not in _NO_NAMES:
+        elif word not in _KEYWORDS:
             return self._function(at)
         return at + 1
 
@@ -153,7 +150,7 @@ class _Scanner:
             if not name:
                 return max(at, begin)
             if self._text(at) == "(":
-                # A function that gives a table; the names in its arguments are looked at, too.
+                # A table-valued function; its arguments are scanned as well.
                 self._add("calls", name)
                 return at
             self._add("ReadsFrom", name)
@@ -178,21 +175,21 @@ class _Scanner:
         at += 1
         if self._word_at(at) == "top":
             at += 1
-            at = self._after_bracket(at) if self._text(at) == "(" else at + 1
+            at = self._after_parenthesis(at) if self._text(at) == "(" else at + 1
         while self._word_at(at) in ("into", "from", "table", "only"):
             at += 1
         name, after = self._name(at)
         if not name:
             return at
         if word in ("update", "delete") and len(name) == 1:
-            self._changed.append((len(self._found), at))
+            self._written_names.append((len(self._found), at))
         self._add("WritesTo", name)
         return self._alias(after, name) if word in ("merge", "update", "delete") else after
 
-    def _behind_alias(self, reference: SqlReference, place: int) -> SqlReference:
-        """Return a change of the table that an alias stands for: the first that is called so afterwards."""
+    def _resolve_alias(self, reference: SqlReference, position: int) -> SqlReference:
+        """Replace an alias by its table, which is the next one with this alias."""
         for alias in self._aliases.get(reference.name[0].casefold(), []):
-            if alias.at > place:
+            if alias.at > position:
                 return reference._replace(name=alias.name)
         return reference
 
@@ -201,7 +198,7 @@ class _Scanner:
         if self._word_at(at) in ("procedure", "function"):
             at += 1
         if self._text(at) == "@":
-            # `EXEC @result = name`; without the name what is run is not known.
+            # `EXEC @result = name`; `EXEC @variable` has no name.
             at += 2
             if self._text(at) != "=":
                 return at
@@ -215,7 +212,7 @@ class _Scanner:
         return after
 
     def _create(self, at: int) -> int:
-        """Take `ON table` of a trigger, policy or index, and `FOR object` of a synonym; pass over the name."""
+        """Read `ON table` of a trigger or index, and `FOR object` of a synonym."""
         kinds = ("trigger", "index", "synonym", "procedure", "proc", "function", "view", "table")
         for step in range(at + 1, min(at + 8, len(self._words))):
             if self._words[step] not in kinds:
@@ -251,7 +248,7 @@ class _Scanner:
         self._found.append(SqlReference(relation, name))
 
     def _name(self, at: int) -> tuple[tuple[str, ...], int]:
-        """Take a name of several parts; an empty one where there is none, or only a temporary one."""
+        """Read a qualified name; return its parts, none if there is no name, and the position after it."""
         parts: list[str] = []
         while self._is_name(at):
             parts.append(self._tokens[at].text)
@@ -270,10 +267,10 @@ class _Scanner:
         token = self._tokens[at]
         if token.token_type.name == "IDENTIFIER":
             return True
-        return bool(self._words[at]) and self._words[at] not in _NO_NAMES
+        return bool(self._words[at]) and self._words[at] not in _KEYWORDS
 
     def _common_tables(self) -> Iterator[str]:
-        """Yield the names before `AS (SELECT`, with or without a list of columns between."""
+        """Yield the names before `AS (SELECT`, with or without a list of columns."""
         for at, word in enumerate(self._words):
             opens = word == "as" and self._text(at + 1) == "("
             if not opens or self._word_at(at + 2) not in ("select", "with", "values", "("):
@@ -286,7 +283,7 @@ class _Scanner:
             if before >= 0 and self._is_name(before):
                 yield self._tokens[before].text.casefold()
 
-    def _after_bracket(self, at: int) -> int:
+    def _after_parenthesis(self, at: int) -> int:
         while at < len(self._tokens) and self._text(at) != ")":
             at += 1
         return at + 1
@@ -308,7 +305,7 @@ class _Scanner:
 
     @staticmethod
     def _word(token: Token) -> str:
-        """Return a bare word in lower case; empty for a quoted name, a string, a number or a sign."""
+        """Return an unquoted word in lower case; empty for other tokens."""
         if token.token_type.name in ("IDENTIFIER", "STRING", "NATIONAL_STRING", "HEREDOC_STRING"):
             return ""
         word = token.text.lower()

@@ -1,7 +1,7 @@
-"""A bundle as a zip archive; equal contents make equal bytes.
+"""Write a bundle as a zip archive; equal contents yield equal bytes.
 
-The layout is the one that importers know. One member is ours: `regular_code_bundle/edges.csv` gives the
-dependencies once more with the names of their relations, for which `dependencies.json` has no room.
+The layout is that of the importer. The member `regular_code_bundle/edges.csv` is an addition: it lists the
+dependencies with their relations, which `dependencies.json` cannot express.
 """
 
 from __future__ import annotations
@@ -12,52 +12,39 @@ import json
 import os
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from whence.bundler.code_graph import Definition, Edge
+from whence.bundler.code_graph import CodeGraph, Definition, Edge
 from whence.schema.access import DocumentTags
 from whence.schema.code_ids import kind_from_local_id
 from whence.schema.errors import BadInput
 from whence.schema.relations import inferred_relation
 
-__all__ = ("BundleContent", "write_bundle")
+__all__ = ("write_bundle",)
 
-#: The first moment that the format can express.
+#: The earliest time that the zip format can express.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 _MODE = 0o100644 << 16
 _COLUMNS = ("from", "to", "relation", "to_kind", "file", "batch")
-_SUFFIXES = {"csharp": "cs", "python": "py", "sql": "sql"}
+_FILE_TYPES = {"csharp": "cs", "python": "py", "sql": "sql"}
 _BATCH = "whence"
 
 
-class BundleContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bundle is made of."""
-
-    repo: str
-    """Name of the repository."""
-    branch: str
-    """Empty when it is not known."""
-    head_sha: str
-    """Commit; empty for a folder that is no checkout."""
-    fingerprint: str
-    """SHA-256 over the files."""
-    definitions: tuple[Definition, ...]
-    """In the order in which they are written."""
-    edges: tuple[Edge, ...]
-    """Each with both ends among the definitions."""
-    tags: DocumentTags
-    """Rights that every node states."""
-
-
-def write_bundle(content: BundleContent, target: Path) -> None:
-    """Write a bundle; what was there is replaced once the new one is whole.
+def write_bundle(
+    target: Path, meta: Mapping[str, str], graph: CodeGraph, tags: DocumentTags
+) -> None:
+    """Write a bundle; an existing file is replaced when the new one is complete.
 
     Memory holds one member at a time.
+
+    Args:
+        target: The zip archive.
+        meta: Content of `repo_meta.json`.
+        graph: Definitions and edges.
+        tags: Access tags of every node.
 
     Raises:
         BadInput: The file cannot be written.
@@ -66,14 +53,15 @@ def write_bundle(content: BundleContent, target: Path) -> None:
     try:
         try:
             with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name, text in _members(content):
+                for name, text in _members(meta, graph, tags):
                     archive.writestr(_entry(name), text.encode())
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
         raise BadInput(
-            f"{target} cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+            f"{target} cannot be written: {error.strerror}",
+            hint="name a file in a folder where you may write",
         ) from error
 
 
@@ -85,32 +73,26 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _members(content: BundleContent) -> Iterator[tuple[str, str]]:
-    kinds = {one.id: _kind(one) for one in content.definitions}
-    code = [one for one in content.definitions if one.language != "sql"]
-    sql = [one for one in content.definitions if one.language == "sql"]
-    of_code = [
-        edge
-        for edge in content.edges
-        if kind_from_local_id(edge.source) == kind_from_local_id(edge.target) == "cs"
-    ]
-    known = set(of_code)
-    of_sql = [edge for edge in content.edges if edge not in known]
-    yield "repo_meta.json", _json(_meta(content)) + "\n"
-    chunks = ",\n".join(_json(_chunk(one, content.tags)) for one in code)
+def _members(
+    meta: Mapping[str, str], graph: CodeGraph, tags: DocumentTags
+) -> Iterator[tuple[str, str]]:
+    definitions = graph.definitions.values()
+    code = [one for one in definitions if one.language != "sql"]
+    sql = [one for one in definitions if one.language == "sql"]
+    code_edges: list[Edge] = []
+    sql_edges: list[Edge] = []
+    for edge in graph.edges():
+        is_code = kind_from_local_id(edge.source) == kind_from_local_id(edge.target) == "cs"
+        (code_edges if is_code else sql_edges).append(edge)
+    yield "repo_meta.json", _json(meta) + "\n"
+    chunks = ",\n".join(_json(_chunk(one, tags)) for one in code)
     yield "regular_code_bundle/chunks.json", f"[\n{chunks}\n]\n"
-    yield "regular_code_bundle/dependencies.json", _dependencies(code, of_code)
-    yield "regular_code_bundle/edges.csv", _table(of_code, kinds)
+    yield "regular_code_bundle/dependencies.json", _dependencies(code, code_edges)
+    yield "regular_code_bundle/edges.csv", _table(code_edges, graph.definitions)
     if sql:
-        bodies = "".join(_json(_body(one, content.tags)) + "\n" for one in sql)
+        bodies = "".join(_json(_body(one, tags)) + "\n" for one in sql)
         yield "sql_bundle/docs/sql_bodies.jsonl", bodies
-        yield "sql_bundle/graph/edges.csv", _table(of_sql, kinds)
-
-
-def _meta(content: BundleContent) -> dict[str, Any]:
-    revision = "HeadSha" if content.head_sha else "FolderFingerprint"
-    meta = {"RepoName": content.repo, revision: content.head_sha or content.fingerprint}
-    return meta | ({"Branch": content.branch} if content.branch else {})
+        yield "sql_bundle/graph/edges.csv", _table(sql_edges, graph.definitions)
 
 
 def _chunk(one: Definition, tags: DocumentTags) -> dict[str, Any]:
@@ -126,7 +108,7 @@ def _chunk(one: Definition, tags: DocumentTags) -> dict[str, Any]:
         "ChunkPart": 1,
         "ChunkTotal": 1,
         "Text": one.text,
-        **_rights(one, tags),
+        **_common_fields(one, tags),
     }
 
 
@@ -140,18 +122,18 @@ def _body(one: Definition, tags: DocumentTags) -> dict[str, Any]:
         "body": one.text,
         "data_type": "sql_code",
         "domain": "sql",
-        **_rights(one, tags),
+        **_common_fields(one, tags),
     }
 
 
-def _rights(one: Definition, tags: DocumentTags) -> dict[str, Any]:
-    """Return the rights, stated also where there are none, and what the node comes from."""
+def _common_fields(one: Definition, tags: DocumentTags) -> dict[str, Any]:
+    """Return the access tags, stated even if empty, and the origin of a node."""
     return {
         "acl_allow": list(tags.acl),
         "classification_labels_all": list(tags.labels),
         "clearance_level": tags.clearance,
         "source_system_id": f"code.{one.language}",
-        "file_type": _SUFFIXES[one.language],
+        "file_type": _FILE_TYPES[one.language],
     }
 
 
@@ -163,18 +145,16 @@ def _dependencies(code: Iterable[Definition], edges: Iterable[Edge]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _table(edges: Iterable[Edge], kinds: dict[str, str]) -> str:
+def _table(edges: Iterable[Edge], definitions: Mapping[str, Definition]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for edge in edges:
         relation = inferred_relation(edge.relation) if edge.inferred else edge.relation
-        writer.writerow((edge.source, edge.target, relation, kinds[edge.target], edge.file, _BATCH))
+        target = definitions[edge.target]
+        kind = target.symbol_type if target.language == "sql" else target.language
+        writer.writerow((edge.source, edge.target, relation, kind.upper(), edge.file, _BATCH))
     return text.getvalue()
-
-
-def _kind(one: Definition) -> str:
-    return one.symbol_type.upper() if one.language == "sql" else one.language.upper()
 
 
 def _json(value: Any) -> str:
