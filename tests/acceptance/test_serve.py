@@ -179,7 +179,7 @@ def test_more_than_public_for_the_whole_network(indexed: Any) -> None:
     """Rights for whoever reaches the port are refused before anything starts."""
     done = indexed("serve", "--host", "0.0.0.0", "--acl", "board", "--port", "0")
     assert done.code == 2
-    assert "hint: give rights to tokens" in done.err
+    assert "hint: assign rights to tokens" in done.err
 
 
 def test_stopping_ends_open_requests_first(indexed: Any) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from whence.engine.search import SearchQuery
 from whence.gateway.app import gateway
-from whence.gateway.auth import Caller, Rights, token_digest
-from whence.gateway.events import asked
+from whence.gateway.auth import Authenticator, Caller, token_digest
+from whence.gateway.events import stream_events
 from whence.gateway.failures import STATUSES
 from whence.gateway.openapi import openapi
 from whence.gateway.service import Service
@@ -87,8 +87,10 @@ def engine() -> StubEngine:
 async def http(engine: StubEngine) -> AsyncIterator[httpx.AsyncClient]:
     """Give a client of a gateway with one token, two places, and bodies up to a kilobyte."""
     tokens = {token_digest(SECRET): Caller("desk", FINANCE)}
-    service = Service(engine, "wiki", most_at_once=2)  # type: ignore[arg-type]
-    app = gateway(service, Rights(Access.public(), tokens), hosts={"127.0.0.1"}, max_body=1024)
+    service = Service(engine, "wiki", max_concurrent=2)  # type: ignore[arg-type]
+    app = gateway(
+        service, Authenticator(Access.public(), tokens), hosts={"127.0.0.1"}, max_body=1024
+    )
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
         yield client
@@ -364,7 +366,7 @@ async def test_leaving_cancels_the_question() -> None:
             cancelled.set()
         return {}
 
-    events = asked(question, ping_s=0.01)
+    events = stream_events(question, ping_s=0.01)
     assert (await anext(events)).startswith(b": ")
     await events.aclose()  # type: ignore[attr-defined]
     assert cancelled.is_set()

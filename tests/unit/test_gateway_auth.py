@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from whence.gateway.auth import (
     AccessBody,
+    Authenticator,
     Caller,
-    Rights,
     Unauthorized,
     read_tokens,
     token_digest,
 )
-from whence.gateway.server import check_exposure, hosts_of
+from whence.gateway.server import allowed_hosts, check_exposure
 from whence.schema import Access
 from whence.schema.errors import BadInput, ConfigError
 
@@ -32,14 +32,16 @@ FINANCE = Caller("desk", Access(frozenset({"finance"}), frozenset(), 2))
 SECRET = "correct horse"
 
 
-def rights(*, token_needed: bool = False) -> Rights:
+def rights(*, require_token: bool = False) -> Authenticator:
     """Give rights with one token."""
-    return Rights(Access.public(), {token_digest(SECRET): FINANCE}, token_needed=token_needed)
+    return Authenticator(
+        Access.public(), {token_digest(SECRET): FINANCE}, require_token=require_token
+    )
 
 
 def test_no_token_is_the_public() -> None:
     """A caller who says nothing sees public documents only."""
-    assert rights().caller(None).reading(None) == Access.public()
+    assert rights().caller(None).access_for(None) == Access.public()
 
 
 def test_token_opens_what_its_entry_says() -> None:
@@ -58,23 +60,23 @@ def test_wrong_token_is_not_taken_for_none(sent: str) -> None:
 def test_token_can_be_needed() -> None:
     """With a token needed, a caller without one is refused, and one with it is not."""
     with pytest.raises(Unauthorized):
-        rights(token_needed=True).caller(None)
-    assert rights(token_needed=True).caller(f"Bearer {SECRET}") is FINANCE
+        rights(require_token=True).caller(None)
+    assert rights(require_token=True).caller(f"Bearer {SECRET}") is FINANCE
 
 
 @given(RIGHTS, ASKED)
 def test_request_only_narrows(own: Access, asked: AccessBody) -> None:
     """Whatever a request asks to read with, its rights are within the caller's."""
-    assert own.covers(Caller("", own).reading(asked))
-    assert Caller("", own).reading(None) == own
+    assert own.covers(Caller("", own).access_for(asked))
+    assert Caller("", own).access_for(None) == own
 
 
 @given(RIGHTS, ASKED)
 def test_speaking_for_others(own: Access, asked: AccessBody) -> None:
     """A token that speaks for others reads as each request says, and as the public when it says nothing."""
     caller = Caller("app", own, speaks_for_others=True)
-    assert caller.reading(asked) == asked.access()
-    assert caller.reading(None) == Access.public()
+    assert caller.access_for(asked) == asked.access()
+    assert caller.access_for(None) == Access.public()
 
 
 def test_tokens_are_read(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_tokens_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("[tokens.a]\nsha256 = 'abc'", "'a'"),
+        ("[tokens.a]\nsha256 = 'abc'", "a: sha256 must be 64 hex digits"),
         ("[tokens.a]\nacl = ['x']", "sha256"),
         (f"[tokens.a]\nsha256 = '{'0' * 64}'\nrole = 'x'", "role"),
         (f"[tokens.a]\nsha256 = '{'0' * 64}'\nacl = ['']", "'a'"),
@@ -116,21 +118,21 @@ def test_missing_tokens_are_refused(tmp_path: Path) -> None:
 def test_tag_that_is_none_is_refused() -> None:
     """Rights named in a request are checked like any others."""
     with pytest.raises(BadInput):
-        FINANCE.reading(AccessBody([""]))
+        FINANCE.access_for(AccessBody([""]))
 
 
 def test_more_than_public_stays_on_this_machine() -> None:
     """Rights for everybody are refused where others can reach the port, unless a token is needed."""
     more = Access(frozenset({"finance"}))
     with pytest.raises(ConfigError, match=r"0\.0\.0\.0"):
-        check_exposure("0.0.0.0", more, token_needed=False)
-    check_exposure("0.0.0.0", more, token_needed=True)
-    check_exposure("0.0.0.0", Access.public(), token_needed=False)
-    check_exposure("127.0.0.1", more, token_needed=False)
+        check_exposure("0.0.0.0", more, require_token=False)
+    check_exposure("0.0.0.0", more, require_token=True)
+    check_exposure("0.0.0.0", Access.public(), require_token=False)
+    check_exposure("127.0.0.1", more, require_token=False)
 
 
 def test_names_of_the_server() -> None:
     """A server goes by this machine's own names and by those given, in any case."""
-    names = hosts_of(["Wiki.Example"])
+    names = allowed_hosts(["Wiki.Example"])
     assert names >= {"localhost", "127.0.0.1", "::1", "wiki.example"}
     assert "other.example" not in names

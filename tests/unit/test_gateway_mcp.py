@@ -11,7 +11,7 @@ import pytest
 
 from whence.gateway.auth import Caller
 from whence.gateway.mcp import HANDSHAKE_REVISIONS, REVISIONS, TOOLS, Mcp
-from whence.gateway.server import serve_lines
+from whence.gateway.server import serve_stdio
 from whence.schema import Access
 from whence.schema.errors import NotFound
 
@@ -188,6 +188,6 @@ async def test_lines_are_answered_until_the_end() -> None:
         writing.write(message("ping") + b"\n\n" + message("ping", id="two") + b"\n{\n")
         writing.close()
         sink = io.BytesIO()
-        await serve_lines(StubService(), CALLER, reading, sink)  # type: ignore[arg-type]
+        await serve_stdio(StubService(), CALLER, reading, sink)  # type: ignore[arg-type]
     told = [json.loads(line) for line in sink.getvalue().splitlines()]
     assert {one["id"] for one in told} == {1, "two", None}

@@ -52,12 +52,12 @@ def serve(
     if stdio:
         asyncio.run(_serve_stdio(settings, access))
         return 0
-    from whence.gateway.auth import Rights, read_tokens
+    from whence.gateway.auth import Authenticator, read_tokens
     from whence.gateway.server import check_exposure, listen, url_of
 
     known = {} if tokens is None else read_tokens(tokens)
-    check_exposure(host, access, token_needed=require_token)
-    rights = Rights(access, known, token_needed=require_token)
+    check_exposure(host, access, require_token=require_token)
+    rights = Authenticator(access, known, require_token=require_token)
     with listen(host, port) as listening:
         url = url_of(listening)
 
@@ -68,13 +68,13 @@ def serve(
 
         from whence.engine.engine import Engine
         from whence.gateway.app import gateway
-        from whence.gateway.server import hosts_of, serve_http
+        from whence.gateway.server import allowed_hosts, serve_http
         from whence.gateway.service import Service
 
         async def session() -> None:
             async with Engine(settings=settings, warm_up="questions") as engine:
                 service = Service(engine, settings.collection)
-                app = gateway(service, rights, hosts=hosts_of(allow_host or ()))
+                app = gateway(service, rights, hosts=allowed_hosts(allow_host or ()))
                 await serve_http(app, listening, on_ready=ready)
 
         asyncio.run(session())
@@ -84,9 +84,9 @@ def serve(
 async def _serve_stdio(settings: Settings, access: Access) -> None:
     from whence.engine.engine import Engine
     from whence.gateway.auth import Caller
-    from whence.gateway.server import serve_lines, standard_streams
+    from whence.gateway.server import serve_stdio, standard_streams
     from whence.gateway.service import Service
 
     async with Engine(settings=settings, warm_up="questions") as engine:
         service = Service(engine, settings.collection)
-        await serve_lines(service, Caller("", access), *standard_streams())
+        await serve_stdio(service, Caller("", access), *standard_streams())

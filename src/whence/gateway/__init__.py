@@ -1,1 +1,7 @@
-"""Doors for other programs: HTTP, events, MCP and the web page."""
+"""The gateway: HTTP, server-sent events, MCP and a web page over one engine.
+
+In: requests of programs, assistants and browsers. Out: the JSON documents of the command line.
+Open `app` first (routes), then `service` (calls the engine with the caller's rights). `host_check` rejects
+foreign hosts and large bodies, `auth` maps tokens to rights, `requests` defines the request bodies for HTTP,
+MCP (`mcp`) and `openapi`; `events` streams answers, `failures` maps errors to statuses, `server` runs it all.
+"""

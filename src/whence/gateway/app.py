@@ -1,14 +1,14 @@
 """The gateway as an ASGI application.
 
-| Path | What |
+| Path | Response |
 |---|---|
-| `GET /` | the page |
+| `GET /` | the web page |
 | `POST /v1/search` | passages |
 | `POST /v1/ask` | an answer; as events with `Accept: text/event-stream` |
-| `GET /v1/answers/{id}` | where it came from; `?format=` json, tree, nquads, trig, jsonld or svg |
-| `GET /v1/answers/{id}/why-not?item=` | what became of a passage |
+| `GET /v1/answers/{id}` | trace of an answer; `?format=` json, tree, nquads, trig, jsonld or svg |
+| `GET /v1/answers/{id}/why-not?item=` | why a passage is not in the answer |
 | `POST /mcp` | the Model Context Protocol |
-| `GET /openapi.json` | all of this for machines |
+| `GET /openapi.json` | OpenAPI description |
 | `GET /live`, `GET /ready` | probes |
 """
 
@@ -26,14 +26,14 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from whence.gateway.auth import AccessBody, Caller, Rights
-from whence.gateway.events import OnStage, OnText, asked
-from whence.gateway.failures import JsonResponse, tell_error, tell_http_error
-from whence.gateway.host_check import MAX_BODY, Door
+from whence.gateway.auth import AccessBody, Authenticator, Caller
+from whence.gateway.events import OnStage, OnText, stream_events
+from whence.gateway.failures import JsonResponse, handle_error, handle_http_error
+from whence.gateway.host_check import MAX_BODY, HostCheck
 from whence.gateway.mcp import Mcp
 from whence.gateway.openapi import openapi
-from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, read_body
-from whence.gateway.service import FORMATS, MEDIA_TYPES, Service, rendered
+from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, parse_body
+from whence.gateway.service import FORMATS, MEDIA_TYPES, Service, render_trace
 from whence.schema.errors import BadInput, WhenceError
 
 __all__ = ("gateway",)
@@ -43,15 +43,15 @@ _EVENTS: Final = "text/event-stream"
 
 
 class _Routes:
-    """What each path does."""
+    """The handlers of all paths."""
 
-    def __init__(self, service: Service, rights: Rights) -> None:
+    def __init__(self, service: Service, auth: Authenticator) -> None:
         self._service = service
-        self._rights = rights
+        self._auth = auth
         self._mcp = Mcp(service)
 
     def routes(self) -> list[Route | Mount]:
-        """Give the table of paths."""
+        """Return the routing table."""
         return [
             Route("/", self.page),
             Mount("/page", StaticFiles(directory=_PAGE)),
@@ -70,21 +70,21 @@ class _Routes:
 
     async def search(self, request: Request) -> Response:
         caller = self._caller(request)
-        body = read_body(await _json(request), SearchBody)
+        body = parse_body(await _json(request), SearchBody)
         return JsonResponse(await self._service.search(caller, body))
 
     async def ask(self, request: Request) -> Response:
         caller = self._caller(request)
-        body = read_body(await _json(request), AskBody)
+        body = parse_body(await _json(request), AskBody)
         if _EVENTS not in request.headers.get("accept", ""):
             return JsonResponse(await self._service.ask(caller, body))
 
         async def question(on_text: OnText, on_stage: OnStage) -> dict[str, object]:
             return await self._service.ask(caller, body, on_text=on_text, on_stage=on_stage)
 
-        # Proxies that gather an answer before they pass it on would make events useless.
+        # Proxies must not buffer events.
         headers = {"X-Accel-Buffering": "no"}
-        return StreamingResponse(asked(question), media_type=_EVENTS, headers=headers)
+        return StreamingResponse(stream_events(question), media_type=_EVENTS, headers=headers)
 
     async def explain(self, request: Request) -> Response:
         caller = self._caller(request)
@@ -97,7 +97,7 @@ class _Routes:
             from whence.provenance.render.json import to_json
 
             return JsonResponse(to_json(trace))
-        return Response(rendered(trace, form), media_type=MEDIA_TYPES[form])
+        return Response(render_trace(trace, form), media_type=MEDIA_TYPES[form])
 
     async def why_not(self, request: Request) -> Response:
         caller = self._caller(request)
@@ -120,36 +120,36 @@ class _Routes:
         return JsonResponse({"status": "ok"})
 
     def _caller(self, request: Request) -> Caller:
-        return self._rights.caller(request.headers.get("authorization"))
+        return self._auth.caller(request.headers.get("authorization"))
 
 
 def gateway(
-    service: Service, rights: Rights, *, hosts: Iterable[str], max_body: int = MAX_BODY
+    service: Service, auth: Authenticator, *, hosts: Iterable[str], max_body: int = MAX_BODY
 ) -> Starlette:
-    """Give the application.
+    """Return the ASGI application.
 
     Args:
-        service: What it serves.
-        rights: Who may see what.
-        hosts: Names that requests may use for this server; plain addresses always go.
-        max_body: Largest request, in bytes.
+        service: Operations to serve.
+        auth: Finds the caller of a request.
+        hosts: Host names that requests may use; plain addresses are always allowed.
+        max_body: Largest request body, in bytes.
     """
     return Starlette(
-        routes=_Routes(service, rights).routes(),
-        middleware=[Middleware(Door, hosts=hosts, max_body=max_body)],
+        routes=_Routes(service, auth).routes(),
+        middleware=[Middleware(HostCheck, hosts=hosts, max_body=max_body)],
         exception_handlers={
-            WhenceError: tell_error,
-            HTTPException: tell_http_error,
-            Exception: tell_error,
+            WhenceError: handle_error,
+            HTTPException: handle_http_error,
+            Exception: handle_error,
         },
     )
 
 
 async def _json(request: Request) -> bytes:
-    """Give the body, which must say that it is JSON: a form on a foreign page can send anything else.
+    """Return the body, which must be declared as JSON: forms on foreign pages can send other types.
 
     Raises:
-        BadInput: It says something else.
+        BadInput: It is declared as another type.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -160,15 +160,15 @@ async def _json(request: Request) -> bytes:
 
 
 def _access(request: Request) -> AccessBody | None:
-    """Give the rights that a query string asks to read with: `acl` and `label`, repeated, and `clearance`.
+    """Return the rights in a query string: `acl` and `label`, repeatable, and `clearance`.
 
     Raises:
-        BadInput: The clearance is no number.
+        BadInput: The clearance is not a number.
     """
     query = request.query_params
     if not query.keys() & {"acl", "label", "clearance"}:
         return None
     level = query.get("clearance", "0")
     if not level.isdecimal():
-        raise BadInput(f"clearance {level!r} is no number", hint="use 0 or more")
+        raise BadInput(f"clearance {level!r} is not a number", hint="use 0 or more")
     return AccessBody(query.getlist("acl"), query.getlist("label"), int(level))

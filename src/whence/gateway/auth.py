@@ -1,9 +1,8 @@
-"""Who a caller is and what they may see.
+"""Callers and their rights.
 
-A caller without a token sees what the gateway was started to show to everybody: public documents. A token opens
-what the file of tokens says. The file holds digests, so that reading it gives nobody a token. What a request
-asks for can only narrow that, unless the token is marked as speaking for others: then each request names
-the rights of its reader.
+Requests without a token have the rights that the gateway was started with, public documents by default. A
+token has the rights that the tokens file lists; the file holds SHA-256 digests, not tokens. A request can only
+narrow its rights, unless its token has `speaks_for_others`: then each request names the rights of its reader.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ import msgspec
 from whence.schema.access import MAX_CLEARANCE, Access
 from whence.schema.errors import BadInput, ConfigError, WhenceError
 
-__all__ = ("AccessBody", "Caller", "Rights", "Unauthorized", "read_tokens", "token_digest")
+__all__ = ("AccessBody", "Authenticator", "Caller", "Unauthorized", "read_tokens", "token_digest")
 
 
 class Unauthorized(WhenceError):
-    """The caller gave no token where one is needed, or one that is not known."""
+    """The request has no token where one is required, or an unknown one."""
 
     code = "unauthorized"
     exit_code = 2
@@ -30,7 +29,7 @@ class Unauthorized(WhenceError):
 
 
 class AccessBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rights as a request or the file of tokens names them."""
+    """Rights in a request or in the tokens file."""
 
     acl: list[str] = []
     """Access tags."""
@@ -40,7 +39,7 @@ class AccessBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Highest level, 0 or more."""
 
     def access(self) -> Access:
-        """Give them as rights.
+        """Return the rights.
 
         Raises:
             BadInput: A tag is empty or holds NUL, or the clearance is out of range.
@@ -49,7 +48,7 @@ class AccessBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _TokenEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One table of the file."""
+    """One table of the tokens file."""
 
     sha256: str
     acl: list[str] = []
@@ -63,77 +62,77 @@ class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Whoever sent a request."""
+    """The sender of a request."""
 
     name: str
     """Name of the token; empty without one."""
     access: Access
-    """What they may see at most."""
+    """Most that the caller may see."""
     speaks_for_others: bool = False
-    """True when each request names the rights of its reader."""
+    """Whether each request names the rights of its reader."""
 
-    def reading(self, asked: AccessBody | None) -> Access:
-        """Give the rights of one request: what was asked for within what the caller has.
+    def access_for(self, requested: AccessBody | None) -> Access:
+        """Return the rights of one request: the requested rights within those of the caller.
 
-        A caller who speaks for others and names nobody sees public documents.
+        A caller who speaks for others without naming rights sees public documents.
 
         Raises:
             BadInput: A tag is empty or holds NUL, or the clearance is out of range.
         """
         if self.speaks_for_others:
-            return Access.public() if asked is None else asked.access()
-        return self.access if asked is None else self.access.intersect(asked.access())
+            return Access.public() if requested is None else requested.access()
+        return self.access if requested is None else self.access.intersect(requested.access())
 
 
-class Rights:
-    """Turns the header of a request into a caller.
+class Authenticator:
+    """Finds the caller of a request by its token.
 
     Args:
-        everybody: What is shown without a token.
+        anonymous: Rights without a token.
         tokens: Caller by the SHA-256 of the token.
-        token_needed: True refuses callers without one.
+        require_token: Whether requests without a token are refused.
     """
 
     def __init__(
         self,
-        everybody: Access,
+        anonymous: Access,
         tokens: Mapping[str, Caller] | None = None,
         *,
-        token_needed: bool = False,
+        require_token: bool = False,
     ) -> None:
-        self._everybody = Caller("", everybody)
+        self._anonymous = Caller("", anonymous)
         self._tokens = dict(tokens or {})
-        self._token_needed = token_needed
+        self._require_token = require_token
 
     def caller(self, authorization: str | None) -> Caller:
-        """Give the caller of a request by its `Authorization` header.
+        """Return the caller of a request by its `Authorization` header.
 
         Raises:
-            Unauthorized: A token is needed and none was given, or it is not known. A wrong token is never
-                taken for none.
+            Unauthorized: A token is required and missing, or the token is unknown. An unknown token is
+                never treated as no token.
         """
         if not authorization:
-            if self._token_needed:
-                raise Unauthorized("this server answers only to callers with a token")
-            return self._everybody
+            if self._require_token:
+                raise Unauthorized("this server requires a token")
+            return self._anonymous
         scheme, _, token = authorization.partition(" ")
         caller = self._tokens.get(token_digest(token.strip()))
         if scheme.lower() != "bearer" or caller is None:
-            raise Unauthorized("the token is not known here")
+            raise Unauthorized("unknown token")
         return caller
 
 
 def token_digest(token: str) -> str:
-    """Give the SHA-256 of a token in hexadecimal digits, as the file of tokens holds it."""
+    """Return the SHA-256 of a token in hexadecimal digits, as in the tokens file."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def read_tokens(path: Path) -> dict[str, Caller]:
-    """Read the file of tokens; gives the caller by the digest of their token.
+    """Read the tokens file; return callers by the digest of their token.
 
     Raises:
-        ConfigError: The file cannot be read, is no TOML, has an unknown key, a digest that is none, a tag that
-            is none, or the same digest twice.
+        ConfigError: The file cannot be read, is not TOML, or has an unknown key, an invalid digest or tag, or
+            the same digest twice.
     """
     try:
         found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _TokenFile)
@@ -145,9 +144,9 @@ def read_tokens(path: Path) -> dict[str, Caller]:
     for name, entry in found.tokens.items():
         digest = entry.sha256.lower()
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-            raise ConfigError(f"{path}: sha256 of {name!r} is no SHA-256", hint=_EXAMPLE)
+            raise ConfigError(f"{path}: {name}: sha256 must be 64 hex digits", hint=_EXAMPLE)
         if digest in callers:
-            raise ConfigError(f"{path}: {name!r} and {callers[digest].name!r} are one token")
+            raise ConfigError(f"{path}: {name!r} and {callers[digest].name!r} have the same token")
         callers[digest] = Caller(name, _access(path, name, entry), entry.speaks_for_others)
     return callers
 

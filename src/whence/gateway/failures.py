@@ -1,4 +1,4 @@
-"""Errors as HTTP tells them: a status for machines, the same three words as everywhere for people."""
+"""Errors as HTTP responses: a status, and the error document of the command line."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 __all__ = (
     "STATUSES",
     "JsonResponse",
+    "as_whence_error",
     "error_document",
-    "known",
-    "tell_error",
-    "tell_http_error",
+    "handle_error",
+    "handle_http_error",
 )
 
 logger = logging.getLogger(__name__)
 
-#: Status of each class of errors; the first that fits counts.
+#: Status of each class of errors; the first match counts.
 STATUSES: tuple[tuple[type[WhenceError], int], ...] = (
     (Unauthorized, 401),
     (BadInput, 400),
@@ -52,32 +52,32 @@ STATUSES: tuple[tuple[type[WhenceError], int], ...] = (
 
 
 class JsonResponse(Response):
-    """A JSON document with the same order of keys on every run; msgspec structs are welcome."""
+    """A JSON document with a stable order of keys; accepts msgspec structs."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Encode it; text that is no Unicode becomes a sign that says so."""
+        """Encode the document; lone surrogates become replacement characters."""
         wire = msgspec.json.encode(content, order="deterministic")
         return wire.decode("utf-8", "replace").encode()
 
 
 def error_document(error: WhenceError) -> dict[str, Any]:
-    """Give the JSON form of an error, as the command line prints it."""
+    """Return the JSON document of an error, as the command line prints it."""
     return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
 
 
-def known(error: Exception) -> WhenceError:
-    """Give an error of ours for any; what nobody foresaw is logged and not told to the caller."""
+def as_whence_error(error: Exception) -> WhenceError:
+    """Convert any error to a `WhenceError`; unexpected errors are logged and hidden from the caller."""
     if isinstance(error, WhenceError):
         return error
     logger.error("request failed", extra={"action": "serve"}, exc_info=error)
-    return InternalError("the request failed", hint="the log of the server tells more")
+    return InternalError("the request failed", hint="see the log of the server")
 
 
-async def tell_error(_: Request, error: Exception) -> Response:
-    """Answer with an error of ours."""
-    fault = known(error)
+async def handle_error(_: Request, error: Exception) -> Response:
+    """Respond with an error document."""
+    fault = as_whence_error(error)
     status = next((code for kind, code in STATUSES if isinstance(fault, kind)), 500)
     headers = {}
     if fault.retry_after_s is not None or isinstance(fault, Overloaded):
@@ -87,12 +87,12 @@ async def tell_error(_: Request, error: Exception) -> Response:
     return JsonResponse(error_document(fault), status, headers)
 
 
-async def tell_http_error(request: Request, error: Exception) -> Response:
-    """Answer what the router refused: an unknown path or method."""
+async def handle_http_error(request: Request, error: Exception) -> Response:
+    """Respond to an unknown path or method."""
     refused: HTTPException = error  # type: ignore[assignment]
     words = {
-        404: ("not_found", f"there is nothing at {request.url.path}", "see /openapi.json"),
-        405: ("bad_input", f"{request.method} does not go with this path", "see /openapi.json"),
+        404: ("not_found", f"there is no path {request.url.path}", "see /openapi.json"),
+        405: ("bad_input", f"{request.method} is not allowed for this path", "see /openapi.json"),
     }
     code, message, hint = words.get(
         refused.status_code, ("bad_input", str(refused.detail), "see /openapi.json")

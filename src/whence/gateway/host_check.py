@@ -1,9 +1,8 @@
-"""The door of the gateway: what is turned away before anything reads it, and what every answer carries.
+"""Middleware that rejects foreign hosts, foreign pages and large bodies, and adds security headers.
 
-A page on the web can send requests to a server on this machine through its reader's browser, and by pointing a
-name of its own to 127.0.0.1 it could read the answers, too. So a request must name a host that this server
-goes by, or a plain address, which nobody can point elsewhere; and one that a browser sends for a page must come
-from such a host.
+A web page can send requests to a server on its reader's machine, and read the answers by pointing a host name
+of its own to 127.0.0.1 (DNS rebinding). So a request must name an allowed host or a plain IP address, and a
+request with an `Origin` must come from a page of the same host.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from whence.gateway.failures import JsonResponse
 from whence.schema.errors import BadInput
 
-__all__ = ("LOOPBACK", "MAX_BODY", "Door")
+__all__ = ("LOOPBACK", "MAX_BODY", "HostCheck")
 
-#: Names that a machine calls itself by.
+#: Names of the local host.
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-#: Largest request, in bytes: a question is text, and the longest accepted one is far below this.
+#: Largest request body in bytes, far above the longest accepted question.
 MAX_BODY: Final = 2**20
 
 _HEADERS: Final = {
@@ -37,12 +36,12 @@ _HEADERS: Final = {
 }
 
 
-class Door:
-    """Turns away foreign hosts, foreign pages and huge bodies; adds headers that keep browsers careful.
+class HostCheck:
+    """Rejects foreign hosts, foreign pages and large bodies; adds security headers.
 
     Args:
-        app: What is behind it.
-        hosts: Names that requests may use for this server, lower case; plain addresses always go.
+        app: The application.
+        hosts: Host names that requests may use, in lower case; plain addresses are always allowed.
         max_body: Largest body, in bytes.
     """
 
@@ -52,34 +51,38 @@ class Door:
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or not."""
+        """Pass a request on, or reject it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        careful = _careful(send)
+        send_secured = _with_security_headers(send)
         refusal = self._refusal(headers)
         if refusal is not None:
-            await refusal(scope, receive, careful)
+            await refusal(scope, receive, send_secured)
             return
-        await self._app(scope, _Limited(receive, self._max_body), careful)
+        await self._app(scope, _LimitedBody(receive, self._max_body), send_secured)
 
     def _refusal(self, headers: Headers) -> JsonResponse | None:
         host = headers.get("host", "")
-        if not self._goes_by(host):
+        if not self._is_allowed_host(host):
             return _refused(
-                421, f"this server does not go by the name {host!r}", "name it with --allow-host"
+                421, f"{host!r} is not a host name of this server", "allow it with --allow-host"
             )
         origin = headers.get("origin")
-        # A page's own requests name its own host, whatever that is.
+        # A page of this server sends the server's own host as its origin.
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return _refused(403, f"pages of {origin!r} may not ask this server", "ask it directly")
+            return _refused(
+                403, f"pages of {origin!r} may not use this server", "send the request directly"
+            )
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._max_body:
-            return _too_large(self._max_body)
+            return _refused(
+                413, f"the request has more than {self._max_body} bytes", "send a smaller request"
+            )
         return None
 
-    def _goes_by(self, host: str) -> bool:
+    def _is_allowed_host(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
             return name in self._hosts or bool(ip_address(name))
@@ -87,8 +90,8 @@ class Door:
             return False
 
 
-class _Limited:
-    """Receives a body up to a size; a chunked one has no length to go by."""
+class _LimitedBody:
+    """Receives a body up to a size; a chunked body declares no length."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive
@@ -99,13 +102,10 @@ class _Limited:
         message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            raise BadInput(f"the request has more than {self._limit} bytes", hint="ask for less")
+            raise BadInput(
+                f"the request has more than {self._limit} bytes", hint="send a smaller request"
+            )
         return message
-
-
-def _too_large(limit: int) -> JsonResponse:
-    """Give the answer to a body that is too large."""
-    return _refused(413, f"the request has more than {limit} bytes", "ask for less at once")
 
 
 def _refused(status: int, message: str, hint: str) -> JsonResponse:
@@ -113,7 +113,7 @@ def _refused(status: int, message: str, hint: str) -> JsonResponse:
     return JsonResponse(document, status)
 
 
-def _careful(send: Send) -> Send:
+def _with_security_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)

@@ -1,9 +1,9 @@
 """The Model Context Protocol: search, ask, explain and why-not as tools of an assistant.
 
-Spoken over HTTP (one JSON-RPC message a POST, no session) and over standard input and output (one message a
-line). Revisions up to 2025-11-25 begin with a handshake; from 2026-07-28 on every request carries its
-revision in an envelope. Both are served side by side, for clients of either age. The official library would
-bring 30 MB and a second of start; the tests hold this to its client instead.
+Transports: HTTP (one JSON-RPC message a POST, no session) and standard input and output (one message a line).
+Revisions up to 2025-11-25 begin with a handshake; from 2026-07-28 on every request carries its revision in an
+envelope. Both are supported. The official library adds 30 MB and a second of start time, so it is used only in
+the tests, as a client.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from whence.gateway.auth import Caller
-from whence.gateway.failures import known
-from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, read_body
-from whence.gateway.service import Service, rendered
+from whence.gateway.failures import as_whence_error
+from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody, parse_body
+from whence.gateway.service import Service, render_trace
 from whence.schema.errors import WhenceError
 
 __all__ = ("HANDSHAKE_REVISIONS", "REVISIONS", "TOOLS", "Mcp", "McpReply", "Tool")
@@ -46,37 +46,37 @@ _STATUSES: Final = {
     _NO_METHOD: 404,
     _INTERNAL: 500,
 }
-#: How long the list of tools stays as it is: as long as the program runs, an hour at the least.
+#: Time for which clients may cache the list of tools.
 _TTL_MS: Final = 3_600_000
 
 _INSTRUCTIONS = (
-    "Search and ask the documents indexed by Whence. `ask` gives an answer whose markers [1], [2] stand for"
-    " its citations; `explain` shows which passages were considered, kept and dropped, and why; `why_not` tells"
-    " what became of one passage. Only documents that the caller may see take part."
+    "Search and ask the documents indexed by Whence. `ask` returns an answer whose markers [1], [2] refer to its"
+    " citations; `explain` shows which passages were considered, kept and dropped, and why; `why_not` returns the"
+    " reason for one passage. Only documents that the caller may see are used."
 )
 
 
 class McpReply(msgspec.Struct, frozen=True):
-    """What goes back for one message."""
+    """The reply to one message."""
 
     status: int
     """HTTP status."""
     document: dict[str, Any] | None = None
-    """The JSON-RPC message; None when there is nothing to say."""
+    """The JSON-RPC message; None for a notification."""
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """One tool and what it calls."""
+    """A tool and the function it calls."""
 
     name: str
     title: str
     body: type[Any]
-    """Form of its arguments; its docstring is the description."""
+    """Struct of the arguments; its docstring is the description."""
     call: Callable[[Service, Caller, Any], Awaitable[Any]]
-    """Gives the result as a JSON document."""
+    """Returns the result as a JSON document."""
 
-    def listed(self) -> dict[str, Any]:
-        """Give the tool as `tools/list` shows it."""
+    def description(self) -> dict[str, Any]:
+        """Return the tool as `tools/list` shows it."""
         return {
             "name": self.name,
             "title": self.title,
@@ -90,8 +90,8 @@ async def _explain(service: Service, caller: Caller, body: ExplainBody) -> dict[
     from whence.provenance.render.json import trace_summary
 
     trace = await service.trace(caller, body)
-    # Triples are for machines that follow IRIs; the tree says the same in a twentieth of the words.
-    return trace_summary(trace) | {"tree": rendered(trace, "tree")}
+    # The tree has the content of the triples in a twentieth of the size.
+    return trace_summary(trace) | {"tree": render_trace(trace, "tree")}
 
 
 TOOLS: Final = (
@@ -108,14 +108,14 @@ TOOLS: Final = (
 
 
 def _input_schema(body: type[Any]) -> dict[str, Any]:
-    """Give the JSON Schema of a tool's arguments, with its parts inside."""
+    """Return the JSON Schema of a tool's arguments, with its definitions."""
     (schema,), parts = msgspec.json.schema_components([body], ref_template="#/$defs/{name}")
     own = dict(parts.pop(body.__name__) if "$ref" in schema else schema)
     return own | ({"$defs": parts} if parts else {})
 
 
-class _Refused(Exception):
-    """A message that the protocol does not allow."""
+class _ProtocolError(Exception):
+    """A message violates the protocol."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -139,25 +139,27 @@ class Mcp:
         """Answer one message.
 
         Args:
-            raw: The message as it came.
-            caller: Whoever sent it.
-            headers: Headers of the request by lower-case name; None where there are none.
+            raw: The encoded message.
+            caller: Sender of the message.
+            headers: Headers of the request by lower-case name; None without HTTP.
         """
         try:
             message = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _failed(None, _Refused(_PARSE_ERROR, f"no JSON: {error}"), status=400)
+            return _failed(None, _ProtocolError(_PARSE_ERROR, f"not JSON: {error}"), status=400)
         if not isinstance(message, dict) or not isinstance(message.get("method"), str):
-            refused = _Refused(_INVALID_REQUEST, "one JSON-RPC request or notification at a time")
+            refused = _ProtocolError(
+                _INVALID_REQUEST, "a message must be one JSON-RPC request or notification"
+            )
             return _failed(None, refused, status=400)
         if "id" not in message:
-            # Nothing that a client can notify of changes what is done here.
+            # Notifications of clients need no action.
             return McpReply(202)
         enveloped = _REVISION in _meta(message)
         try:
             _check(message, headers, enveloped=enveloped)
             result = await self._result(message, caller, enveloped=enveloped)
-        except _Refused as refused:
+        except _ProtocolError as refused:
             status = _STATUSES[refused.code] if enveloped else 200
             return _failed(message["id"], refused, status=status)
         return McpReply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
@@ -177,25 +179,27 @@ class Mcp:
         elif method == "ping" and not enveloped:
             result = {}
         elif method == "tools/list":
-            result = {"tools": [tool.listed() for tool in TOOLS]} | (kept if enveloped else {})
+            result = {"tools": [tool.description() for tool in TOOLS]} | (kept if enveloped else {})
         elif method == "tools/call":
             result = await self._call(params, caller)
         else:
-            raise _Refused(_NO_METHOD, f"there is no method {method!r} here")
+            raise _ProtocolError(_NO_METHOD, f"unknown method {method!r}")
         return result | ({"resultType": "complete"} if enveloped else {})
 
     async def _call(self, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        """Call a tool; what goes wrong inside is a result that says so, for the assistant to act on."""
+        """Call a tool; an error inside it is a result with `isError`, for the assistant to act on."""
         name = params.get("name")
         tool = self._tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            near = ", ".join(self._tools)
-            raise _Refused(_INVALID_PARAMS, f"there is no tool {name!r}; there are {near}")
+            known_tools = ", ".join(self._tools)
+            raise _ProtocolError(
+                _INVALID_PARAMS, f"unknown tool {name!r}; the tools are {known_tools}"
+            )
         try:
-            body = read_body(params.get("arguments") or {}, tool.body)
+            body = parse_body(params.get("arguments") or {}, tool.body)
             found = await tool.call(self._service, caller, body)
-        except Exception as error:  # noqa: BLE001 - told to whoever called the tool
-            return _tool_failed(known(error))
+        except Exception as error:  # noqa: BLE001 - reported in the result
+            return _tool_failed(as_whence_error(error))
         document = msgspec.to_builtins(found)
         return {
             "content": [{"type": "text", "text": _text(document)}],
@@ -207,11 +211,11 @@ class Mcp:
 def _check(
     message: Mapping[str, Any], headers: Mapping[str, str] | None, *, enveloped: bool
 ) -> None:
-    """Refuse a message that contradicts its headers, or whose revision is not spoken here."""
+    """Refuse a message that contradicts its headers or has an unsupported revision."""
     if message.get("jsonrpc") != "2.0" or type(message["id"]) not in (str, int):
-        raise _Refused(_INVALID_REQUEST, "no JSON-RPC 2.0 request with an id")
+        raise _ProtocolError(_INVALID_REQUEST, "not a JSON-RPC 2.0 request with an id")
     if not isinstance(message.get("params") or {}, dict):
-        raise _Refused(_INVALID_PARAMS, "params must be an object")
+        raise _ProtocolError(_INVALID_PARAMS, "params must be an object")
     stated = (headers or {}).get("mcp-protocol-version")
     if not enveloped:
         if stated is not None and stated not in REVISIONS:
@@ -219,7 +223,7 @@ def _check(
         return
     meta = _meta(message)
     if _CAPABILITIES not in meta or not isinstance(meta[_REVISION], str):
-        raise _Refused(_INVALID_PARAMS, f"params._meta needs {_REVISION} and {_CAPABILITIES}")
+        raise _ProtocolError(_INVALID_PARAMS, f"params._meta needs {_REVISION} and {_CAPABILITIES}")
     if headers is not None:
         _check_headers(message, headers, meta[_REVISION])
     if meta[_REVISION] not in ENVELOPE_REVISIONS:
@@ -227,19 +231,19 @@ def _check(
 
 
 def _check_headers(message: Mapping[str, Any], headers: Mapping[str, str], revision: str) -> None:
-    """Refuse an enveloped request whose headers route it elsewhere than its body does."""
+    """Refuse an enveloped request whose headers contradict its body."""
     routes = {"mcp-protocol-version": revision, "mcp-method": message["method"]}
     if message["method"] == "tools/call":
         routes["mcp-name"] = str(message["params"].get("name"))
     for name, wanted in routes.items():
         if headers.get(name) != wanted:
-            raise _Refused(_HEADER_MISMATCH, f"the header {name} does not say {wanted!r}")
+            raise _ProtocolError(_HEADER_MISMATCH, f"the header {name} is not {wanted!r}")
 
 
-def _unsupported(revision: str) -> _Refused:
-    return _Refused(
+def _unsupported(revision: str) -> _ProtocolError:
+    return _ProtocolError(
         _UNSUPPORTED_REVISION,
-        f"revision {revision} is not spoken here",
+        f"revision {revision} is not supported",
         {"supported": list(REVISIONS), "requested": revision},
     )
 
@@ -250,7 +254,7 @@ def _meta(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def _failed(message_id: Any, refused: _Refused, *, status: int) -> McpReply:
+def _failed(message_id: Any, refused: _ProtocolError, *, status: int) -> McpReply:
     error: dict[str, Any] = {"code": refused.code, "message": refused.message}
     if refused.data is not None:
         error["data"] = refused.data

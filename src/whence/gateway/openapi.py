@@ -1,4 +1,4 @@
-"""The description of the HTTP interface for machines (OpenAPI 3.1), made from the forms of the requests."""
+"""OpenAPI 3.1 description of the HTTP interface, generated from the request bodies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ("openapi",)
 
 @cache
 def openapi() -> dict[str, Any]:
-    """Give the whole description."""
+    """Return the description."""
     _, parts = msgspec.json.schema_components(
         [SearchBody, AskBody, AccessBody], ref_template="#/components/schemas/{name}"
     )
@@ -27,20 +27,20 @@ def openapi() -> dict[str, Any]:
         "info": {
             "title": "Whence",
             "version": version("whence"),
-            "description": "Retrieval that shows where every answer came from.",
+            "description": "Retrieval that shows how every answer was produced.",
         },
         "security": [{}, {"token": []}],
         "paths": {
-            "/v1/search": {"post": _posted("search", "Find passages", SearchBody)},
+            "/v1/search": {"post": _post("search", "Find passages", SearchBody)},
             "/v1/ask": {
-                "post": _posted(
+                "post": _post(
                     "ask",
                     "Answer a question, with citations",
                     AskBody,
                     {"text/event-stream": {"schema": {"type": "string"}}},
                 )
             },
-            "/v1/answers/{answer_id}": {"get": _explained()},
+            "/v1/answers/{answer_id}": {"get": _explain()},
             "/v1/answers/{answer_id}/why-not": {"get": _why_not()},
         },
         "components": {
@@ -63,13 +63,13 @@ _ERROR = {
     },
 }
 _ERROR_RESPONSE = {
-    "description": "What happened, and what to do about it.",
+    "description": "The error, and a hint how to resolve it.",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
 }
 _DOCUMENT = {"application/json": {"schema": {"type": "object"}}}
 
 
-def _posted(
+def _post(
     name: str, summary: str, body: type[Any], more: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{body.__name__}"}
@@ -81,12 +81,12 @@ def _posted(
     }
 
 
-def _explained() -> dict[str, Any]:
+def _explain() -> dict[str, Any]:
     forms: dict[str, Any] = {kind.partition(";")[0]: {} for kind in MEDIA_TYPES.values()}
     asked = _parameter("format", "query", {"enum": list(FORMATS), "default": "json"})
     return {
         "operationId": "explain",
-        "summary": "Show where an answer came from",
+        "summary": "Show how an answer was produced",
         "parameters": [_ANSWER_ID, asked, *_ACCESS],
         "responses": _responses(forms),
     }
@@ -96,7 +96,7 @@ def _why_not() -> dict[str, Any]:
     item = _parameter("item", "query", {"type": "string"}, required=True)
     return {
         "operationId": "whyNot",
-        "summary": "Tell why a passage or document is not in an answer",
+        "summary": "Show why a passage or document is not in an answer",
         "parameters": [_ANSWER_ID, item, *_ACCESS],
         "responses": _responses(_DOCUMENT),
     }

@@ -1,4 +1,4 @@
-"""Running the gateway: over HTTP until it is asked to stop, or over standard input and output."""
+"""Runs the gateway over HTTP or over standard input and output, until it is stopped."""
 
 from __future__ import annotations
 
@@ -23,69 +23,69 @@ if TYPE_CHECKING:
     from whence.gateway.service import Service
 
 __all__ = (
+    "allowed_hosts",
     "check_exposure",
-    "hosts_of",
     "listen",
     "serve_http",
-    "serve_lines",
+    "serve_stdio",
     "standard_streams",
     "url_of",
 )
 
-#: Time for open requests to end when the server is asked to stop, in seconds.
+#: Time for open requests when the server stops, in seconds.
 _DRAIN_S = 10
 #: Longest line on standard input, in bytes.
 _LONGEST_LINE = 2**20
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Give a listening socket; port 0 takes a free one.
+    """Return a listening socket; port 0 is a free port.
 
     Raises:
         ConfigError: The port is out of range.
-        Unavailable: The port is taken, or the address is not one of this machine.
+        Unavailable: The port is in use, or the address is not local.
     """
     if not 0 <= port <= 65_535:
-        raise ConfigError(f"port {port} is out of range", hint="use 0 to 65535; 0 is any free one")
+        raise ConfigError(f"port {port} is out of range", hint="use 0 to 65535; 0 is a free port")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
         raise Unavailable(
             f"cannot listen on {host}:{port}: {error.strerror or error}",
-            hint="choose another --port (0 takes a free one) or --host",
+            hint="choose another --port (0 for a free one) or --host",
         ) from error
 
 
 def url_of(listening: socket.socket) -> str:
-    """Give the address that a browser on this machine opens."""
+    """Return the address for a browser on this machine."""
     host, port = listening.getsockname()[:2]
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{name}:{port}"
 
 
-def check_exposure(host: str, everybody: Access, *, token_needed: bool) -> None:
-    """Refuse to show more than public documents to whoever can reach a port of this machine.
+def check_exposure(host: str, anonymous: Access, *, require_token: bool) -> None:
+    """Refuse rights beyond public documents without a token on an address that others can reach.
 
     Raises:
-        ConfigError: Rights for callers without a token, on an address that others can reach.
+        ConfigError: The rights would apply to all callers on the network.
     """
-    if host not in LOOPBACK and everybody != Access.public() and not token_needed:
+    if host not in LOOPBACK and anonymous != Access.public() and not require_token:
         raise ConfigError(
-            f"on {host} everybody who reaches this machine would have the rights given",
-            hint="give rights to tokens (--tokens), or stay on 127.0.0.1",
+            f"on {host} every caller on the network would have these rights",
+            hint="assign rights to tokens (--tokens), or use 127.0.0.1",
         )
 
 
-def hosts_of(allowed: Iterable[str]) -> frozenset[str]:
-    """Give the names that requests may use: this machine's own, and those given."""
+def allowed_hosts(allowed: Iterable[str]) -> frozenset[str]:
+    """Return the host names that requests may use: local names and those allowed."""
     return frozenset(name.lower() for name in (*allowed, *LOOPBACK, socket.gethostname()))
 
 
 async def serve_http(
     app: Starlette, listening: socket.socket, *, on_ready: Callable[[], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT; open requests may end first, until the second signal."""
+    """Serve until SIGTERM or SIGINT; open requests are completed first, unless a second signal comes."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -95,7 +95,7 @@ async def serve_http(
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
-            # Its own handlers end the process before the engine is closed.
+            # uvicorn's handlers end the process before the engine is closed.
             yield
 
     config = uvicorn.Config(
@@ -118,13 +118,13 @@ async def serve_http(
         await serving
 
 
-async def serve_lines(service: Service, caller: Caller, source: BinaryIO, sink: BinaryIO) -> None:
-    """Speak the Model Context Protocol, one message a line, until the source ends or a signal comes.
+async def serve_stdio(service: Service, caller: Caller, source: BinaryIO, sink: BinaryIO) -> None:
+    """Serve the Model Context Protocol, one message a line, until end of file or a signal.
 
-    Messages are worked on side by side; each answer is one line.
+    Messages are processed concurrently; each reply is one line.
 
     Raises:
-        BadInput: A line is too long to be a message.
+        BadInput: A line is too long.
     """
     from whence.gateway.mcp import Mcp
 
@@ -151,7 +151,7 @@ async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
     try:
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     except ValueError:
-        # A plain file: it never blocks, and no loop can wait for one.
+        # Event loops cannot wait for plain files, which never block.
         reader.feed_data(source.read())
         reader.feed_eof()
     while True:
@@ -166,5 +166,5 @@ async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
 
 
 def standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Give standard input and output as bytes."""
+    """Return standard input and output as binary streams."""
     return sys.stdin.buffer, sys.stdout.buffer

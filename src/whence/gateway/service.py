@@ -1,4 +1,4 @@
-"""What the gateway does, whatever it is asked through: checks rights, calls the engine, gives documents."""
+"""The operations of the gateway: call the engine with the caller's rights, return JSON documents."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from whence.provenance.why_not import WhyNot
     from whence.schema.terms import Triple
 
-__all__ = ("FORMATS", "MEDIA_TYPES", "Service", "rendered")
+__all__ = ("FORMATS", "MEDIA_TYPES", "Service", "render_trace")
 
-#: Media type of each form that a trace is given in.
+#: Media type of each format of a trace.
 MEDIA_TYPES = {
     "json": "application/json",
     "tree": "text/plain; charset=utf-8",
@@ -35,32 +35,32 @@ _TREE_WIDTH = 110
 
 
 class Service:
-    """The engine behind the doors.
+    """Serves requests with an engine.
 
     Args:
         engine: An open engine.
-        collection: Collection of requests that name none.
-        most_at_once: Requests that may be worked on at the same time; more are refused at once.
+        collection: Default collection.
+        max_concurrent: Requests processed concurrently; further ones are refused.
     """
 
-    def __init__(self, engine: Engine, collection: str, *, most_at_once: int = 64) -> None:
+    def __init__(self, engine: Engine, collection: str, *, max_concurrent: int = 64) -> None:
         self._engine = engine
         self._collection = collection
-        self._free = most_at_once
+        self._free = max_concurrent
 
     async def search(self, caller: Caller, body: SearchBody) -> dict[str, Any]:
-        """Find passages.
+        """Search.
 
         Raises:
             WhenceError: As for `Engine.search`, and `Overloaded`.
         """
-        with self._place():
+        with self._slot():
             query = SearchQuery(
                 query=body.query,
                 top_k=body.top_k,
                 threshold=body.threshold,
                 mode=body.mode,
-                access=caller.reading(body.access),
+                access=caller.access_for(body.access),
                 collection=body.collection or self._collection,
                 filters=body.filters,
                 match=body.match,
@@ -84,11 +84,11 @@ class Service:
         Raises:
             WhenceError: As for `Engine.ask`, and `Overloaded`.
         """
-        with self._place():
+        with self._slot():
             answer = await self._engine.ask(
                 body.question,
                 collection=body.collection or self._collection,
-                access=caller.reading(body.access),
+                access=caller.access_for(body.access),
                 doc_limit=body.doc_limit,
                 fetch_limit=body.fetch_limit,
                 rerank=body.rerank,
@@ -101,29 +101,31 @@ class Service:
         return answer_document(answer)
 
     async def trace(self, caller: Caller, body: ExplainBody) -> Trace:
-        """Give the trace of an answer, as far as the caller may see it.
+        """Return the trace of an answer, without hidden candidates.
 
         Raises:
-            NotFound: There is no such answer, or the caller may not see what it stands on.
+            NotFound: There is no such answer, or the caller may not see its evidence.
         """
-        with self._place():
-            return await self._engine.explain(body.answer_id, caller.reading(body.access))
+        with self._slot():
+            return await self._engine.explain(body.answer_id, caller.access_for(body.access))
 
     async def why_not(self, caller: Caller, body: WhyNotBody) -> WhyNot:
-        """Tell what became of a passage.
+        """Return why a passage is not in an answer.
 
         Raises:
             NotFound: As for `trace`.
         """
-        with self._place():
-            access = caller.reading(body.access)
+        with self._slot():
+            access = caller.access_for(body.access)
             return await self._engine.why_not(body.item, body.answer_id, access)
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        """Take one of the places for the time of a `with`."""
+    def _slot(self) -> Iterator[None]:
+        """Occupy a slot for the time of a `with`."""
         if self._free < 1:
-            raise Overloaded("all places are taken", hint="try again in a second", retry_after_s=1)
+            raise Overloaded(
+                "too many concurrent requests", hint="try again in a second", retry_after_s=1
+            )
         self._free -= 1
         try:
             yield
@@ -137,8 +139,8 @@ def _snapshot_of(body: SearchBody) -> SnapshotChoice | None:
     return SnapshotChoice(snapshot=body.snapshot, set_name=body.set, source=body.snapshot_source)
 
 
-def rendered(trace: Trace, form: str) -> str:
-    """Give a trace as text in one of `FORMATS` other than `json`."""
+def render_trace(trace: Trace, form: str) -> str:
+    """Return a trace as text in one of `FORMATS` other than `json`."""
     if form == "svg":
         from whence.provenance.render.svg import to_svg
 

@@ -1,20 +1,22 @@
-// The page of a gateway. What comes from documents is only ever set as text, never as markup.
+// The web page of the gateway. Text from documents is never inserted as markup.
 
-const STAGES = ["question", "grounding", "exploration", "focus", "synthesis"];
+const STAGES = {
+  question: "question", grounding: "query processing", exploration: "retrieval", focus: "reranking", synthesis: "generation",
+};
 const $ = (id) => document.getElementById(id);
 
 let token = "";
-let running = null; // AbortController of the request under way
+let running = null; // AbortController of the current request
 let answerId = "";
 
-/** Make an element: its tag, properties, children. */
+/** Create an element. */
 function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
   return element;
 }
 
-class Refused extends Error {}
+class RequestError extends Error {}
 
 async function call(path, { body, accept, signal } = {}) {
   const headers = {};
@@ -28,9 +30,9 @@ async function call(path, { body, accept, signal } = {}) {
   return response;
 }
 
-function refusal(told) {
-  const { message, hint } = told.error;
-  return new Refused(hint ? `${message}\n${hint}` : message);
+function refusal(document) {
+  const { message, hint } = document.error;
+  return new RequestError(hint ? `${message}\n${hint}` : message);
 }
 
 /** Read server-sent events from a response, one `{name, data}` after the other. */
@@ -64,12 +66,12 @@ function begin() {
 }
 
 function end(mine, error) {
-  if (mine !== running) return; // A newer request has the page.
+  if (mine !== running) return; // Replaced by a newer request.
   running = null;
   $("stop").hidden = true;
   $("result").setAttribute("aria-busy", "false");
   if (error && error.name !== "AbortError") {
-    $("error").textContent = error instanceof Refused ? error.message : `The server does not answer: ${error.message}`;
+    $("error").textContent = error instanceof RequestError ? error.message : `The server does not answer: ${error.message}`;
     $("error").hidden = false;
   }
 }
@@ -80,7 +82,7 @@ function options() {
 
 async function ask(question) {
   const mine = begin();
-  $("stages").append(...STAGES.map((stage) => make("li", { textContent: stage })));
+  $("stages").append(...Object.values(STAGES).map((label) => make("li", { textContent: label })));
   try {
     const response = await call("v1/ask", {
       body: { question, ...options() }, accept: "text/event-stream", signal: mine.signal,
@@ -99,7 +101,7 @@ async function ask(question) {
 }
 
 function markStage(stage) {
-  const at = STAGES.indexOf(stage);
+  const at = Object.keys(STAGES).indexOf(stage);
   if (at < 0) $("stages").append(make("li", { textContent: stage, className: "failed" }));
   else $("stages").children[at].className = "done";
 }
@@ -123,7 +125,7 @@ function showAnswer(answer) {
       make("span", { className: "place", textContent: citation.heading }));
     if (citation.outdated) item.append(make("span", { className: "old", textContent: ` out of date: ${citation.outdated}` }));
     if (citation.quote) item.append(make("blockquote", { textContent: citation.quote }));
-    // Several quotes may stand behind one marker; the first is where the marker leads.
+    // A marker links to the first of its quotes.
     if (!seen.has(citation.marker)) item.id = `source-${citation.marker}`;
     seen.add(citation.marker);
     $("list").append(item);
@@ -138,34 +140,34 @@ function source(documentId, url) {
 
 function showNotes(degraded) {
   $("notes").hidden = degraded.length === 0;
-  $("notes").replaceChildren(...degraded.map((one) => make("li", { textContent: `${one.stage}: ${one.reason}` })));
+  $("notes").replaceChildren(...degraded.map((one) => make("li", { textContent: `${STAGES[one.stage] ?? one.stage}: ${one.reason}` })));
 }
 
 async function showTrace(id, signal) {
   const path = `v1/answers/${encodeURIComponent(id)}`;
   const trace = await (await call(path, { signal })).json();
   const numbers = trace.stages.filter((stage) => stage.duration_ms != null)
-    .map((stage) => `${stage.stage} ${stage.duration_ms.toFixed(1)} ms`);
+    .map((stage) => `${STAGES[stage.stage] ?? stage.stage} ${stage.duration_ms.toFixed(1)} ms`);
   $("numbers").textContent = numbers.join(" · ");
   const explored = trace.stages.find((stage) => stage.stage === "exploration");
   const documents = new Set((explored?.candidates ?? []).flatMap((one) => [one.document_id, one.chunk_id]));
   $("known").replaceChildren(...[...documents].filter(Boolean).map((value) => make("option", { value })));
   URL.revokeObjectURL($("picture").src);
-  $("picture").src = $("picture-link").href = await rendered(id, "svg", signal);
+  $("picture").src = $("picture-link").href = await fetchTrace(id, "svg", signal);
   $("whence").hidden = false;
 }
 
-/** Fetch one form of a trace, so that the token goes along, and give an address of it in this page. */
-async function rendered(id, format, signal) {
+/** Fetch a trace in one format with the token, and return an object URL. */
+async function fetchTrace(id, format, signal) {
   const path = `v1/answers/${encodeURIComponent(id)}?format=${format}`;
   return URL.createObjectURL(await (await call(path, { signal })).blob());
 }
 
-/** Save one form of the trace: made when it is wanted, for some take longer than the answer. */
+/** Download the trace in one format; rendered on demand, because some formats are slow. */
 async function save(format) {
   const suffix = { nquads: "nq", trig: "trig", jsonld: "jsonld", svg: "svg", tree: "txt" }[format];
   try {
-    const href = await rendered(answerId, format);
+    const href = await fetchTrace(answerId, format);
     make("a", { href, download: `${answerId}.${suffix}` }).click();
     setTimeout(() => URL.revokeObjectURL(href), 60_000);
   } catch (error) {
@@ -192,7 +194,7 @@ async function search(query) {
 }
 
 function hitItem(hit) {
-  const told = (name, value) => (value == null ? "" : ` · ${name} ${value.toFixed(3)}`);
+  const part = (name, value) => (value == null ? "" : ` · ${name} ${value.toFixed(3)}`);
   const { dense_score: dense, sparse_score: sparse } = hit.score_breakdown;
   const metadata = hit.chunk.metadata;
   return make("li", {},
@@ -201,26 +203,26 @@ function hitItem(hit) {
     make("span", { className: "place", textContent: metadata.section_path || "" }),
     make("div", { className: "scores" },
       make("meter", { min: 0, max: 1, value: hit.similarity_score }),
-      ` ${hit.similarity_score.toFixed(3)}${told("meaning", dense)}${told("words", sparse)}`),
+      ` ${hit.similarity_score.toFixed(3)}${part("dense", dense)}${part("lexical", sparse)}`),
     make("blockquote", { textContent: hit.chunk.content }));
 }
 
 async function whyNot(item) {
   const path = `v1/answers/${encodeURIComponent(answerId)}/why-not?item=${encodeURIComponent(item)}`;
   try {
-    const told = await (await call(path)).json();
-    const numbers = Object.entries(told.numbers).map(([name, value]) => {
+    const reason = await (await call(path)).json();
+    const numbers = Object.entries(reason.numbers).map(([name, value]) => {
       const shown = typeof value === "number" && !Number.isInteger(value) ? value.toFixed(3) : value;
       return `${name.replaceAll("_", " ")} ${shown}`;
     });
-    $("why-told").textContent = `${told.stage}: ${told.reason}\n${numbers.join(" · ")}`;
+    $("why-told").textContent = `${STAGES[reason.stage] ?? reason.stage}: ${reason.reason}\n${numbers.join(" · ")}`;
   } catch (error) {
     $("why-told").textContent = error.message;
   }
 }
 
-/** Do what the address says, as in `#ask=...` or `#search=...`: a link to a question. */
-function fromAddress() {
+/** Run the request in the address, `#ask=...` or `#search=...`. */
+function runFromAddress() {
   const [what, words] = [...new URLSearchParams(location.hash.slice(1))][0] ?? [];
   if (!words || !(what === "ask" || what === "search")) return;
   $("words").value = words;
@@ -245,7 +247,7 @@ $("stop").addEventListener("click", () => running?.abort());
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   token = $("token").value.trim();
-  $("reader").textContent = token ? "the holder of a token" : "everybody";
+  $("reader").textContent = token ? "of the token" : "public";
   $("who").open = false;
 });
 for (const button of document.querySelectorAll("[data-format]")) {
@@ -255,5 +257,5 @@ $("why-form").addEventListener("submit", (event) => {
   event.preventDefault();
   if ($("why").value.trim()) whyNot($("why").value.trim());
 });
-addEventListener("hashchange", fromAddress);
-fromAddress();
+addEventListener("hashchange", runFromAddress);
+runFromAddress();
