@@ -1,0 +1,126 @@
+"""Each plug-in of `examples/plugins` works where it is installed from its own distribution.
+
+The wheel of Whence and the plug-ins are installed into an environment of their own, so that nothing but entry
+points joins them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = ROOT / "examples" / "plugins"
+KINDS = sorted(path.parent.name for path in PLUGINS.glob("*/pyproject.toml"))
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plugins"), pytest.mark.timeout(300)]
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of programs of an environment with Whence's wheel and all plug-ins."""
+    folder = tmp_path_factory.mktemp("environment")
+    wheels = folder / "wheels"
+    sources = [ROOT, *(PLUGINS / kind for kind in KINDS)]
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*build, "--wheel-dir", wheels, *sources], check=True)
+    venv.create(folder / "venv", with_pip=True)
+    programs = folder / "venv" / "bin"
+    install = [programs / "python", "-m", "pip", "install", "--quiet", "--no-deps"]
+    lock = ROOT / "requirements.lock"
+    subprocess.run([*install, "--require-hashes", "-r", lock], check=True)
+    subprocess.run([*install, "--no-index", *wheels.glob("*.whl")], check=True)
+    return programs
+
+
+@pytest.fixture
+def run(programs: Path, tmp_path: Path) -> Run:
+    """Return a function that runs `whence ... --json` in a folder of the test and parses its output."""
+
+    def whence(*arguments: str | Path, **settings: str) -> Any:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(
+            [programs / "whence", *arguments, "--json"],
+            cwd=tmp_path,
+            env=environment
+            | {"WHENCE_DATABASE_URL": f"sqlite:///{tmp_path}/store.db"}
+            | {"WHENCE_EMBEDDER": "hashing:128", "WHENCE_RERANKER": "none"}
+            | {"WHENCE_HOME": str(tmp_path / "home"), "WHENCE_WRITER": "first-passage"}
+            | settings,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    (tmp_path / "moon.md").write_text("# Moon\n\nThe moon orbits the earth in 27 days.\n")
+    (tmp_path / "sun.md").write_text("# Sun\n\nThe sun is a star. The moon is not a star.\n")
+    return whence
+
+
+def test_every_kind_has_a_worked_plugin() -> None:
+    """There is one distribution for each plug-in point."""
+    assert KINDS == [
+        "embedder", "loader", "processor", "reranker", "store", "transport", "writer"
+    ]  # fmt: skip
+
+
+def test_store_embedder_and_writer(run: Run) -> None:
+    """Documents are kept in the plug-in's file, found by its vectors, and quoted by its writer."""
+    assert run("index", "moon.md", "sun.md")["documents"]["added"] == 2
+    hits = run("search", "moon orbits", "--mode", "dense", "--threshold", "0")["hits"]
+    answer = run("ask", "How long does the moon orbit the earth?")
+
+    assert hits[0]["document_id"] == "moon.md"
+    assert answer["model"] == "first-passage"
+    assert answer["answer"] == "The moon orbits the earth in 27 days. [1]"
+    assert run("explain", answer["answer_id"])["complete"] is True
+
+
+def test_reranker(run: Run) -> None:
+    """The stage of reranking names the plug-in's model."""
+    run("index", "moon.md", "sun.md")
+    answer = run("ask", "Is the sun a star?", WHENCE_RERANKER="overlap")
+    triples = run("explain", answer["answer_id"])["triples"]
+
+    assert "focus" in [stage["stage"] for stage in answer["stages"]]
+    assert any(triple["o"] == "overlap" for triple in triples)
+
+
+def test_loader(run: Run, tmp_path: Path) -> None:
+    """Files with the plug-in's suffix are indexed as text without time codes."""
+    subtitles = "1\n00:00:01,000 --> 00:00:03,000\nThe eclipse begins at noon.\n"
+    (tmp_path / "talk.srt").write_text(subtitles)
+    run("index", "talk.srt")
+    (hit,) = run("search", "eclipse", "--mode", "bm25", "--threshold", "0")["hits"]
+
+    assert hit["chunk"]["content"].strip() == "The eclipse begins at noon."
+
+
+def test_transport(run: Run) -> None:
+    """A whole question travels over the plug-in's transport, which delays each message."""
+    run("index", "moon.md")
+    answer = run("ask", "How long does the moon orbit?", "--broker", "slow://?delay_ms=40")
+
+    assert answer["citations"]
+    assert answer["latency_ms"] > 4 * 40
+
+
+def test_processor(run: Run) -> None:
+    """A flow file may name the plug-in's type."""
+    checked = run("run", PLUGINS / "processor" / "counting.yaml", "--check")
+
+    assert [(one["name"], one["type"]) for one in checked["processors"]] == [
+        ("counter", "word-counter")
+    ]
