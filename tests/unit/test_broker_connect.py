@@ -90,3 +90,13 @@ async def test_an_unknown_scheme_lists_the_plug_ins() -> None:
 def test_only_memory_is_in_process(url: str, local: bool) -> None:
     """Commands and engines decide by this whether they run the flow themselves."""
     assert in_process(url) is local
+
+
+@pytest.mark.usefixtures("plugins")
+def test_a_plug_in_may_be_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plug-in's transport connects processes unless its entry point says otherwise."""
+    assert in_process("demo://") is False
+
+    monkeypatch.setattr(open_demo, "in_process", True, raising=False)
+
+    assert in_process("demo://") is True

@@ -1,7 +1,8 @@
 """From the address of a broker to a transport: built-in schemes first, then plug-ins.
 
 A plug-in is an entry point in the group `whence.transports`. Its name is the scheme of its addresses; its
-object is a coroutine function `open_transport(url) -> Transport`.
+object is a coroutine function `open_transport(url) -> Transport`. A transport that connects nothing but its own
+process says so with `open_transport.in_process = True`; the flow then runs in that process.
 """
 
 from __future__ import annotations
@@ -45,8 +46,15 @@ async def connect(url: str) -> Transport:
 
 
 def in_process(url: str) -> bool:
-    """Return whether the broker at `url` lives in the process that connects to it."""
-    return _scheme(url) == "memory"
+    """Return whether the broker at `url` lives in the process that connects to it.
+
+    Raises:
+        ConfigError: The plug-in of the scheme cannot be loaded.
+    """
+    scheme = _scheme(url)
+    if not scheme or scheme in _MODULES:
+        return scheme == "memory"
+    return bool(getattr(load_plugin(GROUP, scheme), "in_process", False))
 
 
 def _scheme(url: str) -> str:
