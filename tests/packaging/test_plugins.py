@@ -117,10 +117,18 @@ def test_transport(run: Run) -> None:
     assert answer["latency_ms"] > 4 * 40
 
 
-def test_processor(run: Run) -> None:
-    """A flow file may name the plug-in's type."""
-    checked = run("run", PLUGINS / "processor" / "counting.yaml", "--check")
+def test_processor(run: Run, programs: Path) -> None:
+    """A flow file may name the plug-in's type, and the flow runs."""
+    folder = PLUGINS / "processor"
+    checked = run("run", folder / "counting.yaml", "--check")
+    counted = subprocess.run(
+        [programs / "python", "-I", folder / "count_words.py"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
     assert [(one["name"], one["type"]) for one in checked["processors"]] == [
         ("counter", "word-counter")
     ]
+    assert counted.stdout == "6 words of four letters or more\n"

@@ -1,4 +1,4 @@
-"""A writer that answers with the first sentence of the best passage and cites it.
+"""A writer that answers with the first sentence of the last paragraph of the best passage.
 
 `WHENCE_WRITER=first-passage` selects it.
 """
@@ -20,7 +20,8 @@ class FirstPassageWriter:
 
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield the sentence with its marker, then the whole result."""
-        sentence = request.documents[0].strip().partition(". ")[0].rstrip(".")
+        paragraph = request.documents[0].strip().split("\n\n")[-1]
+        sentence = paragraph.partition(". ")[0].rstrip(".")
         text = f"{sentence}. [1]"
         yield WritePiece(text=text)
         yield WritePiece(result=PromptResult(response_type="text", text=text, model=self.model))

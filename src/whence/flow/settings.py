@@ -39,6 +39,8 @@ class Setting(NamedTuple):
     """Empty: not set."""
     schemes: tuple[str, ...] = ()
     """Schemes of a setting that is an address."""
+    plugins: str = ""
+    """Entry-point group whose plug-ins have schemes of their own."""
     secret: bool = False
     """True for a key that must never be shown."""
 
@@ -56,6 +58,7 @@ SETTINGS: Final = (
         "WHENCE_DATABASE_URL",
         "A PostgreSQL 16+ with pgvector in place of the embedded one.",
         schemes=("postgresql", "postgres"),
+        plugins="whence.stores",
     ),
     Setting(
         "broker",
@@ -63,6 +66,7 @@ SETTINGS: Final = (
         "`memory://` runs flows in this process; `pulsar://HOST:PORT` or `pulsar+ssl://` is a broker.",
         "memory://",
         schemes=("memory", "pulsar", "pulsar+ssl"),
+        plugins="whence.transports",
     ),
     Setting(
         "embedder",
@@ -310,11 +314,11 @@ def _check_value(name: str, value: str, origin: Origin) -> None:
     setting = _BY_NAME[name]
     schemes = setting.schemes
     scheme, mark, _ = value.partition("://")
-    if name == "database_url" and scheme not in schemes:
+    if setting.plugins and scheme not in schemes:
         # Reading entry points takes longer than all other checks.
-        from whence.store.open import store_schemes
+        from whence.schema.plugins import plugin_names
 
-        schemes = store_schemes()
+        schemes += plugin_names(setting.plugins)
     if schemes and not (mark and scheme in schemes):
         # The hint names the setting as the caller wrote it.
         written = {

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from whence.schema.errors import ConfigError
 from whence.schema.plugins import load_plugin, plugin_names
 
-__all__ = ("GROUP", "open_store", "store_schemes")
+__all__ = ("GROUP", "open_store")
 
 GROUP = "whence.stores"
 _POSTGRES = ("postgresql", "postgres")
@@ -30,11 +30,6 @@ async def open_store(url: str) -> Any:
         Unavailable: The database cannot be reached.
     """
     return await _factory(_scheme(url))(url)
-
-
-def store_schemes() -> tuple[str, ...]:
-    """Return the schemes of all stores: our own first, then those of installed packages by name."""
-    return (*_POSTGRES, *(one for one in plugin_names(GROUP) if one not in _POSTGRES))
 
 
 def _scheme(url: str) -> str:
@@ -54,6 +49,6 @@ def _factory(scheme: str) -> Callable[[str], Awaitable[Any]]:
     if factory is None:
         raise ConfigError(
             f"no store is installed for database URLs that begin with {scheme or 'nothing'}",
-            hint=f"known: {', '.join(f'{one}://' for one in store_schemes())}",
+            hint=f"known: {', '.join(f'{one}://' for one in (*_POSTGRES, *plugin_names(GROUP)))}",
         )
     return factory
