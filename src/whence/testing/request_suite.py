@@ -70,11 +70,9 @@ class RequestSuite:
     """Requests, streams, deadlines and cancelling on the asker's side; behaviours 28 to 32."""
 
     async def test_request_carries_what_the_server_needs(
-        self, transport_factory: TransportFactory
+        self, client: Transport, server: Transport, topic: str
     ) -> None:
         """29: A request names its reply topic, its own id and the absolute end of its patience."""
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g")
         before = time.time()
         asking = asyncio.create_task(
@@ -140,11 +138,11 @@ class RequestSuite:
 
         assert answered == 400
 
-    async def test_replies_over_cut_connections(self, transport_factory: TransportFactory) -> None:
+    async def test_replies_over_cut_connections(
+        self, transport_factory: TransportFactory, client: Transport, server: Transport, topic: str
+    ) -> None:
         """34: What is answered while the line of who asked is down reaches it when it is up again."""
         transport_factory.require(Capability.CUT)
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g", prefetch=8)
         numbers = iter(range(120))
 
@@ -167,36 +165,33 @@ class RequestSuite:
 
         assert answered == 120
 
-    async def test_silence_is_an_error(self, transport_factory: TransportFactory) -> None:
+    async def test_silence_is_an_error(self, transport: Transport, topic: str) -> None:
         """30: A request that nobody answers ends with `DeadlineExceeded`, which names the topic."""
-        client, topic = await transport_factory(), fresh_topic()
-
         with pytest.raises(DeadlineExceeded, match=topic):
-            await arrives(client.request(topic, b"?", timeout_s=0.1))
+            await arrives(transport.request(topic, b"?", timeout_s=0.1))
         with pytest.raises(DeadlineExceeded, match=topic):
-            await arrives(_collect(client.stream(topic, b"?", timeout_s=0.1)))
+            await arrives(_collect(transport.stream(topic, b"?", timeout_s=0.1)))
 
-    async def test_passed_deadline_is_not_asked(self, transport_factory: TransportFactory) -> None:
+    async def test_passed_deadline_is_not_asked(self, transport: Transport, topic: str) -> None:
         """30: A request whose deadline has passed is not published; the nearer deadline counts."""
-        client, topic = await transport_factory(), fresh_topic()
-        subscription = await client.subscribe(topic, "g")
+        subscription = await transport.subscribe(topic, "g")
         past = {Headers.DEADLINE: str(int(time.time() * 1000) - 1)}
         soon = {Headers.DEADLINE: str(int(time.time() * 1000) + 5_000)}
 
         with pytest.raises(DeadlineExceeded):
-            await client.request(topic, b"late", headers=past)
-        asking = asyncio.create_task(client.request(topic, b"soon", headers=soon, timeout_s=500))
+            await transport.request(topic, b"late", headers=past)
+        asking = asyncio.create_task(transport.request(topic, b"soon", headers=soon, timeout_s=500))
         asked = await _asked(subscription)
-        await _answer(client, asked, b"!")
+        await _answer(transport, asked, b"!")
 
         assert (await arrives(asking)).payload == b"!"
         assert asked.payload == b"soon"
         assert asked.headers[Headers.DEADLINE] == soon[Headers.DEADLINE]
 
-    async def test_late_reply_is_dropped(self, transport_factory: TransportFactory) -> None:
+    async def test_late_reply_is_dropped(
+        self, client: Transport, server: Transport, topic: str
+    ) -> None:
         """30: A reply after the deadline goes to nobody and does not disturb the next request."""
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g")
         with pytest.raises(DeadlineExceeded):
             await arrives(client.request(topic, b"first", timeout_s=0.1))
@@ -208,10 +203,10 @@ class RequestSuite:
 
         assert (await arrives(asking)).payload == b"in time"
 
-    async def test_odd_replies_do_no_harm(self, transport_factory: TransportFactory) -> None:
+    async def test_odd_replies_do_no_harm(
+        self, client: Transport, server: Transport, topic: str
+    ) -> None:
         """30: Whatever arrives on the reply topic, the client goes on."""
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g")
         asking = asyncio.create_task(client.request(topic, b"?"))
         asked = await _asked(subscription)
@@ -226,23 +221,22 @@ class RequestSuite:
 
         assert (await arrives(asking)).payload == b"fine"
 
-    async def test_same_id_twice_is_refused(self, transport_factory: TransportFactory) -> None:
+    async def test_same_id_twice_is_refused(self, transport: Transport, topic: str) -> None:
         """29: A second request under the id of one that still waits is refused, not mixed up."""
-        client, topic = await transport_factory(), fresh_topic()
-        subscription = await client.subscribe(topic, "g")
+        subscription = await transport.subscribe(topic, "g")
         headers = {Headers.CORRELATION_ID: uuid4().hex}
-        asking = asyncio.create_task(client.request(topic, b"?", headers=headers))
+        asking = asyncio.create_task(transport.request(topic, b"?", headers=headers))
         asked = await _asked(subscription)
 
         with pytest.raises(BadInput, match=headers[Headers.CORRELATION_ID]):
-            await client.request(topic, b"?", headers=headers)
-        await _answer(client, asked, b"!")
+            await transport.request(topic, b"?", headers=headers)
+        await _answer(transport, asked, b"!")
         assert (await arrives(asking)).payload == b"!"
 
-    async def test_stream_is_ordered(self, transport_factory: TransportFactory) -> None:
+    async def test_stream_is_ordered(
+        self, client: Transport, server: Transport, topic: str
+    ) -> None:
         """31: A stream gives its replies by number, each once, whatever order they arrive in."""
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g")
         reading = asyncio.create_task(_collect(client.stream(topic, b"?")))
         asked = await _asked(subscription)
@@ -253,11 +247,9 @@ class RequestSuite:
         assert await arrives(reading) == [b"0", b"1", b"2", b"3"]
 
     async def test_stream_with_a_gap_ends_with_the_deadline(
-        self, transport_factory: TransportFactory
+        self, client: Transport, server: Transport, topic: str
     ) -> None:
         """31: When a reply of a stream is lost the reader gets those before it, then the deadline."""
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g")
         seen: list[bytes] = []
 
@@ -274,10 +266,10 @@ class RequestSuite:
             await arrives(reading)
         assert seen == [b"0"]
 
-    async def test_error_ends_a_stream(self, transport_factory: TransportFactory) -> None:
+    async def test_error_ends_a_stream(
+        self, client: Transport, server: Transport, topic: str
+    ) -> None:
         """31: An error is the last reply of a stream and is given to the reader as it came."""
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g")
         reading = asyncio.create_task(_collect(client.stream(topic, b"?")))
         asked = await _asked(subscription)
@@ -291,10 +283,10 @@ class RequestSuite:
 
         assert await arrives(reading) == [b"0", b"{}"]
 
-    async def test_leaving_a_stream_cancels(self, transport_factory: TransportFactory) -> None:
+    async def test_leaving_a_stream_cancels(
+        self, client: Transport, server: Transport, topic: str
+    ) -> None:
         """31: A reader that leaves early takes its request back."""
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g")
         control = await server.subscribe(cancel_topic(topic), "c")
         correlation = uuid4().hex
@@ -313,11 +305,9 @@ class RequestSuite:
         assert (await _asked(control)).payload == correlation.encode()
 
     async def test_a_caller_that_is_cancelled_cancels(
-        self, transport_factory: TransportFactory
+        self, client: Transport, server: Transport, topic: str
     ) -> None:
         """28: A request whose caller is cancelled is taken back."""
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g")
         control = await server.subscribe(cancel_topic(topic), "c")
         asking = asyncio.create_task(client.request(topic, b"?"))
@@ -347,24 +337,23 @@ class RequestSuite:
 
         assert (await arrives(again)).payload == b"!!"
 
-    async def test_closing_ends_requests(self, transport_factory: TransportFactory) -> None:
-        """30: Closing a client ends what waits in it with `Unavailable`."""
-        client, topic = await transport_factory(), fresh_topic()
-        subscription = await client.subscribe(topic, "g")
-        asking = asyncio.create_task(client.request(topic, b"?"))
-        reading = asyncio.create_task(_collect(client.stream(topic, b"?")))
+    async def test_closing_ends_requests(self, transport: Transport, topic: str) -> None:
+        """30: Closing a transport ends what waits in it with `Unavailable`."""
+        subscription = await transport.subscribe(topic, "g")
+        asking = asyncio.create_task(transport.request(topic, b"?"))
+        reading = asyncio.create_task(_collect(transport.stream(topic, b"?")))
         await _asked(subscription)
         await _asked(subscription)
 
-        await client.aclose()
+        await transport.aclose()
 
         results = await arrives(asyncio.gather(asking, reading, return_exceptions=True))
         assert [type(result) for result in results] == [Unavailable, Unavailable]
 
-    async def test_many_streams_side_by_side(self, transport_factory: TransportFactory) -> None:
+    async def test_many_streams_side_by_side(
+        self, client: Transport, server: Transport, topic: str
+    ) -> None:
         """31: Streams of one client do not mix."""
-        client, server = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         subscription = await server.subscribe(topic, "g", prefetch=20)
         readers = [
             asyncio.create_task(_collect(client.stream(topic, str(n).encode()))) for n in range(20)

@@ -14,20 +14,54 @@ from __future__ import annotations
 
 import pytest
 
+from whence.broker.transport import Transport
+
 # Before the suites are imported, so that a failing assert shows its values.
 pytest.register_assert_rewrite(
     "whence.testing.delivery_suite",
+    "whence.testing.lifecycle_suite",
     "whence.testing.request_suite",
     "whence.testing.worker_suite",
 )
 
 from whence.testing.delivery_suite import DeliverySuite  # noqa: E402
+from whence.testing.lifecycle_suite import LifecycleSuite  # noqa: E402
 from whence.testing.request_suite import RequestSuite  # noqa: E402
-from whence.testing.transport_factory import Capability, TransportFactory  # noqa: E402
+from whence.testing.transport_factory import Capability, TransportFactory, fresh_topic  # noqa: E402
 from whence.testing.worker_suite import WorkerSuite  # noqa: E402
 
 __all__ = ("Capability", "TransportFactory", "TransportSuite")
 
 
-class TransportSuite(DeliverySuite, RequestSuite, WorkerSuite):
+class TransportSuite(DeliverySuite, LifecycleSuite, RequestSuite, WorkerSuite):
     """All behaviours; needs a fixture `transport_factory`."""
+
+    @pytest.fixture
+    def topic(self) -> str:
+        """Return a topic that no other test uses."""
+        return fresh_topic()
+
+    @pytest.fixture
+    async def transport(self, transport_factory: TransportFactory) -> Transport:
+        """Return a new client."""
+        return await transport_factory()
+
+    @pytest.fixture
+    async def client(self, transport_factory: TransportFactory) -> Transport:
+        """Return a new client."""
+        return await transport_factory()
+
+    @pytest.fixture
+    async def server(self, transport_factory: TransportFactory) -> Transport:
+        """Return a new client."""
+        return await transport_factory()
+
+    @pytest.fixture
+    async def one(self, transport_factory: TransportFactory) -> Transport:
+        """Return a new client."""
+        return await transport_factory()
+
+    @pytest.fixture
+    async def two(self, transport_factory: TransportFactory) -> Transport:
+        """Return a new client."""
+        return await transport_factory()

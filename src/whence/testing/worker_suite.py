@@ -71,10 +71,9 @@ class WorkerSuite:
         return worker
 
     async def test_permanent_error_is_a_dead_letter_at_once(
-        self, transport_factory: TransportFactory
+        self, transport: Transport, topic: str
     ) -> None:
         """20: An error that repeating cannot help makes a dead letter on the first attempt."""
-        transport, topic = await transport_factory(), fresh_topic()
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
         calls = 0
 
@@ -93,19 +92,16 @@ class WorkerSuite:
         assert letter.headers[Headers.EXCEPTION] == "BadInput"
         assert letter.headers[Headers.ATTEMPTS] == "1"
 
-    async def test_retryable_error_is_tried_again(
-        self, transport_factory: TransportFactory
-    ) -> None:
+    async def test_retryable_error_is_tried_again(self, transport: Transport, topic: str) -> None:
         """5: An error that may pass is tried again, here or through the broker, as often as allowed."""
-        transport, topic = await transport_factory(), fresh_topic()
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
         policy = RetryPolicy(
             max_attempts=4, base_delay_s=0.2, factor=3.0, max_delay_s=0.7, jitter=0
         )
         attempts: list[int] = []
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            attempts.append(work.attempt)
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            attempts.append(message.attempt)
             yield _failure(Unavailable("not now"))
 
         worker = await self._start(transport, topic, handle, retry=policy)
@@ -116,15 +112,12 @@ class WorkerSuite:
         assert attempts == [1, 2, 3, 4]
         assert letter.headers[Headers.ATTEMPTS] == "4"
 
-    async def test_doubled_message_has_one_effect(
-        self, transport_factory: TransportFactory
-    ) -> None:
+    async def test_doubled_message_has_one_effect(self, transport: Transport, topic: str) -> None:
         """22: A message that a crash has doubled is delivered twice and has one effect."""
-        transport, topic = await transport_factory(), fresh_topic()
         effects: list[bytes] = []
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            effects.append(work.delivery.payload)
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            effects.append(message.delivery.payload)
             yield _done()
 
         worker = await self._start(transport, topic, handle, ledger=MemoryLedger())
@@ -137,14 +130,15 @@ class WorkerSuite:
         assert sorted(effects) == [b"x", b"y"]
         assert worker.counters.duplicates == 1
 
-    async def test_lost_ack_has_one_effect(self, transport_factory: TransportFactory) -> None:
+    async def test_lost_ack_has_one_effect(
+        self, transport_factory: TransportFactory, transport: Transport, topic: str
+    ) -> None:
         """23: When the connection breaks right after the ack, the message still has one effect."""
         transport_factory.require(Capability.CUT)
-        transport, topic = await transport_factory(), fresh_topic()
         effects: list[bytes] = []
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            effects.append(work.delivery.payload)
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            effects.append(message.delivery.payload)
             yield _done()
 
         worker = await self._start(transport, topic, handle, ledger=MemoryLedger(), concurrency=4)
@@ -169,8 +163,8 @@ class WorkerSuite:
         output = await transport.subscribe(results, "g")
         refusing = _Refusing(transport, results, left=2)
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            yield _done(b"result of " + work.delivery.payload)
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            yield _done(b"result of " + message.delivery.payload)
 
         worker = await self._start(refusing, topic, handle, reply_topic=results)
         await transport.publish(topic, b"x")
@@ -181,10 +175,9 @@ class WorkerSuite:
         await worker.aclose()
 
     async def test_unpublishable_reply_does_not_kill(
-        self, transport_factory: TransportFactory
+        self, transport: Transport, topic: str
     ) -> None:
         """24: A worker whose replies cannot be published goes on with the next message."""
-        transport, topic = await transport_factory(), fresh_topic()
         refusing = _Refusing(transport, "whence.reply.", left=10**6)
 
         async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -200,9 +193,8 @@ class WorkerSuite:
         assert isinstance(results[0], Exception)
         assert reply.payload == b"done"
 
-    async def test_expired_input_is_not_handled(self, transport_factory: TransportFactory) -> None:
-        """26: IncomingMessage whose deadline has passed is answered, acknowledged and not done."""
-        transport, topic = await transport_factory(), fresh_topic()
+    async def test_expired_input_is_not_handled(self, transport: Transport, topic: str) -> None:
+        """26: A message whose deadline has passed is answered, acknowledged and not done."""
         replies = await transport.subscribe(fresh := fresh_topic(), "me")
         calls = 0
 
@@ -228,11 +220,8 @@ class WorkerSuite:
         assert calls == 0
         assert (await transport.stats(topic, "g")).backlog == 0
 
-    async def test_slow_handler_is_answered_in_time(
-        self, transport_factory: TransportFactory
-    ) -> None:
+    async def test_slow_handler_is_answered_in_time(self, transport: Transport, topic: str) -> None:
         """26: A handler that takes too long is stopped before the caller gives up, and says so."""
-        transport, topic = await transport_factory(), fresh_topic()
         stopped = asyncio.Event()
 
         async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -260,14 +249,14 @@ class WorkerSuite:
         for place, topic in enumerate(topics):
 
             async def handle(
-                work: IncomingMessage, place: int = place
+                message: IncomingMessage, place: int = place
             ) -> AsyncIterator[OutgoingMessage]:
-                remaining = work.remaining_s()
+                remaining = message.remaining_s()
                 assert remaining is not None
                 left.append(remaining)
                 await asyncio.sleep(0.02)
                 if place < 2:
-                    await transport.request(topics[place + 1], b"x", headers=work.call_headers)
+                    await transport.request(topics[place + 1], b"x", headers=message.call_headers)
                 yield _done()
 
             workers.append(await self._start(transport, topic, handle))
@@ -277,15 +266,12 @@ class WorkerSuite:
 
         assert 20.0 >= left[0] > left[1] > left[2] > 0
 
-    async def test_cancel_stops_a_running_handler(
-        self, transport_factory: TransportFactory
-    ) -> None:
+    async def test_cancel_stops_a_running_handler(self, transport: Transport, topic: str) -> None:
         """28: A request that is taken back stops its handler long before it would end by itself."""
-        transport, topic = await transport_factory(), fresh_topic()
         started, stopped = asyncio.Event(), asyncio.Event()
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            if work.delivery.payload == b"long":
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            if message.delivery.payload == b"long":
                 started.set()
                 try:
                     await asyncio.sleep(3600)
@@ -305,19 +291,19 @@ class WorkerSuite:
         assert reply.payload == b"done"
         assert (await transport.stats(topic, "g")).backlog == 0
 
-    async def test_drain_finishes_and_hands_back(self, transport_factory: TransportFactory) -> None:
+    async def test_drain_finishes_and_hands_back(
+        self, one: Transport, two: Transport, topic: str
+    ) -> None:
         """33: Draining finishes what is at work, stops what takes too long, and loses nothing."""
-        one, two = await transport_factory(), await transport_factory()
-        topic = fresh_topic()
         finished: list[bytes] = []
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            await asyncio.sleep(3600 if work.delivery.payload == b"long" else 0.2)
-            finished.append(work.delivery.payload)
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            await asyncio.sleep(3600 if message.delivery.payload == b"long" else 0.2)
+            finished.append(message.delivery.payload)
             yield _done()
 
-        async def handle_quickly(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            finished.append(work.delivery.payload)
+        async def handle_quickly(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            finished.append(message.delivery.payload)
             yield _done()
 
         worker = await self._start(one, topic, handle, concurrency=2)
@@ -333,15 +319,12 @@ class WorkerSuite:
         assert done_before == [b"short"]
         assert sorted(finished) == [b"long", b"queued", b"short"]
 
-    async def test_restart_keeps_group_and_backlog(
-        self, transport_factory: TransportFactory
-    ) -> None:
+    async def test_restart_keeps_group_and_backlog(self, transport: Transport, topic: str) -> None:
         """35: A worker that is closed and started anew finds its group's backlog."""
-        transport, topic = await transport_factory(), fresh_topic()
         seen: list[bytes] = []
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            seen.append(work.delivery.payload)
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            seen.append(message.delivery.payload)
             yield _done()
 
         first = await self._start(transport, topic, handle)
@@ -356,15 +339,14 @@ class WorkerSuite:
 
         assert sorted(seen) == [b"0", b"1", b"2", b"3"]
 
-    async def test_dead_letters_can_be_replayed(self, transport_factory: TransportFactory) -> None:
+    async def test_dead_letters_can_be_replayed(self, transport: Transport, topic: str) -> None:
         """36: A dead letter sent again keeps its id, begins with attempt 1 and is dead no more."""
-        transport, topic = await transport_factory(), fresh_topic()
         letters = DeadLetters(transport, wait_s=0.5)
         broken = True
         seen: list[tuple[str, int]] = []
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            seen.append((work.message_id, work.attempt))
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            seen.append((message.message_id, message.attempt))
             if broken:
                 raise BadInput("broken")
             yield _done()
@@ -396,11 +378,11 @@ class WorkerSuite:
         for place, topic in enumerate(topics):
 
             async def handle(
-                work: IncomingMessage, place: int = place
+                message: IncomingMessage, place: int = place
             ) -> AsyncIterator[OutgoingMessage]:
-                traces.append(work.trace_headers)
+                traces.append(message.trace_headers)
                 if place < 2:
-                    await transport.request(topics[place + 1], b"x", headers=work.trace_headers)
+                    await transport.request(topics[place + 1], b"x", headers=message.trace_headers)
                 yield _done()
 
             workers.append(await self._start(transport, topic, handle))
@@ -413,14 +395,13 @@ class WorkerSuite:
         assert sent.items() <= reply.headers.items()
 
     async def test_unknown_type_is_a_dead_letter_and_answered(
-        self, transport_factory: TransportFactory
+        self, transport: Transport, topic: str
     ) -> None:
         """38: Bytes of an unknown type go to the dead letters, and a waiting caller is told."""
-        transport, topic = await transport_factory(), fresh_topic()
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            decode(work.delivery.payload, work.delivery.headers[Headers.TYPE])
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            decode(message.delivery.payload, message.delivery.headers[Headers.TYPE])
             yield _done()
 
         worker = await self._start(transport, topic, handle)
@@ -433,15 +414,12 @@ class WorkerSuite:
         assert letter.headers[Headers.EXCEPTION] == "CodecError"
         assert "from-the-future.v9" in letter.headers[Headers.REASON]
 
-    async def test_older_and_newer_bodies_are_read(
-        self, transport_factory: TransportFactory
-    ) -> None:
+    async def test_older_and_newer_bodies_are_read(self, transport: Transport, topic: str) -> None:
         """38: Within a version a body without newer fields is read, and one with unknown fields too."""
-        transport, topic = await transport_factory(), fresh_topic()
         seen: list[Any] = []
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            seen.append(decode(work.delivery.payload, work.delivery.headers[Headers.TYPE]))
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            seen.append(decode(message.delivery.payload, message.delivery.headers[Headers.TYPE]))
             yield _done()
 
         worker = await self._start(transport, topic, handle)
@@ -454,13 +432,12 @@ class WorkerSuite:
         assert seen == [SearchResponse(candidates=())] * 2
 
     async def test_fault_of_a_handler_is_told_and_survived(
-        self, transport_factory: TransportFactory
+        self, transport: Transport, topic: str
     ) -> None:
         """20: An unexpected exception is told by its class, and the worker takes the next message."""
-        transport, topic = await transport_factory(), fresh_topic()
 
-        async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            if work.delivery.payload == b"bug":
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            if message.delivery.payload == b"bug":
                 raise KeyError("secret detail")
             yield _done(encode(TextResponse(texts=())))
 
