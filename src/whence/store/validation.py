@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +18,7 @@ from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.filters import FilterValue, document_values
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
-from whence.schema.terms import Term, Triple
+from whence.schema.terms import Triple
 from whence.store.protocols import CollectionInfo, EmbeddedDocument
 
 if TYPE_CHECKING:
@@ -250,24 +250,22 @@ def check_trace(record: TraceRecord) -> None:
     for event in record.events:
         for text in (event.answer_id, event.stage, event.explain_id):
             check_text(text, name)
-        for triple in event.triples:
-            _check_triple(triple, name)
+        _check_triples(event.triples, name)
 
 
-def _check_triple(triple: Triple, name: str) -> None:
-    for term in (triple.s, triple.p, triple.o):
-        if not _is_whole(term):
-            raise BadInput(f"{name} has the term {term!r}, which is neither an IRI nor a literal")
-        check_text(term.iri or term.value, name)
-        check_text(term.datatype, name)
-    if "l" in (triple.s.type, triple.p.type):
-        raise BadInput(f"{name} has a literal where only an IRI can stand: {triple!r}")
-    check_text(triple.g or "", name)
-
-
-def _is_whole(term: Term) -> bool:
-    """Tell whether a term says nothing beside what its kind is made of."""
-    return not (term.value or term.datatype) if term.type == "i" else not term.iri
+def _check_triples(triples: Iterable[Triple], name: str) -> None:
+    texts: list[str] = []
+    for triple in triples:
+        for term in (triple.s, triple.p, triple.o):
+            if (term.value or term.datatype) if term.type == "i" else term.iri:
+                raise BadInput(
+                    f"{name} has the term {term!r}, which is neither an IRI nor a literal"
+                )
+            texts += (term.iri, term.value, term.datatype)
+        if "l" in (triple.s.type, triple.p.type):
+            raise BadInput(f"{name} has a literal where only an IRI can stand: {triple!r}")
+        texts.append(triple.g or "")
+    check_text("".join(texts), name)
 
 
 def missing_collection(name: str) -> NotFound:
