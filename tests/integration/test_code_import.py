@@ -23,6 +23,7 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import CodeId
 from whence.schema.errors import BadInput, InternalError, NotFound, Unavailable, WhenceError
 from whence.store.postgres.identity_columns import reserve, reserve_all
+from whence.store.postgres.lexical import segments
 from whence.store.postgres.snapshots import term_index as words
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
@@ -546,7 +547,7 @@ async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, lis
     (record,) = await store.snapshots()
     async with store.pool.connection() as connection:
         number = await connection.fetchval("SELECT collection_id FROM code_snapshot")
-        segments = await connection.fetch("SELECT chunks FROM segment ORDER BY first_slot")
+        sizes = await connection.fetch("SELECT chunks FROM segment ORDER BY first_slot")
         first = await connection.fetchval("SELECT min(ord) FROM chunk")
         found = {
             row["term"]: [
@@ -556,7 +557,7 @@ async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, lis
             for row in await connection.fetch("SELECT id, term FROM term ORDER BY term")
         }
     await store.purge_snapshot(record.info.snapshot_id)
-    return [row["chunks"] for row in segments], found
+    return [row["chunks"] for row in sizes], found
 
 
 async def test_words_are_found_in_whatever_segment(

@@ -18,7 +18,7 @@ from whence.schema.errors import InternalError
 from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.identity_columns import reserve
 from whence.store.postgres.lexical import forward_index, reindexing
-from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, WordCounter
+from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, TermCounter
 from whence.store.postgres.store import PostgresStore
 from whence.store.term_counts import count_terms
 from whence.testing.stub_models import HashEmbedder
@@ -48,7 +48,7 @@ TEXTS = st.lists(
 
 
 async def words_written(
-    store: PostgresStore, batches: Sequence[Sequence[str]], most_kept: int
+    store: PostgresStore, batches: Sequence[Sequence[str]], max_cached: int
 ) -> tuple[list[dict[str, int]], dict[str, int], tuple[int, int, int]]:
     """Give the terms of each text, the counts of terms, and the sums of the lexicon; nothing is kept."""
     async with store.pool.connection() as connection:
@@ -61,7 +61,7 @@ async def words_written(
         )
         await reindexing.ensure_indexed(connection, collection)
         words = SnapshotTermWriter(connection, collection)
-        counter = WordCounter("english", most_kept)
+        counter = TermCounter("english", max_cached)
         ord_ = 1_000_000
         for texts in batches:
             classes = np.ones(len(texts), dtype=np.int32)
@@ -95,12 +95,12 @@ async def words_written(
     return found, {row["term"]: row["df"] for row in terms.values()}, tuple(sums)
 
 
-@given(batches=st.lists(TEXTS, min_size=1, max_size=4), most_kept=st.sampled_from([1, 5, 1000]))
+@given(batches=st.lists(TEXTS, min_size=1, max_size=4), max_cached=st.sampled_from([1, 5, 1000]))
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 async def test_words_are_those_of_any_document(
-    postgres_store: PostgresStore, batches: list[list[str]], most_kept: int
+    postgres_store: PostgresStore, batches: list[list[str]], max_cached: int
 ) -> None:
     """Terms, their counts and lengths are those that documents get, however few terms are kept in memory."""
     expected = [count_terms(text, "english") for texts in batches for text in texts]
@@ -108,7 +108,7 @@ async def test_words_are_those_of_any_document(
     df = Counter(term for one in counts for term in one)
     total = sum(one.length for one in expected)
 
-    found = await words_written(postgres_store, batches, most_kept)
+    found = await words_written(postgres_store, batches, max_cached)
 
     assert found == (counts, dict(df), (len(expected), total, len(expected)))
 

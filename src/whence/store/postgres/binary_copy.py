@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from whence.store.postgres.driver import Connection
 
 __all__ = (
+    "Numbers",
     "copy_columns",
     "copy_rows",
     "copy_vectors",

@@ -1,4 +1,4 @@
-"""Settings of a transaction that writes or deletes all rows of a snapshot at once."""
+"""Settings of a transaction that writes or deletes all rows of a snapshot."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ("bulk_settings",)
 async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, ...]:
     """Return the settings of a transaction that writes rows of a snapshot, for `driver.writing`.
 
-    Where the role may, the server does not look after foreign keys: the caller writes and deletes whole
-    snapshots, and knows that nothing else refers to them.
+    Where the role permits, the server does not check foreign keys: the caller writes and deletes whole
+    snapshots, to which nothing else refers.
 
     Args:
-        connection: Whose role is asked for what it may.
+        connection: Its role is checked for the permission.
         timeout_s: Longest one statement may take, in seconds.
     """
     settings = (f"statement_timeout = {int(timeout_s * 1000)}", "synchronous_commit = off")

@@ -1,4 +1,4 @@
-"""Snapshots and sets in PostgreSQL: found by any of their names, switched on and off, removed."""
+"""The catalogue of snapshots and sets: published, found by any of their names, switched on and off, removed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from whence.schema.code import KindCounts, SnapshotInfo
+import msgspec
+
+from whence.schema.code import ImportReport, KindCounts, SnapshotInfo
 from whence.schema.errors import BadInput, NotFound
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.snapshots.removal import discard
 from whence.store.snapshot_documents import check_set_name, missing_set, missing_snapshot
 from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet, SnapshotSource
-from whence.store.validation import is_text
+from whence.store.validation import is_text, json_text
 
 __all__ = (
     "find_published",
@@ -26,23 +28,55 @@ __all__ = (
     "resolve_snapshot",
     "set_active",
     "write_set",
+    "write_snapshot",
 )
 
-_RECORD = (
-    "SELECT s.snapshot_id, s.repo, s.branch, s.head_sha, s.generated_at, s.digest, s.nodes_cs,"
-    " s.nodes_sql, s.edges_cs, s.edges_sql, s.active, s.published_at, c.name AS collection,"
-    " ARRAY(SELECT r.ref FROM code_ref r WHERE r.snapshot_id = s.snapshot_id ORDER BY r.ref) AS refs"
-    " FROM code_snapshot s JOIN collection c ON c.id = s.collection_id"
-)
-_NAMED = (
-    "s.snapshot_id IN (SELECT x.snapshot_id FROM code_snapshot x"
-    " WHERE x.snapshot_id = $1 OR x.head_sha = $1"
-    " UNION ALL SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $1)"
-)
-_SET = (
-    "SELECT t.name, t.repo, t.active, m.ref, m.snapshot_id FROM code_set t"
-    " LEFT JOIN code_set_member m ON m.set_name = t.name"
-)
+_SNAPSHOTS = """
+    SELECT s.snapshot_id, s.repo, s.branch, s.head_sha, s.generated_at, s.digest, s.nodes_cs,
+        s.nodes_sql, s.edges_cs, s.edges_sql, s.active, s.published_at, c.name AS collection,
+        ARRAY(SELECT r.ref FROM code_ref r WHERE r.snapshot_id = s.snapshot_id ORDER BY r.ref) AS refs
+    FROM code_snapshot s JOIN collection c ON c.id = s.collection_id"""
+_NEWEST_FIRST = f"{_SNAPSHOTS} ORDER BY s.published DESC"
+_BY_ID = f"{_SNAPSHOTS} WHERE s.snapshot_id = ANY($1::text[])"
+_RESOLVE = f"""{_SNAPSHOTS}
+    WHERE s.active
+    AND s.snapshot_id IN (
+        SELECT x.snapshot_id FROM code_snapshot x WHERE x.snapshot_id = $1 OR x.head_sha = $1
+        UNION ALL SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $1)
+    AND ($2::text[] IS NULL OR s.snapshot_id = ANY($2))
+    ORDER BY s.published DESC LIMIT 1"""  # noqa: S608 - only constants
+_FORMER_COLLECTION = "SELECT collection_id FROM code_snapshot WHERE snapshot_id = $1"
+_WRITE_SNAPSHOT = """
+    INSERT INTO code_snapshot (snapshot_id, repo, branch, head_sha, generated_at, collection_id, digest,
+        nodes_cs, nodes_sql, edges_cs, edges_sql, published_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    ON CONFLICT (snapshot_id) DO UPDATE SET branch = $3, generated_at = $5, collection_id = $6,
+        digest = $7, nodes_cs = $8, nodes_sql = $9, edges_cs = $10, edges_sql = $11, published_at = $12,
+        published = DEFAULT"""
+_WRITE_REF = "INSERT INTO code_ref (ref, snapshot_id) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+_COMPLETE_IMPORT = """
+    UPDATE code_import SET status = 'completed', finished_at = $2, report = $3, collection_id = NULL
+    WHERE id = $1"""
+_SETS = """
+    SELECT t.name, t.repo, t.active, m.ref, m.snapshot_id FROM code_set t
+    LEFT JOIN code_set_member m ON m.set_name = t.name"""
+_SETS_BY_NAME = f"{_SETS} ORDER BY t.name, m.place"
+_ONE_SET = f"{_SETS} WHERE t.name = $1 ORDER BY m.place"
+_WRITE_SET = """
+    INSERT INTO code_set (name, repo, updated_at) VALUES ($1, $2, $3)
+    ON CONFLICT (name) DO UPDATE SET repo = $2, updated_at = $3, active = true"""
+_DELETE_MEMBERS = "DELETE FROM code_set_member WHERE set_name = $1"
+_WRITE_MEMBER = """
+    INSERT INTO code_set_member (set_name, place, ref, snapshot_id) VALUES ($1, $2, $3, $4)"""
+_SWITCH_SET = "UPDATE code_set SET active = $2 WHERE name = $1"
+_SWITCH_SNAPSHOT = "UPDATE code_snapshot SET active = $2 WHERE snapshot_id = $1"
+_DELETE_SET = "DELETE FROM code_set WHERE name = $1"
+_DELETE_SNAPSHOT = "DELETE FROM code_snapshot WHERE snapshot_id = $1 RETURNING collection_id"
+_DELETE_EMPTY_SETS = """
+    DELETE FROM code_set t
+    WHERE NOT EXISTS (SELECT FROM code_set_member m WHERE m.set_name = t.name)"""
+_DELETE_RUNS = "DELETE FROM code_import WHERE snapshot_id = $1 AND status <> 'running'"
+_HIDE = "UPDATE collection SET name = 'gone.' || id WHERE id = ANY($1::int[]) AND internal"
 
 
 def _record(row: Any) -> SnapshotRecord:
@@ -66,23 +100,69 @@ def _record(row: Any) -> SnapshotRecord:
 
 async def list_snapshots(connection: Connection) -> list[SnapshotRecord]:
     """Return all published snapshots, newest first."""
-    rows = await connection.fetch(f"{_RECORD} ORDER BY s.published DESC")
+    rows = await connection.fetch(_NEWEST_FIRST)
     return [_record(row) for row in rows]
 
 
 async def find_published(
     connection: Connection, snapshot_ids: Sequence[str]
 ) -> dict[str, SnapshotRecord]:
-    """Return those of these snapshots that are published, active or not, by id."""
-    rows = await connection.fetch(
-        f"{_RECORD} WHERE s.snapshot_id = ANY($1::text[])", list(snapshot_ids)
-    )
+    """Return the published ones of these snapshots, active or not, by id."""
+    rows = await connection.fetch(_BY_ID, list(snapshot_ids))
     return {row["snapshot_id"]: _record(row) for row in rows}
+
+
+async def write_snapshot(
+    connection: Connection,
+    snapshot: SnapshotInfo,
+    refs: Sequence[str],
+    report: ImportReport,
+    now: datetime,
+    *,
+    number: int,
+    collection_id: int | None,
+) -> int | None:
+    """Publish a snapshot and complete its import, inside the caller's transaction.
+
+    Args:
+        connection: In a transaction.
+        snapshot: Which state of which repository.
+        refs: Names that it is found by.
+        report: Of the import.
+        now: Time of publication.
+        number: Number of the import.
+        collection_id: Its content; None to keep the published one.
+
+    Returns:
+        The collection that the snapshot had before, if it is replaced.
+    """
+    former: int | None = None
+    if collection_id is not None:
+        former = await connection.fetchval(_FORMER_COLLECTION, snapshot.snapshot_id)
+        await connection.execute(
+            _WRITE_SNAPSHOT,
+            snapshot.snapshot_id,
+            snapshot.repo,
+            snapshot.branch,
+            snapshot.head_sha,
+            snapshot.generated_at,
+            collection_id,
+            report.digest,
+            report.nodes.cs,
+            report.nodes.sql,
+            report.edges.cs,
+            report.edges.sql,
+            now,
+        )
+    await connection.executemany(_WRITE_REF, [(ref, snapshot.snapshot_id) for ref in refs])
+    content = json_text(msgspec.to_builtins(report))
+    await connection.execute(_COMPLETE_IMPORT, number, now, content)
+    return former
 
 
 async def list_sets(connection: Connection) -> list[SnapshotSet]:
     """Return all sets by name."""
-    return _sets(await connection.fetch(f"{_SET} ORDER BY t.name, m.place"))
+    return _sets(await connection.fetch(_SETS_BY_NAME))
 
 
 def _sets(rows: Sequence[Any]) -> list[SnapshotSet]:
@@ -108,12 +188,7 @@ async def resolve_snapshot(connection: Connection, reference: str, within: str) 
     members: list[str] | None = None
     if within:
         members = [one.snapshot_id for one in await _active_members(connection, within)]
-    row = await connection.fetchrow(
-        f"{_RECORD} WHERE s.active AND {_NAMED} AND ($2::text[] IS NULL OR s.snapshot_id = ANY($2))"
-        " ORDER BY s.published DESC LIMIT 1",
-        reference,
-        members,
-    )
+    row = await connection.fetchrow(_RESOLVE, reference, members)
     if row is None:
         raise missing_snapshot(reference)
     return _record(row)
@@ -141,7 +216,7 @@ async def resolve_set(connection: Connection, name: str, source: SnapshotSource)
 async def _active_members(connection: Connection, name: str) -> tuple[SetMember, ...]:
     if not is_text(name):
         raise missing_set(name)
-    found = _sets(await connection.fetch(f"{_SET} WHERE t.name = $1 ORDER BY m.place", name))
+    found = _sets(await connection.fetch(_ONE_SET, name))
     if not found or not found[0].active:
         raise missing_set(name)
     return found[0].members
@@ -153,8 +228,8 @@ async def make_set(
     """Make a set of published snapshots.
 
     Raises:
-        NotFound: A reference stands for no active snapshot.
-        BadInput: The name cannot be, or the snapshots are none or not of one repository.
+        NotFound: A reference names no active snapshot.
+        BadInput: The name is not valid, or the snapshots are none or not of one repository.
     """
     async with connection.transaction():
         found = [await resolve_snapshot(connection, one, "") for one in references]
@@ -172,7 +247,7 @@ async def write_set(
     members: Sequence[SetMember],
     now: datetime,
 ) -> SnapshotSet:
-    """Write a set in the place of any of that name, inside the caller's transaction; it is active.
+    """Write an active set, replacing any of that name, inside the caller's transaction.
 
     Args:
         connection: Inside a transaction.
@@ -182,7 +257,7 @@ async def write_set(
         now: When.
 
     Raises:
-        BadInput: The name cannot be, or the snapshots are none, given twice or not of one repository.
+        BadInput: The name is not valid, or the snapshots are none, given twice or not of one repository.
     """
     check_set_name(name)
     if not members or len(set(repos)) != 1:
@@ -190,16 +265,10 @@ async def write_set(
         raise BadInput(f"a set holds snapshots of one repository, not of {shown}")
     if len({one.snapshot_id for one in members}) < len(members):
         raise BadInput(f"set {name!r} would hold one snapshot twice")
-    await connection.execute(
-        "INSERT INTO code_set (name, repo, updated_at) VALUES ($1, $2, $3)"
-        " ON CONFLICT (name) DO UPDATE SET repo = $2, updated_at = $3, active = true",
-        name,
-        repos[0],
-        now,
-    )
-    await connection.execute("DELETE FROM code_set_member WHERE set_name = $1", name)
+    await connection.execute(_WRITE_SET, name, repos[0], now)
+    await connection.execute(_DELETE_MEMBERS, name)
     await connection.executemany(
-        "INSERT INTO code_set_member (set_name, place, ref, snapshot_id) VALUES ($1, $2, $3, $4)",
+        _WRITE_MEMBER,
         [(name, place, one.ref, one.snapshot_id) for place, one in enumerate(members)],
     )
     return SnapshotSet(name=name, repo=repos[0], members=tuple(members), active=True)
@@ -212,30 +281,27 @@ async def set_active(connection: Connection, name: str, active: bool) -> None:
         NotFound: There is neither.
     """
     if is_text(name):
-        for statement in (
-            "UPDATE code_set SET active = $2 WHERE name = $1",
-            "UPDATE code_snapshot SET active = $2 WHERE snapshot_id = $1",
-        ):
+        for statement in (_SWITCH_SET, _SWITCH_SNAPSHOT):
             if await connection.execute(statement, name, active) != "UPDATE 0":
                 return
     raise NotFound(f"there is no set or snapshot {name!r}", hint="see whence snapshots")
 
 
 async def remove_set(connection: Connection, name: str) -> None:
-    """Forget a set; its snapshots stay.
+    """Delete a set; its snapshots stay.
 
     Raises:
         NotFound: There is none.
     """
-    gone = await connection.execute("DELETE FROM code_set WHERE name = $1", name)
+    gone = await connection.execute(_DELETE_SET, name)
     if gone == "DELETE 0":
         raise NotFound(f"there is no set {name!r}", hint="see whence snapshots")
 
 
 async def purge_snapshot(connection: Connection, snapshot_id: str, timeout_s: float) -> None:
-    """Delete a snapshot with everything of it; a set left empty goes with it.
+    """Delete a snapshot, and sets that become empty.
 
-    It is out of reach as soon as the first, short transaction ends; the rows are deleted after that.
+    A first, short transaction makes it unreachable; the rows are deleted after that.
 
     Raises:
         NotFound: There is none.
@@ -243,25 +309,15 @@ async def purge_snapshot(connection: Connection, snapshot_id: str, timeout_s: fl
     if not is_text(snapshot_id):
         raise missing_snapshot(snapshot_id)
     async with connection.transaction():
-        collection_id = await connection.fetchval(
-            "DELETE FROM code_snapshot WHERE snapshot_id = $1 RETURNING collection_id", snapshot_id
-        )
+        collection_id = await connection.fetchval(_DELETE_SNAPSHOT, snapshot_id)
         if collection_id is None:
             raise missing_snapshot(snapshot_id)
-        await connection.execute(
-            "DELETE FROM code_set t WHERE NOT EXISTS"
-            " (SELECT FROM code_set_member m WHERE m.set_name = t.name)"
-        )
-        await connection.execute(
-            "DELETE FROM code_import WHERE snapshot_id = $1 AND status <> 'running'", snapshot_id
-        )
+        await connection.execute(_DELETE_EMPTY_SETS)
+        await connection.execute(_DELETE_RUNS, snapshot_id)
         await hide(connection, [collection_id])
     await discard(connection, [collection_id], timeout_s)
 
 
 async def hide(connection: Connection, collection_ids: Sequence[int]) -> None:
-    """Take the names off collections that are no snapshot's any more: nothing of them can be read."""
-    await connection.execute(
-        "UPDATE collection SET name = 'gone.' || id WHERE id = ANY($1::int[]) AND internal",
-        list(collection_ids),
-    )
+    """Rename collections without a snapshot, so that they cannot be read."""
+    await connection.execute(_HIDE, list(collection_ids))

@@ -1,9 +1,9 @@
-"""Getting snapshots of code into PostgreSQL: staged out of sight, then published in one transaction.
+"""Import of snapshots of code into PostgreSQL: staged out of sight, then published in one transaction.
 
-A run writes into an internal collection that nobody can find, batch by batch, each by binary COPY in a
-transaction of its own. While it runs its process holds a lock of the session; a run that is marked running and
-whose lock is free has died, and the next import removes what it left. Readers meet a snapshot only through its
-row in `code_snapshot`, which the last transaction writes: they see the former content or the new one.
+A run writes into an internal collection, batch by batch. Its process holds a session lock; when a run is marked
+as running and its lock is free, the process has died, and the next import removes its rows. Readers find a
+snapshot only through its row in `code_snapshot`, which the last transaction writes: they see either the former
+content or the new one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,32 @@ __all__ = ("PostgresImport", "importing")
 
 logger = logging.getLogger(__name__)
 
-#: First of the two keys of the lock that a run holds, the other is its id: "code" in ASCII.
+#: First key of the lock of a run, "code" in ASCII; the second is the number of the run.
 _RUN_LOCK = 0x636F6465
-#: Held while publishing, so that two runs do not publish one snapshot at once: "codepub" in ASCII.
+#: Key of the lock under which snapshots are published, one run at a time: "codepub" in ASCII.
 _PUBLISH_LOCK = 0x636F6465707562
-#: No model has 0 dimensions; stands in a row until the first vector comes.
+#: Model of a collection before its first vector; a model has at least one dimension.
 _NO_MODEL = ("", "", "", 1)
+
+_RUNNING = "SELECT id FROM code_import WHERE status = 'running' ORDER BY id"
+_TRY_LOCK = "SELECT pg_try_advisory_lock($1::int, $2::int)"
+_LOCK = "SELECT pg_advisory_lock($1::int, $2::int)"
+_UNLOCK = "SELECT pg_advisory_unlock($1::int, $2::int)"
+_UNREACHABLE = """
+    SELECT c.id FROM collection c WHERE c.internal
+    AND NOT EXISTS (SELECT FROM code_snapshot s WHERE s.collection_id = c.id)
+    AND NOT EXISTS (SELECT FROM code_import i WHERE i.collection_id = c.id)"""
+_NEW_RUN = """
+    INSERT INTO code_import (import_id, snapshot_id, repo, branch, head_sha, tag, status, started_at)
+    VALUES ($1, $2, $3, $4, $5, $6, 'running', $7) RETURNING id"""
+_NEW_COLLECTION = """
+    INSERT INTO collection (name, internal, model_name, model_revision, model_precision, dimension)
+    VALUES ($1, true, $2, $3, $4, $5) RETURNING id"""
+_SET_COLLECTION = "UPDATE code_import SET collection_id = $2 WHERE id = $1"
+_COLLECTION = "SELECT collection_id FROM code_import WHERE id = $1"
+_FAIL = """
+    UPDATE code_import SET status = 'failed', finished_at = $2, error = $3, collection_id = NULL
+    WHERE id = $1"""
 
 
 @asynccontextmanager
@@ -45,13 +65,13 @@ async def importing(
     timeout_s: float,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[PostgresImport]:
-    """Run an import for the time of a block, on a connection that nothing else uses meanwhile.
+    """Run an import for the time of a block, on a connection that nothing else uses.
 
     Args:
         connection: Lent for the whole block.
-        lend: Lends another one, for work that can be done beside.
+        lend: Lends another one, for work in the background.
         timeout_s: Longest one statement may take, in seconds.
-        clock: Gives the time with its zone.
+        clock: Returns the time with its zone.
     """
     run = PostgresImport(connection, lend, timeout_s, clock)
     await run.sweep()
@@ -82,24 +102,13 @@ class PostgresImport:
 
     @uncancellable
     async def sweep(self) -> None:
-        """Remove what runs have left whose process died, and what was published over."""
-        running = await self._connection.fetch(
-            "SELECT id FROM code_import WHERE status = 'running' ORDER BY id"
-        )
-        for row in running:
-            if not await self._connection.fetchval(
-                "SELECT pg_try_advisory_lock($1::int, $2::int)", _RUN_LOCK, row["id"]
-            ):
+        """Remove the rows of runs whose process died, and of replaced snapshots."""
+        for row in await self._connection.fetch(_RUNNING):
+            if not await self._connection.fetchval(_TRY_LOCK, _RUN_LOCK, row["id"]):
                 continue
             await self._fail(row["id"], "the process that ran it has ended")
-            await self._connection.execute(
-                "SELECT pg_advisory_unlock($1::int, $2::int)", _RUN_LOCK, row["id"]
-            )
-        left = await self._connection.fetch(
-            "SELECT c.id FROM collection c WHERE c.internal"
-            " AND NOT EXISTS (SELECT FROM code_snapshot s WHERE s.collection_id = c.id)"
-            " AND NOT EXISTS (SELECT FROM code_import i WHERE i.collection_id = c.id)"
-        )
+            await self._connection.execute(_UNLOCK, _RUN_LOCK, row["id"])
+        left = await self._connection.fetch(_UNREACHABLE)
         await discard(self._connection, [row["id"] for row in left], self._timeout_s)
 
     @uncancellable
@@ -136,12 +145,11 @@ class PostgresImport:
         return [one.collection_id for one in self._staged]
 
     async def _begin(self, import_id: str, snapshot: SnapshotInfo, tag: str) -> tuple[int, int]:
-        """Note the run and make its collection; return both numbers."""
+        """Record the run and make its collection; return both numbers."""
         connection = self._connection
         async with connection.transaction():
             number = await connection.fetchval(
-                "INSERT INTO code_import (import_id, snapshot_id, repo, branch, head_sha, tag,"
-                " status, started_at) VALUES ($1, $2, $3, $4, $5, $6, 'running', $7) RETURNING id",
+                _NEW_RUN,
                 import_id,
                 snapshot.snapshot_id,
                 snapshot.repo,
@@ -150,18 +158,12 @@ class PostgresImport:
                 tag,
                 self._clock(),
             )
-            # Before anybody can see the run: nobody can take it for a dead one.
-            await connection.execute("SELECT pg_advisory_lock($1::int, $2::int)", _RUN_LOCK, number)
+            # Before the run is visible, so that no other process takes it for a dead one.
+            await connection.execute(_LOCK, _RUN_LOCK, number)
             collection_id = await connection.fetchval(
-                "INSERT INTO collection"
-                " (name, internal, model_name, model_revision, model_precision, dimension)"
-                " VALUES ($1, true, $2, $3, $4, $5) RETURNING id",
-                internal_name(number),
-                *_NO_MODEL,
+                _NEW_COLLECTION, internal_name(number), *_NO_MODEL
             )
-            await connection.execute(
-                "UPDATE code_import SET collection_id = $2 WHERE id = $1", number, collection_id
-            )
+            await connection.execute(_SET_COLLECTION, number, collection_id)
             await reindexing.ensure_indexed(connection, collection_id)
         return number, collection_id
 
@@ -169,10 +171,10 @@ class PostgresImport:
     async def publish(
         self, *, set_name: str = "", refs: Sequence[str] = ()
     ) -> tuple[list[SnapshotRecord], SnapshotSet | None]:
-        """Make everything staged readable, in one transaction; return the snapshots in the order staged.
+        """Publish all staged snapshots in one transaction; return them in the order of staging.
 
         Raises:
-            BadInput: The name of the set cannot be, the snapshots are not of one repository, or one was
+            BadInput: The name of the set is not valid, the snapshots are not of one repository, or one was
                 published with other content meanwhile.
             InternalError: A snapshot was not closed, or a node has no vector.
         """
@@ -199,13 +201,13 @@ class PostgresImport:
 
     @uncancellable
     async def abandon(self, error: BaseException) -> None:
-        """Remove what was staged, unless it was published; errors here are left to the next import."""
+        """Remove what was staged and not published; the next import removes what this fails to."""
         if self._published or not self._staged:
             return
         reason = error.message if isinstance(error, WhenceError) else type(error).__name__
         try:
             for one in self._staged:
-                await one.rest()
+                await one.background.wait_ignoring_errors()
             for one in self._staged:
                 await self._fail(one.number, reason)
         except (*DRIVER_ERRORS, OSError):
@@ -214,22 +216,14 @@ class PostgresImport:
     async def _fail(self, number: int, reason: str) -> None:
         connection = self._connection
         async with connection.transaction():
-            collection_id = await connection.fetchval(
-                "SELECT collection_id FROM code_import WHERE id = $1", number
-            )
-            await connection.execute(
-                "UPDATE code_import SET status = 'failed', finished_at = $2, error = $3,"
-                " collection_id = NULL WHERE id = $1",
-                number,
-                self._clock(),
-                reason.replace("\0", ""),
-            )
+            collection_id = await connection.fetchval(_COLLECTION, number)
+            await connection.execute(_FAIL, number, self._clock(), reason.replace("\0", ""))
             await hide(connection, [] if collection_id is None else [collection_id])
         if collection_id is not None:
             await discard(connection, [collection_id], self._timeout_s)
 
     async def _clear(self, collection_ids: Sequence[int]) -> None:
-        """Delete what nobody can reach any more; when that fails, the next import does it."""
+        """Delete replaced collections; the next import deletes what this fails to."""
         try:
             await discard(self._connection, collection_ids, self._timeout_s)
         except (errors.PostgresError, OSError):

@@ -1,4 +1,4 @@
-"""Nodes made into columns of rows, which needs no database, so that another process can do it."""
+"""Batches of nodes as columns of rows; preparing them needs no database and can run in another process."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from whence.store.validation import check_text
 
 __all__ = ("NodeBatch", "NodePreparer")
 
-#: What the binary form of `jsonb` begins with.
+#: First byte of the binary format of `jsonb`.
 _JSONB = b"\x01"
 _encoder = msgspec.json.Encoder()
 
 
 class NodeBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Some nodes of a snapshot, by columns; texts in UTF-8."""
+    """Some nodes of a snapshot as columns; texts in UTF-8."""
 
     tags: list[DocumentTags]
-    """The rights that occur."""
+    """The different tags of the nodes."""
     tag_of: NDArray[np.int32]
-    """Of each node: which of them it has."""
+    """Index of the tags of each node."""
     local_ids: list[str]
     lengths: NDArray[np.int32]
-    """Of each text, in characters."""
+    """Length of each text, in characters."""
     documents: dict[str, list[bytes]]
-    """Columns of their rows."""
+    """Columns of the rows of documents."""
     chunks: dict[str, list[bytes]]
 
     def __len__(self) -> int:
@@ -42,15 +42,15 @@ class NodeBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodePreparer:
-    """Makes batches of nodes of one snapshot; can be sent to another process.
+    """Prepares batches of nodes of one snapshot; can be pickled for another process.
 
     Args:
-        snapshot: What the nodes are of.
-        collection: Name of the collection that they are written to.
+        snapshot: Snapshot of the nodes.
+        collection: Name of the collection that is written.
     """
 
     def __init__(self, snapshot: SnapshotInfo, collection: str) -> None:
-        # All ids begin alike, which is escaped once, and the rest seldom needs it.
+        # All ids have the same beginning, which is escaped once here.
         begin = f"{snapshot.repo}::{snapshot.snapshot_id}::"
         self._heads = {
             kind: document_key(collection, f"{begin}{kind}::").removesuffix(":")

@@ -1,7 +1,7 @@
-"""Deleting snapshots of code that nobody can reach any more, a table at a time.
+"""Removal of unreachable snapshots of code, a table at a time.
 
-The schema would do it by itself, row by row: for each node the server looks for what refers to it in eight
-tables. Here each table is told once. Where the role may not switch those look-ups off, they find nothing.
+The foreign keys would delete row by row, with look-ups in eight tables for each node. Here one statement
+deletes from each table. Where the role may not switch those look-ups off, they find nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from whence.store.postgres.driver import Connection, writing
 
 __all__ = ("discard",)
 
-#: What is internal and no snapshot's; held until the end, so that of two that delete the same one waits.
+#: Internal collections without a snapshot; locked, so that a second process waits.
 _GONE = (
     "SELECT c.id FROM collection c WHERE c.id = ANY($1::int[]) AND c.internal"
     " AND NOT EXISTS (SELECT FROM code_snapshot s WHERE s.collection_id = c.id)"
     " ORDER BY c.id FOR UPDATE"
 )
-# Whatever refers to a table, by a foreign key or a trigger, comes before it.
+# Tables that refer to another one, by a foreign key or a trigger, come before it.
 _BY_CHUNK = (
     "DELETE FROM {0} t USING chunk c, document d WHERE t.ord = c.ord AND c.document = d.id"
     " AND d.collection_id = ANY($1::int[])"
@@ -46,10 +46,10 @@ _STATEMENTS = (
 
 
 async def discard(connection: Connection, collection_ids: Sequence[int], timeout_s: float) -> None:
-    """Delete internal collections that are no snapshot's, with everything in them, in one transaction.
+    """Delete internal collections without a snapshot, in one transaction.
 
-    It does not wait for the disk: what a crash brings back is out of reach, and the next import removes it.
-    Cost: linear in their nodes and edges.
+    It does not wait for the disk: what a crash restores is unreachable, and the next import removes it. Cost:
+    linear in their nodes and edges.
     """
     if not collection_ids:
         return

@@ -1,9 +1,9 @@
-"""The words of a snapshot on its way in, counted in memory and written a batch at a time.
+"""The lexical index of a snapshot on its way in: terms counted in memory, written a batch at a time.
 
-One part counts, which needs no database and is done beside; the other writes. Nobody else
-writes the collection of an import, so its terms are not looked up: they are numbered as they come, and go to
-the database together, each once with its final count. A bundle with more terms than may be kept writes some
-before all are known; from then on new ones are looked up.
+`TermCounter` needs no database and runs in a thread; `SnapshotTermWriter` writes. No other process writes the
+collection of an import, so that its terms need no look-ups: they are numbered as they arrive, and written
+together, each with its final document frequency. A bundle with more terms than memory may hold writes some
+earlier; from then on new terms are looked up.
 """
 
 from __future__ import annotations
@@ -26,67 +26,70 @@ from whence.store.postgres.lexical.segments import write_segment
 from whence.store.postgres.lexical.term_vectors import TermVectors
 from whence.text.analysis import analyze_pretoken, ascii_pretokens, document_terms, is_stop_term
 
-__all__ = ("Counted", "SnapshotTermWriter", "WordCounter")
+__all__ = ("CountedTerms", "SnapshotTermWriter", "TermCounter")
 
-#: Terms, and runs that were taken apart, kept in memory; some 250 bytes each.
-_MOST_KEPT = 200_000
-#: Longer runs are data, and do not come again.
-_LONGEST_RUN = 100
+#: Most cached terms, and most cached pre-tokens; some 250 bytes each.
+_MAX_CACHED = 200_000
+#: Longer pre-tokens are data, and do not recur.
+_MAX_PRETOKEN = 100
 _LOW_HALF = 0xFFFFFFFF
-#: Stands between texts: a run that no text holds, and its number, which is no run's.
-_BREAK_RUN = "\0"
-_BETWEEN = f" {_BREAK_RUN} "
+#: Separates texts: a pre-token that no text contains, and its number.
+_BREAK_PRETOKEN = "\0"
+_BETWEEN = f" {_BREAK_PRETOKEN} "
 _BREAK = -1
-#: Postings of a segment: some 80 MB while it is made.
-_MOST_POSTINGS = 1 << 21
-#: How many chunks there are of each class of rights, and how long they are: what a reader's scores go by.
-_COUNT_CLASSES = (
-    "INSERT INTO lexicon_class (collection_id, class_id, chunks, total_length)"
-    " SELECT $1, * FROM unnest($2::int[], $3::bigint[], $4::bigint[])"
-)
+#: Postings from which on a segment is written; some 80 MB while it is made.
+_MAX_POSTINGS = 1 << 21
+#: Number and total length of the chunks of each ACL class: statistics of the scores.
+_WRITE_STATISTICS = """
+    INSERT INTO lexicon_class (collection_id, class_id, chunks, total_length)
+    SELECT $1, * FROM unnest($2::int[], $3::bigint[], $4::bigint[])"""
+_SET_COUNTS = """
+    UPDATE lexicon SET chunks = $2::int, next_slot = $2::int, posted = $2::int WHERE collection_id = $1"""
+_LOOK_UP = "SELECT term, id FROM term WHERE collection_id = $1 AND term = ANY($2::text[])"
+_ADD_DF = "UPDATE term t SET df = t.df + w.df FROM unnest($1::int[], $2::int[]) w(id, df) WHERE t.id = w.id"
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """The words of some texts; a term is named by its place, how many came before it."""
+class CountedTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The term frequencies of some texts; a term is named by its place in the order of arrival."""
 
     new: list[str]
-    """Terms that come for the first time, in the order of their places."""
-    begins_anew: bool
-    """Whether all terms that came before are forgotten: places begin with 0 again."""
+    """Terms that occur for the first time, in the order of their places."""
+    is_reset: bool
+    """Whether all earlier terms were dropped, and places start from 0 again."""
     lengths: NDArray[np.int32]
-    """Of each text: occurrences of strong terms."""
+    """Field length of each text: occurrences of terms that are not stop terms."""
     widths: NDArray[np.int32]
-    """Of each text: its terms."""
+    """Number of distinct terms of each text."""
     places: NDArray[np.int32]
     """Terms of the first text, ascending, then those of the second, and so on."""
     counts: NDArray[np.int32]
-    """How often each occurs."""
+    """Frequency of each of them in its text."""
 
 
 class _Vocabulary:
-    """Terms by the order in which they came."""
+    """Terms in the order of arrival, and a cache of the terms of pre-tokens."""
 
     def __init__(self, language: str) -> None:
         self._language = language
         self._place_of = _Places()
-        #: Terms that were given out.
-        self._known = 0
-        self._runs = _Runs(self._add_run)
-        #: Of each run by its number: where its terms end in the next.
+        #: Number of terms that `new_terms` has returned.
+        self._returned = 0
+        self._pretokens = _Pretokens(self._add_pretoken)
+        #: For each pre-token number, the end of its terms in `_places`.
         self._ends = array("i", [0])
-        #: Places of the terms of all runs, one after the other.
+        #: Places of the terms of all pre-tokens, one after the other.
         self._places = array("i")
-        #: Of each term: 1 when it is strong.
+        #: For each term, 1 when it is not a stop term.
         self.strong = bytearray()
 
     def entries(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return of every occurrence of a term which text it is in, and the place of the term."""
-        runs = self._runs
+        """Return for every occurrence of a term the number of its text, and the place of the term."""
+        pretokens = self._pretokens
         flat: list[int] = []
-        # One number between texts; a text that is not ASCII is one run.
+        # A number separates texts; a text that is not ASCII is one pre-token.
         for is_ascii, some in groupby(texts, str.isascii):
             if is_ascii:
-                flat += map(runs.__getitem__, ascii_pretokens(_BETWEEN.join(some)))
+                flat += map(pretokens.__getitem__, ascii_pretokens(_BETWEEN.join(some)))
             else:
                 for text in some:
                     flat += (self._add(document_terms(text, self._language)), _BREAK)
@@ -98,7 +101,7 @@ class _Vocabulary:
         breaks = flat == _BREAK
         kept = ~breaks
         owners, numbers = np.cumsum(breaks)[kept], flat[kept]
-        # As they are in memory: to copy them for each batch would cost their square.
+        # A view: a copy for each batch would cost their square.
         ends = np.frombuffer(self._ends, dtype=np.int32)
         starts = ends[numbers].astype(np.int64)
         widths = ends[numbers + 1] - starts
@@ -107,75 +110,75 @@ class _Vocabulary:
         places = np.frombuffer(self._places, dtype=np.int32) if len(at) else at
         return np.repeat(owners, widths), places[at].astype(np.int64)
 
-    def _add_run(self, run: str) -> int:
-        return self._add(analyze_pretoken(run, self._language))
+    def _add_pretoken(self, pretoken: str) -> int:
+        return self._add(analyze_pretoken(pretoken, self._language))
 
     def _add(self, terms: Iterable[str]) -> int:
-        """Note the terms of a run; return its number."""
+        """Add the terms of a pre-token; return its number."""
         self._places.extend(map(self._place_of.__getitem__, terms))
         self._ends.append(len(self._places))
         return len(self._ends) - 2
 
     @property
     def size(self) -> int:
-        """How many terms, or runs, are kept, whichever is more."""
+        """Number of cached terms or pre-tokens, whichever is greater."""
         return max(len(self._place_of), len(self._ends) - 1)
 
     def new_terms(self) -> list[str]:
-        """Return the terms that came since this was asked last."""
-        count = len(self._place_of) - self._known
+        """Return the terms that were added since the last call."""
+        count = len(self._place_of) - self._returned
         new = list(islice(reversed(self._place_of), count))[::-1]
-        self._known += count
+        self._returned += count
         self.strong += bytes([not is_stop_term(term) for term in new])
         return new
 
 
 class _Places(dict[str, int]):
-    """Places of terms in the order in which they are asked for."""
+    """Place of each term, assigned when it is first looked up."""
 
     def __missing__(self, term: str) -> int:
         self[term] = place = len(self)
         return place
 
 
-class _Runs(dict[str, int]):
-    """Number of each run that was taken apart: code says the same again and again.
+class _Pretokens(dict[str, int]):
+    """Number of each analyzed pre-token; those of code recur often.
 
     Args:
-        add: Takes a run apart and gives its number.
+        add: Analyzes a pre-token and returns its number.
     """
 
     def __init__(self, add: Callable[[str], int]) -> None:
-        super().__init__({_BREAK_RUN: _BREAK})
+        super().__init__({_BREAK_PRETOKEN: _BREAK})
         self._add = add
 
-    def __missing__(self, run: str) -> int:
-        number = self._add(run)
-        if len(run) <= _LONGEST_RUN:
-            self[run] = number
+    def __missing__(self, pretoken: str) -> int:
+        number = self._add(pretoken)
+        if len(pretoken) <= _MAX_PRETOKEN:
+            self[pretoken] = number
         return number
 
 
-class WordCounter:
-    """Counts the words of texts, for one caller at a time.
+class TermCounter:
+    """Counts the terms of texts, for one caller at a time.
 
     Args:
-        language: What the texts are stemmed in.
-        most_kept: How many terms, and runs, are kept in memory.
+        language: Language of the stemmer.
+        max_cached: Most terms, and most pre-tokens, in memory.
     """
 
-    def __init__(self, language: str, most_kept: int = _MOST_KEPT) -> None:
+    def __init__(self, language: str, max_cached: int = _MAX_CACHED) -> None:
         self._language = language
-        self._most_kept = most_kept
+        self._max_cached = max_cached
         self._vocabulary = _Vocabulary(language)
 
-    def count_bytes(self, texts: Sequence[bytes]) -> Counted:
-        """Count the words of texts in UTF-8."""
+    def count_bytes(self, texts: Sequence[bytes]) -> CountedTerms:
+        """Count the terms of texts in UTF-8."""
         return self.count([text.decode() for text in texts])
 
-    def count(self, texts: Sequence[str]) -> Counted:
-        """Count the words of texts without NUL. Cost: linear in their length, n log n in all their words."""
-        is_full = self._vocabulary.size >= self._most_kept
+    def count(self, texts: Sequence[str]) -> CountedTerms:
+        """Count the terms of texts without NUL. Cost: linear in their length, n log n in all their terms."""
+        is_full = self._vocabulary.size >= self._max_cached
         if is_full:
             self._vocabulary = _Vocabulary(self._language)
         vocabulary = self._vocabulary
@@ -185,9 +188,9 @@ class WordCounter:
         new = vocabulary.new_terms()
         strong = np.frombuffer(bytes(vocabulary.strong), dtype=np.uint8)[places]
         lengths = np.bincount(rows, weights=counts * strong, minlength=len(texts))
-        return Counted(
+        return CountedTerms(
             new=new,
-            begins_anew=is_full,
+            is_reset=is_full,
             lengths=lengths.astype(np.int32),
             widths=np.bincount(rows, minlength=len(texts)).astype(np.int32),
             places=places.astype(np.int32),
@@ -196,48 +199,48 @@ class WordCounter:
 
 
 class SnapshotTermWriter:
-    """Writes counted words into a lexicon that is open and empty.
+    """Writes counted terms into the empty lexical index of a collection.
 
     Args:
         connection: To the database.
-        collection_id: Which nobody else writes.
+        collection_id: The collection, which no other process writes.
     """
 
     def __init__(self, connection: Connection, collection_id: int) -> None:
         self._connection = connection
         self._collection_id = collection_id
         self._terms: list[str] = []
-        #: Of each term: its number in the database, and how many texts have it.
+        #: For each term, its number in the database and its document frequency.
         self._numbers = array("i")
         self._df: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        #: Places of terms that were in the database before.
-        self._known: list[int] = []
+        #: Places of terms that the database already has.
+        self._stored: list[int] = []
         self._has_spilt = False
         self._slots = 0
-        #: Words whose postings are not written yet, and how many those are.
-        self._unposted: list[TermVectors] = []
+        #: Term vectors whose postings are not written yet, and the number of these postings.
+        self._unflushed: list[TermVectors] = []
         self._postings = 0
-        #: Of each class of rights: chunks, and how long they are together.
+        #: For each ACL class, number and total length of its chunks.
         self._classes: dict[int, tuple[int, int]] = {}
 
     async def write(
         self,
         ords: Sequence[int],
         classes: NDArray[np.int32],
-        counted: Counted,
+        counted: CountedTerms,
         numbers: Sequence[int],
     ) -> None:
-        """Write the words of chunks, inside a transaction, in the order in which they were counted.
+        """Write the term vectors of chunks, inside a transaction, in the order of counting.
 
-        Their postings are kept until `segment` or `finish`.
+        Their postings stay in memory until `segment` or `finish`.
 
         Args:
             ords: Numbers of the chunks.
-            classes: Their classes of rights.
-            counted: Their words.
-            numbers: Reserved for the new terms among them.
+            classes: Their ACL classes.
+            counted: Their terms.
+            numbers: Numbers reserved for the new terms.
         """
-        if counted.begins_anew:
+        if counted.is_reset:
             await self._write_terms()
             self._has_spilt = True
         await self._number_terms(counted.new, numbers)
@@ -258,20 +261,20 @@ class SnapshotTermWriter:
             {"terms": [terms[one] for one in spans], "counts": [counts[one] for one in spans]},
         )
         self._slots += len(ords)
-        self._unposted.append(words)
+        self._unflushed.append(words)
         self._postings += len(words.terms)
 
     def is_full(self, coming: int) -> bool:
-        """Return whether a segment is to be made before the words of some more chunks are written."""
-        chunks = sum(len(one.slots) for one in self._unposted)
-        return self._postings >= _MOST_POSTINGS or chunks + coming > MAX_SEGMENT_CHUNKS
+        """Return whether a segment must be written before more chunks are added."""
+        chunks = sum(len(one.slots) for one in self._unflushed)
+        return self._postings >= _MAX_POSTINGS or chunks + coming > MAX_SEGMENT_CHUNKS
 
     def segment(self) -> Callable[[Connection], Awaitable[None]]:
-        """Return what writes the postings of the words so far; those of later words go into another segment.
+        """Return a function that writes the postings so far as a segment.
 
-        It needs a connection in a transaction, and may run while more words are written.
+        It needs a connection in a transaction, and may run while more chunks are written.
         """
-        words, self._unposted, self._postings = self._unposted, [], 0
+        words, self._unflushed, self._postings = self._unflushed, [], 0
         return partial(self._write_segment, words)
 
     async def _write_segment(self, words: list[TermVectors], connection: Connection) -> None:
@@ -289,11 +292,11 @@ class SnapshotTermWriter:
         await write_segment(connection, self._collection_id, joined)
 
     async def _number_terms(self, new: Sequence[str], numbers: Sequence[int]) -> None:
-        """Number the new terms; after a spill a term may have a number already."""
+        """Number the new terms; after a spill the database may have some of them."""
         if self._has_spilt:
             known = await self._look_up(new)
             first = len(self._terms)
-            self._known += [place for place, term in enumerate(new, first) if term in known]
+            self._stored += [place for place, term in enumerate(new, first) if term in known]
             numbers = [known.get(term, number) for term, number in zip(new, numbers, strict=True)]
         self._numbers.extend(numbers)
         self._terms += new
@@ -301,24 +304,24 @@ class SnapshotTermWriter:
     async def _look_up(self, terms: Sequence[str]) -> dict[str, int]:
         keys = {term_key(term): term for term in terms}
         rows = await self._connection.fetch(
-            "SELECT term, id FROM term WHERE collection_id = $1 AND term = ANY($2::text[])",
+            _LOOK_UP,
             self._collection_id,
             list(keys),
         )
         return {keys[row["term"]]: row["id"] for row in rows}
 
     def _words(
-        self, slots: NDArray[np.int32], classes: NDArray[np.int32], counted: Counted
+        self, slots: NDArray[np.int32], classes: NDArray[np.int32], counted: CountedTerms
     ) -> TermVectors:
-        """Return the words of texts with the terms of each ascending by number."""
+        """Return the term vectors of texts, with terms ascending by number."""
         found = np.bincount(counted.places, minlength=len(self._terms))
         found[: len(self._df)] += self._df
         self._df = found
-        # As they are in memory: to copy them for each batch would cost their square.
+        # A view: a copy for each batch would cost their square.
         numbers = np.frombuffer(self._numbers, np.int32) if self._terms else np.empty(0, np.int32)
         terms, counts = numbers[counted.places], counted.counts
-        if self._known:
-            # Only now may they not ascend with the places.
+        if self._stored:
+            # Only then the numbers may not ascend with the places.
             rows = np.repeat(np.arange(len(slots), dtype=np.int64), counted.widths)
             order = np.argsort(rows << 32 | terms, kind="stable")
             terms, counts = terms[order], counts[order]
@@ -332,22 +335,21 @@ class SnapshotTermWriter:
         )
 
     async def finish(self, connection: Connection) -> None:
-        """Write what is left, inside a transaction.
+        """Write the remaining terms, postings and statistics.
 
         Args:
-            connection: In that transaction; in the place of the one used before.
+            connection: In a transaction; used instead of the former one.
         """
         self._connection = connection
         await self._write_terms()
         await self.segment()(connection)
         await self._connection.execute(
-            "UPDATE lexicon SET chunks = $2::int, next_slot = $2::int, posted = $2::int"
-            " WHERE collection_id = $1",
+            _SET_COUNTS,
             self._collection_id,
             self._slots,
         )
         await self._connection.execute(
-            _COUNT_CLASSES,
+            _WRITE_STATISTICS,
             self._collection_id,
             list(self._classes),
             [chunks for chunks, _ in self._classes.values()],
@@ -355,17 +357,16 @@ class SnapshotTermWriter:
         )
 
     async def _write_terms(self) -> None:
-        """Write the terms and forget them."""
+        """Write the terms and drop them from memory."""
         numbers, df = np.array(self._numbers, dtype=np.int32), self._df
-        if self._known:
+        if self._stored:
             await self._connection.execute(
-                "UPDATE term t SET df = t.df + w.df FROM unnest($1::int[], $2::int[]) w(id, df)"
-                " WHERE t.id = w.id",
-                numbers[self._known].tolist(),
-                df[self._known].tolist(),
+                _ADD_DF,
+                numbers[self._stored].tolist(),
+                df[self._stored].tolist(),
             )
         new = np.ones(len(numbers), dtype=np.bool_)
-        new[self._known] = False
+        new[self._stored] = False
         terms = await asyncio.to_thread(_keys, list(compress(self._terms, new.tolist())))
         await copy_columns(
             self._connection,
@@ -373,7 +374,7 @@ class SnapshotTermWriter:
             {"id": numbers[new], "collection_id": self._collection_id, "df": df[new]},
             {"term": terms},
         )
-        self._terms, self._numbers, self._known = [], array("i"), []
+        self._terms, self._numbers, self._stored = [], array("i"), []
         self._df = np.zeros(0, dtype=np.int64)
 
 

@@ -1,0 +1,141 @@
+"""Nodes of a snapshot on its way in: documents and chunks by batch, then the numbered nodes of the graph."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whence.schema.access import DocumentTags
+from whence.schema.code_ids import kind_from_local_id
+from whence.store.postgres.acl_classes import intern_classes
+from whence.store.postgres.binary_copy import copy_columns, copy_rows, rows_of_columns
+from whence.store.postgres.driver import Connection
+from whence.store.postgres.snapshots.node_batches import NodeBatch
+
+__all__ = ("ROWS_AT_ONCE", "StagedNodes")
+
+#: Rows encoded at a time.
+ROWS_AT_ONCE = 2000
+_COLUMNS = ("collection_id", "node", "ord", "class_id", "local_id")
+
+
+class StagedNodes:
+    """The nodes of a snapshot; all methods run inside a transaction of the caller.
+
+    Args:
+        connection: To the database.
+        collection_id: The collection of the snapshot.
+    """
+
+    def __init__(self, connection: Connection, collection_id: int) -> None:
+        self._connection = connection
+        self._collection_id = collection_id
+        self._class_ids: dict[DocumentTags, int] = {}
+        # Of each node in the order of arrival: number of its chunk, ascending; ACL class; local id.
+        self._ords = array("i")
+        self._classes = array("i")
+        self._local_ids: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._ords)
+
+    @property
+    def ords(self) -> NDArray[np.int32]:
+        """Numbers of the chunks, ascending; valid until the next batch."""
+        return np.frombuffer(self._ords, np.int32) if self._ords else np.empty(0, np.int32)
+
+    def classes_of(self, ords: Sequence[int]) -> NDArray[np.int32]:
+        """Return the ACL classes of chunks."""
+        return np.frombuffer(self._classes, np.int32)[np.searchsorted(self.ords, ords)]
+
+    async def read_classes(self, batch: NodeBatch) -> NDArray[np.int32]:
+        """Return the ACL class of each node of a batch; new classes are created."""
+        new = set(batch.tags) - self._class_ids.keys()
+        if new:
+            self._class_ids |= await intern_classes(self._connection, new)
+        ids = [self._class_ids[one] for one in batch.tags]
+        return np.array(ids, dtype=np.int32)[batch.tag_of]
+
+    async def write(
+        self,
+        batch: NodeBatch,
+        classes: NDArray[np.int32],
+        document_ids: Sequence[int],
+        ords: Sequence[int],
+    ) -> None:
+        """Write documents and chunks of a batch under reserved numbers; `add` records them."""
+        await copy_columns(
+            self._connection,
+            "document",
+            {
+                "id": document_ids,
+                "collection_id": self._collection_id,
+                "class_id": classes,
+                "chunks": 1,
+            },
+            batch.documents,
+            wide=("id",),
+        )
+        await copy_columns(
+            self._connection,
+            "chunk",
+            {
+                "document": document_ids,
+                "ord": ords,
+                "collection_id": self._collection_id,
+                "index": 0,
+                "class_id": classes,
+                "span_start": 0,
+                "span_end": batch.lengths,
+            },
+            batch.chunks,
+            wide=("document",),
+        )
+
+    def add(self, batch: NodeBatch, classes: NDArray[np.int32], ords: Sequence[int]) -> None:
+        """Record a batch whose transaction is committed."""
+        self._local_ids += batch.local_ids
+        self._ords.extend(ords)
+        self._classes.extend(classes.tolist())
+
+    async def number(self) -> NDArray[np.int32]:
+        """Write the nodes of the graph; return the number of each, in the order of arrival.
+
+        Numbers are in the order of canonical ids. Cost: n log n.
+        """
+        local_ids, self._local_ids = self._local_ids, []
+        order = await asyncio.to_thread(_canonical_order, local_ids)
+        ords, classes = (
+            self.ords,
+            np.frombuffer(self._classes, np.int32) if len(self) else self.ords,
+        )
+
+        def rows(at: int) -> Iterator[bytes]:
+            some = order[at : at + ROWS_AT_ONCE]
+            return rows_of_columns(
+                {
+                    "collection_id": self._collection_id,
+                    "node": range(at, at + len(some)),
+                    "ord": ords[some],
+                    "class_id": classes[some],
+                },
+                {"local_id": [local_ids[place].encode() for place in some.tolist()]},
+            )
+
+        batches = map(rows, range(0, len(order), ROWS_AT_ONCE))
+        await copy_rows(self._connection, "code_node", _COLUMNS, chain.from_iterable(batches))
+        numbers = np.empty_like(order)
+        numbers[order] = np.arange(len(order), dtype=np.int32)
+        return numbers
+
+
+def _canonical_order(local_ids: Sequence[str]) -> NDArray[np.int32]:
+    """Return the order of canonical ids, which are alike up to the kind: C# first, then by local id."""
+    order = sorted(range(len(local_ids)), key=local_ids.__getitem__)
+    order.sort(key=[kind_from_local_id(one) != "cs" for one in local_ids].__getitem__)
+    return np.array(order, dtype=np.int32)
