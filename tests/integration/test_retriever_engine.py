@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.store_adapters import StoredVectors, StoredWords
 
 from whence import Access, Engine, Retriever
 from whence.engine.loop_thread import LoopThread
-from whence.engine.store_adapters import StoredVectors, StoredWords
 from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft

@@ -15,9 +15,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.store_adapters import StoredVectors, StoredWords
+
 from whence.engine.loop_thread import LoopThread
 from whence.engine.retriever import Retriever
-from whence.engine.store_adapters import StoredVectors, StoredWords
 from whence.ingest.chunking import Chunker
 from whence.ingest.documents import load
 from whence.ingest.load_results import LoadedDocument

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.processors.document_validation import draft_digest
+from whence.processors.document_batch import draft_digest
 from whence.processors.ingest import IngestParameters, IngestProcessor
 from whence.schema import (
     ChunkDraft,

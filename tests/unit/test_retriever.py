@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.memory_collection import MemoryCollection
+from tests.support.store_adapters import StoredVectors, StoredWords
 
 from whence import Access, Retriever
 from whence.engine.protocols import FoundChunk
-from whence.engine.store_adapters import StoredVectors, StoredWords
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.memory.store import MemoryStore

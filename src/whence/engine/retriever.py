@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +14,7 @@ from whence.engine.loop_thread import LoopThread
 from whence.engine.protocols import FoundChunk
 from whence.retrieval.fusion import Fusion
 from whence.retrieval.hybrid import HybridSearch
+from whence.retrieval.hybrid import Retriever as HybridRetriever
 from whence.retrieval.pipeline import check_query, search
 from whence.retrieval.services import Embedded, Passage, Query, Ranking, RerankReply
 from whence.schema.access import Access
@@ -27,15 +29,10 @@ from whence.store.symbol_names import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from whence.engine.protocols import Embedder, SparseRetriever, VectorStore
     from whence.retrieval.results import RetrievalResult
 
 __all__ = ("Retriever", "RetrieverNotReady")
-
-_FoundChunks = dict[str, FoundChunk]
 
 
 class RetrieverNotReady(WhenceError, RuntimeError):
@@ -157,92 +154,6 @@ class Retriever:
         return report.results
 
 
-class _DenseStore:
-    """A vector store as a retriever of one query."""
-
-    def __init__(
-        self, store: VectorStore, vector: NDArray[np.float32], access: Access, found: _FoundChunks
-    ) -> None:
-        self._store = store
-        self._vector = vector
-        self._access = access
-        self._found = found
-
-    async def search(self, limit: int) -> list[Candidate]:
-        hits = await _call(
-            "vector store", self._store.search, self._vector, limit=limit, access=self._access
-        )
-        near = _read("vector store", hits, -1.0)
-        self._found |= near
-        order = sorted(near.values(), key=lambda one: (-max(0.0, one.score), one.id))
-        return [
-            Candidate(
-                chunk_id=one.id,
-                document_id=one.document_id,
-                score=max(0.0, one.score),
-                rank=rank,
-                dense_score=one.score,
-            )
-            for rank, one in enumerate(order[:limit], 1)
-        ]
-
-    async def scores(self, chunk_ids: Sequence[str]) -> dict[str, float]:
-        return await _read_scores(
-            "vector store", self._store.scores, self._vector, chunk_ids, self._access
-        )
-
-
-class _SparseStore:
-    """A sparse retriever as a retriever of one query."""
-
-    def __init__(
-        self, store: SparseRetriever, query_text: str, access: Access, found: _FoundChunks
-    ) -> None:
-        self._store = store
-        self._query_text = query_text
-        self._access = access
-        self._found = found
-
-    async def search(self, limit: int) -> list[Candidate]:
-        hits = await _call(
-            "sparse retriever",
-            self._store.search,
-            self._query_text,
-            limit=limit,
-            access=self._access,
-        )
-        matching = _read("sparse retriever", hits, 0.0)
-        for key, one in matching.items():
-            self._found.setdefault(key, one)
-        return [
-            Candidate(
-                chunk_id=one.id,
-                document_id=one.document_id,
-                score=one.score,
-                rank=rank,
-                sparse_score=one.score,
-            )
-            for rank, one in enumerate(matching.values(), 1)
-        ]
-
-    async def scores(self, chunk_ids: Sequence[str]) -> dict[str, float]:
-        return await _read_scores(
-            "sparse retriever", self._store.scores, self._query_text, chunk_ids, self._access
-        )
-
-
-class _HeadingSymbols:
-    """Finds definitions among the chunks that were found, by their headings."""
-
-    def __init__(self, name: str, found: _FoundChunks) -> None:
-        self._name = name
-        self._found = found
-
-    async def find(self, documents: Mapping[str, str]) -> list[SymbolMatch]:
-        fits = ((key, _fit(self._name, self._found[key])) for key in documents)
-        return [SymbolMatch(key, documents[key], fit) for key, fit in fits if fit is not None]
-
-
 class _PlainServices:
     """Plain objects as the services of one search."""
 
@@ -262,7 +173,7 @@ class _PlainServices:
         self._sparse = sparse
         self._access = access
         self._fusion = fusion
-        self._found: _FoundChunks = {}
+        self._found: dict[str, FoundChunk] = {}
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
         """Return the query's vector, float32 of shape (dimension,), of length 1."""
@@ -282,20 +193,41 @@ class _PlainServices:
 
     async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
         """Rank the chunks of both stores for the one query there is."""
-        assert self._vector_store is not None
         (query,) = queries
-        dense = _DenseStore(self._vector_store, query.vector, self._access, self._found)
+        dense = self._retriever("vector store", self._vector_store, query.vector, dense=True)
         if self._sparse is None:
             return [Ranking(await dense.search(query.limit))]
         name = parse_symbol_query(query.text)
         hybrid = HybridSearch(
-            lexical=_SparseStore(self._sparse, query.text, self._access, self._found),
+            lexical=self._retriever("sparse retriever", self._sparse, query.text, dense=False),
             dense=dense,
             limit=query.limit,
             fusion=self._fusion,
-            symbols=None if name is None else _HeadingSymbols(name, self._found),
+            symbols=None if name is None else partial(self._definitions, name),
         )
         return [Ranking((await hybrid.search("hybrid")).candidates)]
+
+    def _retriever(self, what: str, store: Any, query: Any, *, dense: bool) -> HybridRetriever:
+        """Return a store as a retriever of one query."""
+
+        async def search(limit: int) -> list[Candidate]:
+            hits = await _call(what, store.search, query, limit=limit, access=self._access)
+            found = _read(what, hits, -1.0 if dense else 0.0)
+            # The content of the vector store goes before that of the sparse retriever.
+            self._found = self._found | found if dense else found | self._found
+            order = sorted(found.values(), key=lambda one: (-max(0.0, one.score), one.id))
+            return [_candidate(one, rank, dense=dense) for rank, one in enumerate(order[:limit], 1)]
+
+        async def scores(chunk_ids: Sequence[str]) -> dict[str, float]:
+            given = await _call(what, store.scores, query, chunk_ids, access=self._access)
+            return {key: _number(what, value) for key, value in dict(given).items()}
+
+        return HybridRetriever(search, scores)
+
+    async def _definitions(self, name: str, documents: Mapping[str, str]) -> list[SymbolMatch]:
+        """Return the chunks found so far that define a symbol, by their headings."""
+        fits = ((key, _fit(name, self._found[key])) for key in documents)
+        return [SymbolMatch(key, documents[key], fit) for key, fit in fits if fit is not None]
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
         """Return the texts, which came with the search."""
@@ -345,18 +277,6 @@ async def _call(what: str, method: Callable[..., Any], *args: Any, **options: An
         raise RetrieverNotReady(f"{what} not available: {words}") from error
 
 
-async def _read_scores(
-    what: str,
-    method: Callable[..., Any],
-    query: Any,
-    chunk_ids: Sequence[str],
-    access: Access,
-) -> dict[str, float]:
-    """Return the scores of chunks by id; one that was removed in the meantime has none."""
-    given = await _call(what, method, query, chunk_ids, access=access)
-    return {key: _number(what, value) for key, value in dict(given).items()}
-
-
 def _read(what: str, hits: Iterable[Any], least: float) -> dict[str, FoundChunk]:
     """Return what a store found by id; the first of two with the same id counts.
 
@@ -399,6 +319,17 @@ def _number(what: str, value: Any) -> float:
     if not math.isfinite(number):
         raise RetrieverNotReady(f"{what} not available: {number} is no score")
     return number
+
+
+def _candidate(found: FoundChunk, rank: int, *, dense: bool) -> Candidate:
+    return Candidate(
+        chunk_id=found.id,
+        document_id=found.document_id,
+        score=max(0.0, found.score),
+        rank=rank,
+        dense_score=found.score if dense else None,
+        sparse_score=None if dense else found.score,
+    )
 
 
 def _fit(name: str, one: FoundChunk) -> int | None:

@@ -7,9 +7,9 @@ retriever that fails or is late is named in `degraded`; the other ranks alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
@@ -19,7 +19,7 @@ from whence.schema.errors import DeadlineExceeded, Unavailable, WhenceError
 from whence.schema.search import Candidate, Degradation, GraphUse, SearchMode, SearchResponse
 from whence.store.symbol_names import SymbolMatch
 
-__all__ = ("RETRIEVER_DEPTH", "HybridSearch", "Retriever", "SymbolLookup")
+__all__ = ("RETRIEVER_DEPTH", "FindSymbols", "HybridSearch", "Retriever")
 
 #: Candidates that each retriever of a hybrid search returns at least: one may rank high what the other ranks
 #: low.
@@ -31,28 +31,20 @@ RetrieverName = Literal["lexical", "dense"]
 _Ranking = list[Candidate] | WhenceError
 
 
-class Retriever(Protocol):
+@dataclass(frozen=True, slots=True)
+class Retriever:
     """One way of ranking chunks for one query, with the rights of one reader."""
 
-    async def search(self, limit: int) -> list[Candidate]:
-        """Return the best chunks, best first, at most `limit`.
-
-        A dense retriever sets `dense_score`, the cosine. A lexical one sets `sparse_score`, the lexical share,
-        and `score`, the part of the query that is covered.
-        """
-        ...
-
-    async def scores(self, chunk_ids: Sequence[str]) -> Mapping[str, float]:
-        """Return the `dense_score` or `sparse_score` of those of these chunks that exist and are visible."""
-        ...
+    search: Callable[[int], Awaitable[list[Candidate]]]
+    """Returns the best chunks, best first, at most so many. A dense retriever sets `dense_score`, the cosine; a
+    lexical one sets `sparse_score`, the lexical share, and `score`, the part of the query that is covered."""
+    scores: Callable[[Sequence[str]], Awaitable[Mapping[str, float]]]
+    """Returns the `dense_score` or `sparse_score` of those of these chunks that exist and are visible."""
 
 
-class SymbolLookup(Protocol):
-    """Finds the chunks that define the symbol that a query names."""
-
-    async def find(self, documents: Mapping[str, str]) -> Sequence[SymbolMatch]:
-        """Return definitions; `documents` has the document of every chunk found so far, by chunk id."""
-        ...
+FindSymbols = Callable[[Mapping[str, str]], Awaitable[Sequence[SymbolMatch]]]
+"""Takes the document of every chunk found so far, by chunk id; returns the chunks that define the query's
+symbol."""
 
 
 class _RetrieverLostError(Exception):
@@ -99,7 +91,7 @@ class HybridSearch:
     threshold: float = 0.0
     fusion: Fusion = "absolute"
     timeout_s: float | None = None
-    symbols: SymbolLookup | None = None
+    symbols: FindSymbols | None = None
     graph: PassageGraph | None = None
 
     async def search(self, mode: SearchMode) -> SearchResponse:
@@ -205,7 +197,7 @@ class HybridSearch:
             return ()
         try:
             async with asyncio.timeout(self.timeout_s):
-                return await self.symbols.find(pool.documents)
+                return await self.symbols(pool.documents)
         except TimeoutError:
             pool.degraded.append(_no_definitions(self._late()))
         except _RETRIEVER_ERRORS as error:

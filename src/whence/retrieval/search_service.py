@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from whence.retrieval.fusion import Fusion
-from whence.retrieval.hybrid import RETRIEVER_DEPTH, HybridSearch
+from whence.retrieval.hybrid import RETRIEVER_DEPTH, HybridSearch, Retriever
 from whence.retrieval.links import PassageGraph, is_linked_enough
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch, NotFound, Unavailable, WhenceError
 from whence.schema.filters import Filters, parse_filters
 from whence.schema.search import (
-    Candidate,
     Degradation,
     SearchRequest,
     SearchResponse,
@@ -29,7 +28,7 @@ from whence.schema.search import (
     truncate_query,
 )
 from whence.store.linked_titles import SupportsLinks
-from whence.store.symbol_names import SupportsSymbols, SymbolMatch, parse_symbol_query
+from whence.store.symbol_names import SupportsSymbols, parse_symbol_query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,91 +63,6 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     passage_graph: Literal["auto", "on", "off"] = "auto"
     """Whether a hybrid search follows links from the best passages. `auto` does so in collections where at
     least 0.4 of the passages have a link and documents have at most 1.5 passages on average."""
-
-
-class _DenseRetriever:
-    """Ranks the chunks of a collection by the cosine of their vectors."""
-
-    def __init__(
-        self,
-        store: ChunkStore,
-        request: SearchRequest,
-        vector: NDArray[np.float32],
-        filters: Filters,
-    ) -> None:
-        self._store = store
-        self._request = request
-        self._vector = vector
-        self._filters = filters
-
-    async def search(self, limit: int) -> list[Candidate]:
-        request = self._request
-        return await self._store.search_dense(
-            request.collection,
-            self._vector,
-            limit=limit,
-            access=request.access,
-            threshold=request.threshold if request.mode == "dense" else 0.0,
-            filters=self._filters,
-        )
-
-    async def scores(self, chunk_ids: Sequence[str]) -> Mapping[str, float]:
-        request = self._request
-        return await self._store.dense_scores(
-            request.collection, self._vector, chunk_ids, request.access
-        )
-
-
-class _LexicalRetriever:
-    """Ranks the chunks of a collection by BM25, and finds the definitions of a symbol."""
-
-    def __init__(self, store: ChunkStore, request: SearchRequest, filters: Filters) -> None:
-        self._store = store
-        self._request = request
-        self._filters = filters
-
-    async def search(self, limit: int) -> list[Candidate]:
-        request = self._request
-        return await self._store.search_lexical(
-            request.collection,
-            request.query_text,
-            limit=limit,
-            access=request.access,
-            filters=self._filters,
-            match=request.match,
-        )
-
-    async def scores(self, chunk_ids: Sequence[str]) -> Mapping[str, float]:
-        request = self._request
-        return await self._store.lexical_scores(
-            request.collection,
-            request.query_text,
-            chunk_ids,
-            request.access,
-            match=request.match,
-        )
-
-
-class _SymbolLookup:
-    """Finds the chunks of a collection that define a symbol, as many as can be ranked."""
-
-    def __init__(
-        self, store: SupportsSymbols, request: SearchRequest, name: str, filters: Filters
-    ) -> None:
-        self._store = store
-        self._request = request
-        self._name = name
-        self._filters = filters
-
-    async def find(self, documents: Mapping[str, str]) -> Sequence[SymbolMatch]:
-        request = self._request
-        return await self._store.find_symbols(
-            request.collection,
-            self._name,
-            limit=max(request.limit, RETRIEVER_DEPTH),
-            access=request.access,
-            filters=self._filters,
-        )
 
 
 class SearchService:
@@ -221,23 +135,47 @@ class SearchService:
         timeout_s = self._parameters.leg_timeout_s
         if remaining_s is not None:
             timeout_s = min(timeout_s, _RETRIEVER_SHARE * remaining_s)
+        store, collection, access = self._store, request.collection, request.access
+        text, match = request.query_text, request.match
         search = HybridSearch(
-            lexical=_LexicalRetriever(self._store, request, filters),
+            lexical=Retriever(
+                lambda limit: store.search_lexical(
+                    collection, text, limit=limit, access=access, filters=filters, match=match
+                ),
+                lambda ids: store.lexical_scores(collection, text, ids, access, match=match),
+            ),
             dense=Unavailable("the query could not be embedded"),
             limit=request.limit,
             threshold=request.threshold,
             fusion=self._parameters.fusion,
             timeout_s=timeout_s,
         )
-        if request.mode != "bm25" and (request.vector or request.mode == "dense"):
-            search.dense = _DenseRetriever(self._store, request, _vector(request), filters)
+        if request.mode == "dense" or (request.mode == "hybrid" and request.vector):
+            vector = _vector(request)
+            lowest = request.threshold if request.mode == "dense" else 0.0
+            search.dense = Retriever(
+                lambda limit: store.search_dense(
+                    collection,
+                    vector,
+                    limit=limit,
+                    access=access,
+                    threshold=lowest,
+                    filters=filters,
+                ),
+                lambda ids: store.dense_scores(collection, vector, ids, access),
+            )
         if request.mode == "dense":
             return search
-        name = parse_symbol_query(request.query_text)
-        if name is not None and isinstance(self._store, SupportsSymbols):
-            search.symbols = _SymbolLookup(self._store, request, name, filters)
-        if request.mode == "hybrid" and isinstance(self._store, SupportsLinks):
-            search.graph = self._graph(self._store, request)
+        name = parse_symbol_query(text)
+        if name is not None and isinstance(store, SupportsSymbols):
+            find_symbols = store.find_symbols
+            # With more definitions than that no other chunk is ranked.
+            most = max(request.limit, RETRIEVER_DEPTH)
+            search.symbols = lambda _: find_symbols(
+                collection, name, limit=most, access=access, filters=filters
+            )
+        if request.mode == "hybrid" and isinstance(store, SupportsLinks):
+            search.graph = self._graph(store, request)
         return search
 
     def _graph(self, store: SupportsLinks, request: SearchRequest) -> PassageGraph | None:

@@ -37,7 +37,7 @@ class _Stored:
     async def _found(
         self, candidates: Sequence[Candidate], access: Access, score: str
     ) -> list[FoundChunk]:
-        """Add the texts; what is hidden or removed meanwhile is left out."""
+        """Add the texts; a chunk that was hidden or removed in the meantime is left out."""
         ids = [one.chunk_id for one in candidates]
         texts = {
             one.chunk_id: one
@@ -62,7 +62,7 @@ class StoredVectors(_Stored):
     async def search(
         self, vector: NDArray[np.float32], *, limit: int, access: Access
     ) -> list[FoundChunk]:
-        """Give the visible chunks with the greatest cosine, ties by chunk id.
+        """Return the visible chunks with the greatest cosine, ties by chunk id.
 
         Raises:
             NotFound: There is no such collection.
@@ -76,7 +76,7 @@ class StoredVectors(_Stored):
     async def scores(
         self, vector: NDArray[np.float32], chunk_ids: Sequence[str], *, access: Access
     ) -> dict[str, float]:
-        """Give the cosine of those of these chunks that exist and are visible, by id.
+        """Return the cosine of those of these chunks that exist and are visible, by id.
 
         Raises:
             NotFound: There is no such collection.
@@ -89,7 +89,7 @@ class StoredWords(_Stored):
     """Words of a collection, ranked by BM25; implements `whence.engine.protocols.SparseRetriever`."""
 
     async def search(self, query_text: str, *, limit: int, access: Access) -> list[FoundChunk]:
-        """Give the visible chunks that share words with the query, by lexical share, ties by chunk id.
+        """Return the visible chunks that share words with the query, by lexical share, ties by chunk id.
 
         Raises:
             NotFound: There is no such collection.
@@ -102,7 +102,7 @@ class StoredWords(_Stored):
     async def scores(
         self, query_text: str, chunk_ids: Sequence[str], *, access: Access
     ) -> dict[str, float]:
-        """Give the share of those of these chunks that exist and are visible, by id; 0 without a word.
+        """Return the share of those of these chunks that exist and are visible, by id; 0 without a word.
 
         Raises:
             NotFound: There is no such collection.

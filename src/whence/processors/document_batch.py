@@ -1,0 +1,249 @@
+"""The documents of one ingest request: checked, compared with what is stored, embedded, and their outcomes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from whence.retrieval.services import Caller, embed_texts
+from whence.schema.access import DocumentTags
+from whence.schema.codec import encode, to_builtins
+from whence.schema.embedding import EmbeddingModel
+from whence.schema.errors import (
+    BadInput,
+    CodecError,
+    ConfigError,
+    InternalError,
+    ModelMismatch,
+)
+from whence.schema.idempotency import EffectKind, Effects
+from whence.schema.ingest import DocumentDraft, DocumentOutcome
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from whence.store.protocols import DocumentState
+
+__all__ = ("DocumentBatch", "document_fault", "draft_digest", "embed_documents")
+
+#: Errors that one text can cause; all others are faults of the service.
+_TEXT_ERRORS = (BadInput, CodecError, InternalError)
+#: Kinds of `BadInput` that no text can cause.
+_SERVICE_ERRORS = (ConfigError, ModelMismatch)
+#: NUL in JSON. A backslash before the same letters looks alike, so a match proves nothing yet.
+_ESCAPED_NUL = b"\\u0000"
+
+
+def document_fault(draft: DocumentDraft) -> str:
+    """Return why a document cannot be stored; empty when it can. Cost: one pass over the document.
+
+    PostgreSQL stores no NUL and UTF-8 no lone surrogates, so both are refused anywhere in it.
+    """
+    if not draft.document_id.strip():
+        return "its id is blank"
+    if not draft.chunks:
+        return "it has no text"
+    for index, chunk in enumerate(draft.chunks):
+        if not chunk.content.strip():
+            return f"chunk {index} is blank"
+    try:
+        if _ESCAPED_NUL not in encode(draft):
+            return ""
+    except BadInput:
+        return "it holds half of a character (a lone surrogate)"
+    texts = _texts(to_builtins(draft))
+    return "it holds a NUL character" if any("\0" in text for text in texts) else ""
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every string in nested dicts and lists, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def draft_digest(draft: DocumentDraft) -> str:
+    """Return the SHA-256 over everything that is stored of a document except its tags, hexadecimal."""
+    bare = msgspec.structs.replace(draft, tags=DocumentTags(), digest="", source_digest="")
+    return hashlib.sha256(encode(bare)).hexdigest()
+
+
+class DocumentBatch:
+    """The documents of one request, sorted by what must be done with them."""
+
+    def __init__(self, documents: Sequence[DocumentDraft]) -> None:
+        self._documents = documents
+        self._faults: dict[int, str] = {}
+        self._states: Mapping[str, DocumentState] = {}
+        self._failed: dict[str, str] = {}
+        #: What the same message did when it was delivered before; it is reported again.
+        self.earlier: Mapping[str, EffectKind] = {}
+        self.valid: list[DocumentDraft] = []
+        self.retagged: dict[str, DocumentTags] = {}
+        self.sources: dict[str, str] = {}
+        self.vectors: dict[str, NDArray[np.float32]] = {}
+        ids: set[str] = set()
+        for place, draft in enumerate(documents):
+            fault = document_fault(draft)
+            if not fault and draft.document_id in ids:
+                fault = "its id occurs twice in one request"
+            if fault:
+                self._faults[place] = fault
+                continue
+            ids.add(draft.document_id)
+            digest = draft.digest or draft_digest(draft)
+            self.valid.append(msgspec.structs.replace(draft, digest=digest))
+        self.changed = list(self.valid)
+
+    def compare(self, states: Mapping[str, DocumentState]) -> None:
+        """Find out what changed against what is stored."""
+        self._states = states
+        self.changed = []
+        for draft in self.valid:
+            state = states.get(draft.document_id)
+            if state is None or state.digest != draft.digest:
+                self.changed.append(draft)
+                continue
+            if state.tags != draft.tags:
+                self.retagged[draft.document_id] = draft.tags
+            if draft.source_digest and state.source_digest != draft.source_digest:
+                self.sources[draft.document_id] = draft.source_digest
+
+    def effects(self, message_id: str, document_ids: Iterable[str]) -> Effects:
+        """Return what is about to be done to these documents, for the store to keep."""
+        outcomes = {one: self._effect(one) for one in document_ids}
+        return Effects(message_id=message_id, outcomes=outcomes)
+
+    def _effect(self, document_id: str) -> EffectKind:
+        if document_id in self.retagged:
+            return "tagged"
+        return "updated" if document_id in self._states else "added"
+
+    def fail(self, document_id: str, reason: str) -> None:
+        """Record that one document is not stored."""
+        self._failed[document_id] = reason
+        self.vectors.pop(document_id, None)
+
+    def outcomes(self) -> tuple[DocumentOutcome, ...]:
+        """Return one outcome per document, in the order of the request."""
+        return tuple(self._outcome(place, draft) for place, draft in enumerate(self._documents))
+
+    def _outcome(self, place: int, draft: DocumentDraft) -> DocumentOutcome:
+        document_id = draft.document_id
+        reason = self._faults.get(place) or self._failed.get(document_id, "")
+        if reason:
+            return DocumentOutcome(document_id=document_id, outcome="failed", reason=reason)
+        chunks = len(draft.chunks)
+        acted = document_id in self.vectors or document_id in self.retagged
+        effect = self._effect(document_id) if acted else self.earlier.get(document_id)
+        embedded = 0 if effect in (None, "tagged") else chunks
+        outcome: Any = {None: "unchanged", "tagged": "updated"}.get(effect, effect)
+        return DocumentOutcome(
+            document_id=document_id, outcome=outcome, chunks=chunks, embedded=embedded
+        )
+
+
+_Text = tuple[str, str]
+"""Document id and a text to embed."""
+
+
+async def embed_documents(
+    caller: Caller, batch: DocumentBatch, *, max_texts: int, max_bytes: int
+) -> AsyncIterator[EmbeddingModel]:
+    """Embed the changed documents of a batch, several in one request; yield the model after each request.
+
+    When a request is refused because of a text, its documents are embedded one by one, so that the one at fault
+    fails alone.
+
+    Args:
+        caller: Reaches the embedding service.
+        batch: Receives the vectors.
+        max_texts: Most texts of one request.
+        max_bytes: Most bytes of text of one request, UTF-8; a single larger text goes alone.
+    """
+    embedding = _Embedding(caller)
+    refused: set[str] = set()
+    for texts in _requests(batch.changed, max_texts, max_bytes):
+        wanted = [one for one in texts if one[0] not in refused]
+        try:
+            if wanted:
+                yield await embedding.request(wanted)
+        except _SERVICE_ERRORS:
+            raise
+        except _TEXT_ERRORS:
+            refused.update(document_id for document_id, _ in wanted)
+    for draft in batch.changed:
+        if draft.document_id in refused:
+            requests = _requests([draft], max_texts, max_bytes)
+            model = await embedding.embed_alone(draft.document_id, requests, batch)
+            if model is not None:
+                yield model
+    batch.vectors |= embedding.vectors()
+
+
+class _Embedding:
+    """Collects the vectors of documents."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._rows: dict[str, list[NDArray[np.float32]]] = {}
+
+    async def request(self, texts: Sequence[_Text]) -> EmbeddingModel:
+        import numpy as np
+
+        reply = await embed_texts(self._caller, [text for _, text in texts], "document")
+        flat = np.frombuffer(reply.vectors, dtype="<f4").astype(np.float32, copy=False)
+        vectors = flat.reshape(-1, reply.model.dimension)
+        for (document_id, _), row in zip(texts, vectors, strict=True):
+            self._rows.setdefault(document_id, []).append(row)
+        return reply.model
+
+    async def embed_alone(
+        self, document_id: str, requests: Iterable[list[_Text]], batch: DocumentBatch
+    ) -> EmbeddingModel | None:
+        """Embed one document; None when a text of it is refused, and then it fails alone."""
+        self._rows.pop(document_id, None)
+        model = None
+        try:
+            for texts in requests:
+                model = await self.request(texts)
+        except _SERVICE_ERRORS:
+            raise
+        except _TEXT_ERRORS as error:
+            self._rows.pop(document_id, None)
+            batch.fail(document_id, f"embedding failed: {error.message}")
+            return None
+        return model
+
+    def vectors(self) -> dict[str, NDArray[np.float32]]:
+        import numpy as np
+
+        return {document_id: np.stack(rows) for document_id, rows in self._rows.items()}
+
+
+def _requests(
+    drafts: Sequence[DocumentDraft], max_texts: int, max_bytes: int
+) -> Iterator[list[_Text]]:
+    """Cut the texts of documents into requests bounded by number and bytes."""
+    texts: list[_Text] = []
+    size = 0
+    for draft in drafts:
+        for chunk in draft.chunks:
+            text = chunk.embed_text or chunk.content
+            length = len(text.encode())
+            if texts and (len(texts) >= max_texts or size + length > max_bytes):
+                yield texts
+                texts, size = [], 0
+            texts.append((draft.document_id, text))
+            size += length
+    if texts:
+        yield texts
