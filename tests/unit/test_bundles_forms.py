@@ -280,25 +280,19 @@ def test_edges_lead_from_one_language_to_the_other(tmp_path: Path) -> None:
     ]
 
 
-def test_a_table_of_nodes_may_be_vouched_for(tmp_path: Path) -> None:
-    """Rights given for the older form hold for all its nodes; a missing body is told, and empty."""
-    nodes = "key,kind,name,schema,body_path\nSQL:dbo.a,VIEW,a,dbo,\nSQL:dbo.b,FUNC,b,dbo,no/b.sql\n"
-    path = small(tmp_path, nodes=nodes)
-    found, _, report = everything(path, legacy_tags=DocumentTags(("dba",)))
+def test_a_table_states_rights_as_json(tmp_path: Path) -> None:
+    """In a table an empty cell is an empty ACL; a body that is missing is a warning and an empty text."""
+    nodes = (
+        'key,kind,name,schema,body_path,acl_allow\nSQL:dbo.a,VIEW,a,dbo,,"[""hr""]"\n'
+        "SQL:dbo.b,FUNC,b,dbo,no/b.sql,\n"
+    )
+    found, _, report = everything(small(tmp_path, nodes=nodes))
 
-    assert [node.tags.acl for node in found] == [("dba",), ("dba",)]
+    assert [node.tags.acl for node in found] == [("hr",), ()]
     assert [node.symbol_type for node in found] == ["View", "Function"]
     (warning,) = report.warnings
     assert warning.code == "missing_body"
     assert "graph/nodes.csv, line 3: 'no/b.sql', the body of 'SQL:dbo.b'" in warning.message
-
-
-def test_rights_in_a_table_come_before_those_given_for_it(tmp_path: Path) -> None:
-    """A table with a column of rights states them itself."""
-    path = small(tmp_path, nodes='key,acl_allow\nSQL:dbo.a,"[""hr""]"\nSQL:dbo.b,\n')
-    found, _, _ = everything(path, legacy_tags=DocumentTags(("dba",)))
-
-    assert [node.tags.acl for node in found] == [("hr",), ()]
 
 
 def test_lines_go_before_the_table(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from whence.ingest.bundles.archive import open_archive
 from whence.ingest.bundles.layout import Layout, find_layout
 from whence.ingest.bundles.limits import BundleLimits
 from whence.ingest.bundles.repo_meta import read_snapshot
-from whence.schema.access import DocumentTags
 from whence.schema.code import SnapshotInfo
 
 __all__ = ("Bundle", "open_bundle")
@@ -30,15 +29,12 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     """Its members."""
     limits: BundleLimits
     """Bounds on what is read."""
-    legacy_tags: DocumentTags | None
-    """Access tags for a `nodes.csv` without columns for them; None refuses such a table."""
 
 
 def open_bundle(
     path: str | os.PathLike[str],
     *,
     repo: str | None = None,
-    legacy_tags: DocumentTags | None = None,
     limits: BundleLimits | None = None,
 ) -> Bundle:
     """Read the directory and `repo_meta.json` of a bundle.
@@ -46,8 +42,6 @@ def open_bundle(
     Args:
         path: A zip archive, or the folder it was unpacked to.
         repo: Overrides the repository name of the bundle.
-        legacy_tags: Access tags for SQL nodes of the older form (`nodes.csv`) if it has no columns for them;
-            there is no default.
         limits: Bounds on sizes.
 
     Raises:
@@ -66,5 +60,4 @@ def open_bundle(
         snapshot=snapshot,
         layout=layout,
         limits=bounds,
-        legacy_tags=legacy_tags,
     )

@@ -85,13 +85,7 @@ class BundleReader:
         self._begin("reading nodes", after="opened")
         bundle = self._bundle
         with open_archive(bundle.path, bundle.limits) as archive:
-            for located in read_nodes(
-                archive,
-                bundle.layout,
-                bundle.snapshot,
-                legacy_tags=bundle.legacy_tags,
-                warn=self._warn,
-            ):
+            for located in read_nodes(archive, bundle.layout, bundle.snapshot, warn=self._warn):
                 if self._is_new_node(located):
                     yield located.node
         self._stage = "nodes read"

@@ -47,7 +47,6 @@ def read_nodes(
     layout: Layout,
     snapshot: SnapshotInfo,
     *,
-    legacy_tags: DocumentTags | None,
     warn: Callable[[BundleWarning], None],
 ) -> Iterator[LocatedNode]:
     """Yield all nodes in the order of the bundle, C# first, repeats included.
@@ -58,7 +57,6 @@ def read_nodes(
         archive: The open bundle.
         layout: Its members.
         snapshot: First parts of the ids.
-        legacy_tags: Access tags for a `nodes.csv` without columns for them; with None it is refused.
         warn: Called for missing bodies.
 
     Raises:
@@ -68,7 +66,7 @@ def read_nodes(
     if layout.sql_bodies is not None:
         yield from _sql_nodes(archive, layout.sql_bodies, snapshot)
     if layout.sql_nodes is not None:
-        yield from _NodesCsv(archive, layout, snapshot, legacy_tags, warn).nodes()
+        yield from _csv_nodes(archive, layout, snapshot, warn)
 
 
 def _cs_nodes(archive: Archive, member: str, snapshot: SnapshotInfo) -> Iterator[LocatedNode]:
@@ -157,62 +155,47 @@ def _sql_node(
     )
 
 
-class _NodesCsv:
-    """SQL nodes in the older form: one CSV row each, the text in a file that the row names."""
+def _csv_nodes(
+    archive: Archive,
+    layout: Layout,
+    snapshot: SnapshotInfo,
+    warn: Callable[[BundleWarning], None],
+) -> Iterator[LocatedNode]:
+    """Yield SQL nodes in the older form: one CSV row each, the text in a file that the row names."""
+    assert layout.sql_nodes is not None
+    with archive.open(layout.sql_nodes) as stream:
+        for row in csv_rows(stream, archive.limits.max_item_bytes, required=(_KEY_NAMES,)):
+            with row.location.prefix_errors():
+                tags = read_tags(_with_parsed_tags(row.cells))
+            text = _body_text(row, archive, layout, warn)
+            with row.location.prefix_errors():
+                node = _sql_node(row.cells, snapshot, tags, text)
+            yield LocatedNode(row.location, node)
 
-    def __init__(
-        self,
-        archive: Archive,
-        layout: Layout,
-        snapshot: SnapshotInfo,
-        legacy_tags: DocumentTags | None,
-        warn: Callable[[BundleWarning], None],
-    ) -> None:
-        self._archive = archive
-        self._layout = layout
-        self._snapshot = snapshot
-        self._legacy_tags = legacy_tags
-        self._warn = warn
 
-    def nodes(self) -> Iterator[LocatedNode]:
-        """Yield a node for each row."""
-        member = self._layout.sql_nodes
-        assert member is not None
-        with self._archive.open(member) as stream:
-            for row in csv_rows(
-                stream, self._archive.limits.max_item_bytes, required=(_KEY_NAMES,)
-            ):
-                with row.location.prefix_errors():
-                    tags = self._tags(row)
-                text = self._text(row)
-                with row.location.prefix_errors():
-                    node = _sql_node(row.cells, self._snapshot, tags, text)
-                yield LocatedNode(row.location, node)
+def _with_parsed_tags(cells: Mapping[str, str]) -> dict[str, Any]:
+    """Parse the columns of access tags: lists and numbers as JSON, an empty cell for none."""
+    record: dict[str, Any] = dict(cells)
+    for name in cells.keys() & {*ACL_NAMES, *LABEL_NAMES, *CLEARANCE_NAMES}:
+        cell = cells[name].strip()
+        record[name] = parse_json(cell) if cell else None
+    return record
 
-    def _tags(self, row: Row) -> DocumentTags:
-        """Read the columns of access tags: lists and numbers as JSON, an empty cell for none."""
-        names = frozenset((*ACL_NAMES, *LABEL_NAMES, *CLEARANCE_NAMES))
-        record: dict[str, Any] = dict(row.cells)
-        if names.isdisjoint(record) and self._legacy_tags is not None:
-            return self._legacy_tags
-        for name in names & record.keys():
-            cell = row.cells[name].strip()
-            record[name] = parse_json(cell) if cell else None
-        return read_tags(record)
 
-    def _text(self, row: Row) -> str:
-        path = first_text(row.cells, "body_path").replace("\\", "/")
-        if not path:
-            return ""
-        names = self._layout.body_names(path)
-        member = next((name for name in names if name in self._archive.sizes), None)
-        if member is None:
-            message = f"{row.location}: {path!r}, the body of {row.cells.get('key')!r}, is missing"
-            self._warn(BundleWarning(code="missing_body", message=message))
-            return ""
-        text = self._archive.read_text(member)
-        with self._archive.location(member).prefix_errors():
-            return whole_text({"text": text}, "text")
+def _body_text(
+    row: Row, archive: Archive, layout: Layout, warn: Callable[[BundleWarning], None]
+) -> str:
+    path = first_text(row.cells, "body_path").replace("\\", "/")
+    if not path:
+        return ""
+    member = next((name for name in layout.body_names(path) if name in archive.sizes), None)
+    if member is None:
+        message = f"{row.location}: {path!r}, the body of {row.cells.get('key')!r}, is missing"
+        warn(BundleWarning(code="missing_body", message=message))
+        return ""
+    text = archive.read_text(member)
+    with archive.location(member).prefix_errors():
+        return whole_text({"text": text}, "text")
 
 
 def _local_id(record: Mapping[str, Any], *names: str, kind: CodeKind) -> str:

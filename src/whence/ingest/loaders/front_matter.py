@@ -1,14 +1,10 @@
-"""Front matter: the lines between two `---` at the top of a text file.
+"""Read front matter: the lines between two `---` (a subset of YAML) or two `+++` (TOML) at the top of a text.
 
-Read is a small part of YAML, enough for what documents state of themselves:
-
-- `key: value` with text (bare or quoted), a number, `true`, `false`, `null`;
-- `key: [a, "b c"]`, or `key:` and below it lines `- a`;
-- `# comments` and empty lines.
-
-TOML between two `+++` is read whole. A value in any other form is kept as the text it is written in,
-except for the document's rights (`acl`, `labels`, `clearance`): there anything not understood, misplaced,
-written twice or in another case fails the document, since storing it would open it to everybody.
+The subset is `key: value` with text, a number, `true`, `false` or `null`; `key: [a, "b c"]`, or `key:` and
+lines `- a` below it; comments and empty lines. A YAML parser is not used, because documents contain values
+that are not YAML, such as `title: Part 1: Start`. A value in another form is kept as text, except for access
+tags (`acl`, `labels`, `clearance`): one that is invalid, indented or repeated is an error, because ignoring it
+would make the document public.
 """
 
 from __future__ import annotations
@@ -27,34 +23,33 @@ from whence.schema.errors import BadInput
 __all__ = ("FrontMatter", "read_front_matter")
 
 _KEY = re.compile(r"""(["']?)([A-Za-z_][\w. -]*?)\1[ \t]*:(?:[ \t]+(.*))?$""")
-_RIGHTS = re.compile(r"""["']?\b(acl|labels|clearance)\b["']?\s*[:=]""", re.IGNORECASE)
+_TAGS = re.compile(r"""["']?\b(acl|labels|clearance)\b["']?\s*[:=]""", re.IGNORECASE)
 _ITEM = re.compile(
     r"""[ \t]*(?:("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')|([^\s,\[\]{}"'&*!|>%@`#][^,\[\]{}]*?))?[ \t]*(,|\])"""
 )
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9]\d{0,17})\Z")
 _FLOAT = re.compile(r"[+-]?\d+\.\d+\Z")
 _COMMENT = re.compile(r"(?:^|[ \t])#.*$")
-_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
 class FrontMatter(msgspec.Struct, frozen=True):
-    """What stood at the top of a document."""
+    """The front matter of a document."""
 
     values: dict[str, Any] = {}
-    """JSON types only; empty when there is no front matter."""
+    """Fields, of JSON types."""
     end: int = 0
-    """Offset at which the document proper begins."""
+    """Offset after the front matter."""
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    """Read the front matter of a text, when it has any.
+    """Read the front matter of a text, if it has any.
 
-    A first line `---` opens front matter when the next line that is not empty reads like `key: value`;
-    else it is a line across the page.
+    A first line `---` begins front matter if the next line that is not empty has the form `key: value`;
+    otherwise it is a thematic break.
 
     Raises:
-        BadInput: It is not closed, a line is not understood, a key is written twice, or rights are
-            stated in a way that is not understood.
+        BadInput: It is not closed, a line or an access tag is invalid, or a key is repeated.
     """
     lead = len(text) - len(text.lstrip())
     fence = text[lead : text.find("\n", lead)].rstrip() if "\n" in text[lead:] else ""
@@ -64,8 +59,8 @@ def read_front_matter(text: str) -> FrontMatter:
     closing = re.compile(r"(?m)^(?:---|\.\.\.)[ \t]*$" if fence == "---" else r"(?m)^\+\+\+[ \t]*$")
     close = closing.search(text, begin)
     block = text[begin : close.start() if close else len(text)]
-    if not _reads_like_values(block, fence):
-        _refuse_rights_outside(block if close else block.lstrip().partition("\n")[0])
+    if not _looks_like_front_matter(block, fence):
+        _refuse_tags(block if close else block.lstrip().partition("\n")[0])
         return FrontMatter()
     if close is None:
         raise BadInput(f"the front matter is not closed by a line {fence!r}")
@@ -73,7 +68,7 @@ def read_front_matter(text: str) -> FrontMatter:
     return FrontMatter(values, min(close.end() + 1, len(text)))
 
 
-def _reads_like_values(block: str, fence: str) -> bool:
+def _looks_like_front_matter(block: str, fence: str) -> bool:
     lines = (line.strip() for line in block.split("\n"))
     first = next((line for line in lines if line and not line.startswith("#")), None)
     if first is None:
@@ -81,8 +76,8 @@ def _reads_like_values(block: str, fence: str) -> bool:
     return bool(_KEY.match(first)) if fence == "---" else "=" in first or first.startswith("[")
 
 
-def _refuse_rights_outside(block: str) -> None:
-    found = _RIGHTS.search(block)
+def _refuse_tags(block: str) -> None:
+    found = _TAGS.search(block)
     if found:
         raise BadInput(f"states {found[1]!r} between two lines `---` that are not front matter")
 
@@ -92,16 +87,18 @@ def _read_toml(block: str) -> dict[str, Any]:
         values = tomllib.loads(block)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInput(f"the front matter is not TOML: {error}") from error
-    return {key: _json_of(value) for key, value in values.items()}
+    return {key: _to_json(value) for key, value in values.items()}
 
 
-def _json_of(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, dict):
         if any(key.casefold() in TAG_NAMES for key in value):
-            raise BadInput("the front matter states rights inside a table, write them above it")
-        return {key: _json_of(item) for key, item in value.items()}
+            raise BadInput(
+                "the front matter states access tags inside a table, write them above it"
+            )
+        return {key: _to_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_json_of(item) for item in value]
+        return [_to_json(item) for item in value]
     return value.isoformat() if isinstance(value, dt.date | dt.time) else value
 
 
@@ -114,13 +111,13 @@ def _read_yaml(block: str) -> dict[str, Any]:
             values[key] = _value(value, below)
         except ValueError as error:
             if key.casefold() in TAG_NAMES:
-                raise BadInput(f"{key} is not understood: {error}") from error
+                raise BadInput(f"{key} is invalid: {error}") from error
             values[key] = "\n".join([value, *below]).strip()
     return values
 
 
 def _entries(block: str) -> list[tuple[str, str, list[str]]]:
-    """Return key, value and the lines below it that are indented or begin with a dash."""
+    """Return key, value, and the lines below that are indented or begin with a dash."""
     entries: list[tuple[str, str, list[str]]] = []
     for number, line in enumerate(block.split("\n"), 2):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -131,8 +128,10 @@ def _entries(block: str) -> list[tuple[str, str, list[str]]]:
             continue
         if not entries or not (line[0] in " \t" or line.startswith("-")):
             raise BadInput(f"line {number} of the front matter is not `key: value`")
-        if _RIGHTS.match(line.strip(" \t-")):
-            raise BadInput(f"line {number} of the front matter states rights, do not indent it")
+        if _TAGS.match(line.strip(" \t-")):
+            raise BadInput(
+                f"line {number} of the front matter states access tags, do not indent it"
+            )
         entries[-1][2].append(line.strip())
     return entries
 
@@ -141,22 +140,22 @@ def _value(value: str, below: list[str]) -> Any:
     if value.startswith("["):
         items, rest = _flow_list(value)
         if below or not re.fullmatch(r"[ \t]*(#.*)?", rest):
-            raise ValueError(f"more follows the list in {value!r}")
+            raise ValueError(f"there is more after the list in {value!r}")
         return items
-    plain = value if value.startswith(('"', "'")) else _COMMENT.sub("", value).strip()
+    plain = _without_comment(value)
     if not below:
         return _scalar(plain)
     if plain or not all(line == "-" or line.startswith("- ") for line in below):
         raise ValueError(f"{' '.join([value, *below])!r} is neither a value nor a list")
-    return [_scalar(_uncommented(line[1:].strip())) for line in below]
+    return [_scalar(_without_comment(line[1:].strip())) for line in below]
 
 
-def _uncommented(value: str) -> str:
+def _without_comment(value: str) -> str:
     return value if value.startswith(('"', "'")) else _COMMENT.sub("", value).strip()
 
 
 def _flow_list(value: str) -> tuple[list[Any], str]:
-    """Read `[a, "b"]` and give what follows it."""
+    """Parse `[a, "b"]`; return the items and the text after it."""
     items: list[Any] = []
     at = 1
     while True:
@@ -174,8 +173,8 @@ def _flow_list(value: str) -> tuple[list[Any], str]:
 
 
 def _scalar(value: str) -> Any:
-    if value in _WORDS:
-        return _WORDS[value]
+    if value in _CONSTANTS:
+        return _CONSTANTS[value]
     if value[0] == '"':
         return _double_quoted(value)
     if value[0] == "'":
