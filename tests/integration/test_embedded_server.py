@@ -207,14 +207,14 @@ async def test_a_killed_postmaster_is_started_again(home: Path) -> None:
     assert processes(home) == []
 
 
-async def test_revive_is_idempotent(home: Path) -> None:
-    """Reviving a server that lives changes nothing; reviving a dead one several times starts one."""
+async def test_a_restart_is_idempotent(home: Path) -> None:
+    """Restarting a running server changes nothing; several restarts of a dead one start one."""
     async with EmbeddedServer(home) as server:
         before = postmaster(home)
-        await server.revive()
+        await server.restart()
         assert postmaster(home) == before
         os.kill(before, signal.SIGKILL)
-        await asyncio.gather(*(server.revive() for _ in range(3)))
+        await asyncio.gather(*(server.restart() for _ in range(3)))
         assert await answer(server) == 1
     assert processes(home) == []
 
@@ -241,7 +241,7 @@ async def test_a_killed_initdb_leaves_nothing_half(home: Path) -> None:
     for process in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-    with pytest.raises(Unavailable, match="could not be made") as caught:
+    with pytest.raises(Unavailable, match="could not be created") as caught:
         await starting
 
     assert "postgres.log" in caught.value.hint
@@ -282,7 +282,7 @@ async def test_a_held_lock_is_an_error_in_time(home: Path) -> None:
     home.mkdir()
     lock = FileLock(home / "start.lock", "")
     assert lock.try_acquire()
-    lock.sign()
+    lock.write_holder()
     try:
         with pytest.raises(Unavailable, match=f"process {os.getpid()}") as caught:
             await EmbeddedServer(home, lock_timeout_s=0.1).start()

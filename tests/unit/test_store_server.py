@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whence.store.postgres.server.server import _cause
+from whence.store.postgres.server.process import _cause
 
 WENT_WELL = "2026-01-01 10:00:00.000 UTC [7] LOG:  redo is not required"
 

@@ -131,7 +131,7 @@ class ConnectionPool:
         except Unavailable as error:
             if self._server is not None and error.__cause__ and is_lost(error.__cause__):
                 logger.warning("the embedded server died", extra={"action": "restart"})
-                await self._server.revive()
+                await self._server.restart()
             raise
 
     async def _acquire(self, pool: Pool) -> Connection:

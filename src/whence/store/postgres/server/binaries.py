@@ -1,4 +1,4 @@
-"""Where the programs of the embedded PostgreSQL are."""
+"""Paths of the programs of the embedded PostgreSQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _folder() -> Path | None:
 
 
 def program(name: str) -> Path:
-    """Give the path of a program such as `initdb`.
+    """Return the path of a program such as `initdb`.
 
     Raises:
         ConfigError: The embedded PostgreSQL is not installed, or not for this machine.

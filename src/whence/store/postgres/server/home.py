@@ -1,4 +1,4 @@
-"""The home: the folder that holds the embedded database and all that its life cycle needs.
+"""The home: the folder of the embedded database and the files of its life cycle.
 
 | Name | What it is |
 |---|---|
@@ -6,9 +6,9 @@
 | `postgres/` | the data directory, present only when complete |
 | `run/` | the server's socket, when the path is short enough for one |
 | `socket-dir` | where the socket is instead, when it is not |
-| `postgres.log` | what the server said |
+| `postgres.log` | the log of the server |
 | `start.lock` | held while the server is started or stopped |
-| `users.lock` | held in common by every process that uses the server |
+| `users.lock` | held, shared, by every process that uses the server |
 | `alive.lock` | held by the server's own processes |
 """
 
@@ -27,7 +27,7 @@ from whence.store.postgres.server.locks import open_owned
 
 __all__ = ("LAYOUT", "SOCKET_NAME", "Home", "default_home")
 
-#: Layout of the folder; a change that older versions cannot read makes it one more.
+#: Layout of the folder; incremented by a change that older versions cannot read.
 LAYOUT = 1
 
 #: Longest path of a socket: `sun_path` of Linux holds 108 bytes with the closing NUL, of macOS 104.
@@ -37,14 +37,14 @@ SOCKET_NAME = ".s.PGSQL.5432"
 
 
 def default_home() -> Path:
-    """Give the home of whoever names none: the user's data folder."""
+    """Return the home when none is configured: the user's data folder."""
     import platformdirs
 
     return platformdirs.user_data_path("whence")
 
 
 class Home:
-    """Paths of a home and the few files that are written there without the server."""
+    """Paths of a home, and its files that are written without the server."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - links stay as given
@@ -57,29 +57,29 @@ class Home:
         self._socket_note = self.path / "socket-dir"
 
     def prepare(self) -> None:
-        """Make the folder, readable by its owner alone, or check the one that is there.
+        """Create the folder, readable by its owner alone, or check the existing one.
 
         Raises:
             HomeTooNew: A newer version of Whence wrote it.
-            ConfigError: It cannot be made or written, or is no home.
+            ConfigError: It cannot be created or written, or is not a home.
             DiskFull: There is no space left.
         """
         self._check_path()
-        with self.faults():
+        with self.translate_errors():
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_version()
             if not os.access(self.path, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, "not writable", str(self.path))
 
     def is_empty(self) -> bool:
-        """Tell whether no database was ever made here; makes nothing itself.
+        """Return whether no database was created here; this creates nothing.
 
         Raises:
             HomeTooNew: A newer version of Whence wrote it.
-            ConfigError: It cannot be read, or is no home.
+            ConfigError: It cannot be read, or is not a home.
         """
         self._check_path()
-        with self.faults():
+        with self.translate_errors():
             self._check_version()
             return not self.data.exists()
 
@@ -88,7 +88,7 @@ class Home:
             str(self.path).encode()
         except UnicodeEncodeError as error:
             raise ConfigError(
-                f"the home {os.fsencode(self.path)!r} has a name that is no UTF-8",
+                f"the home {os.fsencode(self.path)!r} has a name that is not UTF-8",
                 hint="choose another folder with --home or WHENCE_HOME",
             ) from error
 
@@ -99,7 +99,7 @@ class Home:
             return
         if not text.isdecimal():
             raise ConfigError(
-                f"{self._version} holds {text[:40]!r}, which is no version of a home",
+                f"{self._version} holds {text[:40]!r}, which is not the version of a home",
                 hint="choose another home with --home",
             )
         if int(text) > LAYOUT:
@@ -108,9 +108,9 @@ class Home:
                 f" (layout {int(text)}, this one knows {LAYOUT})"
             )
 
-    def stamp(self) -> None:
-        """Write the version of a new home; the start lock must be held."""
-        with self.faults():
+    def write_version(self) -> None:
+        """Write the layout version of a new home; the start lock must be held."""
+        with self.translate_errors():
             if self._version.exists():
                 return
             fresh = self.path / "version.new"
@@ -122,24 +122,24 @@ class Home:
             fresh.replace(self._version)
 
     def socket_dir(self) -> Path:
-        """Give the folder of the socket: in the home, or a short one that the home remembers.
+        """Return the folder of the socket: in the home, or one with a shorter path, recorded in the home.
 
-        The start lock must be held when it may have to be made.
+        The start lock must be held, since the folder may be created.
         """
         inside = self.path / "run"
         if len(os.fsencode(inside / SOCKET_NAME)) <= _LONGEST_SOCKET_PATH:
             return inside
-        with self.faults():
-            noted = self._noted_socket_dir()
+        with self.translate_errors():
+            noted = self._recorded_socket_dir()
             return noted if noted is not None else self._new_socket_dir()
 
-    def _noted_socket_dir(self) -> Path | None:
+    def _recorded_socket_dir(self) -> Path | None:
         try:
             noted = Path(self._socket_note.read_text(encoding="utf-8"))
             info = noted.lstat()
         except (FileNotFoundError, ValueError):
             return None
-        # Somebody else could have made a folder of that name since; only ours is safe to talk through.
+        # Another user could have created a folder of that name since; only our own is safe.
         ours = info.st_uid in (os.geteuid(), self.path.stat().st_uid) or os.geteuid() == 0
         return noted if ours and noted.is_dir() and not noted.is_symlink() else None
 
@@ -156,17 +156,17 @@ class Home:
         return made
 
     def new_data_dir(self) -> Path:
-        """Give an empty folder for a data directory in the making."""
+        """Create a folder for an incomplete data directory."""
         return Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.path))
 
     def remove_unfinished(self) -> None:
-        """Remove what a killed first start left; the start lock must be held and no server alive."""
+        """Remove what killed starts left; the start lock must be held and no server alive."""
         for leftover in self.path.glob("postgres.new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
 
     @contextlib.contextmanager
-    def faults(self) -> Iterator[None]:
-        """Turn faults of the file system into errors that name the home.
+    def translate_errors(self) -> Iterator[None]:
+        """Raise errors that name the home in place of those of the file system.
 
         Raises:
             DiskFull: No space or quota is left.

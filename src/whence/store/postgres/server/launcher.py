@@ -1,21 +1,20 @@
-"""Starts a program of PostgreSQL apart from whoever asked for it; run as a script, imports nothing of ours.
+"""Start a program of PostgreSQL apart from its caller; run as a script, which imports nothing of Whence.
 
 `launcher.py ORDER`, where ORDER is a JSON object:
 
 - `command`: program and arguments.
-- `parent`: process that gave the order; nothing is done for one that died meanwhile.
+- `parent`: process id of the caller; nothing is done if it died meanwhile.
 - `alive`: lock file that the program and all its children hold while they live.
-- `log`: file that receives what it says.
-- `user`: `[uid, gid]` to run as, or null for oneself. PostgreSQL refuses to run as root.
-- `users`: null to run the program and exit with its status. Otherwise a lock file: the program goes on in a
-  session of its own, where no Ctrl-C of a terminal reaches it, and is told to stop (SIGINT, the fast
-  shutdown) as soon as nobody holds that lock any more. So a server outlives no user, even one that was
-  killed without a chance to say good-bye.
+- `log`: file that receives its output.
+- `user`: `[uid, gid]` to run as, or null for the current user. PostgreSQL refuses to run as root.
+- `users`: null to run the program and exit with its status. Otherwise a lock file: the program continues in a
+  session of its own, where no Ctrl-C of a terminal reaches it, and gets SIGINT (the fast shutdown) as soon
+  as no process holds that lock. So a server outlives no user, even one that was killed.
 
 Exit status 75 means that the `alive` lock was held, or that the parent is gone.
 
-As root the program keeps one capability, CAP_DAC_OVERRIDE: it may pass folders that only root may pass, as
-`/root` is, without any change to their permissions. Where the capability is not to be had, the program
+For root the program keeps one capability, CAP_DAC_OVERRIDE: it may pass folders such as `/root` that only
+root may pass, without a change to their permissions. Where the capability is unavailable, the program
 runs without it and needs a home that its user can reach.
 """
 
@@ -57,7 +56,7 @@ class _Sets(ctypes.Structure):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Carry out one order; gives the exit status."""
+    """Carry out one order; return the exit status."""
     order = json.loads(arguments[0])
     os.umask(0o077)
     os.chdir("/")
@@ -75,12 +74,12 @@ def main(arguments: Sequence[str]) -> int:
     if os.fork():
         return 0
     os.setsid()
-    _guard(order, alive)
+    _supervise(order, alive)
     return 0
 
 
 def _redirect(log: str) -> None:
-    """Point the standard streams away from the terminal."""
+    """Redirect the standard streams to the log."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(nothing, 0)
@@ -88,8 +87,8 @@ def _redirect(log: str) -> None:
     os.dup2(written, 2)
 
 
-def _guard(order: dict[str, Any], alive: int) -> None:
-    """Run the program and stay until it ends; stop it when its last user is gone."""
+def _supervise(order: dict[str, Any], alive: int) -> None:
+    """Run the program until it ends; stop it when its last user is gone."""
     program = os.fork()
     if not program:
         _execute(order)
@@ -106,10 +105,10 @@ def _guard(order: dict[str, Any], alive: int) -> None:
 
 
 def _execute(order: dict[str, Any]) -> None:
-    """Become the program; never returns."""
+    """Replace this process by the program; never return."""
     try:
         if order["user"] is not None:
-            _become(*order["user"])
+            _drop_root(*order["user"])
         os.execv(order["command"][0], order["command"])  # noqa: S606 - a list, by full path
     except OSError as error:
         sys.stderr.write(f"FATAL: cannot run {order['command'][0]}: {error}\n")
@@ -117,8 +116,8 @@ def _execute(order: dict[str, Any]) -> None:
     os._exit(126)
 
 
-def _become(uid: int, gid: int) -> None:
-    """Give up being root for good, but keep the way through root's folders where that is possible."""
+def _drop_root(uid: int, gid: int) -> None:
+    """Change to another user, keeping the capability to pass root's folders where possible."""
     libc = ctypes.CDLL(None, use_errno=True)
     kept = sys.platform == "linux" and libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0) == 0
     os.setgroups([])

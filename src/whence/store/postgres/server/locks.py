@@ -1,4 +1,4 @@
-"""Locks between processes that the kernel frees when their holder dies, whatever it dies of.
+"""Locks between processes that the kernel frees when their holder dies.
 
 A lock belongs to the open file, not to a process id: a killed holder leaves nothing behind, and no id can be
 mistaken for another process that got the same one later. Lock files are never deleted; only whether they
@@ -13,13 +13,13 @@ import os
 from pathlib import Path
 
 from whence.schema.errors import ConfigError, Unavailable
-from whence.store.postgres.server.patience import Patience
+from whence.store.postgres.server.backoff import Backoff
 
 __all__ = ("FileLock", "open_owned")
 
 
 def open_owned(path: Path, flags: int) -> int:
-    """Open a file of the home, made with mode 0600 when missing; gives the descriptor.
+    """Open a file of the home, created with mode 0600 if missing; return the descriptor.
 
     A file made by root belongs to the owner of its folder, so that the owner can go on using it.
     """
@@ -34,8 +34,8 @@ class FileLock:
     """A lock on a file, exclusive or shared.
 
     Args:
-        path: The lock file; made when missing.
-        purpose: What is waited for, for the error when waiting is given up.
+        path: The lock file; created if missing.
+        purpose: What a waiting process waits for, for the error.
     """
 
     def __init__(self, path: Path, purpose: str) -> None:
@@ -44,12 +44,12 @@ class FileLock:
         self._descriptor: int | None = None
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether this object holds the lock."""
         return self._descriptor is not None
 
     def try_acquire(self, *, shared: bool = False) -> bool:
-        """Take the lock when it is free; gives whether it was.
+        """Acquire the lock if it is free; return whether it was.
 
         Raises:
             ConfigError: The file system has no locks.
@@ -74,25 +74,25 @@ class FileLock:
         return True
 
     async def acquire(self, timeout_s: float, *, shared: bool = False) -> None:
-        """Take the lock, waiting for it.
+        """Acquire the lock, waiting for it.
 
         Raises:
             Unavailable: It was not free within `timeout_s` seconds.
             ConfigError: The file system has no locks.
         """
-        patience: Patience | None = None
+        backoff: Backoff | None = None
         while not self.try_acquire(shared=shared):
-            if patience is None:
-                patience = Patience(timeout_s, f"{self._purpose}{self._holder()}")
-            if not await patience.pause():
+            if backoff is None:
+                backoff = Backoff(timeout_s, f"{self._purpose}{self._holder()}")
+            if not await backoff.wait():
                 raise Unavailable(
                     f"waited {timeout_s:g} s for {self._purpose}{self._holder()}: {self.path} is locked",
                     hint="wait until the other process is done or end it, then try again",
                 )
 
-    def sign(self) -> None:
-        """Write into the held file who holds it, for the message of those who wait."""
-        assert self._descriptor is not None, "only the holder signs"
+    def write_holder(self) -> None:
+        """Write the process id into the locked file, for the messages of waiting processes."""
+        assert self._descriptor is not None, "the lock is not held"
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
 
@@ -101,7 +101,7 @@ class FileLock:
         return f" (held by process {text})" if text.isdecimal() else ""
 
     def release(self) -> None:
-        """Give the lock back; a lock that is not held stays so."""
+        """Release the lock; a lock that is not held stays so."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

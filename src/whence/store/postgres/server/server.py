@@ -1,71 +1,54 @@
-"""The embedded PostgreSQL: several processes share one server, the last to leave stops it.
+"""The embedded PostgreSQL: several processes share one server, and the last one to leave stops it.
 
-Three kernel locks in the home carry the whole life cycle; no process id is ever trusted:
+Its life cycle depends on three kernel locks in the home and on no process id:
 
-- Each user holds `users.lock` in common. A killed user's share is freed by the kernel.
-- `start.lock` is held while somebody looks whether a server runs, starts one or stops it.
-- `alive.lock` is inherited by the server and all its processes. Free means that no process has the data
-  directory open, so that a left-over `postmaster.pid` may be removed, whatever number stands in it.
+- Each user holds a shared lock on `users.lock`, which the kernel frees when the user is killed.
+- `start.lock` is held by a process that checks for, starts or stops the server.
+- `alive.lock` is inherited by the server and all its processes. When it is free, no process has the
+  data directory open, and a left-over `postmaster.pid` may be removed.
 
 The server is started through `launcher.py`, which also stops it when its last user was killed. It listens on
-a Unix socket only, in a folder of mode 0700: who may enter the home may use the database.
+a Unix socket only, in a folder of mode 0700: access to the home is access to the database.
 
-As root the server runs as the owner of the home, or as `nobody` when that is root: PostgreSQL refuses to run
-as root. See `launcher.py` for how it passes folders that only root may pass; no permission is changed, no
-user is made.
+PostgreSQL refuses to run as root, so for root the server runs as the owner of the home, or as `nobody` when
+that is root. `launcher.py` documents how it passes folders that only root may pass; no permission is changed
+and no user is created.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import logging
-import os
-import shutil
 import signal
-import subprocess
-import sys
+from collections.abc import AsyncIterator
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 from urllib.parse import quote, urlencode
 
-import msgspec
-
-from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, Unavailable, WhenceError
-from whence.store.postgres.server import launcher
-from whence.store.postgres.server.binaries import MAJOR_VERSION, program
+from whence.schema.errors import Unavailable
+from whence.store.postgres.server.backoff import Backoff
 from whence.store.postgres.server.home import SOCKET_NAME, Home, default_home
-from whence.store.postgres.server.locks import FileLock, open_owned
-from whence.store.postgres.server.patience import Patience
-from whence.store.postgres.server.tuning import memory_bytes, server_arguments
+from whence.store.postgres.server.launcher import ALIVE_ELSEWHERE
+from whence.store.postgres.server.locks import FileLock
+from whence.store.postgres.server.process import PORT, SUPERUSER, ServerProcess
 
 __all__ = ("EmbeddedServer",)
 
 logger = logging.getLogger(__name__)
 
-_PORT = 5432
-_USER = "postgres"
 _PROBE_TIMEOUT_S = 5.0
-_INIT_TIMEOUT_S = 300.0
-_LAUNCH_TIMEOUT_S = 60.0
 #: A stop that takes longer has a checkpoint to write; nothing is lost when it is cut short.
 _STOP_TIMEOUT_S = 60.0
 _KILL_TIMEOUT_S = 10.0
-#: A server that lives but has no socket for this long will not get one.
+#: A server that is alive but has no socket for this long will not get one.
 _NO_SOCKET_S = 10.0
-#: One call for the whole file system costs next to nothing; a thousand single files took 0.1 to 3 s.
-_SYNC = ("--sync-method=syncfs",) if sys.platform == "linux" else ()
-#: What a probe is told that came too early; never the cause of anything.
-_STARTING_UP = "the database system is"
-_FULL_DISK = ("No space left on device", "Check free disk space", "Disk quota exceeded")
-_LONGEST_LOG_BYTES = 10 * 1024 * 1024
 
 
 class _State(Enum):
     READY = "ready"
     BUSY = "starting, recovering or stopping"
-    ABSENT = "not there"
+    ABSENT = "absent"
 
 
 class EmbeddedServer:
@@ -87,6 +70,7 @@ class EmbeddedServer:
         self._home = Home(Path(home) if home is not None else default_home())
         self._lock_timeout_s = lock_timeout_s
         self._start_timeout_s = start_timeout_s
+        self._process = ServerProcess(self._home)
         self._users = FileLock(self._home.users_lock, "the last server to stop")
         self._socket_dir: Path | None = None
 
@@ -95,11 +79,11 @@ class EmbeddedServer:
         """The folder, absolute."""
         return self._home.path
 
-    def url(self, database: str = _USER) -> str:
-        """Give the address of a database of the running server; it holds no secret."""
+    def url(self, database: str = SUPERUSER) -> str:
+        """Return the URL of a database of the running server; it contains no secret."""
         assert self._socket_dir is not None, "the server has an address once it is started"
-        query = urlencode({"host": str(self._socket_dir), "port": _PORT})
-        return f"postgresql://{_USER}@/{quote(database, safe='')}?{query}"
+        query = urlencode({"host": str(self._socket_dir), "port": PORT})
+        return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?{query}"
 
     async def __aenter__(self) -> EmbeddedServer:
         await self.start()
@@ -114,7 +98,7 @@ class EmbeddedServer:
         await self.aclose()
 
     async def start(self) -> None:
-        """Join the users of the server; start it when it does not run, make it when it is not there.
+        """Join the users of the server; start it when it does not run, create it when it does not exist.
 
         Raises:
             HomeTooNew: A newer version wrote the home.
@@ -129,8 +113,8 @@ class EmbeddedServer:
             self._users.release()
             raise
 
-    async def revive(self) -> None:
-        """Start the server again when it died under its users; they stay its users.
+    async def restart(self) -> None:
+        """Start the server again after it died; its users stay its users.
 
         Raises:
             Unavailable: As for `start`.
@@ -139,64 +123,71 @@ class EmbeddedServer:
 
     async def aclose(self) -> None:
         """Leave; the last user stops the server. A second call does nothing."""
-        if not self._users.held:
+        if not self._users.is_held:
             return
         try:
-            async with self._starting():
+            async with self._start_lock():
                 self._users.release()
                 if self._users.try_acquire():
                     await self._stop()
                 elif not self._users.try_acquire(shared=True):
-                    # The launcher was quicker: it stops the server and holds the lock meanwhile.
+                    # The launcher was faster: it stops the server and holds the lock meanwhile.
                     await self._wait_until_gone(_STOP_TIMEOUT_S)
         except Unavailable:
             logger.warning(
                 "left the server without looking for other users", extra={"action": "leave"}
             )
         finally:
-            # Whatever went wrong: once nobody holds this lock the launcher stops the server.
+            # In any case: once no process holds this lock the launcher stops the server.
             self._users.release()
 
-    def _starting(self) -> _Held:
+    @contextlib.asynccontextmanager
+    async def _start_lock(self) -> AsyncIterator[None]:
+        """Hold the lock under which the server is started or stopped."""
         lock = FileLock(self._home.start_lock, "another process to start or stop the database")
-        return _Held(self._home, lock, self._lock_timeout_s)
+        with self._home.translate_errors():
+            await lock.acquire(self._lock_timeout_s)
+            lock.write_holder()
+        try:
+            yield
+        finally:
+            lock.release()
 
     # --- start ---------------------------------------------------------------------------------
 
     async def _ensure_running(self) -> None:
-        async with self._starting():
-            self._home.stamp()
-            if not self._users.held:
-                with self._home.faults():
+        async with self._start_lock():
+            self._home.write_version()
+            if not self._users.is_held:
+                with self._home.translate_errors():
                     await self._users.acquire(self._lock_timeout_s, shared=True)
             self._socket_dir = self._home.socket_dir()
             if await self._probe() is _State.READY:
                 return
-            # A launcher whose user was just killed may come in between; then it is looked at again.
-            while not (await self._previous_answers() or await self._started_anew()):
+            # The launcher of a user that was just killed may come in between; then both are tried again.
+            while not (await self._wait_for_previous() or await self._start_new()):
                 pass
 
-    async def _started_anew(self) -> bool:
-        """Start a server where none is alive; False when another one came to life meanwhile."""
-        with self._home.faults():
+    async def _start_new(self) -> bool:
+        """Start a server where none is alive; return False when another one came to life meanwhile."""
+        assert self._socket_dir is not None
+        with self._home.translate_errors():
             self._home.remove_unfinished()
-            if not await self._make_data():
+            if not await self._process.create_data():
                 return False
-            self._check_data_version()
-            self._prepare_socket_dir()
-            (self._home.data / "postmaster.pid").unlink(missing_ok=True)
-            said = self._trim_log()
-            if await self._launch() == launcher.ALIVE_ELSEWHERE:
+            self._process.check_data_version()
+            log_size = self._process.trim_log()
+            if await self._process.launch(self._socket_dir) == ALIVE_ELSEWHERE:
                 return False
-        await self._wait_until_ready(said)
+        await self._wait_until_ready(log_size)
         return True
 
     async def _probe(self) -> _State:
-        """Ask the server for a 1; nothing else shows that it works."""
+        """Run `SELECT 1`; nothing else shows that the server works."""
         assert self._socket_dir is not None
         if not (self._socket_dir / SOCKET_NAME).exists():
             return _State.ABSENT
-        # Here, so that a start does not wait for the driver, nor does what needs no database.
+        # Imported here, so that commands without a database do not load the driver.
         from whence.store.postgres.driver import connect, errors
 
         try:
@@ -215,134 +206,33 @@ class EmbeddedServer:
             return _State.BUSY
         return _State.READY
 
-    async def _previous_answers(self) -> bool:
-        """Wait for what is left of an earlier server: True when it answers, False when it is gone."""
-        patience = Patience(self._start_timeout_s, "an earlier database server to answer or to end")
+    async def _wait_for_previous(self) -> bool:
+        """Wait for an earlier server; return True when it answers, False when it is gone."""
+        backoff = Backoff(self._start_timeout_s, "an earlier database server to answer or to end")
         no_socket_since: float | None = None
-        while self._alive():
+        while self._process.is_alive():
             state = await self._probe()
             if state is _State.READY:
                 return True
             if state is _State.BUSY:
                 no_socket_since = None
             elif no_socket_since is None:
-                no_socket_since = patience.waited_s
-            elif patience.waited_s - no_socket_since > _NO_SOCKET_S:
-                self._signal(signal.SIGQUIT)
-            if not await patience.pause():
+                no_socket_since = backoff.waited_s
+            elif backoff.waited_s - no_socket_since > _NO_SOCKET_S:
+                self._process.signal(signal.SIGQUIT)
+            if not await backoff.wait():
                 raise Unavailable(
                     f"a database server in {self._home.path} neither answers nor ends",
                     hint=f"end the postgres processes of that folder; see {self._home.log}",
                 )
         return False
 
-    def _alive(self) -> bool:
-        """Tell whether any process of a server is left."""
-        lock = FileLock(self._home.alive_lock, "")
-        with self._home.faults():
-            if not lock.try_acquire():
-                return True
-        lock.release()
-        return False
-
-    async def _make_data(self) -> bool:
-        """Make the data directory under another name and move it into place when it is whole.
-
-        False when a program of another start is still alive.
-        """
-        if self._home.data.exists():
-            return True
-        fresh = self._home.new_data_dir()
-        try:
-            self._give(fresh)
-            said = self._trim_log()
-            # Bytes sort as Unicode code points do in Python: both sides order ids the same way.
-            command = [
-                str(program("initdb")), "-D", str(fresh), "-U", _USER, "--auth=trust",
-                "--encoding=UTF8", "--locale=C", "--locale-provider=builtin",
-                "--builtin-locale=C.UTF-8", "--no-instructions", *_SYNC,
-            ]  # fmt: skip
-            status = await asyncio.to_thread(self._run_launcher, command, None, _INIT_TIMEOUT_S)
-            if not status:
-                fresh.rename(self._home.data)
-                return True
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-        if status == launcher.ALIVE_ELSEWHERE:
-            return False
-        raise self._failure("the database could not be made", said)
-
-    def _check_data_version(self) -> None:
-        text = (self._home.data / "PG_VERSION").read_text(encoding="ascii").strip()
-        if text == str(MAJOR_VERSION):
-            return
-        wrong = f"{self._home.data} was made by PostgreSQL {text}, this is {MAJOR_VERSION}"
-        if text.isdecimal() and int(text) > MAJOR_VERSION:
-            raise HomeTooNew(wrong)
-        raise ConfigError(wrong, hint="index the documents again into a new home (--home)")
-
-    def _prepare_socket_dir(self) -> None:
-        assert self._socket_dir is not None
-        self._socket_dir.mkdir(mode=0o700, exist_ok=True)
-        for leftover in self._socket_dir.glob(".s.PGSQL.*"):
-            leftover.unlink(missing_ok=True)
-        self._give(self._socket_dir)
-
-    async def _launch(self) -> int:
-        assert self._socket_dir is not None
-        disk = shutil.disk_usage(self._home.path).free
-        command = [
-            str(program("postgres")), "-D", str(self._home.data), "-k", str(self._socket_dir),
-            "-h", "", "-p", str(_PORT), *server_arguments(memory_bytes(), disk),
-        ]  # fmt: skip
-        launched = asyncio.get_running_loop().run_in_executor(
-            None, self._run_launcher, command, self._home.users_lock, _LAUNCH_TIMEOUT_S
-        )
-        # The server comes up in processes of its own; all that will speak to it is loaded here meanwhile.
-        import whence.store.postgres.store  # noqa: F401
-
-        return await launched
-
-    def _run_launcher(self, command: list[str], users: Path | None, timeout_s: float) -> int:
-        order = {
-            "command": command,
-            "parent": os.getpid(),
-            "alive": str(self._home.alive_lock),
-            "log": str(self._home.log),
-            "user": self._server_user(),
-            "users": None if users is None else str(users),
-        }
-        try:
-            done = subprocess.run(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    launcher.__file__,
-                    msgspec.json.encode(order).decode(),
-                ],
-                # Variables such as PGDATA or PGPORT of whoever calls are not for this server.
-                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=timeout_s,
-                start_new_session=True,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise Unavailable(
-                f"{Path(command[0]).name} did not finish within {timeout_s:g} s",
-                hint=f"see {self._home.log}, then try again",
-            ) from error
-        return done.returncode
-
-    async def _wait_until_ready(self, said: int) -> None:
-        patience = Patience(self._start_timeout_s, "the database server to get ready")
+    async def _wait_until_ready(self, log_size: int) -> None:
+        backoff = Backoff(self._start_timeout_s, "the database server to get ready")
         while await self._probe() is not _State.READY:
-            if not self._alive():
-                raise self._failure("the database server did not start", said)
-            if not await patience.pause():
+            if not self._process.is_alive():
+                raise self._process.failure("the database server did not start", log_size)
+            if not await backoff.wait():
                 raise Unavailable(
                     f"the database server is not ready after {self._start_timeout_s:g} s",
                     hint=f"it may still be recovering: see {self._home.log}, then try again",
@@ -356,114 +246,14 @@ class EmbeddedServer:
             (signal.SIGINT, _STOP_TIMEOUT_S),
             (signal.SIGQUIT, _KILL_TIMEOUT_S),
         ):
-            self._signal(order)
+            self._process.signal(order)
             if await self._wait_until_gone(timeout_s):
                 return
         logger.error("the server does not stop", extra={"action": "stop"})
 
     async def _wait_until_gone(self, timeout_s: float) -> bool:
-        patience = Patience(timeout_s, "the database server to stop")
-        while self._alive():
-            if not await patience.pause():
+        backoff = Backoff(timeout_s, "the database server to stop")
+        while self._process.is_alive():
+            if not await backoff.wait():
                 return False
         return True
-
-    def _signal(self, number: signal.Signals) -> None:
-        """Send a signal to the postmaster of our data directory, and to no other process."""
-        try:
-            process = int((self._home.data / "postmaster.pid").read_bytes().split(b"\n")[0])
-            # A server works in its data directory; the number alone proves nothing.
-            cannot_tell = not Path("/proc/self/cwd").exists()
-            if cannot_tell or Path(f"/proc/{process}/cwd").samefile(self._home.data):
-                os.kill(process, number)
-        except (OSError, ValueError):
-            logger.warning("found no postmaster to signal", extra={"action": "signal"})
-
-    # --- the account, the log ------------------------------------------------------------------
-
-    def _server_user(self) -> tuple[int, int] | None:
-        """Give user and group that the server runs as, None for ourselves."""
-        if os.geteuid() != 0:
-            return None
-        owner = (self._home.data if self._home.data.exists() else self._home.path).stat()
-        if owner.st_uid != 0:
-            return owner.st_uid, owner.st_gid
-        return _nobody()
-
-    def _give(self, folder: Path) -> None:
-        """Give a folder to the account of the server."""
-        user = self._server_user()
-        if user is not None:
-            os.chown(folder, *user)
-
-    def _trim_log(self) -> int:
-        """Give the length of the log in bytes, after emptying one that has grown too long."""
-        descriptor = open_owned(self._home.log, os.O_WRONLY)
-        try:
-            size = os.fstat(descriptor).st_size
-            if size <= _LONGEST_LOG_BYTES:
-                return size
-            os.ftruncate(descriptor, 0)
-            return 0
-        finally:
-            os.close(descriptor)
-
-    def _failure(self, what: str, said: int) -> WhenceError:
-        """Name the cause that the log gives, from byte `said` on."""
-        try:
-            with self._home.log.open("rb") as file:
-                file.seek(said)
-                lines = file.read(64 * 1024).decode("utf-8", "replace").splitlines()
-        except OSError:
-            lines = []
-        reason = _cause(lines)
-        text = f"{what}: {reason}" if reason else what
-        if any(mark in line for line in lines for mark in _FULL_DISK):
-            return DiskFull(text)
-        return Unavailable(text, hint=f"see {self._home.log}")
-
-
-class _Held:
-    """The start lock for the time of a block."""
-
-    def __init__(self, home: Home, lock: FileLock, timeout_s: float) -> None:
-        self._home = home
-        self._lock = lock
-        self._timeout_s = timeout_s
-
-    async def __aenter__(self) -> None:
-        with self._home.faults():
-            await self._lock.acquire(self._timeout_s)
-            self._lock.sign()
-
-    async def __aexit__(self, *_: Any) -> None:
-        self._lock.release()
-
-
-def _cause(lines: list[str]) -> str:
-    """Find the line of a log that tells why, without its time stamp."""
-    for mark in ("FATAL:", "PANIC:", "initdb: error:", "error:"):
-        for line in lines:
-            if mark in line and _STARTING_UP not in line:
-                return line[line.index(mark) :].removeprefix(mark).strip()
-    # What went well is no cause: a server that somebody killed has nothing else to tell.
-    told = [line for line in lines if "LOG:" not in line and _STARTING_UP not in line]
-    return told[-1].strip() if told else ""
-
-
-def _nobody() -> tuple[int, int]:
-    """Give the account without rights.
-
-    Raises:
-        ConfigError: The machine has none.
-    """
-    import pwd
-
-    try:
-        entry = pwd.getpwnam("nobody")
-    except KeyError as error:
-        raise ConfigError(
-            "PostgreSQL refuses to run as root, and this machine has no user `nobody` to run it as",
-            hint="run as an ordinary user, or use a PostgreSQL of your own with --database-url",
-        ) from error
-    return entry.pw_uid, entry.pw_gid

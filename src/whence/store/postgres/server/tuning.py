@@ -15,7 +15,7 @@ _CGROUP_LIMITS = (
 
 
 def memory_bytes() -> int:
-    """Give the memory this process may use: the machine's, or the container's when that is less."""
+    """Return the bytes of memory this process may use: the machine's, or the container's if that is less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [machine]
     for path in _CGROUP_LIMITS:
@@ -29,7 +29,7 @@ def memory_bytes() -> int:
 
 
 def server_arguments(memory: int, disk: int) -> list[str]:
-    """Give `-c name=value` arguments for a server with this much memory and free disk in bytes."""
+    """Return `-c name=value` arguments for a server with this much memory and free disk, in bytes."""
     quarter_mb = memory // 4 // _MB
     settings = {
         # Warm reads are carried by the page cache: 2 GB gained nothing over 128 MB for words and half for
@@ -40,7 +40,7 @@ def server_arguments(memory: int, disk: int) -> list[str]:
         # Room for a bulk load between two checkpoints, but never much of a small disk.
         "max_wal_size": f"{max(128, min(disk // 20 // _MB, 4096))}MB",
         "max_connections": "100",
-        # No one streams from an embedded server: the least journal that still survives a crash.
+        # An embedded server has no replicas: the least journal that still survives a crash.
         "wal_level": "minimal",
         "max_wal_senders": "0",
         "synchronous_commit": "on",
@@ -52,7 +52,7 @@ def server_arguments(memory: int, disk: int) -> list[str]:
         "lc_messages": "C",
         "log_min_messages": "warning",
         "log_checkpoints": "off",
-        # Statements carry texts of documents; they do not belong into a log.
+        # Statements carry texts of documents; they do not belong in a log.
         "log_min_error_statement": "panic",
         "unix_socket_permissions": "0700",
         "cluster_name": "whence",

@@ -1,4 +1,4 @@
-"""Waiting for another process, and saying so."""
+"""Waiting for another process, with log lines for the terminal."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import logging
 import time
 
-__all__ = ("Patience",)
+__all__ = ("Backoff",)
 
-#: Long waits have a logger of their own: whoever sits in front of a terminal should hear of them, and of
-#: nothing else that goes on in here.
+#: Long waits have a logger of their own, which the command line shows; it shows nothing else of the server.
 logger = logging.getLogger("whence.waiting")
 
 _FIRST_PAUSE_S = 0.005
@@ -17,12 +16,12 @@ _LONGEST_PAUSE_S = 0.5
 _REPORT_EVERY_S = 5.0
 
 
-class Patience:
-    """Waits with growing pauses, says now and then what for, and gives up in the end.
+class Backoff:
+    """Waits with growing pauses up to a timeout, and logs what for every 5 s.
 
     Args:
-        timeout_s: Seconds until it gives up.
-        purpose: What is waited for.
+        timeout_s: Seconds until `wait` returns False.
+        purpose: What it waits for.
     """
 
     def __init__(self, timeout_s: float, purpose: str) -> None:
@@ -37,8 +36,8 @@ class Patience:
         """Seconds since the beginning."""
         return time.monotonic() - self._started
 
-    async def pause(self) -> bool:
-        """Wait a little; False when the time is over."""
+    async def wait(self) -> bool:
+        """Wait a little; return False when the time is over."""
         if self.waited_s >= self._timeout_s:
             return False
         if self.waited_s >= _REPORT_EVERY_S * (self._reports + 1):
