@@ -57,7 +57,7 @@ def models() -> dict[str, Any]:
 async def house(
     *flows: str, objects: dict[str, Any] | None = None, settings: Settings | None = None
 ) -> AsyncIterator[FlowClient]:
-    """Run flows side by side, each with a client of the broker of its own, and give a client."""
+    """Run flows side by side with a transport each; yield a client."""
     broker = MemoryBroker()
     resources = Resources(settings or Settings({}), objects or models())
     async with AsyncExitStack() as stack:
@@ -113,7 +113,7 @@ async def test_a_question_is_answered_from_what_was_stored(flows: tuple[str, ...
         assert record.record.answer == answer
 
 
-async def test_explain_events_are_published_for_whoever_listens() -> None:
+async def test_explain_events_are_published() -> None:
     """A listener on the explain interface hears every stage, in one trace."""
     async with house("all-in-one") as client:
         await fill(client)
@@ -128,7 +128,7 @@ async def test_explain_events_are_published_for_whoever_listens() -> None:
 
 
 async def test_indexing_again_changes_nothing() -> None:
-    """The same documents sent again are unchanged and embed nothing."""
+    """Documents sent again are unchanged, and no text is embedded."""
     objects = models()
     async with house("all-in-one", objects=objects) as client:
         await fill(client)
@@ -150,7 +150,7 @@ async def test_a_reranker_that_fails_costs_only_the_reranking() -> None:
         assert [degradation.stage for degradation in answer.degraded] == ["rerank"]
 
 
-async def test_a_reranker_that_is_not_installed_is_told_once(tmp_path: Path) -> None:
+async def test_a_missing_reranker_is_reported_once(tmp_path: Path) -> None:
     """With `auto` and no model the flow runs, and the answer says what to install."""
     objects = models()
     del objects["reranker"]
@@ -166,7 +166,7 @@ async def test_a_reranker_that_is_not_installed_is_told_once(tmp_path: Path) -> 
 
 
 async def test_a_reranker_that_is_switched_off_is_no_loss() -> None:
-    """With `none` nothing is degraded: it was a choice."""
+    """With `none` the answer is not degraded."""
     objects = models()
     del objects["reranker"]
     settings = Settings({"reranker": "none"})

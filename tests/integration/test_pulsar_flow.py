@@ -53,12 +53,12 @@ QUESTIONS = (
     {"question": "Where is the key?", "access": Access(frozenset({"porters"})), "streaming": True},
     {"question": "zebra", "mode": "bm25"},
 )
-#: Predicates whose values tell when something was and how long it took.
+#: Predicates with times and durations.
 TIMES = ("startedAt", "endedAt", "startedAtTime", "endedAtTime", "generatedAtTime", "durationMs")
 
 
 def flow() -> FlowDefinition:
-    """Return the flow of everything."""
+    """Return the flow with all processors."""
     return load_flow(find_flow("all-in-one"))
 
 
@@ -83,7 +83,7 @@ def draft(name: str, *texts: str) -> DocumentDraft:
 async def running(
     transport: Transport, only: tuple[str, ...] = (), objects: dict[str, Any] | None = None
 ) -> AsyncIterator[FlowClient]:
-    """Run the flow on a transport and give a client of it."""
+    """Run the flow on a transport; yield a client."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.aclose)
         resources = await stack.enter_async_context(Resources(Settings({}), objects or models()))
@@ -99,7 +99,7 @@ async def fill(client: FlowClient) -> None:
 
 
 async def ask_all(client: FlowClient) -> list[dict[str, Any]]:
-    """Ask every question and give all that does not depend on time."""
+    """Ask every question; return the parts that do not depend on time."""
     await fill(client)
     found = []
     for number, options in enumerate(QUESTIONS):
@@ -127,7 +127,7 @@ async def ask_all(client: FlowClient) -> list[dict[str, Any]]:
 
 
 async def test_a_fleet_answers_as_one_process_does(pulsar_broker: TestBroker) -> None:
-    """The same questions give equal answers, citations, stages and triples, times apart."""
+    """Equal questions have equal answers, citations, stages and triples, except times."""
     async with running(MemoryTransport()) as client:
         here = await ask_all(client)
     namespace = pulsar_broker.fresh_namespace()
@@ -143,7 +143,7 @@ async def test_a_fleet_answers_as_one_process_does(pulsar_broker: TestBroker) ->
 
 
 async def test_status_and_roll_call(pulsar_broker: TestBroker) -> None:
-    """Status tells what waits, what was given up and who is at work; who left is not there."""
+    """Status reports backlog, dead letters and live workers; a worker that ended is not listed."""
     namespace = pulsar_broker.fresh_namespace()
     outside = pulsar_broker.connect(namespace)
     async with (
@@ -173,8 +173,8 @@ async def test_status_and_roll_call(pulsar_broker: TestBroker) -> None:
     assert nobody == []
 
 
-async def test_nobody_serves(pulsar_broker: TestBroker) -> None:
-    """A client of a flow that nobody runs is told so long before its deadline, with what to do."""
+async def test_a_flow_without_workers_is_an_error(pulsar_broker: TestBroker) -> None:
+    """A client of a flow without workers fails long before its deadline, with a hint."""
     transport = pulsar_broker.connect(pulsar_broker.fresh_namespace())
     client = FlowClient(flow(), transport, absent_after_s=0.1)
     request = DocumentRagRequest(access=Access.public(), question="Is anybody there?")
@@ -187,7 +187,7 @@ async def test_nobody_serves(pulsar_broker: TestBroker) -> None:
 
 
 class WrongSearch(Message, frozen=True, kw_only=True):
-    """A search request by somebody who has another idea of it."""
+    """A search request with other fields."""
 
     collection: str
     limit: str
@@ -195,7 +195,7 @@ class WrongSearch(Message, frozen=True, kw_only=True):
 
 
 async def test_an_incompatible_producer_is_refused(pulsar_broker: TestBroker) -> None:
-    """The flow's topics are typed: who sends something else is refused, the field named."""
+    """A producer of an incompatible type is refused; the error names the field."""
     namespace = pulsar_broker.fresh_namespace()
     stranger = pulsar_broker.connect(namespace)
     WrongSearch.__name__ = SearchRequest.__name__

@@ -44,7 +44,7 @@ def test_three_columns_are_beir(tmp_path: Path, header: str) -> None:
     ],
 )
 def test_a_malformed_line_is_named(tmp_path: Path, line: str, words: str) -> None:
-    """Nothing is dropped in silence: the error names file, line and fault; a header stands first only."""
+    """The error names file, line and fault; a header is allowed in the first line only."""
     path = tmp_path / "qrels.tsv"
     path.write_text(f"query-id corpus-id score\nq0 d0 1\n{line}\n")
 
@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_collection_counts_judged_queries(folder: Path) -> None:
-    """Queries without a relevant document take no part, and everything left out is counted."""
+    """Queries without a relevant document are left out and counted."""
     dataset = load_beir(folder)
 
     assert (dataset.documents, dataset.queries) == (3, {"q1": "query 1"})
@@ -116,7 +116,7 @@ def test_a_collection_counts_judged_queries(folder: Path) -> None:
 
 
 def test_a_query_that_is_a_document_does_not_find_itself(folder: Path) -> None:
-    """Id and text must be those of the query, and nobody has judged it: ids alone say nothing."""
+    """A document is its query only with the same id and text, and without a judgement."""
     corpus = "".join(
         f'{{"_id": "{name}", "text": "{text}"}}\n'
         for name, text in [("d1", "one"), ("q1", "query  1"), ("q2", "other"), ("q3", "query 3")]
@@ -149,7 +149,7 @@ def test_a_broken_collection_is_refused(folder: Path, name: str, content: str, w
 
 
 def test_a_line_that_is_not_utf8_is_refused(folder: Path) -> None:
-    """Wherever in the file it stands."""
+    """Anywhere in the file."""
     with (folder / "corpus.jsonl").open("ab") as file:
         file.write(b'{"_id": "d9", "text": "\xff"}\n')
 
@@ -158,7 +158,7 @@ def test_a_line_that_is_not_utf8_is_refused(folder: Path) -> None:
 
 
 def test_a_missing_file_is_named(folder: Path) -> None:
-    """Without judgements there is nothing to measure."""
+    """A missing file or folder is an error that names it."""
     (folder / "qrels" / "test.tsv").unlink()
 
     with pytest.raises(BadInput, match=r"cannot read .*test\.tsv"):

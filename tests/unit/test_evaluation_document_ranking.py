@@ -92,7 +92,7 @@ async def test_a_refused_query_counts_with_nothing_found(dataset: BeirDataset) -
 
 
 async def test_a_run_names_its_mode(dataset: BeirDataset) -> None:
-    """Several modes go into one file; the last column tells them apart."""
+    """One file holds several modes; the last column names the mode."""
     run = await run_queries(DocumentRanker(Listed("a", "b"), "bm25", 10), dataset.queries)
 
     assert list(run_rows({"bm25": run})) == [

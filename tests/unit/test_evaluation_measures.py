@@ -40,7 +40,7 @@ def test_recall_counts_what_is_within_the_cutoff() -> None:
 
 
 def test_reciprocal_rank_is_of_the_first_relevant_within_the_cutoff() -> None:
-    """Rank 3 gives a third, and nothing when the cutoff is 2."""
+    """Rank 3 is a third, and 0 with a cutoff of 2."""
     assert reciprocal_rank([0, 0, 4, 1], 10) == pytest.approx(1 / 3)
     assert reciprocal_rank([0, 0, 4, 1], 2) == 0.0
     assert reciprocal_rank([], 10) == 0.0
@@ -68,7 +68,7 @@ def test_judged_not_relevant_neither_gains_nor_costs() -> None:
 
 
 def test_clustering_is_defined_for_two_and_more() -> None:
-    """A single result is no cluster; three of four from one file is 0.75."""
+    """A single result has no ratio; three of four from one file is 0.75."""
     assert clustering_ratio([]) is None
     assert clustering_ratio(["a"]) is None
     assert clustering_ratio(["a", "b", "a", "a"]) == 0.75
@@ -90,7 +90,7 @@ def test_a_percentile_is_exact_where_floats_are_not() -> None:
 
 @given(grades, cutoffs)
 def test_measures_are_shares(gains: list[int], k: int) -> None:
-    """Every measure is 0 to 1, and 1 for the ideal order that returns everything."""
+    """Every measure is 0 to 1, and 1 for the ideal order of all documents."""
     relevant = sum(gain > 0 for gain in gains)
     ideal = sorted(gains, reverse=True)
 

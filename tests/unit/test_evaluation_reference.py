@@ -87,7 +87,7 @@ def test_equal_scores_are_exported_in_order(tmp_path: Path) -> None:
 
 
 def test_a_run_may_fall_below_zero(tmp_path: Path) -> None:
-    """Every query and every tag begins anew."""
+    """Scores of a new query or tag start independently."""
     lines = [
         RunRow("q1", "a", 1, 0.0, "x"),
         RunRow("q1", "b", 2, 0.0, "x"),

@@ -132,7 +132,7 @@ def line_of(text: str, part: str, nth: int = 1) -> int:
 
 
 def test_a_good_flow_is_read_whole() -> None:
-    """Everything a flow file says is in its definition, topics by their full names."""
+    """The definition has every value of the file, and full topic names."""
     flow = parse(GOOD)
     front = flow.processors[0]
 
@@ -171,7 +171,7 @@ def test_the_check_report_names_processors_and_interfaces() -> None:
     }
 
 
-# Each row: what is replaced, by what, the text that stands on the faulty line, words of the message.
+# Each row: the replaced text, its replacement, a text on the faulty line, a part of the message.
 BROKEN = {
     "unknown key of the flow": (
         "processors:",
@@ -422,7 +422,7 @@ def test_an_unknown_type_hides_no_topic() -> None:
         (b"? [a]\n: b\n", 1, "a key of the flow must be a word, not a list"),
     ],
 )
-def test_what_is_no_flow_at_all_is_refused(data: bytes, line: int, words: str) -> None:
+def test_malformed_files_are_refused(data: bytes, line: int, words: str) -> None:
     """Bytes that are not a bounded, plain YAML mapping are refused with their line."""
     with pytest.raises(FlowError) as caught:
         parse_flow(data, source="f.yaml", registry=REGISTRY)
@@ -462,7 +462,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_words_of_older_yaml_stay_words() -> None:
-    """`on` and `yes` are no booleans and `12:30` is no number."""
+    """`on` and `yes` are strings, and so is `12:30`."""
     flow = parse(GOOD.replace("mode: hybrid", 'label: "on"\n      mode: dense'))
     other = parse(GOOD.replace("mode: hybrid", "label: 12:30"))
 
@@ -472,7 +472,7 @@ def test_words_of_older_yaml_stay_words() -> None:
 
 @given(st.integers(-1000, 1000))
 def test_a_value_is_taken_exactly_when_it_is_in_range(limit: int) -> None:
-    """A flow parameter accepts what lies between minimum and maximum, and nothing else."""
+    """A flow parameter accepts exactly the values from minimum to maximum."""
     if 1 <= limit <= 50:
         flow = parse(GOOD, values={"limit": limit})
         assert flow.processors[0].parameters.limit == limit  # type: ignore[attr-defined]
@@ -486,7 +486,7 @@ def test_a_value_is_taken_exactly_when_it_is_in_range(limit: int) -> None:
     ("gone", "taken", "refused"), [("maximum: 50", 99, 0), ("minimum: 1", 1, 51)]
 )
 def test_a_range_may_be_open_at_one_end(gone: str, taken: int, refused: int) -> None:
-    """A flow parameter with one bound alone is held to that bound."""
+    """A flow parameter with one bound is checked against that bound."""
     text = GOOD.replace(f"    {gone}\n", "")
     assert parse(text, values={"limit": taken}).parameters[0].value == taken
     with pytest.raises(ConfigError, match="parameter 'limit' must be at"):
@@ -495,7 +495,7 @@ def test_a_range_may_be_open_at_one_end(gone: str, taken: int, refused: int) -> 
 
 @given(st.integers(-300, 600))
 def test_a_literal_is_taken_exactly_when_the_processor_takes_it(limit: int) -> None:
-    """A value written in the file is held to the range of the processor's own parameter."""
+    """A value in the file is checked against the range of the processor's parameter."""
     text = GOOD.replace("limit: ${limit}", f"limit: {limit}")
     if 1 <= limit <= 100:
         assert parse(text).processors[0].parameters.limit == limit  # type: ignore[attr-defined]

@@ -17,14 +17,14 @@ _FACT = re.compile(r' (\w+)=("(?:[^"\\]|\\.)*"|[^ ]*)')
 
 
 def line(**facts: object) -> str:
-    """Format a record with these facts; gives the line behind its time."""
+    """Format a record with these fields; return the line after its time."""
     known = {"name": "whence.x", "levelname": "WARNING", "msg": "attempt failed", **facts}
     _day, _time, written = LINES.format(logging.makeLogRecord(known)).split(" ", 2)
     return written
 
 
 def test_facts_follow_the_message() -> None:
-    """What a logger gives as `extra` stands in the line, in its order; without any the line is the message."""
+    """The fields of `extra` follow the message in their order."""
     assert line() == "WARNING whence.x: attempt failed"
     assert line(action="retry", attempt=2, wait_s=0.5).endswith(
         "attempt failed action=retry attempt=2 wait_s=0.5"

@@ -1,4 +1,4 @@
-"""Resources: opened once when asked for, closed in reverse order, missing models told apart."""
+"""Resources are opened once on first use and closed in reverse order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 
 
 class Recorded(Resources):
-    """Opens stand-ins and keeps a list of what happened."""
+    """Opens stubs and records the calls."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -39,7 +39,7 @@ class Recorded(Resources):
 
 
 async def test_each_is_opened_once_and_closed_in_reverse() -> None:
-    """Two who ask at the same time get the same object; the last opened is closed first."""
+    """Concurrent callers get the same object; the last opened is closed first."""
     resources = Recorded(Settings({}))
     async with resources:
         found = await asyncio.gather(*(resources.get(kind) for kind in ("store", "store")))
@@ -87,7 +87,7 @@ async def test_missing_models_fail_when_used(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_setting_is_refused_at_once() -> None:
-    """A model setting that names nothing fails when the resource is opened, not at the first message."""
+    """A model setting without a model fails when the resource is opened, not at the first message."""
     async with Resources(Settings({"embedder": "locl", "writer": "gpt"})) as resources:
         for kind in ("embedder", "writer"):
             with pytest.raises(ConfigError, match=f"unknown {kind}"):

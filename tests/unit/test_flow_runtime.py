@@ -97,13 +97,13 @@ class Middle(Processor):
 
 
 class Back(Processor):
-    """Answers in capitals; certain words make it fail in certain ways."""
+    """Answers in capitals; fails for the texts in `failures`."""
 
     type_name = "back"
     serves = INNERMOST
     needs = ("store",)
 
-    def __init__(self, parameters: Any = None, *, store: World) -> None:
+    def __init__(self, parameters: Any = None, *, store: SharedState) -> None:
         super().__init__(parameters)
         self.world = store
         self.served = 0
@@ -126,12 +126,12 @@ class Back(Processor):
         return Reply(text=message.text.upper(), numbers=(context.remaining_s() or -1.0,))
 
 
-class Ear(Processor):
+class Listener(Processor):
     type_name = "ear"
     consumes = Heard
     needs = ("store",)
 
-    def __init__(self, parameters: Any = None, *, store: World) -> None:
+    def __init__(self, parameters: Any = None, *, store: SharedState) -> None:
         super().__init__(parameters)
         self.world = store
 
@@ -167,8 +167,8 @@ class Ranker(Processor):
         return Reply()
 
 
-class World:
-    """What the processors of one test share; stands for the store."""
+class SharedState:
+    """State shared by the processors of one test; takes the place of the store."""
 
     def __init__(self) -> None:
         self.starts = 0
@@ -182,7 +182,7 @@ class World:
 
 
 TYPES = Registry(
-    {cls.type_name: cls for cls in (Front, Middle, Back, Ear, Counter, Ranker)}, plug_ins=()
+    {cls.type_name: cls for cls in (Front, Middle, Back, Listener, Counter, Ranker)}, plug_ins=()
 )
 FLOW = """\
 flow: test
@@ -216,11 +216,15 @@ interfaces:
 AT_ONCE = RestartPolicy(first_delay_s=0.0)
 
 
-class Running:
-    """A flow at work, with all that a test looks at."""
+class RunningFlow:
+    """A running flow with its client, state and transport."""
 
     def __init__(
-        self, runtime: FlowRuntime, client: FlowClient, world: World, transport: MemoryTransport
+        self,
+        runtime: FlowRuntime,
+        client: FlowClient,
+        world: SharedState,
+        transport: MemoryTransport,
     ) -> None:
         self.runtime = runtime
         self.client = client
@@ -238,22 +242,25 @@ def flow(text: str = FLOW) -> FlowDefinition:
 
 @asynccontextmanager
 async def running(
-    text: str = FLOW, world: World | None = None, settings: Settings | None = None, **options: Any
-) -> AsyncIterator[Running]:
-    world = world or World()
+    text: str = FLOW,
+    world: SharedState | None = None,
+    settings: Settings | None = None,
+    **options: Any,
+) -> AsyncIterator[RunningFlow]:
+    world = world or SharedState()
     definition = flow(text)
     transport = MemoryTransport()
     resources = Resources(settings or Settings({}), {"store": world})
     options.setdefault("restart", AT_ONCE)
     try:
         async with resources, run_flow(definition, transport, resources, **options) as runtime:
-            yield Running(runtime, FlowClient(definition, transport), world, transport)
+            yield RunningFlow(runtime, FlowClient(definition, transport), world, transport)
     finally:
         await transport.aclose()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that must come; the test's own timeout is the limit."""
+    """Wait for a condition, within the timeout of the test."""
     while True:
         if condition():
             return
@@ -261,18 +268,18 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_question_passes_three_hops_and_back() -> None:
-    """Messages reach the innermost processor and its reply comes back; events reach who listens."""
-    async with running() as house:
-        reply = await house.ask("hello")
-        await until(lambda: house.world.heard == ["hello"])
+    """Messages reach the innermost processor, its reply returns, and events reach their consumer."""
+    async with running() as fixture:
+        reply = await fixture.ask("hello")
+        await until(lambda: fixture.world.heard == ["hello"])
 
         assert reply.text == "HELLO"
 
 
-async def test_the_deadline_shrinks_on_the_way() -> None:
+async def test_the_deadline_is_earlier_at_every_hop() -> None:
     """Each hop has less time than its caller, and all have less than the client."""
-    async with running() as house:
-        reply = await house.ask("hello", timeout_s=30.0)
+    async with running() as fixture:
+        reply = await fixture.ask("hello", timeout_s=30.0)
 
         # Outer first; each remaining time was taken after the inner one's.
         front, middle, back = reply.numbers
@@ -282,32 +289,32 @@ async def test_the_deadline_shrinks_on_the_way() -> None:
 
 
 async def test_without_a_deadline_there_is_none() -> None:
-    """A message that comes without a deadline gives its handler none."""
-    async with running() as house:
+    """A message without a deadline has no deadline in its handler."""
+    async with running() as fixture:
         headers = {Headers.REPLY_TO: full_topic("answers"), Headers.CORRELATION_ID: "1"}
-        replies = await house.transport.subscribe(full_topic("answers"), "me")
+        replies = await fixture.transport.subscribe(full_topic("answers"), "me")
         topic = full_topic("back.request")
-        await house.transport.publish(topic, encode(Innermost(text="x")), headers=headers)
+        await fixture.transport.publish(topic, encode(Innermost(text="x")), headers=headers)
         delivery = await replies.receive()
 
         assert delivery.payload == encode(Reply(text="X", numbers=(-1.0,)))
 
 
 async def test_a_late_reply_is_an_error_in_time() -> None:
-    """A callee that takes too long fails the question before the client gives up on its own."""
-    async with running() as house:
+    """A late processor fails the question before the client's own deadline."""
+    async with running() as fixture:
         with pytest.raises(DeadlineExceeded):
-            await house.ask("slow", wait_s=60.0, timeout_s=0.3)
+            await fixture.ask("slow", wait_s=60.0, timeout_s=0.3)
 
 
 async def test_one_trace_over_all_hops() -> None:
     """All messages of a question carry one trace id, and every hop a span of its own."""
-    async with running() as house:
+    async with running() as fixture:
         taps = [
-            await house.transport.subscribe(full_topic(name), "tap")
+            await fixture.transport.subscribe(full_topic(name), "tap")
             for name in ("front.request", "middle.request", "back.request", "heard")
         ]
-        await house.ask("hello")
+        await fixture.ask("hello")
         parents = [(await tap.receive()).headers[Headers.TRACEPARENT].split("-") for tap in taps]
 
         assert len({parent[1] for parent in parents}) == 1
@@ -316,32 +323,32 @@ async def test_one_trace_over_all_hops() -> None:
 
 async def test_an_error_crosses_all_hops_as_itself() -> None:
     """An error of the innermost processor reaches the client with its class, message and hint."""
-    world = World()
+    world = SharedState()
     world.failures["gone"] = NotFound("there is no chunk 7", hint="look elsewhere")
-    async with running(world=world) as house:
+    async with running(world=world) as fixture:
         with pytest.raises(NotFound, match="there is no chunk 7") as caught:
-            await house.ask("gone")
+            await fixture.ask("gone")
 
         assert caught.value.hint == "look elsewhere"
-        assert (await house.ask("fine")).text == "FINE"
+        assert (await fixture.ask("fine")).text == "FINE"
 
 
 async def test_a_fault_is_answered_and_the_processor_lives() -> None:
     """An unexpected exception becomes an error reply and harms no other message."""
-    world = World()
+    world = SharedState()
     world.failures["bug"] = ZeroDivisionError("secret detail")
-    async with running(world=world) as house:
+    async with running(world=world) as fixture:
         with pytest.raises(InternalError, match="ZeroDivisionError"):
-            await house.ask("bug")
+            await fixture.ask("bug")
 
-        assert (await house.ask("fine")).text == "FINE"
-        assert (await house.runtime.health()).ready
+        assert (await fixture.ask("fine")).text == "FINE"
+        assert (await fixture.runtime.health()).ready
 
 
 async def test_a_foreign_client_may_send_plain_json() -> None:
     """A request without the type header is taken for the topic's own type."""
-    async with running() as house:
-        reply = await house.transport.request(full_topic("front.request"), b'{"text": "plain"}')
+    async with running() as fixture:
+        reply = await fixture.transport.request(full_topic("front.request"), b'{"text": "plain"}')
 
         assert reply.headers[Headers.TYPE] == Reply.TYPE
         assert b"PLAIN" in reply.payload
@@ -351,22 +358,24 @@ async def test_a_foreign_client_may_send_plain_json() -> None:
     ("payload", "type_name"),
     [(b"{}", Heard.TYPE), (b"{}", "no-such.v9"), (b"\xff", Question.TYPE), (b"[]", "")],
 )
-async def test_what_is_no_such_message_is_answered(payload: bytes, type_name: str) -> None:
-    """Wrong types and undecodable bytes get an error reply at once and stop nothing."""
-    async with running() as house:
+async def test_undecodable_requests_get_an_error_reply(payload: bytes, type_name: str) -> None:
+    """Wrong types and undecodable bytes get an error reply, and the processor continues."""
+    async with running() as fixture:
         headers = {Headers.TYPE: type_name} if type_name else {}
-        reply = await house.transport.request(full_topic("front.request"), payload, headers=headers)
+        reply = await fixture.transport.request(
+            full_topic("front.request"), payload, headers=headers
+        )
 
         assert reply.headers[Headers.TYPE] == "error.v1"
         assert b"undecodable" in reply.payload
-        assert (await house.ask("fine")).text == "FINE"
+        assert (await fixture.ask("fine")).text == "FINE"
 
 
-async def test_a_message_nobody_can_read_becomes_a_dead_letter() -> None:
-    """An undecodable event that nobody waits for is kept, not repeated for ever."""
-    async with running() as house:
-        dead = await house.transport.subscribe(dead_letter_topic(full_topic("heard")), "me")
-        await house.transport.publish(full_topic("heard"), b"junk")
+async def test_an_undecodable_event_becomes_a_dead_letter() -> None:
+    """An undecodable event is stored as a dead letter and not redelivered."""
+    async with running() as fixture:
+        dead = await fixture.transport.subscribe(dead_letter_topic(full_topic("heard")), "me")
+        await fixture.transport.publish(full_topic("heard"), b"junk")
         letter = await dead.receive()
 
         assert letter.payload == b"junk"
@@ -374,53 +383,53 @@ async def test_a_message_nobody_can_read_becomes_a_dead_letter() -> None:
 
 
 async def test_an_undecodable_reply_is_an_error_of_one_call() -> None:
-    """A server that replies nonsense fails that call with a codec error, and no later one."""
-    async with running(only=("front",)) as house:
-        server = await house.transport.subscribe(full_topic("middle.request"), "middle")
+    """An undecodable reply fails its own call only."""
+    async with running(only=("front",)) as fixture:
+        server = await fixture.transport.subscribe(full_topic("middle.request"), "middle")
 
         async def answer(payload: bytes, type_name: str) -> None:
             delivery = await server.receive()
             names = (Headers.CORRELATION_ID,)
             headers = {name: delivery.headers[name] for name in names}
             headers[Headers.TYPE] = type_name
-            await house.transport.publish(
+            await fixture.transport.publish(
                 delivery.headers[Headers.REPLY_TO], payload, headers=headers
             )
             await server.ack(delivery)
 
         for payload, type_name in ((b"\x00", Reply.TYPE), (b"{}", Heard.TYPE), (b"{", "error.v1")):
-            question = asyncio.create_task(house.ask("x"))
+            question = asyncio.create_task(fixture.ask("x"))
             await answer(payload, type_name)
             with pytest.raises(CodecError, match=r"middle\.request"):
                 await question
-        question = asyncio.create_task(house.ask("x"))
+        question = asyncio.create_task(fixture.ask("x"))
         await answer(encode(Reply(text="good")), Reply.TYPE)
         assert (await question).text == "good"
 
 
 async def test_a_stream_comes_in_order_and_ends() -> None:
     """Replies of a streaming processor arrive in order, up to the one it calls the last."""
-    async with running() as house:
-        stream = house.client.stream("counter", Inner(), (Reply,))
+    async with running() as fixture:
+        stream = fixture.client.stream("counter", Inner(), (Reply,))
         texts = [reply.text async for reply in stream if isinstance(reply, Reply)]
 
         assert texts == ["0", "1", "2", "last"]
 
 
 async def test_a_reply_against_the_contract_is_an_error() -> None:
-    """A processor that yields what its service does not name fails that request."""
-    async with running() as house:
+    """A reply of a type that the service does not declare fails the request."""
+    async with running() as fixture:
         with pytest.raises(InternalError, match="not one of its replies"):
-            async for _ in house.client.stream("counter", Inner(text="odd"), (Reply,)):
+            async for _ in fixture.client.stream("counter", Inner(text="odd"), (Reply,)):
                 pass
 
 
 async def test_replicas_share_the_work() -> None:
-    """Every replica of a processor takes part, and each message is handled once."""
+    """All replicas handle messages, and each message is handled once."""
     text = FLOW.replace("type: back\n    concurrency: 4", "type: back\n    replicas: 3")
-    world = World()
-    async with running(text, world) as house:
-        replies = await asyncio.gather(*(house.ask(str(n), wait_s=0.005) for n in range(12)))
+    world = SharedState()
+    async with running(text, world) as fixture:
+        replies = await asyncio.gather(*(fixture.ask(str(n), wait_s=0.005) for n in range(12)))
         assert sorted(int(reply.text) for reply in replies) == list(range(12))
 
     assert world.starts == world.closes == 3
@@ -428,9 +437,9 @@ async def test_replicas_share_the_work() -> None:
     assert min(world.served) >= 1
 
 
-async def test_only_runs_what_is_named() -> None:
-    """`only` starts the named processors; another process with the rest completes the flow."""
-    world = World()
+async def test_only_runs_the_named_processors() -> None:
+    """`only` starts the named processors; a second runtime with the others completes the flow."""
+    world = SharedState()
     definition = flow()
     transport = MemoryTransport()
     resources = Resources(Settings({}), {"store": world})
@@ -446,20 +455,20 @@ async def test_only_runs_what_is_named() -> None:
 
 
 async def test_a_failed_start_is_tried_again() -> None:
-    """A processor whose start fails for a passing reason runs in the end."""
-    world = World()
+    """A processor whose start fails for a temporary reason is restarted until it runs."""
+    world = SharedState()
     world.start_errors = [Unavailable("not yet"), RuntimeError("odd")]
-    async with running(world=world) as house:
-        assert (await house.ask("x")).text == "X"
-        back = (await house.runtime.health()).processors[2]
+    async with running(world=world) as fixture:
+        assert (await fixture.ask("x")).text == "X"
+        back = (await fixture.runtime.health()).processors[2]
         assert (back.state, back.restarts, back.last_error) == (State.RUNNING, 2, "odd")
 
     assert (world.starts, world.closes) == (3, 3)
 
 
 async def test_a_start_that_keeps_failing_ends_the_flow_with_its_cause() -> None:
-    """After five restarts within the window the flow gives up, and nothing is left behind."""
-    world = World()
+    """After five restarts within the window the flow ends, without subscriptions or tasks."""
+    world = SharedState()
     world.start_errors = [Unavailable(f"down {n}", hint="start it") for n in range(9)]
     transport = MemoryTransport()
     resources = Resources(Settings({}), {"store": world})
@@ -478,9 +487,9 @@ async def test_a_start_that_keeps_failing_ends_the_flow_with_its_cause() -> None
     await transport.aclose()
 
 
-async def test_a_start_that_can_never_succeed_is_not_repeated() -> None:
+async def test_a_permanent_failure_of_the_start_is_not_repeated() -> None:
     """A wrong setting ends the flow at once."""
-    world = World()
+    world = SharedState()
     world.start_errors = [BadInput("no such model")]
 
     with pytest.raises(BadInput, match="processor back failed: no such model"):
@@ -489,68 +498,68 @@ async def test_a_start_that_can_never_succeed_is_not_repeated() -> None:
     assert world.starts == 1
 
 
-async def test_a_processor_that_stops_working_is_restarted() -> None:
-    """What cannot be handled now is handed back, the processor restarts and handles it then."""
-    world = World()
+async def test_a_processor_that_fails_is_restarted() -> None:
+    """A message that cannot be handled is returned and handled after the restart."""
+    world = SharedState()
     world.ear_errors = [DiskFull("no space"), DiskFull("no space")]
-    async with running(world=world) as house:
-        await house.ask("kept")
+    async with running(world=world) as fixture:
+        await fixture.ask("kept")
         await until(lambda: world.heard == ["kept"])
-        ear = (await house.runtime.health()).processors[3]
+        ear = (await fixture.runtime.health()).processors[3]
 
         assert (ear.restarts, ear.running, ear.last_error) == (2, 1, "no space")
 
 
-async def test_a_lost_subscription_is_taken_up_again() -> None:
-    """A processor whose hold on the broker is lost joins again and keeps its backlog."""
-    async with running() as house:
-        running_back = house.runtime._groups[2]
+async def test_a_lost_subscription_is_renewed() -> None:
+    """A processor that loses its subscription subscribes again and keeps its backlog."""
+    async with running() as fixture:
+        running_back = fixture.runtime._groups[2]
         subscription = running_back.current[0].worker._state.subscription  # type: ignore[union-attr]
         await subscription.aclose()  # type: ignore[union-attr]
         await until(lambda: running_back.supervisors[0].restarts == 1)
 
-        assert (await house.ask("again")).text == "AGAIN"
+        assert (await fixture.ask("again")).text == "AGAIN"
 
 
-async def test_a_processor_that_keeps_dying_ends_the_flow() -> None:
-    """When restarting does not help, `wait` raises the cause and health says who it is."""
-    async with running() as house:
-        waiting = asyncio.create_task(house.runtime.wait())
-        supervisor = house.runtime._groups[2].supervisors[0]
+async def test_a_processor_that_keeps_failing_ends_the_flow() -> None:
+    """After too many restarts `wait` raises the cause, and health names the processor."""
+    async with running() as fixture:
+        waiting = asyncio.create_task(fixture.runtime.wait())
+        supervisor = fixture.runtime._groups[2].supervisors[0]
         while not waiting.done():
-            worker = house.runtime._groups[2].current[0].worker
+            worker = fixture.runtime._groups[2].current[0].worker
             if worker is not None and worker._state.subscription is not None:
                 await worker._state.subscription.aclose()
             await asyncio.sleep(0.001)
         with pytest.raises(Unavailable, match="processor back failed after 5 restarts"):
             await waiting
-        health = await house.runtime.health()
+        health = await fixture.runtime.health()
 
         assert supervisor.restarts == 5
         assert not health.ready
         assert [one.name for one in health.processors if one.state is State.UNHEALTHY] == ["back"]
 
 
-async def test_drain_finishes_what_is_begun() -> None:
-    """A question that is under way when the flow is asked to stop is answered; a later one is kept."""
-    async with running() as house:
-        question = asyncio.create_task(house.ask("begun", wait_s=0.05))
-        await house.world.working.wait()
-        draining = asyncio.create_task(house.runtime.drain(30.0))
+async def test_drain_finishes_messages_in_progress() -> None:
+    """A question in progress at the stop is answered; a later one stays in the backlog."""
+    async with running() as fixture:
+        question = asyncio.create_task(fixture.ask("begun", wait_s=0.05))
+        await fixture.world.working.wait()
+        draining = asyncio.create_task(fixture.runtime.drain(30.0))
         await asyncio.sleep(0)
         reply = await question
         await draining
-        await house.transport.publish(full_topic("front.request"), encode(Question(text="late")))
-        stats = await house.transport.stats(full_topic("front.request"), "front")
+        await fixture.transport.publish(full_topic("front.request"), encode(Question(text="late")))
+        stats = await fixture.transport.stats(full_topic("front.request"), "front")
 
         assert reply.text == "BEGUN"
         assert (stats.backlog, stats.in_flight) == (1, 0)
-        assert {one.state for one in (await house.runtime.health()).processors} == {State.STOPPED}
+        assert {one.state for one in (await fixture.runtime.health()).processors} == {State.STOPPED}
 
 
-async def test_drain_hands_back_what_is_not_finished() -> None:
-    """Without time to finish, work goes back to the group; another runtime does it."""
-    world = World()
+async def test_drain_returns_unfinished_messages() -> None:
+    """A message that is not finished in time is redelivered to another runtime."""
+    world = SharedState()
     definition = flow()
     transport = MemoryTransport()
     resources = Resources(Settings({}), {"store": world})
@@ -566,11 +575,11 @@ async def test_drain_hands_back_what_is_not_finished() -> None:
 
 
 async def test_an_error_in_the_block_stops_the_flow_too() -> None:
-    """Leaving by an exception leaves no task and no subscription."""
+    """An exception in the block leaves no task and no subscription."""
 
     async def fail() -> None:
-        async with running() as house:
-            await house.ask("x")
+        async with running() as fixture:
+            await fixture.ask("x")
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
@@ -583,24 +592,24 @@ RANKED = FLOW.replace("heard: heard}", "heard: heard, side: rank.request}").repl
 )
 
 
-async def test_what_is_switched_off_is_left_out() -> None:
-    """A switched-off resource takes its processor and the optional ports to it away, nothing else."""
+async def test_a_processor_of_a_disabled_resource_is_left_out() -> None:
+    """Only the processor that needs the resource and the optional ports to it are left out."""
     settings = Settings({"reranker": "none"})
-    async with running(RANKED, settings=settings) as house:
-        assert (await house.ask("x")).text == "X"
-        assert "ranker" not in [one.name for one in (await house.runtime.health()).processors]
+    async with running(RANKED, settings=settings) as fixture:
+        assert (await fixture.ask("x")).text == "X"
+        assert "ranker" not in [one.name for one in (await fixture.runtime.health()).processors]
 
 
 async def test_nothing_left_to_run_is_an_error() -> None:
-    """Choosing only what the settings switch off is refused with the setting's name."""
+    """Choosing only disabled processors is an error that names the setting."""
     settings = Settings({"reranker": "none"})
     with pytest.raises(ConfigError, match="WHENCE_RERANKER=none"):
         async with running(RANKED, settings=settings, only=("ranker",)):
             pytest.fail("nothing to run")
 
 
-async def test_a_required_port_cannot_be_switched_off() -> None:
-    """A processor that cannot do without what is switched off is refused."""
+async def test_a_required_port_cannot_be_disabled() -> None:
+    """A flow that needs a disabled processor is refused."""
     text = RANKED.replace("back: back.request", "back: rank.request")
     with pytest.raises(
         ConfigError, match="'middle' needs the processor on its port 'back', which is disabled"
@@ -610,62 +619,62 @@ async def test_a_required_port_cannot_be_switched_off() -> None:
 
 
 async def test_a_missing_model_fails_its_calls_only(tmp_path: Any) -> None:
-    """Without an installed reranker the flow starts, and asking it says what is missing."""
+    """Without an installed reranker the flow starts, and its calls fail with the reason."""
     settings = Settings({"models": str(tmp_path)})
-    async with running(RANKED, settings=settings) as house:
+    async with running(RANKED, settings=settings) as fixture:
         topic = full_topic("rank.request")
-        reply = await house.transport.request(topic, encode(Innermost()))
+        reply = await fixture.transport.request(topic, encode(Innermost()))
 
         assert b"model_missing" in reply.payload
-        assert (await house.runtime.health()).ready
+        assert (await fixture.runtime.health()).ready
 
 
 async def test_an_unknown_interface_or_processor_is_named() -> None:
-    """Wrong names are refused with the nearest right one, and events cannot be asked."""
-    async with running() as house:
+    """Unknown names are refused with the nearest known one; an interface of events takes no requests."""
+    async with running() as fixture:
         with pytest.raises(ConfigError, match="did you mean 'front'"):
-            await house.client.call("frnt", Question(), Reply)
+            await fixture.client.call("frnt", Question(), Reply)
         with pytest.raises(ConfigError, match="one of events"):
-            await house.client.call("explain", Question(), Reply)
+            await fixture.client.call("explain", Question(), Reply)
     with pytest.raises(ConfigError, match="did you mean 'middle'"):
         async with running(only=("midle",)):
             pytest.fail("must not start")
 
 
-async def test_leaving_a_stream_early_stops_the_work() -> None:
-    """A client that stops reading takes its request back; nothing stays in flight."""
-    async with running() as house:
-        stream = house.client.stream("counter", Inner(), (Reply,))
+async def test_closing_a_stream_early_cancels_the_request() -> None:
+    """After the client closes the stream, no message is in flight."""
+    async with running() as fixture:
+        stream = fixture.client.stream("counter", Inner(), (Reply,))
         await anext(stream)
         await stream.aclose()
         topic = full_topic("counter.request")
-        health = await house.runtime.health()
+        health = await fixture.runtime.health()
         while health.processors[4].in_flight:
             await asyncio.sleep(0.001)
-            health = await house.runtime.health()
-        assert (await house.transport.stats(topic, "counter")).backlog == 0
-        assert house.transport.requester.pending == 0
+            health = await fixture.runtime.health()
+        assert (await fixture.transport.stats(topic, "counter")).backlog == 0
+        assert fixture.transport.requester.pending == 0
 
 
-async def test_health_counts_what_was_done() -> None:
-    """Health tells handled and failed messages per processor and that the broker answers."""
-    world = World()
+async def test_health_counts_messages() -> None:
+    """Health reports handled and failed messages of each processor and the state of the broker."""
+    world = SharedState()
     world.failures["gone"] = NotFound("no")
-    async with running(world=world) as house:
-        await house.ask("x")
+    async with running(world=world) as fixture:
+        await fixture.ask("x")
         with pytest.raises(NotFound):
-            await house.ask("gone")
+            await fixture.ask("gone")
         await until(lambda: len(world.heard) == 2)
-        health = await house.runtime.health()
+        health = await fixture.runtime.health()
         by_name = {one.name: one for one in health.processors}
 
         assert (by_name["back"].handled, by_name["back"].failed) == (1, 1)
         assert by_name["front"].backlog == 0
-        await house.transport.aclose()
-        assert not (await house.runtime.health()).ready
+        await fixture.transport.aclose()
+        assert not (await fixture.runtime.health()).ready
 
 
-def test_restarts_wait_longer_and_longer() -> None:
+def test_waits_between_restarts_grow() -> None:
     """The wait before a restart doubles from half a second up to thirty."""
     policy = RestartPolicy()
 

@@ -98,9 +98,9 @@ def test_what_is_wrong_is_named_as_it_was_given(tmp_path: Path) -> None:
         {"toml": 'broker = "foo"'},
     )
     for way in ways:
-        with pytest.raises(ConfigError) as told:
+        with pytest.raises(ConfigError) as caught:
             load(tmp_path, **way)
-        hints.append(told.value.hint)
+        hints.append(caught.value.hint)
     assert hints == ["correct --broker", "correct WHENCE_BROKER", "correct broker in whence.toml"]
 
 
@@ -116,7 +116,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
-    """An option that is no setting is refused by name."""
+    """An unknown option is refused by name."""
     with pytest.raises(ConfigError, match="unknown setting 'colour'"):
         load(tmp_path, options={"colour": "red"})
 

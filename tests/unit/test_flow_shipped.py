@@ -55,7 +55,7 @@ def test_the_doors_of_the_reference_are_there() -> None:
 
 
 def test_a_switched_off_reranker_leaves_the_rest() -> None:
-    """Without a reranker the flow keeps everything else, and the question has no port to it."""
+    """Without a reranker, only the reranker and the ports to it are missing."""
     whole = load_flow(find_flow("all-in-one"))
     pruned = without_disabled(whole, {"reranker": "WHENCE_RERANKER=none"})
 
@@ -67,7 +67,7 @@ def test_a_switched_off_reranker_leaves_the_rest() -> None:
 
 
 def test_a_flow_is_found_by_name_or_by_path(tmp_path: Path) -> None:
-    """A plain word is a shipped flow; anything with a suffix or folder is a path, taken as it is."""
+    """A plain word is a shipped flow; a name with a suffix or a folder is a path."""
     assert find_flow("ingest").name == "ingest.yaml"
     assert find_flow("mine.yaml") == Path("mine.yaml")
     assert find_flow(tmp_path / "x") == tmp_path / "x"

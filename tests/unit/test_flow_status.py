@@ -48,7 +48,7 @@ EMBEDDING = FLOW.interface("embedding").request
 
 @asynccontextmanager
 async def members(*parts: tuple[str, ...], delay_s: float = 0.0) -> AsyncIterator[MemoryTransport]:
-    """Run parts of the flow, each with a client of its own, and give one more client."""
+    """Run parts of the flow with a transport each; yield one more transport."""
     broker = MemoryBroker()
     objects = {
         "store": MemoryStore(),
@@ -68,7 +68,7 @@ async def members(*parts: tuple[str, ...], delay_s: float = 0.0) -> AsyncIterato
 
 
 async def test_everybody_answers_for_itself() -> None:
-    """Each worker tells its name, topic, process and counts; a topic that nobody serves is silent."""
+    """Each worker reports its name, topic, process and counts; a topic without workers does not answer."""
     async with members(("embedding", "search"), ("embedding",)) as transport:
         client = FlowClient(FLOW, transport)
         await client.call("embedding", EmbeddingRequest(texts=("a",)), EmbeddingResponse)
@@ -85,7 +85,7 @@ async def test_everybody_answers_for_itself() -> None:
 
 
 async def test_a_ping_is_no_cancellation() -> None:
-    """Whoever only asks who is there, even without a place to answer to, stops nothing."""
+    """A ping, even one without a reply topic, does not affect the workers."""
     async with members(("embedding",), delay_s=0.05) as transport:
         client = FlowClient(FLOW, transport)
         asking = asyncio.create_task(
@@ -115,10 +115,10 @@ async def test_status_of_a_flow() -> None:
     assert status.notes == ()
 
 
-async def test_nobody_there_is_an_error_and_a_slow_one_is_not(
+async def test_an_absent_worker_is_an_error_and_a_slow_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Silence is asked about: a slow processor is waited for, an absent one is not."""
+    """A client waits for a slow processor, and fails early when no worker is alive."""
     monkeypatch.setattr(whence.flow.client, "_PINGS", 1)
     request = EmbeddingRequest(texts=("a",))
     async with members(("embedding",), delay_s=0.3) as transport:
@@ -156,7 +156,7 @@ async def test_errors_and_streams_pass_the_watch() -> None:
 
 
 class Typed(MemoryTransport):
-    """Remembers which types it was told."""
+    """Records the registered types."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Typed(MemoryTransport):
 
 @pytest.mark.parametrize("name", shipped_flows())
 def test_every_topic_of_a_flow_has_a_type(name: str) -> None:
-    """All topics of the shipped flows are told to a broker that keeps schemas, replies left out."""
+    """The topics of the shipped flows are registered with a broker that keeps schemas, except reply topics."""
     definition = load_flow(find_flow(name))
     transport = Typed()
     register_types(definition, transport)
@@ -180,7 +180,7 @@ def test_every_topic_of_a_flow_has_a_type(name: str) -> None:
 
 
 def test_the_trace_topic_carries_traces() -> None:
-    """Who sends and who takes agree on the type."""
+    """Producers and consumers of a topic agree on its type."""
     trace = next(one for one in FLOW.processors if one.name == "recorder").inbound
 
     assert topic_types(FLOW)[trace] is TraceRecord
@@ -209,7 +209,7 @@ def test_a_shifted_clock_moves_the_day_and_not_the_waits() -> None:
 async def test_the_offset_to_the_brokers_clock(
     monkeypatch: pytest.MonkeyPatch, behind_s: float, expected: float
 ) -> None:
-    """An hour is found out to the second; less than a date can tell counts as nothing."""
+    """A difference of an hour is measured to the second; one below the resolution of a date is zero."""
     now = 1_700_000_000.0
 
     def answer(_: httpx.Request) -> httpx.Response:
@@ -226,8 +226,8 @@ async def test_the_offset_to_the_brokers_clock(
     assert offset == pytest.approx(expected, abs=1.0)
 
 
-async def test_a_broker_without_a_date_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that tells no time is an error, not a wrong time."""
+async def test_a_broker_without_a_date_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer without a date is an error."""
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[]))
     monkeypatch.setattr(pulsar_admin, "_client", lambda _: httpx.AsyncClient(transport=transport))
     with pytest.raises(Unavailable, match="no time"):
@@ -253,7 +253,7 @@ async def test_no_admin_interface_is_made_up(url: str, monkeypatch: pytest.Monke
 def test_a_broker_of_ones_own_has_no_dead_letters(
     words: tuple[str, ...], key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every command for dead letters gives one JSON document, without a broker an empty one."""
+    """Every command for dead letters prints one JSON document, an empty one without a broker."""
     code = run_command(["dlq", *words, "--broker", "memory://", "--json"])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
 
@@ -263,15 +263,15 @@ def test_a_broker_of_ones_own_has_no_dead_letters(
 
 
 def test_a_dead_letter_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    """Showing an id that nobody gave up is not found."""
+    """Showing an unknown id exits with not found."""
     code = run_command(["dlq", "show", "trace", "--id", "x", "--broker", "memory://", "--json"])
 
     assert code == 3
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "not_found"
 
 
-def test_transports_are_told_apart() -> None:
-    """A transport in memory keeps no schemas, and nothing is asked of it."""
+def test_a_memory_transport_keeps_no_schemas() -> None:
+    """Nothing is registered with a transport that keeps no schemas."""
     transport: Transport = MemoryTransport()
 
     register_types(FLOW, transport)

@@ -1,4 +1,4 @@
-"""What a running flow tells of itself: metrics, probes and spans."""
+"""Telemetry of a running flow: metrics, probes and spans."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def health(**fields: Any) -> FlowHealth:
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """Ask the endpoint; gives status and body."""
+    """Request a path of the endpoint; return status and body."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
@@ -64,7 +64,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_metrics_show_what_was_told() -> None:
+def test_metrics_show_the_last_health() -> None:
     """Counters and gauges carry the numbers of health, with flow and processor as labels."""
     metrics = FlowMetrics("qa")
     metrics.update(health())
@@ -81,7 +81,7 @@ def test_metrics_show_what_was_told() -> None:
     assert found["whence_ready", "qa"] == 1
 
 
-def test_every_metric_is_named_and_told() -> None:
+def test_every_metric_is_described() -> None:
     """What is scraped is what the list of metrics names, no more and no less."""
     ticks = iter((0.0, 0.02))
     metrics = FlowMetrics("qa", monotonic=lambda: next(ticks))
@@ -100,7 +100,7 @@ def test_every_metric_is_named_and_told() -> None:
 
 
 def test_a_backlog_that_is_not_known_is_not_zero() -> None:
-    """A broker that does not tell leaves the number out."""
+    """A number that the broker does not report is left out."""
     metrics = FlowMetrics("qa")
     metrics.update(health(backlog=-1, oldest_age_s=-1.0))
     names = {s.name for family in metrics.registry.collect() for s in family.samples}
@@ -145,7 +145,7 @@ def test_probes() -> None:
     assert (before, after, live, hung, again, nothing) == (503, 200, 200, 503, 200, 404)
 
 
-def test_a_taken_port_is_told() -> None:
+def test_a_taken_port_is_an_error() -> None:
     """Who cannot listen says where and what to do."""
     metrics = FlowMetrics("qa")
     with (
@@ -223,7 +223,7 @@ def test_spans_are_sent_only_where_somebody_said_so() -> None:
 
 
 def test_the_dashboard_shows_metrics_that_exist() -> None:
-    """Every metric that the shipped dashboard and alerts ask for is one that a flow tells."""
+    """The shipped dashboard and alerts use only existing metrics."""
     root = Path(__file__).resolve().parents[2] / "deploy"
     text = "".join(
         path.read_text()

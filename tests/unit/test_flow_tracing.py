@@ -1,4 +1,4 @@
-"""W3C trace context: kept when it is good, replaced when it is not."""
+"""W3C trace context: valid headers are kept, malformed ones are replaced."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_later_version_is_understood() -> None:
 
 
 @given(st.text(max_size=80), st.text(max_size=600))
-def test_whatever_comes_gives_a_valid_context(parent: str, state: str) -> None:
+def test_any_headers_give_a_valid_context(parent: str, state: str) -> None:
     """No header makes a message that other tools cannot read."""
     read = {Headers.TRACEPARENT: parent, Headers.TRACESTATE: state}
     headers = TraceContext.read(read).headers()

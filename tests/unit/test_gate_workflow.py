@@ -78,7 +78,7 @@ def test_the_shipped_suite_is_large_enough() -> None:
 
 
 def test_the_shipped_files_belong_together() -> None:
-    """The baseline is of this suite, holds every query and every leg, and the policy allows it."""
+    """The baseline is of this suite, has every query and retriever, and meets the policy."""
     suite = load_suite(FILES / "suite.json")
     baseline = load_baseline(FILES / "baseline.json")
     policy = load_policy(FILES / "policy.json")

@@ -1,4 +1,4 @@
-"""The parts of the quality benchmark that decide what is kept and what is chosen."""
+"""Parts of the quality benchmark: cached scores and the choice of the reranking share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_pair_is_scored_once(tmp_path: Path) -> None:
 
 
 async def test_another_query_text_or_model_is_scored_anew(tmp_path: Path) -> None:
-    """A score belongs to its query, its text and its model: none stands in for another."""
+    """A score belongs to its query, text and model."""
     file = tmp_path / "scores.json"
     kept = KeptScores(CountingReranker(), file)
     await kept.score("q", ["a"])
@@ -72,14 +72,14 @@ async def test_nothing_is_written_before_it_is_kept(tmp_path: Path) -> None:
 
 
 def _rows(*gains: float, noise: float = 0.0, queries: int = 20) -> list[list[float]]:
-    """Return rows in which each share gains so much, give or take the noise of a query."""
+    """Return rows in which each share gains an amount, with noise by query."""
     return [
         [gain + (noise if (query + place) % 2 else -noise) for place, gain in enumerate(gains)]
         for query in range(queries)
     ]
 
 
-def test_what_cannot_be_told_from_the_best_is_judged_by_its_size() -> None:
+def test_among_shares_without_a_significant_difference_the_size_decides() -> None:
     """Without noise the best share is chosen, with noise the smallest that is as good within it."""
     gains = [0.0, 0.0, 0.09, *([0.1] * (len(SHARES) - 4)), 0.0]
 

@@ -65,7 +65,7 @@ def passage(number: int = 0, **changes: Any) -> Passage:
 
 
 class Scripted:
-    """A target that gives prepared passages."""
+    """A target with prepared passages."""
 
     def __init__(self, passages: Sequence[Passage], **options: Any) -> None:
         self.passages = list(passages)
@@ -168,7 +168,7 @@ async def test_a_sound_collection_passes() -> None:
 async def test_one_fault_fails_one_check(
     query: dict[str, Any], changes: dict[str, Any], check: str, words: str
 ) -> None:
-    """The check that is meant fails first, its reason names the thing, and the collection fails with it."""
+    """The tested check fails first, and its reason names the fault."""
     found = [passage(0, **changes), *SOUND[1:]]
     done = await report(Scripted(found), {"query_text": "robot kinematics"} | query)
     result = done.results[0]
@@ -196,7 +196,7 @@ async def test_a_heading_must_stand_in_its_document() -> None:
 
 
 async def test_a_changed_text_is_noticed() -> None:
-    """A text must be the one that was stored, and stand in its source word for word."""
+    """A text must be the stored one and occur verbatim in its source."""
     stored = hashlib.sha256(TEXTS[0].encode()).hexdigest()
     sources = {"chapter-0": f"# Chapter 0\n\n{TEXTS[0]}\n"}
     edited = passage(0, text=TEXTS[0].replace("hands", "feet"))
@@ -250,7 +250,7 @@ async def test_originals_come_from_what_was_indexed(tmp_path: Path) -> None:
     ],
 )
 def test_topics_are_words_and_not_parts_of_words(topic: str, *, occurs: bool) -> None:
-    """Case and inflection do not matter, headings count, a part of a word is no occurrence."""
+    """Case and inflection are ignored, headings count, parts of words do not."""
     assert (checks.found_topics([topic], [passage(0)]) == [topic]) is occurs
 
 
@@ -266,7 +266,7 @@ def test_overlap_is_a_share_and_symmetric(one: list[str], other: list[str]) -> N
 
 
 async def test_a_threshold_that_is_too_high_says_so() -> None:
-    """The best score is told, and what to do."""
+    """The fault names the best score and a remedy."""
     done = await report(Scripted(SOUND), threshold=0.95)
 
     assert "no results found above the threshold 0.95: the best score is 0.900" in (
@@ -276,7 +276,7 @@ async def test_a_threshold_that_is_too_high_says_so() -> None:
 
 
 async def test_no_results_are_no_crash() -> None:
-    """An empty collection says `no results found`; a query that demands nothing passes."""
+    """An empty collection has the fault `no results found`; a query that requires no results passes."""
     done = await report(
         Scripted([]), {"query_text": "robots"}, {"query_text": "cooking", "min_results": 0}
     )
@@ -286,7 +286,7 @@ async def test_no_results_are_no_crash() -> None:
 
 @pytest.mark.parametrize("blank", ["", "   ", "\n\t"])
 async def test_a_blank_query_has_an_empty_result(blank: str) -> None:
-    """It is told in words, and nothing is searched for."""
+    """The fault is a text, and no search is made."""
     target = Scripted(SOUND)
     done = await report(target, {"query_text": blank})
 
@@ -296,7 +296,7 @@ async def test_a_blank_query_has_an_empty_result(blank: str) -> None:
 
 @pytest.mark.parametrize("text", ["word " * 400, "C++ & <tags> 'quotes' \"x\" %s {} \\ 日本語 🤖"])
 async def test_long_and_special_queries_are_asked_as_they_are(text: str) -> None:
-    """Nothing is cut or escaped on the way to the search."""
+    """The query reaches the search unchanged."""
     target = Scripted(SOUND)
     await report(target, {"query_text": text})
 
@@ -311,7 +311,7 @@ async def test_a_service_that_is_down_ends_the_validation() -> None:
 
 
 async def test_queries_that_cannot_be_embedded_end_the_validation() -> None:
-    """Words alone would measure something else than what was asked for."""
+    """A search by words alone would not measure the requested mode."""
 
     class Wordy(Scripted):
         async def search(self, query: str, *, limit: int) -> RetrievedPassages:
@@ -420,7 +420,7 @@ async def test_results_that_change_are_a_warning() -> None:
 
 
 async def test_the_verdict_is_by_share_and_tail() -> None:
-    """Four of five pass, three of five do not; a slow tail fails whatever was found."""
+    """Four of five pass, three of five fail; a slow 95th percentile always fails."""
     good = {"query_text": "robots"}
     bad = {"query_text": "robots", "min_results": 9}
 

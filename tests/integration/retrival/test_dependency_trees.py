@@ -131,7 +131,7 @@ def test_relations_of_the_payment_procedure(
 
 @BOTH
 def test_seed_only_stays_at_the_seed_at_any_depth(retrieval: Any, source: str) -> None:
-    """A deeper limit adds nothing when only the seed is expanded, and does when all are."""
+    """A deeper limit adds nodes only when all nodes are expanded, not the seed alone."""
     one = grow(
         retrieval, "A_seed_only_deep", [PAYMENT], source,
         relations=ALLOWLIST, max_depth=3, seed_only=True,
@@ -187,7 +187,7 @@ def test_tree_within_the_limits_of_the_pipeline(retrieval: Any, source: str, new
 
 
 def test_tree_trimmed_by_rights(retrieval: Any) -> None:
-    """D4: every node is open to the reader, nothing behind a hidden one is reached, edges to it are gone."""
+    """D4: every node is visible to the reader; nodes behind a hidden one and edges to it are missing."""
     reply = grow(retrieval, "D4", ["C0005"], "primary", relations=("dep",), max_depth=2, access=D4)
     left = {node.local_id for node in reply.nodes}
 
@@ -216,8 +216,8 @@ def test_the_newer_release_hides_the_seed_of_d4(retrieval: Any) -> None:
         retrieval.expand(["C0005"], D4, source="secondary", max_depth=2)
 
 
-def test_a_cap_is_kept_and_told(retrieval: Any) -> None:
-    """The cap counts the seed; what was cut is told, and a cap that just fits cuts nothing."""
+def test_truncation_by_a_cap_is_reported(retrieval: Any) -> None:
+    """The cap counts the seed; truncation is reported, and a cap of the exact size does not truncate."""
     everyone = retrieval.everyone()
     cut = retrieval.expand(["C0005"], everyone, max_depth=2, max_nodes=7)
     whole = retrieval.expand(["C0005"], everyone, max_depth=2, max_nodes=16)

@@ -69,7 +69,7 @@ def test_f2_seed_first(retrieval: Any) -> None:
 
 
 def test_f3_graph_first(retrieval: Any) -> None:
-    """F3: graph nodes come first, in order of id, although nothing says how they hang on the seeds."""
+    """F3: graph nodes come first, in order of id, even without edges to the seeds."""
     seeds, graph = SEEDS[:2], GRAPH[:3]
     sizes = tokens_of(retrieval, *seeds, *graph)
     budget = sum(sizes[one] for one in graph)
@@ -96,7 +96,7 @@ def test_f4_balanced(retrieval: Any) -> None:
 
 
 def test_f5_token_budget(retrieval: Any) -> None:
-    """F5: at 40 tokens one text fits and the rest are skipped for the budget; at 20 none does."""
+    """F5: at 40 tokens one text fits and the others are skipped for the budget; at 20 none fits."""
     seeds, graph = SEEDS[:3], GRAPH[:2]
     report = retrieval.fetch(seeds, graph, tokens=40)
     check(retrieval, "F5", report, "seed_first", 5)

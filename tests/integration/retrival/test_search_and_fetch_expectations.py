@@ -163,7 +163,7 @@ def test_hybrid(
 
 
 def test_secondary_snapshot(retrieval: Any) -> None:
-    """4.1: the question goes to the second snapshot of the set, and nothing of the first is found."""
+    """4.1: the search runs on the second snapshot of the set and finds no node of the first."""
     check(
         retrieval,
         "4.1",

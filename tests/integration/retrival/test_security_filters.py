@@ -1,4 +1,4 @@
-"""Security matrices: any ACL tag opens, all labels must be held, and what is hidden is nowhere."""
+"""Security matrices: one matching ACL tag suffices, all labels are required, hidden nodes appear nowhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tagged(retrieval: Any, acl: tuple[str, ...], labels: tuple[str, ...], source
 
 
 def everything_found(retrieval: Any, access: Access, source: str) -> set[str]:
-    """Return all nodes that a search for anything finds."""
+    """Return all nodes that a dense search without threshold finds."""
     report = retrieval.search(QUESTION, "semantic", access, source=source, top_k=1000)
     return {hit.document_id.split("::", 3)[3] for hit in report.results}
 
@@ -85,7 +85,7 @@ def test_acl_row(retrieval: Any, acl: tuple[str, ...], visible: bool, source: st
 def test_classification_row(
     retrieval: Any, acl: tuple[str, ...], labels: tuple[str, ...], visible: bool, source: str
 ) -> None:
-    """All labels of a document must be held; a document without any is open."""
+    """A reader needs all labels of a document; a document without labels is visible."""
     node = tagged(retrieval, acl, labels, source)[0]
     check(retrieval, node, CLASSES, source, visible=visible)
 
@@ -138,5 +138,5 @@ def test_what_is_found_is_allowed(retrieval: Any, case: str, access: Access, mod
 @BOTH
 @pytest.mark.parametrize("access", [Access(), ACL_ONLY, CLASSES], ids=["public", "acl", "both"])
 def test_exactly_the_visible_is_found(retrieval: Any, access: Access, source: str) -> None:
-    """A search for anything gives all that the written rule opens, and nothing else."""
+    """A dense search without threshold finds exactly the nodes that the written rule makes visible."""
     assert everything_found(retrieval, access, source) == retrieval.visible(access, source)

@@ -1,4 +1,4 @@
-"""The logs and traces that the other cases left, looked at as someone would who compares runs."""
+"""Logs and traces of the other cases, as a comparison of runs reads them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_traces_of_security_cases_name_the_rights(folder: Path) -> None:
 
 
 def test_the_secondary_case_ran_on_the_other_snapshot(folder: Path) -> None:
-    """4.1 names another snapshot than the rest."""
+    """4.1 names another snapshot than the other cases."""
     ids = {
         case: load(folder, case)["state_after"]["retrieval_filters"]["snapshot_id"]
         for case in QUESTIONS
