@@ -1,7 +1,7 @@
-"""Writes the made-up enterprise as bundles, in every layout and with every name of a right in use.
+"""Write the fake enterprise as bundles, in every layout and with every name of an access tag.
 
-The bytes are the same on every call and every machine: entries have a fixed order and time and are stored
-unpacked, since two versions of zlib need not pack alike.
+The bytes are equal on all machines: entries have a fixed order and time, and are not compressed, because
+versions of zlib compress differently.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SHORT_KINDS = {"Procedure": "PROC", "Table": "TABLE", "View": "VIEW", "Function
 
 
 class BundleForm(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the layouts that bundles have had."""
+    """A layout of bundles."""
 
     top_folder: bool = True
-    """Whether everything is in a folder named like the bundle."""
+    """Whether all members are in a folder named like the bundle."""
     cs_folder: str = "regular_code_bundle"
     """Or `code`."""
     sql_folder: str = "sql_bundle"
@@ -49,7 +49,7 @@ class BundleForm(msgspec.Struct, frozen=True, kw_only=True):
     level_name: str = "doc_level"
     """Or `clearance_level`."""
     legacy_sql: bool = False
-    """Whether SQL nodes are a table with a file for each body."""
+    """Whether SQL nodes are a CSV table with a file for each body."""
 
 
 def fake_bundle_name(release: str) -> str:
@@ -63,10 +63,10 @@ def fake_head_sha(release: str) -> str:
 
 
 def write_fake_bundles(folder: Path) -> list[Path]:
-    """Write the bundles of both releases as zip archives; gives their paths, older release first.
+    """Write the bundles of both releases as zip archives; return their paths, older release first.
 
     Args:
-        folder: Where to; made when it does not exist.
+        folder: Target, created if it does not exist.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []

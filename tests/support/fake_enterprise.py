@@ -1,9 +1,8 @@
-"""A made-up enterprise in two releases: C# nodes, SQL objects, edges between them, and rights.
+"""Generate a fake enterprise in two releases: C# nodes, SQL objects, edges between them, and access tags.
 
-The names, files and dependencies of the core are those of a well-known set of test bundles, so that its
-questions and expected graphs hold here. All texts are our own. Around the core stand fillers, fixtures with
-chosen rights, and the odd things that real bundles have: a cycle, an edge given twice, an edge into nothing, an
-edge from SQL to C#, and a node without text.
+Names, files and dependencies of the core are those of the test bundles that seed 000 describes, so that its
+questions and expected graphs hold. Fillers, nodes with chosen access tags, and irregularities of real bundles
+are added: a cycle, a repeated edge, a dangling edge, an edge from SQL to C#, and a node without text.
 """
 
 from __future__ import annotations
@@ -14,14 +13,11 @@ from collections.abc import Iterable
 
 import msgspec
 from tests.support.fake_core import (
-    CORE_NODES,
-    CORE_NODES_1_1,
-    CORE_OBJECTS,
-    CORE_OBJECTS_1_1,
     CORE_RIGHTS,
-    NEW_EDGES_1_1,
     CoreNode,
     CoreObject,
+    core_nodes,
+    core_objects,
 )
 
 __all__ = ("RELEASES", "FakeNode", "FakeRelease", "FakeRights", "SqlEdge", "fake_release")
@@ -37,16 +33,16 @@ _SQL_FILLERS = range(1, 75)
 
 
 class FakeRights(msgspec.Struct, frozen=True):
-    """What a reader needs."""
+    """Access tags of a node."""
 
     acl: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     level: int | None = None
-    """None leaves the attribute out."""
+    """None omits the attribute."""
 
     @property
     def category(self) -> str:
-        """Which part of the tag mix this is; the level does not count."""
+        """The part of the tag mix; the level does not matter."""
         if self.acl:
             return "both" if self.labels else "acl"
         return "labels" if self.labels else "none"
@@ -68,12 +64,12 @@ class FakeNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_sql(self) -> bool:
-        """Tell SQL objects from C# nodes."""
+        """Whether it is an SQL object."""
         return self.local_id.startswith("SQL:")
 
     @property
     def owner(self) -> str:
-        """Team that owns a labelled node; empty for others."""
+        """Owner of a node with labels; empty for others."""
         return _OWNERS[_number(self.local_id) % len(_OWNERS)] if self.rights.labels else ""
 
 
@@ -95,14 +91,14 @@ class FakeRelease(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> tuple[FakeNode, ...]:
-        """Both kinds, C# first."""
+        """All nodes, C# first."""
         return self.cs_nodes + self.sql_nodes
 
 
 _FOLDERS = {"Table": "tables", "View": "views", "Function": "func", "Procedure": "procs"}
 
-#: Fillers with chosen rights, the same in both releases: every row of the access matrices, a label outside
-#: the vocabulary, and levels (0 given, 10, 20).
+#: Fillers with chosen tags, equal in both releases: every row of the access matrices, a label outside the
+#: vocabulary, and levels 0, 10 and 20.
 _FIXTURES = {
     "C0182": FakeRights(),
     "C0183": FakeRights(("finance",)),
@@ -163,14 +159,12 @@ def fake_release(name: str) -> FakeRelease:
     Args:
         name: `1.0` or `1.1`.
     """
-    newer = RELEASES.index(name) > 0
-    core = CORE_NODES + (CORE_NODES_1_1 if newer else ())
-    objects = CORE_OBJECTS + (CORE_OBJECTS_1_1 if newer else ())
+    core, objects = core_nodes(name), core_objects(name)
     fillers = [f"C{number:04}" for number in _CS_FILLERS]
     fillers += [_sql_id(_sql_filler(number)[0]) for number in _SQL_FILLERS]
     core_ids = [node.local_id for node in core] + [_sql_id(item.name) for item in objects]
     rights = _all_rights(name, core_ids, fillers)
-    cs_nodes = [_core_node(node, rights[node.local_id], newer=newer) for node in core]
+    cs_nodes = [_core_node(node, rights[node.local_id], name) for node in core]
     cs_nodes += [_cs_filler_node(number, rights[f"C{number:04}"]) for number in _CS_FILLERS]
     sql_nodes = [_core_object(item, rights[_sql_id(item.name)]) for item in objects]
     sql_nodes += [_sql_filler_node(number, rights) for number in _SQL_FILLERS]
@@ -182,9 +176,9 @@ def fake_release(name: str) -> FakeRelease:
     )
 
 
-def _core_node(core: CoreNode, rights: FakeRights, *, newer: bool) -> FakeNode:
+def _core_node(core: CoreNode, rights: FakeRights, release: str) -> FakeNode:
     class_name, member = core.symbol.split(".")
-    more = NEW_EDGES_1_1.get(core.local_id, "") if newer else ""
+    further = core.depends_on_1_1 if release == "1.1" else ""
     return FakeNode(
         local_id=core.local_id,
         file=f"src/FakeEnterprise.{core.file}",
@@ -193,7 +187,7 @@ def _core_node(core: CoreNode, rights: FakeRights, *, newer: bool) -> FakeNode:
         symbol_type="Method",
         text=_cs_text(core.remark, class_name, member, core.body),
         rights=rights,
-        depends_on=(*core.depends_on.split(), *more.split()),
+        depends_on=(*core.depends_on.split(), *further.split()),
     )
 
 
@@ -244,7 +238,7 @@ def _core_object(item: CoreObject, rights: FakeRights) -> FakeNode:
 
 
 def _sql_filler(number: int) -> tuple[str, str]:
-    """Return name and kind of a filler; every third is a procedure, one a trigger, one a synonym."""
+    """Return name and kind of a filler: mostly tables and procedures, one trigger, one synonym."""
     kind = "Procedure" if number % 3 == 0 else "Table"
     kind = {70: "Trigger", 71: "Synonym"}.get(number, kind)
     prefix = {"Procedure": "proc", "Table": "table", "Trigger": "trigger", "Synonym": "synonym"}[
@@ -312,11 +306,7 @@ def _sql_id(name: str) -> str:
 
 
 def _all_rights(release: str, core: list[str], fillers: list[str]) -> dict[str, FakeRights]:
-    """Return every node its rights: the core by its table, fixtures by theirs, the rest to fill the mix.
-
-    Which filler gets which is drawn by hash, so that it is the same everywhere, whatever the version of
-    a random generator.
-    """
+    """Return the access tags of all nodes; those of fillers are drawn by hash to fill the mix."""
     rights = {local: _core_rights(local, release) for local in core}
     rights |= _FIXTURES
     rights[_WITHOUT_TEXT] = FakeRights()
@@ -351,5 +341,5 @@ def _pick(vocabulary: tuple[str, ...], seed: str) -> tuple[str, ...]:
 
 
 def _number(seed: str) -> int:
-    """Draw a number from a text."""
+    """Return a number that depends on the seed only."""
     return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8])
