@@ -4,6 +4,8 @@ With the required arguments only, a stage states exactly what the shared vocabul
 states, in its order, with its untyped literals. Optional arguments add statements in our own namespace and
 change none of the others. All triples lie in `urn:graph:retrieval`.
 
+A malformed answer id or name of a setting raises `BadInput`.
+
 Cost: a stage is linear in its candidates, at most 12 triples each; sorting them by rank is n log n.
 """
 
@@ -20,7 +22,6 @@ from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.stage_records import (
     SCORE_PREDICATES,
     CandidateRecord,
-    ModelUse,
     Selection,
     StageRun,
 )
@@ -28,7 +29,6 @@ from whence.provenance.terms import boolean, date_time, double, integer, scalar
 from whence.provenance.uris import answer_uris, iri_from_id
 from whence.schema.document_rag import Citation
 from whence.schema.errors import BadInput
-from whence.schema.search import Degradation
 from whence.schema.terms import Term, Triple, iri, literal
 
 __all__ = (
@@ -49,10 +49,21 @@ _shared_iri = lru_cache(maxsize=1024)(iri)
 _shared_literal = lru_cache(maxsize=1024)(literal)
 
 
+@lru_cache(maxsize=1024)
+def _concept_term(concept: str) -> Term:
+    """Return the term of a concept; each candidate names those that found it."""
+    return literal(_concept_name(concept))
+
+
 @lru_cache(maxsize=4096)
 def _id_term(identifier: str) -> Term:
     """Return the IRI term of a chunk's id; each chunk is named at several stages."""
     return iri(iri_from_id(identifier))
+
+
+def _optional(text: str | None) -> Term | None:
+    """Return a plain literal, or None for an empty text."""
+    return literal(text) if text else None
 
 
 class _StageTriples:
@@ -61,27 +72,25 @@ class _StageTriples:
     def __init__(self, uri: str, label: str, *types: str, derived_from: str = "") -> None:
         self.node = iri(uri)
         self.triples: list[Triple] = []
-        for kind in (ns.PROV_ENTITY, *types):
-            self.add(ns.RDF_TYPE, _shared_iri(kind))
-        self.add(ns.RDFS_LABEL, _shared_literal(label))
-        if derived_from:
-            self.add(ns.PROV_WAS_DERIVED_FROM, iri(derived_from))
+        self.add(
+            *[(ns.RDF_TYPE, _shared_iri(kind)) for kind in (ns.PROV_ENTITY, *types)],
+            (ns.RDFS_LABEL, _shared_literal(label)),
+            (ns.PROV_WAS_DERIVED_FROM, iri(derived_from) if derived_from else None),
+        )
 
-    def add(self, predicate: str, target: Term, node: Term | None = None) -> None:
-        """Add a statement on a node, on the stage itself by default."""
+    def add(self, *statements: tuple[str, Term | None], node: Term | None = None) -> None:
+        """Add predicates with their objects, on the stage itself by default; an object of None adds nothing."""
         subject = node or self.node
-        self.triples.append(Triple(subject, _shared_iri(predicate), target, ns.GRAPH_RETRIEVAL))
-
-    def add_text(self, predicate: str, text: str | None, node: Term | None = None) -> None:
-        """Add a statement with a plain literal, unless the text is empty."""
-        if text:
-            self.add(predicate, literal(text), node)
+        for predicate, target in statements:
+            if target is not None:
+                triple = Triple(subject, _shared_iri(predicate), target, ns.GRAPH_RETRIEVAL)
+                self.triples.append(triple)
 
     def add_node(self, predicate: str, index: int, kind: str) -> Term:
         """Link a numbered node of a type to the stage, and return it."""
         node = iri(f"{self.node.iri}/{predicate.removeprefix(ns.WH)}/{index}")
-        self.add(predicate, node)
-        self.add(ns.RDF_TYPE, _shared_iri(kind), node)
+        self.add((predicate, node))
+        self.add((ns.RDF_TYPE, _shared_iri(kind)), node=node)
         return node
 
     def finish(self, run: StageRun | None) -> tuple[Triple, ...]:
@@ -102,21 +111,19 @@ def question_triples(
     """State that a question was asked; 6 triples.
 
     Args:
-        answer_id: Id from which all IRIs of the trace are made.
+        answer_id: Id that determines all IRIs of the trace.
         query: The question as asked.
         timestamp: Time of the question, ISO 8601 in UTC ending in Z.
         parent_uri: What the question came from, when it is part of something larger.
         run: How the stage ran; settings of the whole question belong here.
-
-    Raises:
-        BadInput: The answer id or the name of a setting is malformed.
     """
     types = (ns.TG_QUESTION, ns.TG_DOC_RAG_QUESTION)
     stage = _StageTriples(answer_uris(answer_id).question, "DocumentRAG Question", *types)
-    stage.add(ns.PROV_STARTED_AT_TIME, literal(timestamp))
-    stage.add(ns.TG_QUERY, literal(query))
-    if parent_uri:
-        stage.add(ns.PROV_WAS_DERIVED_FROM, iri(iri_from_id(parent_uri)))
+    stage.add(
+        (ns.PROV_STARTED_AT_TIME, literal(timestamp)),
+        (ns.TG_QUERY, literal(query)),
+        (ns.PROV_WAS_DERIVED_FROM, iri(iri_from_id(parent_uri)) if parent_uri else None),
+    )
     return stage.finish(run)
 
 
@@ -132,25 +139,22 @@ def grounding_triples(
     """State which concepts were searched for; 4 triples, one per concept, up to 3 for the model's use.
 
     Args:
-        answer_id: Id from which all IRIs of the trace are made.
+        answer_id: Id that determines all IRIs of the trace.
         concepts: Search queries in order, each once.
         in_token: Tokens that the model read, when known.
         out_token: Tokens that the model wrote, when known.
         model: Name of the model, when one was used.
         run: How the stage ran; when given, the order of the concepts is recorded as well.
-
-    Raises:
-        BadInput: As for `question_triples`.
     """
     uris = answer_uris(answer_id)
     stage = _StageTriples(uris.grounding, "Grounding", ns.TG_GROUNDING, derived_from=uris.question)
     names = [_concept_name(concept) for concept in concepts]
-    for name in names:
-        stage.add(ns.TG_CONCEPT, literal(name))
-    _add_token_use(stage, in_token, out_token, model)
-    if run is not None:
-        order = json.dumps(names, ensure_ascii=False)
-        stage.add(ns.WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON))
+    order = literal(json.dumps(names, ensure_ascii=False), ns.RDF_JSON)
+    stage.add(
+        *[(ns.TG_CONCEPT, literal(name)) for name in names],
+        *_model_call(in_token, out_token, model),
+        (ns.WH_CONCEPT_ORDER, None if run is None else order),
+    )
     return stage.finish(run)
 
 
@@ -164,22 +168,23 @@ def exploration_triples(
     """State which chunks were retrieved and read; 5 triples and one per chunk.
 
     Args:
-        answer_id: Id from which all IRIs of the trace are made.
+        answer_id: Id that determines all IRIs of the trace.
         chunk_ids: Chunks whose text was read, in order of rank.
         candidates: All candidates in any order, those dropped so far with their reason.
         run: How the stage ran.
 
     Raises:
-        BadInput: As for `question_triples`; or two candidates share a rank, a rank is below 1, a reason
-            code is unknown, or a chunk id is empty.
+        BadInput: Two candidates share a rank, a rank is below 1, a reason code is unknown, or a chunk id is
+            empty; the same holds for `focus_triples` and `synthesis_triples`.
     """
     uris = answer_uris(answer_id)
     stage = _StageTriples(
         uris.exploration, "Exploration", ns.TG_EXPLORATION, derived_from=uris.grounding
     )
-    stage.add(ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids))))
-    for chunk_id in chunk_ids:
-        stage.add(ns.TG_SELECTED_CHUNK, _id_term(chunk_id))
+    stage.add(
+        (ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids)))),
+        *[(ns.TG_SELECTED_CHUNK, _id_term(chunk_id)) for chunk_id in chunk_ids],
+    )
     for candidate in _by_rank(candidates):
         _add_candidate(stage, iri(f"{uris.candidate_prefix}{candidate.rank}"), candidate)
     return stage.finish(run)
@@ -195,23 +200,23 @@ def focus_triples(
     """State which chunks the reranker kept; 4 triples and four per kept chunk.
 
     Args:
-        answer_id: Id from which all IRIs of the trace are made.
+        answer_id: Id that determines all IRIs of the trace.
         selections: Kept chunks, best first.
         candidates: Those that the reranker read, with its rank and score, and those that it dropped, with
             their reason; in any order. Each was recorded at exploration.
         run: How the stage ran.
-
-    Raises:
-        BadInput: As for `exploration_triples`.
     """
     uris = answer_uris(answer_id)
     stage = _StageTriples(uris.focus, "Chunk Selection", ns.TG_FOCUS, derived_from=uris.exploration)
     for index, selection in enumerate(selections):
         node = iri(f"{uris.selection_prefix}{index}")
-        stage.add(ns.TG_SELECTED_CHUNK, node)
-        stage.add(ns.RDF_TYPE, _shared_iri(ns.TG_CHUNK_SELECTION), node)
-        stage.add(ns.TG_DOCUMENT, _id_term(selection.chunk_id), node)
-        stage.add(ns.TG_SCORE, literal(str(float(selection.score))), node)
+        stage.add((ns.TG_SELECTED_CHUNK, node))
+        stage.add(
+            (ns.RDF_TYPE, _shared_iri(ns.TG_CHUNK_SELECTION)),
+            (ns.TG_DOCUMENT, _id_term(selection.chunk_id)),
+            (ns.TG_SCORE, literal(str(float(selection.score)))),
+            node=node,
+        )
     _add_outcomes(stage, uris.candidate_prefix, candidates)
     return stage.finish(run)
 
@@ -233,7 +238,7 @@ def synthesis_triples(
     """State how the answer was written; 5 triples, one when it is stored, up to 3 for the model's use.
 
     Args:
-        answer_id: Id from which all IRIs of the trace are made.
+        answer_id: Id that determines all IRIs of the trace.
         reranked: True when the trace has a focus stage, from which the answer derives then.
         saved: True when the text is stored under the answer's own IRI.
         in_token: Tokens that the model read, when known.
@@ -244,27 +249,27 @@ def synthesis_triples(
         found: False when there was no text to answer from.
         answer_digest: SHA-256 of the answer's text, hexadecimal.
         run: How the stage ran.
-
-    Raises:
-        BadInput: As for `exploration_triples`.
     """
     uris = answer_uris(answer_id)
     parent = uris.focus if reranked else uris.exploration
     types = (ns.TG_SYNTHESIS, ns.TG_ANSWER)
     stage = _StageTriples(uris.synthesis, "Synthesis", *types, derived_from=parent)
-    if saved:
-        stage.add(ns.TG_DOCUMENT, iri(uris.answer))
-    _add_token_use(stage, in_token, out_token, model)
-    if found is not None:
-        stage.add(ns.WH_FOUND, boolean(found))
-    stage.add_text(ns.WH_ANSWER_DIGEST, answer_digest)
+    stage.add(
+        (ns.TG_DOCUMENT, iri(uris.answer) if saved else None),
+        *_model_call(in_token, out_token, model),
+        (ns.WH_FOUND, None if found is None else boolean(found)),
+        (ns.WH_ANSWER_DIGEST, _optional(answer_digest)),
+    )
     _add_outcomes(stage, uris.candidate_prefix, dropped)
     for index, citation in enumerate(citations):
         node = stage.add_node(ns.WH_CITATION, index, ns.WH_CITATION_TYPE)
-        stage.add(ns.WH_MARKER, integer(citation.marker), node)
-        stage.add(ns.WH_CHUNK, _id_term(citation.chunk_id), node)
-        stage.add_text(ns.WH_DOCUMENT, citation.document_id, node)
-        stage.add_text(ns.WH_QUOTE, citation.quote, node)
+        stage.add(
+            (ns.WH_MARKER, integer(citation.marker)),
+            (ns.WH_CHUNK, _id_term(citation.chunk_id)),
+            (ns.WH_DOCUMENT, _optional(citation.document_id)),
+            (ns.WH_QUOTE, _optional(citation.quote)),
+            node=node,
+        )
     return stage.finish(run)
 
 
@@ -281,26 +286,28 @@ def failure_triples(
     """State that the question failed, so that its chain has an end.
 
     Args:
-        answer_id: Id from which all IRIs of the trace are made.
+        answer_id: Id that determines all IRIs of the trace.
         derived_from: Name of the last stage recorded: `question`, `grounding`, `exploration` or `focus`.
         stage: Name of the stage that failed.
         code: Code of the error.
         message: Message of the error, one line.
         hint: What the user can do.
-        run: How the failed stage ran.
+        run: How the stage ran.
 
     Raises:
-        BadInput: As for `question_triples`; or `derived_from` is not such a stage.
+        BadInput: `derived_from` is not such a stage.
     """
     uris = answer_uris(answer_id)
     if derived_from not in {"question", "grounding", "exploration", "focus"}:
         raise BadInput(f"a failure cannot derive from {derived_from!r}")
     parent = getattr(uris, derived_from)
     failure = _StageTriples(uris.error, "Error", ns.TG_ERROR, derived_from=parent)
-    failure.add(ns.WH_STAGE, literal(stage))
-    failure.add(ns.WH_CODE, literal(code))
-    failure.add(ns.WH_MESSAGE, literal(message))
-    failure.add_text(ns.WH_HINT, hint)
+    failure.add(
+        (ns.WH_STAGE, literal(stage)),
+        (ns.WH_CODE, literal(code)),
+        (ns.WH_MESSAGE, literal(message)),
+        (ns.WH_HINT, _optional(hint)),
+    )
     return failure.finish(run)
 
 
@@ -315,16 +322,12 @@ def _concept_name(concept: str) -> str:
     return f"{concept[:_MAX_CONCEPT_CHARS]}… ({len(concept)} characters, sha256 {digest})"
 
 
-def _add_token_use(
-    stage: _StageTriples, in_token: int | None, out_token: int | None, model: str | None
-) -> None:
-    for predicate, value in (
-        (ns.TG_IN_TOKEN, in_token),
-        (ns.TG_OUT_TOKEN, out_token),
-        (ns.TG_LLM_MODEL, model),
-    ):
-        if value is not None:
-            stage.add(predicate, literal(str(value)))
+def _model_call(
+    in_token: int | None, out_token: int | None, model: str | None
+) -> list[tuple[str, Term]]:
+    """Return the statements on a call of a language model, as far as they are known."""
+    values = ((ns.TG_IN_TOKEN, in_token), (ns.TG_OUT_TOKEN, out_token), (ns.TG_LLM_MODEL, model))
+    return [(predicate, literal(str(value))) for predicate, value in values if value is not None]
 
 
 def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
@@ -347,72 +350,69 @@ def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
 
 def _add_candidate(stage: _StageTriples, node: Term, candidate: CandidateRecord) -> None:
     """Add all that retrieval knows of a candidate."""
-    stage.add(ns.WH_CANDIDATE, node)
-    stage.add(ns.WH_CHUNK, _id_term(candidate.chunk_id), node)
-    stage.add(ns.WH_RANK, integer(candidate.rank), node)
-    if candidate.document_id:
-        stage.add(ns.WH_DOCUMENT, _shared_literal(candidate.document_id), node)
-    for field, predicate in SCORE_PREDICATES.items():
-        score = getattr(candidate, field)
-        if score is not None:
-            stage.add(predicate, double(score), node)
-    for concept in candidate.concepts:
-        stage.add(ns.WH_FOUND_BY, _shared_literal(_concept_name(concept)), node)
-    stage.add_text(ns.WH_DIGEST, candidate.digest, node)
-    _add_reason(stage, node, candidate)
+    scores = [
+        (predicate, double(score))
+        for field, predicate in SCORE_PREDICATES.items()
+        if (score := getattr(candidate, field)) is not None
+    ]
+    document = candidate.document_id
+    stage.add((ns.WH_CANDIDATE, node))
+    stage.add(
+        (ns.WH_CHUNK, _id_term(candidate.chunk_id)),
+        (ns.WH_RANK, integer(candidate.rank)),
+        (ns.WH_DOCUMENT, _shared_literal(document) if document else None),
+        *scores,
+        *[(ns.WH_FOUND_BY, _concept_term(concept)) for concept in candidate.concepts],
+        (ns.WH_DIGEST, _optional(candidate.digest)),
+        (ns.WH_REASON, _reason_term(candidate)),
+        node=node,
+    )
 
 
 def _add_outcomes(stage: _StageTriples, prefix: str, candidates: Iterable[CandidateRecord]) -> None:
     """Add what became known of candidates after exploration."""
     for candidate in _by_rank(candidates):
-        node = iri(f"{prefix}{candidate.rank}")
-        if candidate.rerank_rank:
-            stage.add(ns.WH_RERANK_RANK, integer(candidate.rerank_rank), node)
-        if candidate.rerank_score is not None:
-            stage.add(ns.WH_RERANK_SCORE, double(candidate.rerank_score), node)
-        _add_reason(stage, node, candidate)
+        rank, score = candidate.rerank_rank, candidate.rerank_score
+        stage.add(
+            (ns.WH_RERANK_RANK, integer(rank) if rank else None),
+            (ns.WH_RERANK_SCORE, None if score is None else double(score)),
+            (ns.WH_REASON, _reason_term(candidate)),
+            node=iri(f"{prefix}{candidate.rank}"),
+        )
 
 
-def _add_reason(stage: _StageTriples, node: Term, candidate: CandidateRecord) -> None:
+def _reason_term(candidate: CandidateRecord) -> Term | None:
     code = candidate.reason_code
-    if not code:
-        return
-    if code not in DROP_REASONS:
+    if code and code not in DROP_REASONS:
         raise BadInput(
             f"{code!r} is not a reason to drop candidate {candidate.chunk_id!r}",
             hint="one of " + ", ".join(DROP_REASONS),
         )
-    stage.add(ns.WH_REASON, _shared_iri(ns.WH + code), node)
+    return _shared_iri(ns.WH + code) if code else None
 
 
 def _add_run(stage: _StageTriples, run: StageRun) -> None:
-    if run.started_at:
-        stage.add(ns.WH_STARTED_AT, date_time(run.started_at))
-    if run.ended_at:
-        stage.add(ns.WH_ENDED_AT, date_time(run.ended_at))
-    if run.duration_ms is not None:
-        stage.add(ns.WH_DURATION_MS, double(run.duration_ms))
+    stage.add(
+        (ns.WH_STARTED_AT, date_time(run.started_at) if run.started_at else None),
+        (ns.WH_ENDED_AT, date_time(run.ended_at) if run.ended_at else None),
+        (ns.WH_DURATION_MS, None if run.duration_ms is None else double(run.duration_ms)),
+    )
     for model in run.models:
-        _add_model(stage, model)
+        prefix = ns.WH + model.role
+        stage.add(
+            (prefix + "Model", literal(model.name)),
+            (prefix + "Revision", _optional(model.revision)),
+            (prefix + "Precision", _optional(model.precision)),
+            (prefix + "Dimension", integer(model.dimension) if model.dimension else None),
+        )
     for key in sorted(run.settings):
         if not _SETTING_KEY.match(key):
             raise BadInput(f"{key!r} is not the name of a setting")
-        stage.add(ns.WH_SETTING_PREFIX + key, scalar(run.settings[key]))
+        stage.add((ns.WH_SETTING_PREFIX + key, scalar(run.settings[key])))
     for index, degradation in enumerate(run.degraded):
-        _add_degradation(stage, index, degradation)
-
-
-def _add_model(stage: _StageTriples, model: ModelUse) -> None:
-    prefix = ns.WH + model.role
-    stage.add(prefix + "Model", literal(model.name))
-    stage.add_text(prefix + "Revision", model.revision)
-    stage.add_text(prefix + "Precision", model.precision)
-    if model.dimension:
-        stage.add(prefix + "Dimension", integer(model.dimension))
-
-
-def _add_degradation(stage: _StageTriples, index: int, degradation: Degradation) -> None:
-    node = stage.add_node(ns.WH_DEGRADATION, index, ns.WH_DEGRADATION_TYPE)
-    stage.add(ns.WH_STAGE, literal(degradation.stage), node)
-    stage.add(ns.WH_CODE, literal(degradation.code), node)
-    stage.add(ns.WH_MESSAGE, literal(degradation.reason), node)
+        stage.add(
+            (ns.WH_STAGE, literal(degradation.stage)),
+            (ns.WH_CODE, literal(degradation.code)),
+            (ns.WH_MESSAGE, literal(degradation.reason)),
+            node=stage.add_node(ns.WH_DEGRADATION, index, ns.WH_DEGRADATION_TYPE),
+        )
