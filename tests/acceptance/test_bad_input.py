@@ -232,13 +232,13 @@ def test_a_full_disk_stores_nothing_by_halves(fresh: Any, tmp_path: Path) -> Non
     try:
         corpus = tmp_path / "corpus.jsonl"
         with corpus.open("w") as lines:
-            for number in range(60):
+            for number in range(25):
                 text = " ".join(f"word{number * 7 + i}" for i in range(150))
                 lines.write(f'{{"_id": "d{number}", "text": "{text}"}}\n')
         first = fresh("--home", small / "home", "index", corpus, "--json")
         filler = small / "filler"
         free = shutil.disk_usage(small).free
-        filler.write_bytes(b"x" * max(0, free - 200_000))
+        filler.write_bytes(b"x" * max(0, free - 16_384))
         again = fresh("--home", small / "home", "index", corpus, "--collection", "other")
         filler.unlink()
         found = fresh(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import rdflib
 
+TRAVEL = "Who approves travel abroad?"
 STAGES = ["question", "grounding", "exploration", "focus", "synthesis"]
 
 
@@ -85,21 +86,24 @@ def test_what_just_missed_the_threshold_is_told(cli: Any, handbook: Path, mode: 
 
 
 def test_every_demo_question_is_answered_as_it_should_be(
-    cli: Any, handbook: Path, questions: list[dict[str, Any]]
+    fresh: Any, handbook: Path, questions: list[dict[str, Any]]
 ) -> None:
-    """Citations name the expected documents, quote them verbatim, and every trace is complete."""
-    for question in questions:
-        rights = [word for tag in question.get("acl", []) for word in ("--acl", tag)]
-        answer = cli("ask", question["question"], *rights, "--json").json
+    """`whence demo` cites the expected documents, quotes them verbatim, and every trace is complete."""
+    answers = fresh("demo", "--json").json["answers"]
+    assert len(answers) == len(questions)
+    for question, answer in zip(questions, answers, strict=True):
         cited = {citation["document_id"] for citation in answer["citations"]}
 
+        assert answer["question"] == question["question"]
+        assert answer["asked_as"] == question.get("acl", [])
         assert set(question["expected"]) <= cited, (question, answer["answer"])
         assert not question.get("unanswerable") or not cited
         for citation in answer["citations"]:
             assert f"[{citation['marker']}]" in answer["answer"]
             source = (handbook / citation["source_file"]).read_text()
             assert citation["quote"] in source
-        trace = cli("explain", answer["answer_id"], *rights, "--json").json
+        rights = [word for tag in question.get("acl", []) for word in ("--acl", tag)]
+        trace = fresh("explain", answer["answer_id"], *rights, "--json").json
         assert trace["complete"] is True
         names = [stage["stage"] for stage in trace["stages"]]
         assert [name for name in STAGES if name in names] == names
@@ -137,26 +141,31 @@ def test_a_trace_of_hidden_documents_does_not_exist_for_others(cli: Any, handboo
     assert cli("explain", answer["answer_id"], "--acl", "finance").code == 0
 
 
-# rdflib reads with names of its own that it has deprecated.
+@pytest.fixture(scope="module")
+def travel(cli: Any, handbook: Path) -> Any:
+    """Return an answer to TRAVEL."""
+    return cli("ask", TRAVEL, "--json").json
+
+
+# rdflib uses names of its own that it has deprecated.
 @pytest.mark.filterwarnings("ignore:.* is deprecated, use Dataset:DeprecationWarning")
 @pytest.mark.parametrize(
     ("form", "parser"), [("nquads", "nquads"), ("trig", "trig"), ("jsonld", "json-ld")]
 )
-def test_explain_speaks_rdf(cli: Any, handbook: Path, form: str, parser: str) -> None:
-    """Every RDF form parses, holds the same triples, all in the retrieval graph."""
-    answer = cli("ask", "Who approves travel abroad?", "--json").json
-    trace = cli("explain", answer["answer_id"], "--json").json
+def test_explain_prints_rdf(cli: Any, travel: Any, form: str, parser: str) -> None:
+    """Every RDF format parses and contains the same triples, all in the retrieval graph."""
+    trace = cli("explain", travel["answer_id"], "--json").json
     dataset = rdflib.Dataset()
-    dataset.parse(data=cli("explain", answer["answer_id"], "--format", form).out, format=parser)
+    dataset.parse(data=cli("explain", travel["answer_id"], "--format", form).out, format=parser)
     quads = list(dataset.quads((None, None, None, None)))
 
     assert len(quads) == len({tuple(t[k] for k in "spo") for t in trace["triples"]})
     assert {str(quad[3]) for quad in quads} == {"urn:graph:retrieval"} == {trace["graph"]}
 
 
-def test_explain_draws_and_queries(cli: Any, handbook: Path) -> None:
-    """The tree fits a terminal, the picture is SVG, and SPARQL gets rows."""
-    answer_id = cli("ask", "Who approves travel abroad?", "--json").json["answer_id"]
+def test_explain_draws_and_queries(cli: Any, travel: Any) -> None:
+    """The tree fits a terminal, the picture is SVG, and SPARQL returns rows."""
+    answer_id = travel["answer_id"]
     sparql = "SELECT ?s WHERE { GRAPH <urn:graph:retrieval> { ?s a <https://trustgraph.ai/ns/Synthesis> } }"
 
     assert "synthesis" in cli("explain", answer_id).out.lower()
@@ -166,32 +175,26 @@ def test_explain_draws_and_queries(cli: Any, handbook: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["tree", "json", "nquads", "trig", "jsonld", "svg"])
-def test_json_is_json_in_every_form(cli: Any, handbook: Path, form: str) -> None:
-    """With `--json` stdout is one JSON document, whatever form is asked for beside it."""
-    answer_id = cli("ask", "Who approves travel abroad?", "--no-rerank", "--json").json["answer_id"]
-    told = cli("explain", answer_id, "--format", form, "--json")
+def test_json_is_printed_for_every_format(cli: Any, travel: Any, form: str) -> None:
+    """With `--json` stdout is one JSON document, whatever format is chosen beside it."""
+    result = cli("explain", travel["answer_id"], "--format", form, "--json")
 
-    assert told.code == 0, told.err
-    assert answer_id in json.dumps(told.json)
-
-
-def test_streaming_gives_the_same_text(cli: Any, handbook: Path) -> None:
-    """What is printed as it is written is the answer."""
-    question = "How many days of annual leave do employees get?"
-    whole = cli("ask", question, "--json").json["answer"]
-
-    assert whole.strip() in cli("ask", question, "--stream").out
+    assert result.code == 0, result.err
+    assert travel["answer_id"] in json.dumps(result.json)
 
 
-def test_the_same_question_gets_the_same_answer(cli: Any, handbook: Path) -> None:
+def test_a_streamed_answer_has_the_same_text(cli: Any, travel: Any) -> None:
+    """The streamed text is the answer."""
+    assert travel["answer"].strip() in cli("ask", TRAVEL, "--stream").out
+
+
+def test_the_same_question_gets_the_same_answer(cli: Any, travel: Any) -> None:
     """Same input, same text, same citations, same stages in the same order."""
-    first, second = (cli("ask", "Who approves travel abroad?", "--json").json for _ in range(2))
+    again = cli("ask", TRAVEL, "--json").json
 
     for key in ("answer", "citations", "model", "degraded"):
-        assert first[key] == second[key]
-    assert [stage["stage"] for stage in first["stages"]] == [
-        stage["stage"] for stage in second["stages"]
-    ]
+        assert travel[key] == again[key]
+    assert [one["stage"] for one in travel["stages"]] == [one["stage"] for one in again["stages"]]
 
 
 def test_run_checks_a_flow(cli: Any) -> None:
@@ -221,20 +224,3 @@ def test_run_says_ready_and_drains(cli: Any, handbook: Path) -> None:
         process.wait()
 
     assert process.returncode == 0, err
-
-
-def test_doctor_is_content(cli: Any, handbook: Path) -> None:
-    """On a healthy home doctor says so with exit 0 and one JSON object."""
-    result = cli("doctor", "--json")
-
-    assert result.code == 0, result.out
-    assert result.json["ok"] is True
-
-
-def test_doctor_names_faults(fresh: Any, tmp_path: Path) -> None:
-    """A missing model is a fault with a remedy and exit 1."""
-    result = fresh("doctor", "--json", env={"WHENCE_MODELS": str(tmp_path)})
-    remedies = [check["remedy"] for check in result.json["checks"] if not check["ok"]]
-
-    assert result.code == 1
-    assert any("whence models install" in remedy for remedy in remedies)

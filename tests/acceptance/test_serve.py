@@ -254,7 +254,7 @@ def test_page_in_a_browser(gateway: Gateway, browser: Any) -> None:
     one("#why-form button").click()
     wait.until(lambda _: one("#why-told").text)
     # A wrong token is told, and a right one opens what is hidden.
-    for token, shown in (("wrong", "the token is not known here"), (SECRET, "")):
+    for token, shown in (("wrong", "unknown token"), (SECRET, "")):
         browser.get(gateway.url)
         one("#who summary").click()
         one("#token").send_keys(token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
@@ -44,8 +45,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 def doctor(context: typer.Context) -> int:
     """Check Python, home, database, models and broker; exit 1 when a check fails."""
-    import asyncio
-
     start_logging()
     settings = settings_of(context)
     checks = [*_local_checks(settings), *asyncio.run(_service_checks(settings))]
@@ -132,26 +131,23 @@ def _models(settings: Settings) -> Iterator[Check]:
 
 
 async def _service_checks(settings: Settings) -> list[Check]:
-    checks = [
-        await _check_service("database", lambda: _database(settings)),
-        await _check_service("broker", lambda: _broker(settings)),
-    ]
+    checks = [("database", _database), ("broker", _broker)]
     if not settings.embedder.startswith("local"):
-        checks.append(await _check_service("embedder", lambda: _embedder(settings)))
+        checks.append(("embedder", _embedder))
     if settings.reranker != "none":
-        checks.append(await _check_service("reranker", lambda: _reranker(settings)))
+        checks.append(("reranker", _reranker))
     if settings.writer != "extractive":
-        checks.append(await _check_service("writer", lambda: _writer(settings)))
-    return checks
+        checks.append(("writer", _writer))
+    return await asyncio.gather(*(_check_service(name, use, settings) for name, use in checks))
 
 
-async def _check_service(name: str, use: Callable[[], Awaitable[str]]) -> Check:
+async def _check_service(
+    name: str, use: Callable[[Settings], Awaitable[str]], settings: Settings
+) -> Check:
     """Use a service once; its error is the finding."""
-    import asyncio
-
     try:
         async with asyncio.timeout(60):
-            return Check(name=name, ok=True, detail=await use())
+            return Check(name=name, ok=True, detail=await use(settings))
     except WhenceError as error:
         return Check(name=name, ok=False, detail=one_line(error.message), remedy=error.hint)
     except TimeoutError:
