@@ -1,4 +1,4 @@
-"""The part of the PostgreSQL store that knows snapshots of code."""
+"""Snapshots of code in the PostgreSQL store, over a connection pool; `CodeStore` documents the methods."""
 
 from __future__ import annotations
 
@@ -37,26 +37,18 @@ class PostgresCode:
             return await code_snapshots.list_sets(connection)
 
     async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
-        """Return the newest active snapshot that has this id, head sha, branch or tag.
-
-        Raises:
-            NotFound: There is none, or no such set that is active.
-        """
+        """Return the newest active snapshot that has this id, head sha, branch or tag."""
         async with self._pool.connection() as connection:
             return await code_snapshots.resolve_snapshot(connection, reference, within)
 
     async def resolve_set(self, name: str, source: SnapshotSource = "primary") -> SnapshotRecord:
-        """Return the first or the second snapshot of a set.
-
-        Raises:
-            NotFound: There is no such set, it or the snapshot is not active, or it has no second one.
-        """
+        """Return the first or the second snapshot of a set."""
         async with self._pool.connection() as connection:
             return await code_snapshots.resolve_set(connection, name, source)
 
     @asynccontextmanager
     async def importing(self) -> AsyncIterator[CodeImport]:
-        """Begin an import for the time of a block; what it does not publish is removed."""
+        """Run an import for the time of a block; what it does not publish is removed."""
         async with (
             self._pool.connection() as connection,
             code_import.importing(
@@ -69,39 +61,22 @@ class PostgresCode:
             yield run
 
     async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
-        """Make a set of published snapshots, in the place of any of that name.
-
-        Raises:
-            NotFound: A reference stands for no active snapshot.
-            BadInput: The name cannot be, or the snapshots are none or not of one repository.
-        """
+        """Make a set of published snapshots, replacing any of that name."""
         async with self._pool.connection() as connection:
             return await code_snapshots.make_set(connection, name, references, self._clock())
 
     async def set_active(self, name: str, active: bool) -> None:
-        """Switch a set, or else a snapshot by its id, on or off.
-
-        Raises:
-            NotFound: There is neither.
-        """
+        """Switch a set, or else a snapshot by its id, on or off."""
         async with self._pool.connection() as connection:
             await code_snapshots.set_active(connection, name, active)
 
     async def remove_set(self, name: str) -> None:
-        """Forget a set; its snapshots stay.
-
-        Raises:
-            NotFound: There is none.
-        """
+        """Delete a set; its snapshots stay."""
         async with self._pool.connection() as connection:
             await code_snapshots.remove_set(connection, name)
 
     async def purge_snapshot(self, snapshot_id: str) -> None:
-        """Delete a snapshot with everything of it, in sets too; a set left empty goes with it.
-
-        Raises:
-            NotFound: There is none.
-        """
+        """Delete a snapshot, and sets that become empty."""
         async with self._pool.connection() as connection:
             await code_snapshots.purge_snapshot(connection, snapshot_id, self._write_timeout_s)
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from itertools import compress, groupby, islice, pairwise
+from itertools import chain, compress, islice, pairwise
 
 import msgspec
 import numpy as np
@@ -32,11 +33,6 @@ __all__ = ("CountedTerms", "SnapshotTermWriter", "TermCounter")
 _MAX_CACHED = 200_000
 #: Longer pre-tokens are data, and do not recur.
 _MAX_PRETOKEN = 100
-_LOW_HALF = 0xFFFFFFFF
-#: Separates texts: a pre-token that no text contains, and its number.
-_BREAK_PRETOKEN = "\0"
-_BETWEEN = f" {_BREAK_PRETOKEN} "
-_BREAK = -1
 #: Postings from which on a segment is written; some 80 MB while it is made.
 _MAX_POSTINGS = 1 << 21
 #: Number and total length of the chunks of each ACL class: statistics of the scores.
@@ -66,73 +62,6 @@ class CountedTerms(msgspec.Struct, frozen=True, kw_only=True):
     """Frequency of each of them in its text."""
 
 
-class _Vocabulary:
-    """Terms in the order of arrival, and a cache of the terms of pre-tokens."""
-
-    def __init__(self, language: str) -> None:
-        self._language = language
-        self._place_of = _Places()
-        #: Number of terms that `new_terms` has returned.
-        self._returned = 0
-        self._pretokens = _Pretokens(self._add_pretoken)
-        #: For each pre-token number, the end of its terms in `_places`.
-        self._ends = array("i", [0])
-        #: Places of the terms of all pre-tokens, one after the other.
-        self._places = array("i")
-        #: For each term, 1 when it is not a stop term.
-        self.strong = bytearray()
-
-    def entries(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return for every occurrence of a term the number of its text, and the place of the term."""
-        pretokens = self._pretokens
-        flat: list[int] = []
-        # A number separates texts; a text that is not ASCII is one pre-token.
-        for is_ascii, some in groupby(texts, str.isascii):
-            if is_ascii:
-                flat += map(pretokens.__getitem__, ascii_pretokens(_BETWEEN.join(some)))
-            else:
-                for text in some:
-                    flat += (self._add(document_terms(text, self._language)), _BREAK)
-                del flat[-1]
-            flat.append(_BREAK)
-        return self._occurrences(np.array(flat, dtype=np.int64))
-
-    def _occurrences(self, flat: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        breaks = flat == _BREAK
-        kept = ~breaks
-        owners, numbers = np.cumsum(breaks)[kept], flat[kept]
-        # A view: a copy for each batch would cost their square.
-        ends = np.frombuffer(self._ends, dtype=np.int32)
-        starts = ends[numbers].astype(np.int64)
-        widths = ends[numbers + 1] - starts
-        shifts = starts - (np.cumsum(widths) - widths)
-        at = np.repeat(shifts, widths) + np.arange(int(widths.sum()), dtype=np.int64)
-        places = np.frombuffer(self._places, dtype=np.int32) if len(at) else at
-        return np.repeat(owners, widths), places[at].astype(np.int64)
-
-    def _add_pretoken(self, pretoken: str) -> int:
-        return self._add(analyze_pretoken(pretoken, self._language))
-
-    def _add(self, terms: Iterable[str]) -> int:
-        """Add the terms of a pre-token; return its number."""
-        self._places.extend(map(self._place_of.__getitem__, terms))
-        self._ends.append(len(self._places))
-        return len(self._ends) - 2
-
-    @property
-    def size(self) -> int:
-        """Number of cached terms or pre-tokens, whichever is greater."""
-        return max(len(self._place_of), len(self._ends) - 1)
-
-    def new_terms(self) -> list[str]:
-        """Return the terms that were added since the last call."""
-        count = len(self._place_of) - self._returned
-        new = list(islice(reversed(self._place_of), count))[::-1]
-        self._returned += count
-        self.strong += bytes([not is_stop_term(term) for term in new])
-        return new
-
-
 class _Places(dict[str, int]):
     """Place of each term, assigned when it is first looked up."""
 
@@ -141,22 +70,25 @@ class _Places(dict[str, int]):
         return place
 
 
-class _Pretokens(dict[str, int]):
-    """Number of each analyzed pre-token; those of code recur often.
+class _PretokenPlaces(dict[str, tuple[int, ...]]):
+    """Places of the terms of each analyzed pre-token; pre-tokens of code recur often.
 
     Args:
-        add: Analyzes a pre-token and returns its number.
+        language: Language of the stemmer.
+        place_of: Places of terms, to be added to.
     """
 
-    def __init__(self, add: Callable[[str], int]) -> None:
-        super().__init__({_BREAK_PRETOKEN: _BREAK})
-        self._add = add
+    def __init__(self, language: str, place_of: _Places) -> None:
+        super().__init__()
+        self._language = language
+        self._place_of = place_of
 
-    def __missing__(self, pretoken: str) -> int:
-        number = self._add(pretoken)
+    def __missing__(self, pretoken: str) -> tuple[int, ...]:
+        terms = analyze_pretoken(pretoken, self._language)
+        places = tuple([self._place_of[term] for term in terms])
         if len(pretoken) <= _MAX_PRETOKEN:
-            self[pretoken] = number
-        return number
+            self[pretoken] = places
+        return places
 
 
 class TermCounter:
@@ -170,32 +102,52 @@ class TermCounter:
     def __init__(self, language: str, max_cached: int = _MAX_CACHED) -> None:
         self._language = language
         self._max_cached = max_cached
-        self._vocabulary = _Vocabulary(language)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._place_of = _Places()
+        self._pretokens = _PretokenPlaces(self._language, self._place_of)
+        #: For each term, 1 when it counts for the length of a text.
+        self._counts_for_length = bytearray()
 
     def count_bytes(self, texts: Sequence[bytes]) -> CountedTerms:
         """Count the terms of texts in UTF-8."""
         return self.count([text.decode() for text in texts])
 
     def count(self, texts: Sequence[str]) -> CountedTerms:
-        """Count the terms of texts without NUL. Cost: linear in their length, n log n in all their terms."""
-        is_full = self._vocabulary.size >= self._max_cached
-        if is_full:
-            self._vocabulary = _Vocabulary(self._language)
-        vocabulary = self._vocabulary
-        owners, places = vocabulary.entries(texts)
-        entries, counts = np.unique(owners << 32 | places, return_counts=True)
-        rows, places = entries >> 32, entries & _LOW_HALF
-        new = vocabulary.new_terms()
-        strong = np.frombuffer(bytes(vocabulary.strong), dtype=np.uint8)[places]
-        lengths = np.bincount(rows, weights=counts * strong, minlength=len(texts))
+        """Count the terms of texts. Cost: linear in their length."""
+        is_reset = max(len(self._place_of), len(self._pretokens)) >= self._max_cached
+        if is_reset:
+            self._reset()
+        places: list[int] = []
+        counts: list[int] = []
+        widths: list[int] = []
+        for text in texts:
+            entries = sorted(Counter(self._term_places(text)).items())
+            places += [place for place, _ in entries]
+            counts += [count for _, count in entries]
+            widths.append(len(entries))
+        new = list(islice(self._place_of, len(self._counts_for_length), None))
+        self._counts_for_length += bytes([not is_stop_term(term) for term in new])
+        columns = [np.array(column, dtype=np.int32) for column in (places, counts, widths)]
+        counted = columns[1] * np.frombuffer(bytes(self._counts_for_length), np.uint8)[columns[0]]
+        rows = np.repeat(np.arange(len(texts)), columns[2])
+        lengths = np.bincount(rows, weights=counted, minlength=len(texts))
         return CountedTerms(
             new=new,
-            is_reset=is_full,
+            is_reset=is_reset,
             lengths=lengths.astype(np.int32),
-            widths=np.bincount(rows, minlength=len(texts)).astype(np.int32),
-            places=places.astype(np.int32),
-            counts=counts.astype(np.int32),
+            widths=columns[2],
+            places=columns[0],
+            counts=columns[1],
         )
+
+    def _term_places(self, text: str) -> Iterable[int]:
+        """Return the place of each term of a text, with repeats."""
+        if text.isascii():
+            pretokens = map(self._pretokens.__getitem__, ascii_pretokens(text))
+            return chain.from_iterable(pretokens)
+        return map(self._place_of.__getitem__, document_terms(text, self._language))
 
 
 class SnapshotTermWriter:
