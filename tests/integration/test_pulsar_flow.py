@@ -14,7 +14,7 @@ from tests.support.pulsar_broker import TestBroker, cut_connections
 
 from whence.broker.dead_letters import DeadLetters
 from whence.broker.delivery import IncomingMessage
-from whence.broker.liveness import roll_call
+from whence.broker.liveness import ping_workers
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.transport import Headers, RetryPolicy, Transport
 from whence.broker.worker import Worker
@@ -161,7 +161,7 @@ async def test_status_and_roll_call(pulsar_broker: TestBroker) -> None:
     payload = msgspec.json.encode(request)
     await outside.publish(embedding, payload, headers={Headers.TYPE: request.TYPE})
     after = await flow_status(flow(), outside)
-    nobody = await roll_call(outside, [embedding], wait_s=0.5)
+    nobody = await ping_workers(outside, [embedding], wait_s=0.5)
     await outside.aclose()
 
     workers = {one.group: one.workers for one in status.topics if one.workers}

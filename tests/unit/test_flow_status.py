@@ -15,7 +15,7 @@ import pytest
 
 import whence.flow.client
 from whence.broker.clock import ShiftedClock, clock_of
-from whence.broker.liveness import roll_call
+from whence.broker.liveness import ping_workers
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.pulsar import admin as pulsar_admin
 from whence.broker.pulsar.options import PulsarOptions
@@ -72,8 +72,8 @@ async def test_everybody_answers_for_itself() -> None:
     async with members(("embedding", "search"), ("embedding",)) as transport:
         client = FlowClient(FLOW, transport)
         await client.call("embedding", EmbeddingRequest(texts=("a",)), EmbeddingResponse)
-        reports = await roll_call(transport, [EMBEDDING], enough=2)
-        absent = await roll_call(transport, [FLOW.interface("ingest").request], wait_s=0.05)
+        reports = await ping_workers(transport, [EMBEDDING], enough=2)
+        absent = await ping_workers(transport, [FLOW.interface("ingest").request], wait_s=0.05)
 
     assert [(one.name, one.topic, one.group) for one in reports] == [
         ("embedding", EMBEDDING, "embedding")
@@ -93,7 +93,7 @@ async def test_a_ping_is_no_cancellation() -> None:
         )
         await asyncio.sleep(0.01)
         await transport.publish(cancel_topic(EMBEDDING), b"", headers={Headers.TYPE: PING})
-        reports = await roll_call(transport, [EMBEDDING], enough=1)
+        reports = await ping_workers(transport, [EMBEDDING], enough=1)
 
         assert (await asking).model.name == "stub-hash"
     assert reports[0].in_flight == 1
@@ -237,7 +237,7 @@ async def test_a_broker_without_a_date_is_an_error(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("url", ["pulsar+ssl://localhost:6651", "pulsar://127.0.0.1:1"])
 async def test_no_admin_interface_is_made_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where none answers, or TLS is asked for, none is assumed."""
-    monkeypatch.setattr(pulsar_admin, "_USUAL_PORT", 1)
+    monkeypatch.setattr(pulsar_admin, "_DEFAULT_PORT", 1)
 
     assert await pulsar_admin.find_admin(url, PulsarOptions()) == ""
 

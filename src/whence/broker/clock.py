@@ -1,4 +1,4 @@
-"""Time as the broker sees it: one source that a test can replace."""
+"""Sources of time that a test can replace."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import time as machine
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-__all__ = ("Clock", "Clocked", "ShiftedClock", "SystemClock", "Timer", "clock_of")
+__all__ = ("Clock", "HasClock", "ShiftedClock", "SystemClock", "Timer", "clock_of")
 
 
 class Timer(Protocol):
-    """A call that was arranged for later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Call it off; nothing happens when it ran already."""
+        """Cancel the call; does nothing when it ran already."""
         ...
 
 
 class Clock(Protocol):
-    """Two clocks and an alarm."""
+    """The time of day, a monotonic clock and timers."""
 
     def time(self) -> float:
-        """Give seconds since the epoch, for stamps and deadlines that travel."""
+        """Return seconds since the epoch, for timestamps and deadlines that travel."""
         ...
 
     def monotonic(self) -> float:
-        """Give seconds from some fixed point, never backwards, for waits."""
+        """Return seconds from some fixed point, never backwards, for waits."""
         ...
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """Arrange for `callback` to run on the event loop after `delay_s` seconds."""
+        """Schedule `callback` to run on the event loop after `delay_s` seconds."""
         ...
 
 
@@ -41,12 +41,12 @@ class SystemClock:
     monotonic = staticmethod(machine.monotonic)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """Arrange for `callback` to run on the running event loop after `delay_s` seconds."""
+        """Schedule `callback` to run on the running event loop after `delay_s` seconds."""
         return asyncio.get_running_loop().call_later(delay_s, callback)
 
 
 class ShiftedClock:
-    """A clock whose time of day is set right by somebody else's.
+    """A clock whose time of day is corrected by an offset.
 
     Args:
         clock: The clock of this machine.
@@ -58,21 +58,21 @@ class ShiftedClock:
         self.offset_s = 0.0
 
     def time(self) -> float:
-        """Give seconds since the epoch by the other's clock."""
+        """Return corrected seconds since the epoch."""
         return self._clock.time() + self.offset_s
 
     def monotonic(self) -> float:
-        """Give seconds from some fixed point, never backwards, for waits."""
+        """Return seconds from some fixed point, never backwards, for waits."""
         return self._clock.monotonic()
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """Arrange for `callback` to run on the event loop after `delay_s` seconds."""
+        """Schedule `callback` to run on the event loop after `delay_s` seconds."""
         return self._clock.call_later(delay_s, callback)
 
 
 @runtime_checkable
-class Clocked(Protocol):
-    """Something that goes by a clock of its own."""
+class HasClock(Protocol):
+    """A resource with a clock of its own."""
 
     @property
     def clock(self) -> Clock:
@@ -80,6 +80,6 @@ class Clocked(Protocol):
         ...
 
 
-def clock_of(thing: object) -> Clock:
-    """Give the clock that something goes by, else this machine's."""
-    return thing.clock if isinstance(thing, Clocked) else SystemClock()
+def clock_of(resource: object) -> Clock:
+    """Return the clock of a resource that has one, else this machine's."""
+    return resource.clock if isinstance(resource, HasClock) else SystemClock()

@@ -14,7 +14,7 @@ from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic, full_topi
 
 __all__ = ("DeadLetter", "DeadLetters", "replay_headers")
 
-#: Headers that tell of the failure; the message sent again is the one that was first published.
+#: Headers about the failure; a replayed message has those it was first published with.
 _OF_FAILURE = frozenset(
     {
         Headers.DEATHS,
@@ -28,8 +28,8 @@ _OF_FAILURE = frozenset(
         Headers.LAST_AT,
     }
 )
-#: Headers of a caller who is gone by now. With them the message would expire again, or be answered to
-#: nobody instead of being kept when it fails once more.
+#: Headers of a caller that no longer waits. With them the message would expire again, or its next failure
+#: would be answered instead of kept.
 _OF_CALLER = frozenset({Headers.DEADLINE, Headers.REPLY_TO, Headers.CORRELATION_ID})
 
 
@@ -78,20 +78,20 @@ class DeadLetters:
         self._wait_s = wait_s
 
     async def count(self, topic: str) -> int:
-        """Tell how many there are, from the broker's statistics.
+        """Return how many there are, from the broker's statistics.
 
         Raises:
-            Unavailable: The broker does not tell.
+            Unavailable: The broker gives no statistics.
         """
         stats = await self._transport.stats(dead_letter_topic(full_topic(topic)), self._group)
         return stats.backlog + stats.in_flight
 
     async def list(self, topic: str, *, limit: int = 100) -> list[DeadLetter]:
-        """Give the dead letters of a topic, oldest first; they stay where they are.
+        """Return the dead letters of a topic, oldest first, without removing them.
 
         Args:
             topic: The topic they were first published to.
-            limit: Most to give, 1 or more.
+            limit: Most to return, 1 or more.
 
         Raises:
             Unavailable: The broker cannot be reached, or somebody else reads them now.
@@ -102,7 +102,7 @@ class DeadLetters:
     async def replay(
         self, topic: str, ids: Collection[str] | None = None, *, limit: int = 1000
     ) -> int:
-        """Publish dead letters anew under their old ids, all among the oldest `limit` when `ids` is None.
+        """Publish dead letters again under their old ids, all among the oldest `limit` when `ids` is None.
 
         Attempts begin at 1. What fails again meanwhile stays a dead letter. Each is published before it is
         dropped here: a failure in between doubles it.
@@ -174,7 +174,7 @@ class DeadLetters:
 
 
 def replay_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Give the headers with which a dead letter is published anew."""
+    """Return the headers with which a dead letter is published again."""
     gone = _OF_FAILURE | _OF_CALLER | {Headers.ATTEMPT}
     return {name: value for name, value in headers.items() if name not in gone}
 

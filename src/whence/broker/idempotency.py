@@ -1,8 +1,8 @@
-"""One effect for every message, however often it is delivered: a ledger of what was begun and done.
+"""Idempotency: a ledger of claimed and finished messages gives each one effect, however often it is delivered.
 
 A worker claims a message before the handler runs and marks it done before it acknowledges. A claim that is
-neither done nor released belongs to a worker that died; it expires, and the number of such claims tells
-which message kills its workers.
+neither done nor released belongs to a worker that died; it expires, and the number of such claims
+shows which message kills its workers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ("Claim", "ClaimState", "Ledger", "MemoryLedger")
 
 
 class Ledger(Protocol):
-    """What groups have begun and done, keyed by group and message id."""
+    """Claimed and finished messages, keyed by consumer group and message id."""
 
     async def claim(self, group: str, message_id: str, *, lease_s: float) -> Claim:
         """Claim a message for `lease_s` seconds.
@@ -32,7 +32,7 @@ class Ledger(Protocol):
         ...
 
     async def release(self, group: str, message_id: str) -> None:
-        """Give a claim back, so that the message can be handled again; what is done stays done."""
+        """Release a claim, so that the message can be handled again; what is done stays done."""
         ...
 
 
@@ -106,7 +106,7 @@ class MemoryLedger:
         self._forget(now)
 
     async def release(self, group: str, message_id: str) -> None:
-        """Give a claim back, so that the message can be handled again; what is done stays done."""
+        """Release a claim, so that the message can be handled again; what is done stays done."""
         self._claims.pop((group, message_id), None)
 
     def _forget(self, now: float) -> None:

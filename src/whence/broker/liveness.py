@@ -1,6 +1,6 @@
-"""Asking who is there: every worker listens on the control topic of its topic and answers for itself.
+"""Pings: every worker listens on the control topic of its topic and reports its state.
 
-No admin interface is needed, and what answers is alive: its event loop turns and reaches the broker.
+No admin interface is needed, and a worker that answers is alive: its event loop runs and reaches the broker.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from whence.schema.errors import CodecError
 from whence.schema.liveness import PING, ProcessorReport
 from whence.schema.topics import cancel_topic, full_topic
 
-__all__ = ("roll_call",)
+__all__ = ("ping_workers",)
 
 
-async def roll_call(
+async def ping_workers(
     transport: Transport, topics: Collection[str], *, wait_s: float = 2.0, enough: int | None = None
 ) -> list[ProcessorReport]:
-    """Ask the workers of some topics who they are, and gather what they answer.
+    """Ask the workers of some topics for a report, and gather their answers.
 
     Args:
         transport: The broker.
@@ -31,43 +31,43 @@ async def roll_call(
         enough: Answers after which to stop waiting.
 
     Returns:
-        By topic and instance.
+        Reports, sorted by topic, name and instance.
 
     Raises:
         Unavailable: The broker cannot be reached.
     """
-    call_id = uuid.uuid4().hex
-    reply_topic = full_topic(f"reply.{call_id}", persistent=False)
+    ping_id = uuid.uuid4().hex
+    reply_topic = full_topic(f"reply.{ping_id}", persistent=False)
     subscription = await transport.subscribe(
         reply_topic, "replies", mode=Mode.EXCLUSIVE, prefetch=64, start=Start.LATEST
     )
     headers = {
         Headers.TYPE: PING,
         Headers.REPLY_TO: reply_topic,
-        Headers.CORRELATION_ID: call_id,
+        Headers.CORRELATION_ID: ping_id,
     }
     try:
-        asking = [
+        pings = [
             transport.publish(cancel_topic(full_topic(topic)), b"", headers=headers)
             for topic in sorted(set(topics))
         ]
-        await asyncio.gather(*asking)
-        found = await _gather(subscription, wait_s, enough)
+        await asyncio.gather(*pings)
+        reports = await _gather(subscription, wait_s, enough)
     finally:
         await subscription.aclose()
-    return sorted(found, key=lambda one: (one.topic, one.name, one.instance))
+    return sorted(reports, key=lambda one: (one.topic, one.name, one.instance))
 
 
 async def _gather(
     subscription: Subscription, wait_s: float, enough: int | None
 ) -> list[ProcessorReport]:
-    found: dict[str, ProcessorReport] = {}
+    reports: dict[str, ProcessorReport] = {}
     with suppress(TimeoutError):
-        while enough is None or len(found) < enough:
+        while enough is None or len(reports) < enough:
             async with asyncio.timeout(wait_s):
                 delivery = await subscription.receive()
             with suppress(CodecError):
                 report = decode_as(delivery.payload, ProcessorReport)
-                found[report.instance] = report
+                reports[report.instance] = report
             await subscription.ack(delivery)
-    return list(found.values())
+    return list(reports.values())

@@ -1,7 +1,7 @@
-"""When to try again and how long to wait, in tenacity's words: stop, wait, retry-if.
+"""When to retry and how long to wait, in tenacity's terms: stop, wait, retry-if.
 
-An error says itself whether trying again can help (`WhenceError.retryable`); any other exception is a fault
-of ours and cannot be helped by repeating it.
+`WhenceError.retryable` states whether a retry can help; any other exception is a bug, which repeating does not
+cure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, ModelMissing
 
 __all__ = ("ErrorKind", "check_policy", "classify", "retrying", "wait_backoff", "wait_s")
 
-#: Errors that every message would meet alike, so that giving up this one message would not help.
+#: Errors that every message would meet, so that giving up this one would not help.
 _FATAL = (DiskFull, HomeTooNew, ModelMissing, MemoryError)
 
 
@@ -41,7 +41,7 @@ class ErrorKind(StrEnum):
 
 
 def classify(error: BaseException) -> ErrorKind:
-    """Tell what an error means for the message that met it."""
+    """Return whether the message that caused an error can succeed later."""
     if isinstance(error, _FATAL):
         return ErrorKind.FATAL
     if isinstance(error, WhenceError) and error.retryable:
@@ -50,7 +50,7 @@ def classify(error: BaseException) -> ErrorKind:
 
 
 def check_policy(policy: RetryPolicy) -> RetryPolicy:
-    """Give the policy back when all its values are in range.
+    """Return the policy when all its values are in range.
 
     Raises:
         ConfigError: One is not; the message names it.
@@ -90,7 +90,7 @@ class wait_backoff(wait_base):  # noqa: N801 - tenacity names its strategies so
         self._uniform = uniform
 
     def __call__(self, retry_state: RetryCallState) -> float:
-        """Give the seconds to wait after attempt `retry_state.attempt_number`."""
+        """Return the seconds to wait after attempt `retry_state.attempt_number`."""
         wait = self._exponential(retry_state) * (1.0 - self._jitter * self._uniform())
         error = retry_state.outcome.exception() if retry_state.outcome is not None else None
         if isinstance(error, WhenceError) and error.retry_after_s is not None:
@@ -105,7 +105,7 @@ def wait_s(
     error: BaseException | None = None,
     uniform: Callable[[], float] = random.random,
 ) -> float:
-    """Give the seconds between attempt `attempt` (from 1), which failed with `error`, and the next."""
+    """Return the seconds between attempt `attempt` (from 1), which failed with `error`, and the next."""
     state = RetryCallState(AsyncRetrying(), None, (), {})
     state.attempt_number = max(attempt, 1)
     if error is not None:
@@ -119,7 +119,7 @@ def retrying(
     uniform: Callable[[], float] = random.random,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> AsyncRetrying:
-    """Give a tenacity controller that repeats what is retryable and raises the last error.
+    """Return a tenacity controller that repeats what is retryable and raises the last error.
 
     Example:
         `async for attempt in retrying(policy):` and in it `with attempt: await call()`.

@@ -115,7 +115,7 @@ class Settlement:
         )
 
     async def dead_letter(self, active: ActiveDelivery, error: WhenceError) -> None:
-        """Give a message up: it goes to the dead-letter topic."""
+        """Move a message that cannot be handled to the dead-letter topic."""
         state = self._state
         state.counters.failed += 1
         state.counters.dead_letters += 1
@@ -129,7 +129,7 @@ class Settlement:
         )
 
     async def release(self, active: ActiveDelivery) -> None:
-        """Give back the claim of a message that may be handled again."""
+        """Release the claim on a message that may be handled again."""
         state = self._state
         if state.ledger is None:
             return

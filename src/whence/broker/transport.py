@@ -1,10 +1,8 @@
-"""What every transport promises: bytes from a publisher to the groups of a topic, at least once.
+"""The contract of a transport: bytes from a publisher to the consumer groups of a topic, at least once.
 
-A processor sees only these protocols. Two transports implement them, `broker.memory` and `broker.pulsar`;
-`whence.testing.transport_suite` holds both to the same behaviours.
-
-Delivery is at least once and unordered, except that `Mode.KEY_ORDERED` hands out one message of a key at a
-time. The durable point is the return of `publish`. Closing never drops a group's backlog.
+`broker.memory` and `broker.pulsar` implement it; `whence.testing.transport_suite` tests any implementation.
+Delivery is unordered, except that `Mode.KEY_ORDERED` hands out one message of a key at a time. A message is
+durable when `publish` returns. Closing never drops a group's backlog.
 """
 
 from __future__ import annotations
@@ -45,9 +43,9 @@ class Headers:
     REPLY_TO = "reply-to"
     """Full name of the topic that replies go to."""
     ATTEMPT = "attempt"
-    """1 on first delivery; one more for each retry, whoever delivers it."""
+    """1 on first delivery; one more for each retry, by any consumer."""
     DEADLINE = "deadline"
-    """Absolute end of the caller's patience, milliseconds since the epoch."""
+    """When the caller stops waiting, milliseconds since the epoch."""
     SEQUENCE = "sequence"
     """Place of a reply in a stream, from 0."""
     END = "end"
@@ -57,7 +55,7 @@ class Headers:
     TRACESTATE = "tracestate"
     """W3C trace state, passed on as it is."""
     DEATHS = "deaths"
-    """How many workers are known to have died with the message in their hands."""
+    """How many workers are known to have died while they handled the message."""
     COUNTED_AT = "deaths-at"
     """When the last of these was counted, milliseconds since the epoch."""
     REASON = "dlq-reason"
@@ -77,20 +75,20 @@ class Headers:
 
 
 class Mode(StrEnum):
-    """How the members of a group share a topic."""
+    """How the consumers of a group share a topic."""
 
     SHARED = "shared"
-    """Each message to one member."""
+    """Each message to one consumer."""
     EXCLUSIVE = "exclusive"
-    """One member only; a second subscriber is refused."""
+    """One consumer only; a second one is refused."""
     KEY_ORDERED = "key_ordered"
-    """Each message to one member, one in flight per key, in order of publishing."""
+    """Each message to one consumer, one in flight per key, in order of publishing."""
     BROADCAST = "broadcast"
-    """Each message to every member that is there; nothing is kept for those that are not."""
+    """Each message to every consumer that is connected; nothing is kept for others."""
 
 
 class Start(StrEnum):
-    """Where a group that did not exist before begins, and each member of a broadcast."""
+    """Where a new group begins, and each consumer of a broadcast."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -104,7 +102,7 @@ class NackOutcome(StrEnum):
     DEAD_LETTER = "dead_letter"
     """It went to the dead-letter topic."""
     STALE = "stale"
-    """It was settled before, or handed to another member; nothing was done."""
+    """It was settled before, or handed to another consumer; nothing was done."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +121,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One message in the hands of one member of a group."""
+    """One message handed to one consumer of a group."""
 
     payload: bytes
     """The body as published."""
@@ -132,7 +130,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     """Ordering key."""
     id: str
-    """The transport's own name of this delivery; not equal over redeliveries."""
+    """Id of this delivery; a redelivery has another."""
     topic: str
     """Full name of the topic it was published to (not of a retry topic)."""
     attempt: int = 1
@@ -173,7 +171,7 @@ class TopicStats(NamedTuple):
 
 
 class Subscription(Protocol):
-    """A member's hold on a topic."""
+    """One consumer of a group of a topic."""
 
     async def receive(self) -> Delivery:
         """Wait for the next message. Cancelling loses nothing.
@@ -184,7 +182,7 @@ class Subscription(Protocol):
         ...
 
     async def ack(self, delivery: Delivery) -> bool:
-        """Settle as done; False when it was settled before or is no longer this member's."""
+        """Settle as done; False when it was settled before or is no longer this consumer's."""
         ...
 
     async def nack(
@@ -204,22 +202,21 @@ class Subscription(Protocol):
             delay_s: Seconds until it may come again, 0 or more.
             reason: For the dead letter it may become, one line.
             exception: Class of the error, for the same.
-            attempts: Attempts this delivery took: more than 1 when the holder tried again itself, 0 when
-                it did not try at all.
+            attempts: Attempts that the consumer made: more than 1 when it retried itself, 0 when it made none.
             headers: Set on the message when it comes again.
 
         Raises:
-            Unavailable: The broker cannot be reached; the message is still this member's.
-            Overloaded: The dead-letter topic stayed full; the message is still this member's.
+            Unavailable: The broker cannot be reached; the message is still this consumer's.
+            Overloaded: The dead-letter topic stayed full; the message is still this consumer's.
         """
         ...
 
     async def reject(self, delivery: Delivery, *, reason: str, exception: str = "") -> NackOutcome:
-        """Give up at once: the message goes to the dead-letter topic.
+        """Move the message to the dead-letter topic at once.
 
         Raises:
-            Unavailable: The broker cannot be reached; the message is still this member's.
-            Overloaded: The dead-letter topic stayed full; the message is still this member's.
+            Unavailable: The broker cannot be reached; the message is still this consumer's.
+            Overloaded: The dead-letter topic stayed full; the message is still this consumer's.
         """
         ...
 
@@ -232,12 +229,12 @@ class Subscription(Protocol):
         ...
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
-        """Leave the group: wait up to `drain_s` seconds for open deliveries, hand back the rest."""
+        """Leave the group: wait up to `drain_s` seconds for open deliveries, return the others."""
         ...
 
 
 class Transport(Protocol):
-    """A broker, or its like in this process."""
+    """A client of a broker."""
 
     @property
     def url(self) -> str:
@@ -258,10 +255,10 @@ class Transport(Protocol):
         key: str | None = None,
         delay_s: float | None = None,
     ) -> str:
-        """Publish and wait for the receipt; gives the `message-id` header, made when not given.
+        """Publish and wait for the receipt; returns the `message-id` header, made when not given.
 
         Raises:
-            BadInput: The body is too large or a header is not a string.
+            BadInput: The payload is too large or a header is not a string.
             Overloaded: The queue stayed full.
             Unavailable: The broker cannot be reached; whether it was stored is unknown.
         """
@@ -277,10 +274,10 @@ class Transport(Protocol):
         retry: RetryPolicy | None = None,
         start: Start | None = None,
     ) -> Subscription:
-        """Join a group of a topic; at most `prefetch` messages are held by the member.
+        """Join a consumer group of a topic; at most `prefetch` messages are held unsettled.
 
-        Where no `start` is given, a group begins with the earliest message that the topic has, a broadcast
-        with what is published from now on.
+        Without `start` a new group begins with the earliest message that the topic has, a broadcast with
+        the next message.
 
         Raises:
             Unavailable: The group is exclusive and taken, or the broker cannot be reached.
@@ -319,11 +316,11 @@ class Transport(Protocol):
         ...
 
     async def cancel(self, topic: str, correlation_id: str) -> None:
-        """Ask, at best effort, whoever works on a request to stop."""
+        """Ask, at best effort, the worker of a request to stop."""
         ...
 
     async def stats(self, topic: str, group: str) -> TopicStats:
-        """Tell how far a group is behind."""
+        """Return how far a group is behind."""
         ...
 
     async def health(self) -> None:

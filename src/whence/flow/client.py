@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from whence.broker.clock import clock_of
-from whence.broker.liveness import roll_call
+from whence.broker.liveness import ping_workers
 from whence.broker.transport import Transport
 from whence.flow.context import DEFAULT_TIMEOUT_S, Caller
 from whence.flow.definition import FlowDefinition
@@ -174,7 +174,7 @@ class FlowClient:
 
     async def _check_present(self, topic: str, task: asyncio.Future[Any]) -> None:
         for _ in range(_PINGS):
-            if await roll_call(self._transport, [topic], enough=1) or task.done():
+            if await ping_workers(self._transport, [topic], enough=1) or task.done():
                 return
         raise Unavailable(
             f"no worker serves {short_topic(topic)} on {self._transport.url}",

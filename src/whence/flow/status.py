@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from whence.broker.liveness import roll_call
+from whence.broker.liveness import ping_workers
 from whence.broker.transport import SupportsStats, Transport
 from whence.flow.builtin_flows import find_flow, shipped_flows
 from whence.flow.definition import FlowDefinition, ProcessorDefinition
@@ -73,7 +73,7 @@ async def flow_status(
     inbound = [processor.inbound for processor in definition.processors]
     counted = await has_global_stats(transport)
     reports, topics = await asyncio.gather(
-        roll_call(transport, inbound, wait_s=wait_s),
+        ping_workers(transport, inbound, wait_s=wait_s),
         asyncio.gather(
             *(_topic(transport, processor, counted) for processor in definition.processors)
         ),

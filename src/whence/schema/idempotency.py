@@ -1,4 +1,4 @@
-"""Who is at work on a message: the answer of a ledger that makes redelivery give one effect."""
+"""Idempotency: the answer of a ledger to a claim, and the recorded effects of a message."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ClaimState(StrEnum):
     """What a claim found."""
 
     CLAIMED = "claimed"
-    """Nobody is at work on it: the caller is now."""
+    """The caller has the message now."""
     BUSY = "busy"
-    """Somebody else is at work on it."""
+    """Another worker has the message."""
     DONE = "done"
     """It was done before."""
 
@@ -32,7 +32,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     """Digest of the result, when it is done."""
     deaths: int = 0
-    """Earlier claims that expired: nobody said how they ended."""
+    """Earlier claims that expired without a result."""
     retry_after_s: float = 0.0
     """Seconds until the other claim expires, when it is busy."""
 

@@ -1,4 +1,4 @@
-"""What a processor tells of itself when it is asked who is there."""
+"""The report of a worker that answers a ping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from whence.schema.message import Message
 
 __all__ = ("PING", "ProcessorReport")
 
-#: Type of the message on a control topic that asks; it has no body.
+#: Type of a ping on a control topic; it has no body.
 PING = "ping.v1"
 
 

@@ -20,7 +20,7 @@ __all__ = (
 )
 
 DEFAULT_NAMESPACE = "public/default"
-#: Group that keeps dead letters until somebody replays or drops them.
+#: Group that keeps dead letters until they are replayed or dropped.
 DEAD_LETTER_GROUP = "dead-letters"
 _PREFIX = "whence."
 _SHORT = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*\Z")
@@ -28,7 +28,7 @@ _FULL = re.compile(r"(?:non-)?persistent://[^/]+/[^/]+/[^/]+\Z")
 
 
 def full_topic(name: str, *, namespace: str = DEFAULT_NAMESPACE, persistent: bool = True) -> str:
-    """Give the full name of a topic; a name that is full already is kept.
+    """Return the full name of a topic; a full name is returned unchanged.
 
     Raises:
         ConfigError: The name is neither a full topic name nor lower-case words joined by `.` or `-`.
@@ -45,20 +45,20 @@ def full_topic(name: str, *, namespace: str = DEFAULT_NAMESPACE, persistent: boo
 
 
 def short_topic(topic: str) -> str:
-    """Give the short name of a full topic, for people."""
+    """Return the short name of a full topic, for people."""
     return topic.rsplit("/", 1)[-1].removeprefix(_PREFIX)
 
 
 def retry_topic(topic: str, group: str) -> str:
-    """Give the topic on which a group's retries wait."""
+    """Return the topic on which a group's retries wait."""
     return f"{topic}.{group}.retry"
 
 
 def dead_letter_topic(topic: str) -> str:
-    """Give the topic that keeps what could not be handled."""
+    """Return the dead-letter topic of a topic."""
     return f"{topic}.dlq"
 
 
 def cancel_topic(topic: str) -> str:
-    """Give the topic on which callers take their requests back."""
+    """Return the control topic of a topic: cancellations and pings."""
     return f"{topic}.cancel"

@@ -1,4 +1,4 @@
-"""What a test needs to make a broker misbehave: the memory transport, its faults, and time in hand."""
+"""The memory transport with injected faults and a manual clock, for tests of a broker that misbehaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every ledger must do, as tests: subclass `LedgerSuite` and give it a `bench` fixture.
+"""The contract of a ledger, as tests: subclass `LedgerSuite` and add a `bench` fixture.
 
 A bench makes ledgers that share their records, as copies of a processor would, and moves their time. Needs
 pytest and pytest-asyncio in auto mode.
@@ -22,7 +22,7 @@ class LedgerBench(Protocol):
     """Makes ledgers over the same records."""
 
     def make(self, *, keep_s: float = 3600.0) -> Ledger:
-        """Give one more ledger over the same records.
+        """Return one more ledger over the same records.
 
         Raises:
             ConfigError: `keep_s` is not above 0.
@@ -41,7 +41,7 @@ class LedgerSuite:
         return await ledger.claim(group, message_id, lease_s=5.0)
 
     async def test_a_message_is_claimed_once(self, bench: LedgerBench) -> None:
-        """While a claim lasts, others are told to wait, and for no longer than it lasts."""
+        """While a claim lasts, others have to wait, for no longer than it lasts."""
         first, second = bench.make(), bench.make()
 
         assert (await self._claim(first)).state is ClaimState.CLAIMED
@@ -67,7 +67,7 @@ class LedgerSuite:
         for group, message_id in (("g", "m"), ("h", "m"), ("g", "n")):
             assert (await self._claim(ledger, group, message_id)).state is ClaimState.CLAIMED
 
-    async def test_done_is_told_to_all_with_its_digest(self, bench: LedgerBench) -> None:
+    async def test_done_is_seen_by_all_with_its_digest(self, bench: LedgerBench) -> None:
         """What is done stays done for every copy, and releasing it changes nothing."""
         first, second = bench.make(), bench.make()
         await self._claim(first)
@@ -79,7 +79,7 @@ class LedgerSuite:
         assert (again.state, again.digest) == (ClaimState.DONE, "d")
 
     async def test_what_is_released_is_new_again(self, bench: LedgerBench) -> None:
-        """A claim that was given back leaves no trace, for whoever comes next."""
+        """A claim that was given back leaves no trace."""
         first, second = bench.make(), bench.make()
         await self._claim(first)
         await first.release("g", "m")
@@ -89,7 +89,7 @@ class LedgerSuite:
         assert (again.state, again.deaths) == (ClaimState.CLAIMED, 0)
 
     async def test_deaths_are_counted(self, bench: LedgerBench) -> None:
-        """A claim that nobody ended can be taken over, and how often that was is told."""
+        """A claim that nobody ended can be taken over, and the number of such claims is reported."""
         ledger = bench.make()
         await self._claim(ledger)
         deaths = []

@@ -73,11 +73,11 @@ class StubContext:
         return self._remaining_s
 
     def is_bound(self, port: str) -> bool:
-        """Tell whether the port has an answer."""
+        """Return whether the port has an answer."""
         return port in self._answers
 
     async def call(self, port: str, message: Message, reply: type[M]) -> M:
-        """Give the port's reply, the first of several.
+        """Return the port's reply, the first of several.
 
         Raises:
             InternalError: The port is not bound or its reply has another type.
@@ -122,7 +122,7 @@ async def _settled(value: Any) -> Any:
 
 
 def serving(processors: Iterable[tuple[str, Processor]]) -> dict[str, Answerer]:
-    """Give answers for a `StubContext` that are the processors themselves, by port.
+    """Return answers for a `StubContext` that are the processors themselves, by port.
 
     The processors served so may not call others.
     """

@@ -1,4 +1,4 @@
-"""What the transport suite asks of the transport under test, and small helpers of its tests."""
+"""What the transport suite needs of the transport under test, and helpers of its tests."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TransportFactory:
         self._clients: list[Transport] = []
 
     async def __call__(self, *, max_backlog: int | None = None) -> Transport:
-        """Give a fresh client of the shared broker."""
+        """Return a new client of the shared broker."""
         client = await self.make(max_backlog)
         self._clients.append(client)
         return client
@@ -105,7 +105,7 @@ class TransportFactory:
 
 
 def fresh_topic(*, persistent: bool = True) -> str:
-    """Give a topic that no other test uses."""
+    """Return a topic that no other test uses."""
     return full_topic(f"suite.{uuid4().hex}", persistent=persistent)
 
 
@@ -144,7 +144,7 @@ async def received(subscription: Subscription, count: int) -> list[Delivery]:
 
 
 async def acked(subscription: Subscription, count: int) -> list[bytes]:
-    """Receive and acknowledge that many messages; gives their bodies."""
+    """Receive and acknowledge that many messages; returns their bodies."""
     bodies = []
     for _ in range(count):
         delivery = await arrives(subscription.receive())
@@ -154,7 +154,7 @@ async def acked(subscription: Subscription, count: int) -> list[bytes]:
 
 
 async def is_silent(subscription: Subscription) -> bool:
-    """Tell whether nothing arrives for a while."""
+    """Return whether nothing arrives for a while."""
     try:
         await asyncio.wait_for(subscription.receive(), SILENCE_S)
     except TimeoutError:
@@ -163,7 +163,7 @@ async def is_silent(subscription: Subscription) -> bool:
 
 
 async def publish_all(transport: Transport, topic: str, count: int) -> list[bytes]:
-    """Publish numbered messages; gives their bodies in order."""
+    """Publish numbered messages; returns their bodies in order."""
     bodies = [f"{n:05d}".encode() for n in range(count)]
     for body in bodies:
         await transport.publish(topic, body)

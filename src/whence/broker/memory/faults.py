@@ -1,4 +1,4 @@
-"""What can go wrong with a broker, to be switched on in the memory transport by a test."""
+"""Faults of a broker that a test injects into the memory transport."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Faults:
     """
 
     armed: bool = field(default=False, init=False)
-    """True once any switch was on: the one look that messages cost where none ever is."""
+    """True once any switch was on; messages check nothing else where none ever is."""
     duplicate_after_ack: int = 0
     """Acked messages that are delivered once more."""
     lose_acks: int = 0
@@ -63,7 +63,7 @@ class Faults:
             object.__setattr__(self, "armed", True)
 
     def strikes(self, switch: str, topic: str) -> bool:
-        """Tell whether `switch` hits this operation on `topic`, and count it down."""
+        """Return whether the fault `switch` hits this operation on `topic`, and count it down."""
         left: int = getattr(self, switch)
         if left <= 0 or not self.topics(topic):
             return False

@@ -98,7 +98,7 @@ class MemorySubscription:
         return NackOutcome.RETRY
 
     async def reject(self, delivery: Delivery, *, reason: str, exception: str = "") -> NackOutcome:
-        """Give up at once: the message goes to the dead-letter topic."""
+        """Move the message to the dead-letter topic at once."""
         entry = self._consumer.unsettled(delivery)
         if entry is None:
             return NackOutcome.STALE

@@ -1,4 +1,4 @@
-"""How far a group is behind, asked of the broker's admin interface."""
+"""Requests to the admin interface of the broker: backlog of a group, and the broker's time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ("clock_offset", "find_admin", "group_stats")
 
 _TIMEOUT_S = 10.0
-#: Where brokers have their admin interface unless told otherwise, and how long to look for it.
-_USUAL_PORT = 8080
-_LOOK_S = 1.0
-#: Clocks that differ by less are taken for equal, in seconds.
+#: Default port of the admin interface, and how long to wait for it there, seconds.
+_DEFAULT_PORT = 8080
+_FIND_S = 1.0
+#: Clocks that differ by less count as equal, in seconds.
 _SAME_TIME_S = 2.0
 
 
 async def find_admin(url: str, options: PulsarOptions) -> str:
-    """Give the address of the admin interface at its usual port of the broker's host, empty when none answers.
+    """Return the address of the admin interface at the default port of the broker's host; empty without answer.
 
     Only without TLS: a secured cluster has its admin interface where its operator put it.
     """
@@ -37,11 +37,11 @@ async def find_admin(url: str, options: PulsarOptions) -> str:
     if parts.scheme != "pulsar" or not parts.hostname:
         return ""
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    guess = f"http://{host}:{_USUAL_PORT}"
+    guess = f"http://{host}:{_DEFAULT_PORT}"
     path = f"admin/v2/namespaces/{options.namespace.partition('/')[0]}"
     try:
         # No token goes to a place that was only guessed.
-        async with httpx.AsyncClient(timeout=_LOOK_S, verify=False) as client:  # noqa: S501
+        async with httpx.AsyncClient(timeout=_FIND_S, verify=False) as client:  # noqa: S501
             answer = await client.get(f"{guess}/{path}")
             return guess if isinstance(answer.json(), list) else ""
     except (httpx.HTTPError, ValueError):
@@ -88,9 +88,9 @@ async def group_stats(
 
 
 async def clock_offset(options: PulsarOptions, now: Callable[[], float]) -> float:
-    """Give the seconds that a clock is behind the broker's, from the `Date` of an answer; 0 when it is right.
+    """Return the seconds that a clock is behind the broker's, from the `Date` of a response; 0 when equal.
 
-    The date has whole seconds, so that less than two seconds cannot be told from none.
+    The date has whole seconds, so differences below two seconds are ignored.
 
     Raises:
         Unavailable: The admin interface does not answer, or without a date.
@@ -103,18 +103,18 @@ async def clock_offset(options: PulsarOptions, now: Callable[[], float]) -> floa
             before = now()
             answer = await client.get(f"{base}/admin/v2/clusters")
             middle = (before + now()) / 2
-        told = parsedate_to_datetime(answer.headers["Date"]).timestamp() + 0.5
+        theirs = parsedate_to_datetime(answer.headers["Date"]).timestamp() + 0.5
     except (httpx.HTTPError, KeyError, ValueError) as error:
         raise Unavailable(
             f"no time from {base}: {str(error) or type(error).__name__}",
             hint="check WHENCE_PULSAR_ADMIN_URL",
         ) from error
-    offset = told - middle
+    offset = theirs - middle
     return offset if abs(offset) >= _SAME_TIME_S else 0.0
 
 
 def _client(options: PulsarOptions) -> httpx.AsyncClient:
-    """Give a client of the admin interface with the credentials of the broker's."""
+    """Return an HTTP client of the admin interface with the credentials of the broker."""
     import httpx
 
     token = options.bearer()
@@ -136,8 +136,8 @@ def _add_up(
         subscription = stats.get("subscriptions", {}).get(group, {})
         unacked = 0
         for consumer in subscription.get("consumers", ()):
-            told = max(0, consumer.get("unackedMessages", 0))
-            unacked += own.get((topic, consumer.get("consumerName", "")), told)
+            reported = max(0, consumer.get("unackedMessages", 0))
+            unacked += own.get((topic, consumer.get("consumerName", "")), reported)
         total = subscription.get("msgBacklog", 0)
         in_flight += unacked
         backlog += max(0, total - unacked)

@@ -211,7 +211,7 @@ class PulsarClient:
         return MessageSchema(message_type) if message_type else None
 
     async def _shielded(self, opening: Coroutine[Any, Any, C]) -> C:
-        """Finish opening although the caller gives up, and close then what nobody uses."""
+        """Finish opening although the caller gives up, and close then what was opened."""
         task = asyncio.create_task(opening)
         try:
             return await asyncio.shield(task)

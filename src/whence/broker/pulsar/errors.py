@@ -1,4 +1,4 @@
-"""From the client library's result codes to errors of ours."""
+"""Translate the result codes of the client library to our errors."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _GONE = {Result.AlreadyClosed, Result.ProducerFenced, Result.ProducerNotInitiali
 
 
 def is_gone(error: PulsarException) -> bool:
-    """Tell whether the producer or consumer is closed for good, so that a new one is needed."""
+    """Return whether the producer or consumer is closed, so that a new one is needed."""
     return error.error() in _GONE
 
 
 def is_taken(error: WhenceError) -> bool:
-    """Tell whether a group could not be joined because of who is in it."""
+    """Return whether a group could not be joined because of its other consumers."""
     cause = error.__cause__
     return isinstance(cause, PulsarException) and cause.error() == Result.ConsumerBusy
 
 
 def translate(error: PulsarException, action: str, url: str) -> WhenceError:
-    """Give the error of ours; raise it `from` the driver's.
+    """Return our error for an error of the client library; raise it `from` that.
 
     Args:
         error: What the client library raised.
-        action: What was tried, on which topic, e.g. `publish to persistent://...`.
+        action: Attempted operation and its topic, e.g. `publish to persistent://...`.
         url: Address without credentials.
     """
     result = error.error()
@@ -68,7 +68,7 @@ def translate(error: PulsarException, action: str, url: str) -> WhenceError:
             text, hint="the group is taken, or its members share in another mode; choose another"
         )
     if result == Result.Timeout:
-        # The client library tries again when a connection is refused, whatever for, until its time is up.
+        # The client library retries a refused connection, for any reason, until its timeout.
         return Unavailable(
             text,
             hint="check that the broker runs, that the address is right and, where a broker asks for them, "

@@ -116,7 +116,7 @@ class PulsarOptions:
         return cls(**values)  # type: ignore[arg-type]
 
     def authentication(self) -> pulsar.Authentication | None:
-        """Give what the client library authenticates with.
+        """Return what the client library authenticates with; None without credentials.
 
         Raises:
             ConfigError: The token file cannot be read.
@@ -133,7 +133,7 @@ class PulsarOptions:
         return None
 
     def bearer(self) -> str:
-        """Give the token for HTTP; empty when there is none.
+        """Return the token for HTTP; empty without one.
 
         Raises:
             ConfigError: The token file cannot be read.
@@ -159,7 +159,7 @@ class PulsarOptions:
 
 
 def checked_url(url: str) -> str:
-    """Give the address without a trailing slash.
+    """Return the address without a trailing slash.
 
     Raises:
         ConfigError: It is not `pulsar://host:port` or `pulsar+ssl://host:port`, or it carries credentials,

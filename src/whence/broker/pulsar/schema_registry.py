@@ -51,16 +51,16 @@ class MessageSchema(Schema):
         )
 
     def encode(self, obj: bytes) -> bytes:
-        """Give the body, which is encoded already."""
+        """Return the payload, which is encoded already."""
         return obj
 
     def decode(self, data: bytes) -> bytes:
-        """Give the body; decoding it is the codec's business."""
+        """Return the payload; `schema.codec` decodes it."""
         return data
 
 
 def avro_record(message_type: type[msgspec.Struct]) -> dict[str, Any]:
-    """Give the Avro record that describes the JSON form of a message type.
+    """Return the Avro record that describes the JSON form of a message type.
 
     A field with a default has it in the record too: that is what makes adding it compatible.
 
@@ -155,12 +155,12 @@ def _with_default(described: dict[str, Any], value: Any) -> dict[str, Any]:
 
 def _fits(value: Any, kind: Any) -> bool:
     names = {bool: "boolean", int: "long", float: "double", str: "string", list: "array"}
-    told = kind.get("type") if isinstance(kind, dict) else kind
-    return bool(names.get(type(value), "map") == told)
+    name = kind.get("type") if isinstance(kind, dict) else kind
+    return bool(names.get(type(value), "map") == name)
 
 
 def _either(kinds: list[Any]) -> Any:
-    """Give a union without repetition and without unions inside; one branch stands alone."""
+    """Return a union without repetition and without nested unions; a single branch is not a union."""
     flat: list[Any] = []
     for kind in kinds:
         for branch in kind if isinstance(kind, list) else [kind]:

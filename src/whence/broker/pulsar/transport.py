@@ -23,7 +23,7 @@ from whence.broker.pulsar.admin import clock_offset, find_admin, group_stats
 from whence.broker.pulsar.client import PulsarClient
 from whence.broker.pulsar.errors import is_gone, translate
 from whence.broker.pulsar.options import PulsarOptions, checked_url
-from whence.broker.pulsar.producers import Producers
+from whence.broker.pulsar.producer_pool import ProducerPool
 from whence.broker.pulsar.schema_registry import MessageSchema
 from whence.broker.pulsar.subscription import INTERNAL, PulsarSubscription, Stamps
 from whence.broker.requests import Requester
@@ -96,7 +96,7 @@ class PulsarTransport:
         self._instance = instance or uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._client = PulsarClient(self.url, self.options)
-        self._producers = Producers(self._client.open_producer, self.clock)
+        self._producers = ProducerPool(self._client.open_producer, self.clock)
         self._subscriptions: set[PulsarSubscription] = set()
         self._slots = asyncio.Semaphore(self.options.max_pending)
         self._looked_for_admin = False
@@ -202,9 +202,9 @@ class PulsarTransport:
     ) -> None:
         due = properties.get(Stamps.DELIVER_AT)
         for last in (False, True):
-            lent = await self._producers.borrow(topic)
+            pooled = await self._producers.acquire(topic)
             try:
-                await lent.producer.send(
+                await pooled.producer.send(
                     payload,
                     properties=properties,
                     partition_key=key,
@@ -215,9 +215,9 @@ class PulsarTransport:
                 # Closed by the broker, with its topic for example: nothing was stored.
                 if last or not is_gone(error) or self._closing is not None:
                     raise translate(error, f"publish to {topic}", self.url) from error
-                self._producers.drop(lent)
+                self._producers.discard(pooled)
             finally:
-                self._producers.give_back(lent)
+                self._producers.release(pooled)
 
     # Subscribing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from whence.broker.pulsar.producers import Producers
+from whence.broker.pulsar.producer_pool import ProducerPool
 from whence.schema.errors import Unavailable
 from whence.testing.clock import ManualClock
 
@@ -27,7 +27,7 @@ class Desk:
         self.clock = ManualClock()
         self.opened: list[Opened] = []
         self.refusing = False
-        self.producers = Producers(self.open, self.clock, **options)  # type: ignore[arg-type]
+        self.producers = ProducerPool(self.open, self.clock, **options)  # type: ignore[arg-type]
 
     async def open(self, topic: str) -> Opened:
         """Open a stand-in."""
@@ -39,7 +39,7 @@ class Desk:
 
     async def use(self, topic: str) -> None:
         """Borrow and give back."""
-        self.producers.give_back(await self.producers.borrow(topic))
+        self.producers.release(await self.producers.acquire(topic))
 
     def closed(self) -> list[str]:
         """Give the topics whose producers were closed, in order of opening."""
@@ -49,25 +49,25 @@ class Desk:
 async def test_opened_once_for_all_who_come_together() -> None:
     """Whoever sends to a topic shares one producer."""
     desk = Desk()
-    lent = await asyncio.gather(*(desk.producers.borrow("a") for _ in range(5)))
+    pooled = await asyncio.gather(*(desk.producers.acquire("a") for _ in range(5)))
 
     assert len(desk.opened) == 1
-    assert {id(one) for one in lent} == {id(lent[0])}
-    assert lent[0].sending == 5
+    assert {id(one) for one in pooled} == {id(pooled[0])}
+    assert pooled[0].sending == 5
 
 
 async def test_idle_ones_are_closed_and_opened_again() -> None:
     """What nobody sent with for long is closed, what is in use or was used lately is not."""
     desk = Desk(idle_s=10.0)
     await desk.use("quiet")
-    busy = await desk.producers.borrow("busy")
+    busy = await desk.producers.acquire("busy")
     desk.clock.advance(8.0)
     await desk.use("late")
     desk.clock.advance(8.0)
     await asyncio.sleep(0)
     assert desk.closed() == ["quiet"]
 
-    desk.producers.give_back(busy)
+    desk.producers.release(busy)
     desk.clock.advance(40.0)
     await asyncio.sleep(0)
     assert desk.closed() == ["quiet", "busy", "late"]
@@ -80,8 +80,8 @@ async def test_idle_ones_are_closed_and_opened_again() -> None:
 
 async def test_the_longest_unused_goes_first() -> None:
     """Beyond the number kept the one goes that was not used for longest, never one that sends."""
-    desk = Desk(most=2)
-    sending = await desk.producers.borrow("sending")
+    desk = Desk(max_idle=2)
+    sending = await desk.producers.acquire("sending")
     for topic in ("a", "b"):
         desk.clock.advance(1.0)
         await desk.use(topic)
@@ -96,10 +96,10 @@ async def test_the_longest_unused_goes_first() -> None:
 async def test_dropped_ones_are_replaced() -> None:
     """A producer that its broker closed is forgotten once, whoever says so, and opened anew."""
     desk = Desk()
-    first = await desk.producers.borrow("a")
-    desk.producers.drop(first)
-    second = await desk.producers.borrow("a")
-    desk.producers.drop(first)
+    first = await desk.producers.acquire("a")
+    desk.producers.discard(first)
+    second = await desk.producers.acquire("a")
+    desk.producers.discard(first)
 
     assert first is not second
     assert "a" in desk.producers
@@ -112,7 +112,7 @@ async def test_a_failed_opening_is_told_to_all_and_tried_again() -> None:
     desk = Desk()
     desk.refusing = True
     results = await asyncio.gather(
-        *(desk.producers.borrow("a") for _ in range(3)), return_exceptions=True
+        *(desk.producers.acquire("a") for _ in range(3)), return_exceptions=True
     )
     assert [type(result) for result in results] == [Unavailable] * 3
 
@@ -125,7 +125,7 @@ async def test_closing_closes_all() -> None:
     """Nothing stays open, also what is being opened just now, and no timer is left."""
     desk = Desk()
     await desk.use("a")
-    opening = asyncio.create_task(desk.producers.borrow("b"))
+    opening = asyncio.create_task(desk.producers.acquire("b"))
     await asyncio.sleep(0)
     await desk.producers.aclose()
     await opening
