@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import shutil
@@ -116,7 +117,7 @@ class ServerProcess:
             None, self._run_launcher, command, self._home.users_lock, _LAUNCH_TIMEOUT_S
         )
         # What connects to it is loaded while it starts.
-        import whence.store.postgres.store  # noqa: F401
+        importlib.import_module("whence.store.postgres.store")
 
         return await launched
 
