@@ -17,7 +17,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.lexical import forward_index, reindexing, segments
 from whence.store.postgres.links.indexing import ensure_links_indexed
-from whence.store.postgres.metadata_index import open_facts
+from whence.store.postgres.metadata_index import ensure_metadata_indexed
 from whence.store.postgres.store import PostgresStore
 from whence.store.term_counts import Words
 
@@ -116,7 +116,7 @@ async def fill(
         await connection.execute("SET statement_timeout = 0")
         async with connection.transaction():
             # Here, where there is nothing yet: else the first write finds them in all that is there.
-            await open_facts(connection, number)
+            await ensure_metadata_indexed(connection, number)
             await ensure_links_indexed(connection, number)
         size = _BATCH if merged else _UNMERGED
         for at in range(0, len(texts), size):

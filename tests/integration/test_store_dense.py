@@ -247,7 +247,7 @@ async def test_graphs_of_collections_that_are_gone_go(
         "SELECT 1",
     )
     async with postgres_store.pool.connection() as connection:
-        await vector_index.drop_orphans(connection)
+        await vector_index.drop_orphan_indexes(connection)
 
     assert await rows_of(database_url, _GRAPHS) == []
 
@@ -324,7 +324,7 @@ async def test_a_graph_is_measured(
     again = await _measured(database_url)
     monkeypatch.setattr(vector_index, "_GROWTH", 0.5)
     async with postgres_store.pool.connection() as connection:
-        assert await vector_index.index_due(connection, number)
+        assert await vector_index.needs_index_build(connection, number)
 
     assert first == again == ["ef_search=40 chunks=400"]
     assert await _found(postgres_store, vector) == unmeasured
@@ -338,7 +338,7 @@ async def test_a_graph_that_misses_much_is_asked_as_widely_as_its_size_asks_for(
     async def none_does(*_: Any) -> None:
         return None
 
-    monkeypatch.setattr(vector_index, "least_width", none_does)
+    monkeypatch.setattr(vector_index, "least_ef_search", none_does)
     await _filled(postgres_store)
     await _indexed(postgres_store)
 

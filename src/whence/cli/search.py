@@ -46,7 +46,7 @@ def search(
 ) -> int:
     """Find the passages that match a query best, among those you may see."""
     from whence.engine.search import SearchQuery
-    from whence.retrieval.pipeline import check_query, search_match, search_mode
+    from whence.retrieval.pipeline import check_dense_query, search_match, search_mode
     from whence.schema.filters import parse_filter_options, parse_filters
 
     # Checked before anything starts, and also for an empty query.
@@ -65,7 +65,7 @@ def search(
             "the query is empty: enter a word or a question",
         )
         return 0
-    check_query(query, top_k, threshold)
+    check_dense_query(query, top_k, threshold)
     request = SearchQuery(
         query=query,
         top_k=top_k,

@@ -15,7 +15,7 @@ from whence.engine.protocols import FoundChunk
 from whence.retrieval.fusion import Fusion
 from whence.retrieval.hybrid import HybridSearch
 from whence.retrieval.hybrid import Retriever as HybridRetriever
-from whence.retrieval.pipeline import check_query, search
+from whence.retrieval.pipeline import check_dense_query, search
 from whence.retrieval.services import Embedded, Passage, Query, Ranking, RerankReply
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, WhenceError
@@ -96,7 +96,7 @@ class Retriever:
             ValueError: An argument is out of range.
             RuntimeError: The vector store is not initialized, or the embedder is not available.
         """
-        check_query(query_text, top_k, similarity_threshold)
+        check_dense_query(query_text, top_k, similarity_threshold)
         self._check_ready()
         return self._thread.run(
             lambda resource: self._run(resource, query_text, top_k, similarity_threshold)
@@ -109,7 +109,7 @@ class Retriever:
 
         Arguments, result and errors are those of `search`.
         """
-        check_query(query_text, top_k, similarity_threshold)
+        check_dense_query(query_text, top_k, similarity_threshold)
         self._check_ready()
         return await self._run(None, query_text, top_k, similarity_threshold)
 

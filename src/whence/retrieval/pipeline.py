@@ -33,7 +33,7 @@ __all__ = (
     "RERANK_BUDGET_S",
     "Found",
     "check_budget",
-    "check_query",
+    "check_dense_query",
     "check_text",
     "find_candidates",
     "passage_of",
@@ -104,7 +104,7 @@ def _look_up(what: str, name: str, known: Mapping[str, T]) -> T:
         raise BadInput(f"unknown {what} {name!r}", hint=f"use one of {', '.join(known)}") from None
 
 
-def check_query(query: str, top_k: int, threshold: float) -> None:
+def check_dense_query(query: str, top_k: int, threshold: float) -> None:
     """Refuse arguments of a search that are out of range.
 
     Raises:
@@ -182,11 +182,11 @@ async def search(
         no_reranker: Why there is no reranker, e.g. the setting that disables it; empty when there is one.
 
     Raises:
-        BadInput: As for `check_query`, or a filter is invalid or has a key that no visible document has.
+        BadInput: As for `check_dense_query`, or a filter is invalid or has a key that no visible document has.
         NotFound: The collection does not exist.
         Unavailable: A service that is needed does not answer.
     """
-    check_query(query, top_k, threshold)
+    check_dense_query(query, top_k, threshold)
     query, cut = truncate_query(query)
     marks = [time.perf_counter()]
     vector, not_embedded = await _embed(services, query)

@@ -17,15 +17,15 @@ from typing import Any
 
 from whence.schema.access import Access, DocumentTags
 
-__all__ = ("OWN_TAGS", "TAGS_JOIN", "cleared")
+__all__ = ("DOCUMENT_TAGS", "TAGS_JOIN", "allowed_rows")
 
 logger = logging.getLogger(__name__)
 
 #: Pairs of rights and tags that were compared.
 _REMEMBERED = 1000
 
-#: Columns that `cleared` reads, of a document `d` and its tags `g`.
-OWN_TAGS = (
+#: Columns that `allowed_rows` reads, of a document `d` and its tags `g`.
+DOCUMENT_TAGS = (
     "d.id AS own_document, g.id AS own_class, g.acl AS own_acl, g.labels AS own_labels,"
     " g.clearance AS own_clearance"
 )
@@ -33,14 +33,14 @@ OWN_TAGS = (
 TAGS_JOIN = " JOIN sec_class g ON g.id = d.class_id"
 
 
-def cleared(rows: Iterable[Any], access: Access, what: str) -> list[Any]:
+def allowed_rows(rows: Iterable[Any], access: Access, what: str) -> list[Any]:
     """Give the rows whose documents a reader may see, in order. Cost: linear in the rows.
 
     What is left out is logged as an error, by internal numbers: the name of a hidden document may itself be
     a secret, and logs of a command are read by whoever runs it.
 
     Args:
-        rows: Rows with the columns of `OWN_TAGS`.
+        rows: Rows with the columns of `DOCUMENT_TAGS`.
         access: Rights of the reader.
         what: The read that found them, for the log.
     """

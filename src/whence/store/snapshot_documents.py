@@ -16,8 +16,8 @@ from whence.store.validation import (
     NORM_TOLERANCE,
     check_model,
     content_digest,
+    describe_model,
     is_text,
-    model_words,
 )
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def check_vectors(
         check_model(model)
     elif model != former:
         raise ModelMismatch(
-            f"the vectors of one snapshot come from {model_words(former)} and {model_words(model)}"
+            f"the vectors of one snapshot come from {describe_model(former)} and {describe_model(model)}"
         )
     if vectors.shape != (n, model.dimension):
         raise BadInput(f"{n} nodes were given vectors of shape {vectors.shape}")

@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 __all__ = (
     "NORM_TOLERANCE",
     "candidate",
+    "check_dense_query",
     "check_documents",
     "check_json",
     "check_limit",
     "check_model",
     "check_name",
-    "check_query",
     "check_tags",
     "check_text",
     "check_trace",
     "chunk_metadata",
     "content_digest",
     "cosine",
-    "draft_facts",
+    "describe_model",
+    "filter_values",
     "is_text",
     "json_text",
     "lexical_candidate",
     "missing_collection",
-    "model_words",
 )
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
@@ -194,7 +194,7 @@ def _check_dimension(collection: CollectionInfo, dimension: int, what: str) -> N
     if dimension != collection.model.dimension:
         raise ModelMismatch(
             f"{what}: {dimension} dimensions; collection {collection.name!r}"
-            f" has {collection.model.dimension} ({model_words(collection.model)})"
+            f" has {collection.model.dimension} ({describe_model(collection.model)})"
         )
 
 
@@ -208,7 +208,7 @@ def check_limit(limit: int) -> None:
         raise BadInput(f"limit must be 1 or more, not {limit}")
 
 
-def check_query(
+def check_dense_query(
     collection: CollectionInfo, vector: NDArray[np.float32], limit: int, threshold: float
 ) -> NDArray[np.float32]:
     """Refuse a question that has no answer; gives the vector as float32, shape (dimension,).
@@ -276,7 +276,7 @@ def missing_collection(name: str) -> NotFound:
     )
 
 
-def model_words(model: EmbeddingModel) -> str:
+def describe_model(model: EmbeddingModel) -> str:
     """Name a model for people."""
     parts = (model.name, model.revision[:12], model.precision, f"dimension {model.dimension}")
     return ", ".join(part for part in parts if part)
@@ -340,7 +340,7 @@ def chunk_metadata(draft: DocumentDraft, chunk: ChunkDraft, index: int) -> dict[
     }
 
 
-def draft_facts(draft: DocumentDraft) -> list[tuple[str, FilterValue]]:
+def filter_values(draft: DocumentDraft) -> list[tuple[str, FilterValue]]:
     """Give what filters can ask of a document: the metadata that its chunks show, less what is theirs."""
     shown = chunk_metadata(draft, ChunkDraft(content=""), 0)
     return document_values(draft.document_id, shown)

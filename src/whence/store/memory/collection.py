@@ -42,7 +42,7 @@ from whence.store.term_counts import (
 )
 from whence.store.validation import (
     chunk_metadata,
-    draft_facts,
+    filter_values,
     missing_collection,
 )
 
@@ -163,7 +163,7 @@ def _share(words: Words, parts: Mapping[str, float], mean: float) -> float | Non
 
 def _matching_chunks(draft: DocumentDraft, filters: Filters) -> Iterator[int]:
     """Yield the indexes of those chunks of a document that match all conditions."""
-    facts = draft_facts(draft)
+    facts = filter_values(draft)
     for index, chunk in enumerate(draft.chunks):
         shown = chunk_metadata(draft, chunk, index)
         own = [(key, fact) for key in CHUNK_KEYS if (fact := to_filter_value(shown[key]))]

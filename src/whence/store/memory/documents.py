@@ -25,8 +25,8 @@ from whence.store.validation import (
     check_model,
     check_name,
     check_tags,
+    describe_model,
     json_text,
-    model_words,
 )
 
 __all__ = ("MemoryDocuments",)
@@ -64,8 +64,8 @@ class MemoryDocuments:
         found = self._collections.setdefault(name, MemoryCollection(name, model))
         if found.model != model:
             raise ModelMismatch(
-                f"collection {name!r} was made with {model_words(found.model)},"
-                f" not with {model_words(model)}"
+                f"collection {name!r} was made with {describe_model(found.model)},"
+                f" not with {describe_model(model)}"
             )
         return found.info()
 

@@ -18,8 +18,8 @@ from whence.store.chunk_ids import chunk_key, parse_chunk_key
 from whence.store.memory.collection import MemoryCollection, find
 from whence.store.validation import (
     candidate,
+    check_dense_query,
     check_limit,
-    check_query,
     chunk_metadata,
     content_digest,
     cosine,
@@ -55,7 +55,7 @@ class MemorySearch:
     ) -> list[Candidate]:
         """Rank the visible chunks by cosine, always exactly; see `ChunkStore`."""
         found = find(self._collections, collection)
-        query = check_query(found.info(), vector, limit, threshold)
+        query = check_dense_query(found.info(), vector, limit, threshold)
         kept = found.filtered(access, filters)
         scored = [
             (-inner, chunk_key(collection, document.draft.document_id, index), document)
@@ -106,7 +106,7 @@ class MemorySearch:
     ) -> dict[str, float]:
         """Return the exact cosine of visible chunks; see `ChunkStore`."""
         found = find(self._collections, collection)
-        query = check_query(found.info(), vector, 1, 0.0)
+        query = check_dense_query(found.info(), vector, 1, 0.0)
         wanted = frozenset(chunk_ids)
         scored = (
             (chunk_key(collection, document.draft.document_id, index), inner)

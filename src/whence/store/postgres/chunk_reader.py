@@ -10,7 +10,7 @@ import msgspec
 from whence.schema.access import Access
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.texts import ChunkText
-from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.chunk_ids import parse_chunk_key
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.driver import Connection
@@ -31,16 +31,16 @@ _REQUESTED = """
  JOIN chunk c ON c.document = d.id AND c.index = w.index
 """
 #: The part of a statement that finds chunks by id that exist and are visible; takes `requested_values` as $1
-#: to $6. To be read with `OWN_TAGS`, for `cleared`.
+#: to $6. To be read with `DOCUMENT_TAGS`, for `allowed_rows`.
 REQUESTED_CHUNKS = (
     _REQUESTED.format(collection=4, ids=5, indexes=6)
     + f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}"
 )
 _TEXTS = (
     "SELECT c.chunk_key, d.document_id, c.index, c.content, c.digest, c.heading, c.section_path, c.page,"
-    f" d.title, d.source_file, d.source_url, d.metadata, {OWN_TAGS}{REQUESTED_CHUNKS} ORDER BY w.place"
+    f" d.title, d.source_file, d.source_url, d.metadata, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} ORDER BY w.place"
 )
-_VISIBLE = f"SELECT c.chunk_key, {OWN_TAGS}{REQUESTED_CHUNKS}"
+_VISIBLE = f"SELECT c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
 _KNOWN = "SELECT c.chunk_key" + _REQUESTED.format(collection=1, ids=2, indexes=3)
 
 
@@ -62,7 +62,7 @@ async def chunk_texts(
     if not is_text(collection):
         return []
     rows = await connection.fetch(_TEXTS, *requested_values(access, collection, chunk_ids))
-    return [_text(row) for row in cleared(rows, access, "texts")]
+    return [_text(row) for row in allowed_rows(rows, access, "texts")]
 
 
 def _text(row: Any) -> ChunkText:
@@ -96,7 +96,7 @@ async def visible_chunks(
     if not is_text(collection):
         return frozenset()
     rows = await connection.fetch(_VISIBLE, *requested_values(access, collection, chunk_ids))
-    return frozenset(row["chunk_key"] for row in cleared(rows, access, "visible chunks"))
+    return frozenset(row["chunk_key"] for row in allowed_rows(rows, access, "visible chunks"))
 
 
 async def known_chunks(

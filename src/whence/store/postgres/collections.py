@@ -21,9 +21,9 @@ from whence.store.snapshot_documents import is_internal
 from whence.store.validation import (
     check_model,
     check_name,
+    describe_model,
     is_text,
     missing_collection,
-    model_words,
 )
 
 __all__ = (
@@ -115,8 +115,8 @@ class PostgresCollections:
             raise missing_collection(name)
         if info.model != model:
             raise ModelMismatch(
-                f"collection {name!r} was made with {model_words(info.model)},"
-                f" not with {model_words(model)}"
+                f"collection {name!r} was made with {describe_model(info.model)},"
+                f" not with {describe_model(model)}"
             )
         return info
 

@@ -198,7 +198,7 @@ class PostgresDocuments:
             if locked.info.model != info.model:
                 check_documents(locked.info, documents)
             ids = [one.draft.document_id for one in documents]
-            await facts.open_facts(connection, locked.id)
+            await facts.ensure_metadata_indexed(connection, locked.id)
             await reindexing.ensure_indexed(connection, locked.id)
             if (now := await reindexing.read_field_boosts(connection, collection)) != boosts:
                 words = await asyncio.to_thread(_words, documents, now)
@@ -341,7 +341,7 @@ async def _insert(
         records=_document_rows(numbered, collection_id, classes),
     )
     drafts = ((number, document.draft) for number, document in numbered)
-    await facts.add_facts(connection, collection_id, drafts)
+    await facts.index_metadata(connection, collection_id, drafts)
     await connection.copy_records_to_table(
         "chunk",
         columns=_CHUNK_COLUMNS,

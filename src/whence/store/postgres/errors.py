@@ -16,7 +16,7 @@ from whence.schema.errors import (
 )
 from whence.store.postgres.driver import errors
 
-__all__ = ("DRIVER_ERRORS", "address", "check_url", "is_lost", "translate")
+__all__ = ("DRIVER_ERRORS", "address", "check_url", "is_connection_lost", "translate")
 
 #: Everything that the driver raises.
 DRIVER_ERRORS = (errors.PostgresError, errors.InterfaceError, errors.InternalClientError)
@@ -79,7 +79,7 @@ def address(url: str) -> str:
     return f"{host}{port}{unquote(parts.path) or '/'}"
 
 
-def is_lost(error: BaseException) -> bool:
+def is_connection_lost(error: BaseException) -> bool:
     """Tell whether an error means that the server is gone, rather than that it refused."""
     return isinstance(error, _LOST) and not isinstance(error, (TimeoutError, *_REFUSED))
 
@@ -99,7 +99,7 @@ def translate(error: Exception, where: str) -> WhenceError:
         return Unavailable(f"the database at {where} does not answer", hint=_REACH_HINT)
     if isinstance(error, errors.TooManyConnectionsError):
         return Overloaded(f"the database at {where} has no connection left")
-    if is_lost(error):
+    if is_connection_lost(error):
         return Unavailable(f"the database at {where} cannot be reached: {error}", hint=_REACH_HINT)
     if isinstance(error, _AGAIN):
         return Unavailable(f"another writer was in the way: {error}", hint="try again")

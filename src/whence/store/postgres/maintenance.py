@@ -14,7 +14,7 @@ from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.lexical import reindexing, segments
 from whence.store.postgres.lexical.merging import merge_in_background
 from whence.store.postgres.links.indexing import ensure_links_indexed
-from whence.store.postgres.metadata_index import open_facts
+from whence.store.postgres.metadata_index import ensure_metadata_indexed
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.validation import is_text, missing_collection
 
@@ -111,14 +111,14 @@ class Maintenance:
     async def _start_indexing(self, connection: Connection, collection: str) -> None:
         """Start building or measuring a collection's vector index if that is needed."""
         collection_id = await connection.fetchval(_COLLECTION_ID, collection)
-        if ("index", collection) in self._tasks or not await vector_index.index_due(
+        if ("index", collection) in self._tasks or not await vector_index.needs_index_build(
             connection, collection_id
         ):
             return
 
         async def work(connection: Connection) -> None:
             await vector_index.build_index(connection, collection_id)
-            await vector_index.drop_orphans(connection)
+            await vector_index.drop_orphan_indexes(connection)
 
         self._start("index", collection, work)
 
@@ -172,7 +172,7 @@ async def maintain(connection: Connection, collection: str, timeout_s: float) ->
     await index_words(connection, collection, timeout_s)
     async with writing(connection, *write_settings(timeout_s)):
         locked = await lock_collection(connection, collection)
-        await open_facts(connection, locked.id)
+        await ensure_metadata_indexed(connection, locked.id)
         await reindexing.ensure_indexed(connection, locked.id)
         await ensure_links_indexed(connection, locked.id)
     await merge_in_background(connection, locked.id, *write_settings(timeout_s))

@@ -25,17 +25,17 @@ from whence.schema.filters import (
     unknown_key_error,
 )
 from whence.schema.ingest import DocumentDraft
-from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.postgres.collection_version import ReaderView
 from whence.store.postgres.driver import Connection
-from whence.store.validation import draft_facts
+from whence.store.validation import filter_values
 
 __all__ = (
     "METADATA_VERSION",
     "FilteredChunks",
-    "add_facts",
+    "ensure_metadata_indexed",
     "filtered_chunks",
-    "open_facts",
+    "index_metadata",
 )
 
 #: Changes when `schema.filters` makes other facts of the same metadata.
@@ -67,7 +67,7 @@ _UNKNOWN = (
     f" (SELECT FROM document d WHERE {_VISIBLE} AND d.metadata ? w.k) ORDER BY w.place LIMIT 1"
 )
 _KNOWN = (
-    f"SELECT DISTINCT ON (k, d.class_id) k, {OWN_TAGS} FROM"  # noqa: S608 - only constants
+    f"SELECT DISTINCT ON (k, d.class_id) k, {DOCUMENT_TAGS} FROM"  # noqa: S608 - only constants
     f" (SELECT d.id, d.class_id, d.metadata FROM document d WHERE {_VISIBLE} LIMIT {_SAMPLE}) d"
     f" CROSS JOIN LATERAL jsonb_object_keys(d.metadata) k{TAGS_JOIN} ORDER BY k, d.class_id"
 )
@@ -76,7 +76,7 @@ _KNOWN = (
 # --- writing ---------------------------------------------------------------------------------------
 
 
-async def add_facts(
+async def index_metadata(
     connection: Connection, collection_id: int, numbered: Iterable[tuple[int, DocumentDraft]]
 ) -> None:
     """Keep what new documents state. Cost: linear in their metadata.
@@ -95,14 +95,14 @@ def _rows(
     collection_id: int, numbered: Iterable[tuple[int, DocumentDraft]]
 ) -> Iterator[tuple[Any, ...]]:
     for number, draft in numbered:
-        for key, fact in draft_facts(draft):
+        for key, fact in filter_values(draft):
             if key == "document_id":
                 continue  # The row of the document has it, under an index of its own.
             kind = _KIND[fact.kind].encode()
             yield collection_id, number, key, kind, fact.text, fact.number
 
 
-async def open_facts(connection: Connection, collection_id: int) -> None:
+async def ensure_metadata_indexed(connection: Connection, collection_id: int) -> None:
     """Make sure that the facts of all documents are kept; inside a writing transaction.
 
     Cost: one look-up; linear in the documents of the collection when another version left them.
@@ -118,7 +118,7 @@ async def open_facts(connection: Connection, collection_id: int) -> None:
         last,
         _REBUILD_BATCH,
     ):
-        await add_facts(connection, collection_id, ((row["id"], _draft(row)) for row in rows))
+        await index_metadata(connection, collection_id, ((row["id"], _draft(row)) for row in rows))
         last = rows[-1]["id"]
     await connection.execute(
         "UPDATE collection SET facts_version = $2 WHERE id = $1", collection_id, METADATA_VERSION
@@ -208,7 +208,7 @@ async def _check_keys(connection: Connection, view: ReaderView, filters: Filters
     unknown = await connection.fetchval(_UNKNOWN, view.version.id, view.classes, keys)
     if unknown is not None:
         rows = await connection.fetch(_KNOWN, view.version.id, view.classes)
-        known = dict.fromkeys(row["k"] for row in cleared(rows, view.access, "keys"))
+        known = dict.fromkeys(row["k"] for row in allowed_rows(rows, view.access, "keys"))
         raise unknown_key_error(unknown, list(known)[:_NAMED_KEYS])
 
 

@@ -14,7 +14,13 @@ from pgvector.asyncpg import register_vector
 
 from whence.schema.errors import Overloaded, Unavailable, WhenceError
 from whence.store.postgres.driver import Connection, Pool, connect, create_pool
-from whence.store.postgres.errors import DRIVER_ERRORS, address, check_url, is_lost, translate
+from whence.store.postgres.errors import (
+    DRIVER_ERRORS,
+    address,
+    check_url,
+    is_connection_lost,
+    translate,
+)
 from whence.store.postgres.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.postgres.server.server import EmbeddedServer
 
@@ -129,7 +135,7 @@ class ConnectionPool:
                 finally:
                     await pool.release(connection)
         except Unavailable as error:
-            if self._server is not None and error.__cause__ and is_lost(error.__cause__):
+            if self._server is not None and error.__cause__ and is_connection_lost(error.__cause__):
                 logger.warning("the embedded server died", extra={"action": "restart"})
                 await self._server.restart()
             raise

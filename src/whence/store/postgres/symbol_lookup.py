@@ -7,7 +7,7 @@ from typing import Any
 from whence.schema.access import Access
 from whence.schema.errors import NotFound
 from whence.schema.filters import Filters
-from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.collection_version import read_view
@@ -25,7 +25,7 @@ _HAS_NAME = (
 # The range ends behind the last of the joints; what has another character there is left out after it.
 _NAMED = (
     "SELECT * FROM (SELECT DISTINCT ON (c.document, c.heading)"  # noqa: S608 - only constants
-    f" c.chunk_key, d.document_id, c.heading, {OWN_TAGS}"
+    f" c.chunk_key, d.document_id, c.heading, {DOCUMENT_TAGS}"
     " FROM collection n JOIN chunk c ON c.collection_id = n.id JOIN document d ON d.id = c.document"
     f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}"
     f" WHERE n.name = $4 AND {_HAS_NAME} AND {_CALLED} >= $5::text AND {_CALLED} < $5::text || ';'"
@@ -82,5 +82,5 @@ async def _named(
     rows = await connection.fetch(_NAMED, *values)
     return [
         SymbolMatch(row["chunk_key"], row["document_id"], symbol_fit(name, row["heading"]) or 0)
-        for row in cleared(rows, access, "names")
+        for row in allowed_rows(rows, access, "names")
     ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("least_width",)
+__all__ = ("least_ef_search",)
 
 #: Share of the nearest that has to be found, the number of questions, and their places.
 _RECALL, _QUESTIONS, _PLACES = 0.99, 60, 10
@@ -43,7 +43,7 @@ _WALK = (
 )
 
 
-async def least_width(
+async def least_ef_search(
     connection: Connection,
     collection_id: int,
     dimension: int,

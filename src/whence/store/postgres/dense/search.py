@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.schema.filters import Filters
 from whence.schema.search import Candidate
-from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
 from whence.store.postgres.dense.vector_index import (
@@ -22,7 +22,7 @@ from whence.store.postgres.dense.vector_index import (
 )
 from whence.store.postgres.driver import Connection, set_local, snapshot
 from whence.store.postgres.metadata_index import FilteredChunks, filtered_chunks
-from whence.store.validation import candidate, check_query, cosine
+from whence.store.validation import candidate, check_dense_query, cosine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,7 @@ WHERE v.collection_id = $1 AND v.class_id = ANY($2::int[]) AND ($6::int[] IS NUL
     AND ($5::float8 <= 0 OR -(v.e <#> $3::vector) >= $5::float8)
 """
 _RANKED = f"""
-SELECT c.chunk_key, d.document_id, n.distance, {OWN_TAGS}
+SELECT c.chunk_key, d.document_id, n.distance, {DOCUMENT_TAGS}
 FROM nearest n JOIN chunk c ON c.ord = n.ord JOIN document d ON d.id = c.document{TAGS_JOIN}
 ORDER BY n.distance, c.chunk_key
 """  # noqa: S608 - only constants
@@ -80,13 +80,13 @@ _GRAPH_ROWS = versioned(
 _GRAPH_ROW = np.dtype([("ord", ">i4"), ("distance", ">f8")])
 # Given rows, as far as they exist and are visible.
 _ROWS = versioned(
-    f"SELECT c.chunk_key, d.document_id, v.e <#> $2::vector AS distance, {OWN_TAGS}"  # noqa: S608 - only constants
+    f"SELECT c.chunk_key, d.document_id, v.e <#> $2::vector AS distance, {DOCUMENT_TAGS}"  # noqa: S608 - only constants
     f" FROM chunk_vec v JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}"
     " WHERE v.ord = ANY($3::int[]) AND v.collection_id = $1 AND v.class_id = ANY($4::int[])",
     5,
 )
 _COSINES = versioned(
-    f"SELECT c.chunk_key, -(v.e <#> $7::vector) AS cosine, {OWN_TAGS}{REQUESTED_CHUNKS}"
+    f"SELECT c.chunk_key, -(v.e <#> $7::vector) AS cosine, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
     " JOIN chunk_vec v ON v.ord = c.ord",
     8,
 )
@@ -113,7 +113,7 @@ async def search_dense(
         ModelMismatch: The vector's length is not the collection's dimension.
         BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the filter.
     """
-    query = check_query(view.version.info, vector, limit, threshold)
+    query = check_dense_query(view.version.info, vector, limit, threshold)
     limit = min(limit, _LARGEST_LIMIT)
     kept = await filtered_chunks(connection, view, filters) if filters else None
     if filters and kept is None:
@@ -125,7 +125,7 @@ async def search_dense(
         rows = await _scan(connection, view, query, limit, threshold, kept)
     return [
         candidate(row["chunk_key"], row["document_id"], -row["distance"], rank)
-        for rank, row in enumerate(cleared(rows[:limit], view.access, "dense"), 1)
+        for rank, row in enumerate(allowed_rows(rows[:limit], view.access, "dense"), 1)
         if threshold <= 0 or -row["distance"] >= threshold
     ]
 
@@ -224,10 +224,11 @@ async def dense_scores(
         ModelMismatch: The vector's length is not the collection's dimension.
         BadInput: The vector is not a unit vector.
     """
-    query = check_query(view.version.info, vector, 1, 0.0)
+    query = check_dense_query(view.version.info, vector, 1, 0.0)
     values = requested_values(view.access, view.version.info.name, chunk_ids)
     rows = await fetch_versioned(connection, _COSINES, view.version, *values, query)
     found = (row for row in rows if row["chunk_key"] is not None)
     return {
-        row["chunk_key"]: cosine(row["cosine"]) for row in cleared(found, view.access, "cosines")
+        row["chunk_key"]: cosine(row["cosine"])
+        for row in allowed_rows(found, view.access, "cosines")
     }

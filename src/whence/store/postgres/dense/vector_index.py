@@ -16,7 +16,7 @@ import asyncio
 import math
 from typing import Any
 
-from whence.store.postgres.dense.ef_search_tuning import least_width
+from whence.store.postgres.dense.ef_search_tuning import least_ef_search
 from whence.store.postgres.driver import Connection
 
 __all__ = (
@@ -25,12 +25,12 @@ __all__ = (
     "VISIBLE_CHUNKS",
     "GraphSearch",
     "build_index",
-    "drop_orphans",
+    "drop_orphan_indexes",
     "fewest_visible",
     "filtered_graph_search",
     "graph_search",
-    "index_due",
     "index_name",
+    "needs_index_build",
 )
 
 #: Chunks of a collection from which on it gets a graph; an exact scan of as many takes some ten milliseconds.
@@ -185,7 +185,7 @@ def _fetched(limit: int, share: float) -> int:
     return max(_LEAST_OF_MANY if share >= _MANY else _LEAST_FETCHED, _OVERFETCH * limit)
 
 
-async def index_due(connection: Connection, collection_id: int) -> bool:
+async def needs_index_build(connection: Connection, collection_id: int) -> bool:
     """Tell whether a collection is large enough for a graph, and has none or one that is to be measured."""
     row = await connection.fetchrow(_STATE, collection_id)
     return row is not None and (_lacks_graph(row) or _lacks_measure(row))
@@ -247,7 +247,7 @@ async def _measure(connection: Connection, collection_id: int, dimension: int, c
     """Find out how wide a graph has to look, and note it at the graph, which it goes with."""
     widest = GraphSearch(1, 1.0, chunks)
     widths = [one for one in _WIDTHS if one < widest.ef_search]
-    found = await least_width(connection, collection_id, dimension, widths, widest.fetched)
+    found = await least_ef_search(connection, collection_id, dimension, widths, widest.fetched)
     note = f"ef_search={found or widest.ef_search} chunks={chunks:d}"
     await connection.execute(f"COMMENT ON INDEX {index_name(collection_id)} IS '{note}'")
 
@@ -264,7 +264,7 @@ async def _take_turn(connection: Connection) -> None:
         await asyncio.sleep(_TURN_S)
 
 
-async def drop_orphans(connection: Connection) -> None:
+async def drop_orphan_indexes(connection: Connection) -> None:
     """Drop the graphs of collections that are gone."""
     for row in await connection.fetch(_ORPHANS):
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {row['relname']}")

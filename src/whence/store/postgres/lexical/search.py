@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from whence.schema.filters import Filters
 from whence.schema.search import Candidate, Match
-from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.bm25 import clipped_impact, coverage_per_share, share, weights
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
@@ -32,7 +32,7 @@ __all__ = ("lexical_scores", "search_lexical")
 # The rights of the chunk decide, not those of its postings: slots of chunks that are gone or retagged find
 # nothing.
 _CHUNKS = versioned(
-    f"SELECT w.n, c.chunk_key, d.document_id, {OWN_TAGS}"  # noqa: S608 - only constants
+    f"SELECT w.n, c.chunk_key, d.document_id, {DOCUMENT_TAGS}"  # noqa: S608 - only constants
     " FROM unnest($3::int[]) WITH ORDINALITY w(slot, n)"
     " JOIN chunk_terms t ON t.collection_id = $1 AND t.slot = w.slot"
     " JOIN chunk c ON c.ord = t.ord AND c.class_id = ANY($2::int[])"
@@ -40,7 +40,7 @@ _CHUNKS = versioned(
     4,
 )
 _CHUNK_TERMS = versioned(
-    f"SELECT c.chunk_key, t.length, t.terms, t.counts, {OWN_TAGS}{REQUESTED_CHUNKS}"
+    f"SELECT c.chunk_key, t.length, t.terms, t.counts, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
     " JOIN chunk_terms t ON t.ord = c.ord",
     7,
 )
@@ -78,7 +78,7 @@ async def search_lexical(
         rows = await fetch_versioned(
             connection, _CHUNKS, view.version, view.version.id, view.classes, slots
         )
-        return cleared((row for row in rows if row["n"] is not None), view.access, "lexical")
+        return allowed_rows((row for row in rows if row["n"] is not None), view.access, "lexical")
 
     query = _Query(words, terms)
     ranking = _Ranking(terms, query.parts, read_chunks)
@@ -225,7 +225,7 @@ async def lexical_scores(
     found = (row for row in rows if row["chunk_key"] is not None)
     return {
         row["chunk_key"]: _share(row, parts, required, query.mean)
-        for row in cleared(found, view.access, "shares")
+        for row in allowed_rows(found, view.access, "shares")
     }
 
 

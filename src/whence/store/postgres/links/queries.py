@@ -7,7 +7,7 @@ from itertools import groupby
 
 from whence.schema.access import Access
 from whence.schema.search import MAX_QUERY_WORDS
-from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.postgres.acl_classes import EPOCH, allowed_classes
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
@@ -23,7 +23,7 @@ __all__ = ("LinkStatisticsCache", "linked_titles", "links_pending")
 
 _VISIBLE = "c.ord = {side}.ord AND c.class_id = ANY($2::int[])"
 _SIDE = (
-    f"SELECT w.name, k.* FROM unnest($1::int[]) w(name), LATERAL (SELECT c.chunk_key, d.document_id, {OWN_TAGS}"  # noqa: S608 - only constants
+    f"SELECT w.name, k.* FROM unnest($1::int[]) w(name), LATERAL (SELECT c.chunk_key, d.document_id, {DOCUMENT_TAGS}"  # noqa: S608 - only constants
     f" FROM {{table}} m JOIN chunk c ON {{visible}} JOIN document d ON d.id = c.document{TAGS_JOIN}"
     " WHERE m.name = w.name {rule} LIMIT $3::int + 1) k ORDER BY w.name, k.chunk_key"
 )
@@ -133,10 +133,10 @@ async def linked_titles(
             raise missing_collection(collection)
         classes = await allowed_classes(connection, access, row["epoch"])
         wanted = await connection.fetch(
-            f"SELECT c.ord, c.chunk_key, {OWN_TAGS}{REQUESTED_CHUNKS}",
+            f"SELECT c.ord, c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}",
             *requested_values(access, collection, chunk_ids),
         )
-        wanted = cleared(wanted, access, "passages")
+        wanted = allowed_rows(wanted, access, "passages")
         around = await connection.fetch(_AROUND, [one["ord"] for one in wanted])
         asked = await _names_in(connection, row["id"], query_text, row["language"])
         ids = sorted({one["name"] for one in around}.union(asked))
@@ -190,5 +190,5 @@ async def _side(
     rows = await connection.fetch(query, names, classes, limit)
     return {
         name: tuple(PassageRef(row["chunk_key"], row["document_id"]) for row in some)
-        for name, some in groupby(cleared(rows, access, "links"), key=lambda row: row["name"])
+        for name, some in groupby(allowed_rows(rows, access, "links"), key=lambda row: row["name"])
     }

@@ -13,7 +13,7 @@ from whence.schema.code_ids import CodeKind, kind_from_local_id, local_id_from_n
 from whence.schema.errors import BadInput
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
 from whence.schema.relations import RelationFilter, normalize_relation, strip_relation_prefix
-from whence.store.acl_check import OWN_TAGS, TAGS_JOIN, cleared
+from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.chunk_ids import chunk_key
 from whence.store.postgres.acl_classes import EPOCH, allowed_classes
 from whence.store.postgres.driver import Connection
@@ -36,7 +36,7 @@ _SNAPSHOT = (
 )
 # A limit in place of plain joins: the planner would read all chunks once it takes some hundred nodes for many.
 _NAMED = (
-    f"SELECT n.local_id, n.node, {OWN_TAGS} FROM code_node n CROSS JOIN LATERAL"  # noqa: S608 - only constants
+    f"SELECT n.local_id, n.node, {DOCUMENT_TAGS} FROM code_node n CROSS JOIN LATERAL"  # noqa: S608 - only constants
     " (SELECT d.id, d.class_id FROM chunk c JOIN document d ON d.id = c.document WHERE c.ord = n.ord LIMIT 1) d"
     f"{TAGS_JOIN} WHERE n.collection_id = $1"
 )
@@ -127,7 +127,7 @@ async def expand(
         walk = _Walk(connection, row, request, relations, travel=travel)
         await walk.run(list(seeds))
         rows = await connection.fetch(_NAMES, row["id"], list(walk.places))
-        names = {r["node"]: r["local_id"] for r in cleared(rows, request.access, "expansion")}
+        names = {r["node"]: r["local_id"] for r in allowed_rows(rows, request.access, "expansion")}
         walk.keep(names)
         return _response(row, seeds, walk, names)
 
@@ -164,7 +164,7 @@ async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> di
     ]
     wanted = [local for _, local in asked if local is not None and is_text(local)]
     rows = await connection.fetch(_SEEDS, row["id"], wanted, row["classes"])
-    visible = cleared(rows, request.access, "seeds")
+    visible = allowed_rows(rows, request.access, "seeds")
     numbers = {found["local_id"]: found["node"] for found in visible}
     seeds: dict[int, str] = {}
     for node, local in asked:
