@@ -11,12 +11,7 @@ import pytest
 import yaml
 
 from whence.evaluation.files import digest_of
-from whence.evaluation.gate.schema import (
-    INTENTS,
-    load_baseline,
-    load_policy,
-    load_suite,
-)
+from whence.evaluation.gate.schema import INTENTS, load_baseline, load_policy, load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "examples" / "gate"

@@ -85,10 +85,7 @@ class Scripted:
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         return RetrievedPassages(
-            passages=self.passages[:limit],
-            embedding_ms=2.0,
-            search_ms=3.0,
-            degraded=self.degraded,
+            passages=self.passages[:limit], embedding_ms=2.0, search_ms=3.0, degraded=self.degraded
         )
 
     async def page(self, one: Passage) -> StoredDocument:

@@ -130,10 +130,7 @@ class RerankedRanker:
         Scores of reranked documents are raised by 1, above the scores of all others.
         """
         ranking = await self._ranker(query)
-        head, tail = (
-            ranking.documents[: self._candidates],
-            ranking.documents[self._candidates :],
-        )
+        head, tail = (ranking.documents[: self._candidates], ranking.documents[self._candidates :])
         started = self._clock()
         texts = [text_to_read(hit.content, {"title": hit.name}) for hit in head]
         scores = await self._reranker.score(query, texts) if head else []

@@ -72,10 +72,7 @@ class FlowClient:
         self._clock = clock_of(transport).time
 
     async def ask(
-        self,
-        request: DocumentRagRequest | CodeRagRequest,
-        *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        self, request: DocumentRagRequest | CodeRagRequest, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AsyncGenerator[AnswerPart, None]:
         """Ask about documents or about code; yield pieces and explain events as they arrive, the answer last.
 

@@ -16,10 +16,7 @@ __all__ = ("load_flow", "parse_flow")
 
 
 def load_flow(
-    path: str | Path,
-    *,
-    values: Mapping[str, Any] | None = None,
-    registry: Registry | None = None,
+    path: str | Path, *, values: Mapping[str, Any] | None = None, registry: Registry | None = None
 ) -> FlowDefinition:
     """Read and check a flow file.
 

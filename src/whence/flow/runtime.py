@@ -189,8 +189,7 @@ class FlowRuntime:
             group = by_name[definition.name]
             left = max(0.0, end - self._monotonic())
             results = await asyncio.gather(
-                *(supervisor.stop(left) for supervisor in group.supervisors),
-                return_exceptions=True,
+                *(supervisor.stop(left) for supervisor in group.supervisors), return_exceptions=True
             )
             for error in results:
                 if isinstance(error, BaseException):

@@ -209,10 +209,7 @@ class Retrieval:
         """Expand nodes of a snapshot of the set."""
         return self.run(
             self.engine.code.expand(
-                seeds,
-                snapshot=SnapshotChoice(set_name=SET, source=source),
-                access=access,
-                **limits,
+                seeds, snapshot=SnapshotChoice(set_name=SET, source=source), access=access, **limits
             )
         )
 

@@ -158,8 +158,7 @@ def compare_runs(a: RecordedRun, b: RecordedRun, measure: str = "ndcg_at_k") -> 
             for name, key in MEASURES.items()
         },
         differences=sorted(
-            (one for one in found if abs(one.delta) > _EPSILON),
-            key=lambda one: (one.delta, one.id),
+            (one for one in found if abs(one.delta) > _EPSILON), key=lambda one: (one.delta, one.id)
         ),
     )
 

@@ -12,13 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from whence.evaluation.gate.run import (
-    QueryReport,
-    SuiteRun,
-    intents_of,
-    latency_by_intent,
-    measure,
-)
+from whence.evaluation.gate.run import QueryReport, SuiteRun, intents_of, latency_by_intent, measure
 from whence.evaluation.gate.schema import Baseline, LatencyLimits, Metrics, Policy
 
 __all__ = ("Category", "Check", "Gate", "Mover", "judge", "loose_checks", "movers")

@@ -15,13 +15,7 @@ from whence.evaluation import measures
 from whence.evaluation.gate.run import score_hits
 from whence.evaluation.gate.schema import RetrieverScores, Suite, Tolerance
 from whence.evaluation.searcher import Hit, Searcher
-from whence.schema.errors import (
-    BadInput,
-    DeadlineExceeded,
-    ModelMissing,
-    Overloaded,
-    Unavailable,
-)
+from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Overloaded, Unavailable
 
 if TYPE_CHECKING:
     from whence.models.protocols import Reranker

@@ -121,12 +121,7 @@ def uniqueness_fault(passages: Sequence[Passage]) -> str | None:
     """Check that no place is returned twice; a section may have several chunks."""
     seen: set[object] = set()
     for passage in passages:
-        place = (
-            passage.document_id,
-            passage.source_url,
-            passage.section_path,
-            passage.chunk_index,
-        )
+        place = (passage.document_id, passage.source_url, passage.section_path, passage.chunk_index)
         if passage.id in seen or place in seen:
             return f"{passage.id}: the same place ({passage.section_path!r}) is returned twice"
         seen |= {passage.id, place}

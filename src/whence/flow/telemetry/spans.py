@@ -81,9 +81,7 @@ class FlowSpans:
             span.end()
 
 
-def provider_from_environment(
-    environment: Mapping[str, str] = os.environ,
-) -> TracerProvider | None:
+def provider_from_environment(environment: Mapping[str, str] = os.environ) -> TracerProvider | None:
     """Return a provider configured by OpenTelemetry's variables; None when no endpoint is set.
 
     Raises:
