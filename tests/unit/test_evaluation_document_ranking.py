@@ -8,14 +8,14 @@ import pytest
 
 from whence.evaluation.beir import BeirDataset, LeftOut
 from whence.evaluation.benchmark import run_queries, run_rows, scores_of
-from whence.evaluation.document_ranking import DocumentRanker, RerankedRanker, SelfExcludingRanker
+from whence.evaluation.document_ranking import DocumentRanker
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import BadInput
 from whence.testing.stub_models import OverlapReranker
 
 
 class Listed:
-    """Return the first of a fixed list, and notes how many it was asked for."""
+    """Returns the first hits of a fixed list, and records the limits."""
 
     def __init__(self, *documents: str) -> None:
         self.hits = [
@@ -31,7 +31,7 @@ class Listed:
         return SearchOutcome(hits=self.hits[:limit], latency_ms=2.0)
 
 
-async def test_a_document_stands_where_its_best_passage_does() -> None:
+async def test_a_document_has_the_rank_of_its_best_passage() -> None:
     """Each document once, in the order of first appearance, with the first score."""
     ranking = await DocumentRanker(Listed("a", "a", "b", "a", "c"), "dense", 5)("query")
 
@@ -40,7 +40,7 @@ async def test_a_document_stands_where_its_best_passage_does() -> None:
 
 
 async def test_many_passages_of_one_document_do_not_shorten_the_ranking() -> None:
-    """More is asked for until there are enough documents, and the next query starts there."""
+    """The number of passages grows until there are enough documents, and is kept for the next query."""
     search = Listed(*"aaaaaabbc", "d")
     rank = DocumentRanker(search, "dense", 3)
 
@@ -49,19 +49,18 @@ async def test_many_passages_of_one_document_do_not_shorten_the_ranking() -> Non
     assert search.limits == [3, 6, 12, 12]
 
 
-async def test_what_the_query_is_takes_no_place() -> None:
-    """It is left out for that query alone, and another document moves up to the full depth."""
-    rank = SelfExcludingRanker(DocumentRanker(Listed("a", "b", "c"), "dense", 3), {"query": "a"}, 2)
+async def test_the_document_that_is_the_query_is_left_out() -> None:
+    """It is left out for that query only, and the ranking keeps its depth."""
+    rank = DocumentRanker(Listed("a", "b", "c"), "dense", 2, own_documents={"query": "a"})
 
     assert [hit.document_id for hit in (await rank("query")).documents] == ["b", "c"]
     assert [hit.document_id for hit in (await rank("other")).documents] == ["a", "b"]
 
 
 async def test_reranking_orders_the_head_and_leaves_the_tail() -> None:
-    """What was not scored stays behind what was, and scores never rise on the way down."""
-    rank = RerankedRanker(
-        DocumentRanker(Listed("a", "b", "c", "d"), "dense", 4), OverlapReranker(), 3
-    )
+    """Reranked documents come first, and scores never increase with the rank."""
+    search = Listed("a", "b", "c", "d")
+    rank = DocumentRanker(search, "dense", 4, reranker=OverlapReranker(), candidates=3)
     documents = (await rank("text c")).documents
 
     assert [hit.document_id for hit in documents] == ["c", "a", "b", "d"]
@@ -81,8 +80,8 @@ def dataset() -> BeirDataset:
     )
 
 
-async def test_a_refused_query_counts_with_nothing_found(dataset: BeirDataset) -> None:
-    """It halves the means, is counted, and has no latency."""
+async def test_a_refused_query_counts_as_zero(dataset: BeirDataset) -> None:
+    """It halves the means, is counted and has no latency."""
     run = await run_queries(DocumentRanker(Listed("a", "b"), "bm25", 10), dataset.queries)
     scores = scores_of(run, dataset)
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from whence.engine.evaluation_targets import EngineSearcher
     from whence.evaluation.beir import BeirDataset
     from whence.evaluation.benchmark import Run
-    from whence.evaluation.document_ranking import Ranker
     from whence.flow.resources import Resources
     from whence.flow.settings import Settings
     from whence.models.protocols import Reranker
@@ -132,32 +131,29 @@ async def _runs(
     search: EngineSearcher, resources: Resources, dataset: BeirDataset, mode: str, top_k: int
 ) -> dict[str, Run]:
     from whence.evaluation.benchmark import MODES, run_queries
+    from whence.evaluation.document_ranking import DocumentRanker
 
     runs: dict[str, Run] = {}
     for name in MODES if mode == "all" else (mode,):
-        ranker = _ranker(search, dataset, "hybrid" if name == "rerank" else name, top_k)
+        reranker = None
         if name == "rerank":
-            from whence.evaluation.document_ranking import RerankedRanker
-
             try:
-                ranker = RerankedRanker(ranker, await working_reranker(resources))
+                reranker = await working_reranker(resources)
             except ModelMissing as error:
                 if mode != "all":
                     raise
                 note(f"note: rerank is skipped: {error.message}")
                 continue
+        ranker = DocumentRanker(
+            search,
+            "hybrid" if reranker else name,
+            top_k,
+            own_documents=dataset.own_documents,
+            reranker=reranker,
+        )
         with progress(name) as moved:
             runs[name] = await run_queries(ranker, dataset.queries, moved)
     return runs
-
-
-def _ranker(search: EngineSearcher, dataset: BeirDataset, mode: str, top_k: int) -> Ranker:
-    from whence.evaluation.document_ranking import DocumentRanker, SelfExcludingRanker
-
-    if not dataset.own_documents:
-        return DocumentRanker(search, mode, top_k)
-    ranker = DocumentRanker(search, mode, top_k + 1)
-    return SelfExcludingRanker(ranker, dataset.own_documents, top_k)
 
 
 async def working_reranker(resources: Resources) -> Reranker:

@@ -8,7 +8,7 @@ import msgspec
 
 from whence.evaluation import measures
 from whence.evaluation.beir import BeirDataset
-from whence.evaluation.document_ranking import DocumentRanking, Ranker
+from whence.evaluation.document_ranking import DocumentRanker, DocumentRanking
 from whence.evaluation.qrels import RunRow
 from whence.evaluation.searcher import Hit
 from whence.schema.errors import BadInput
@@ -55,7 +55,7 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 async def run_queries(
-    rank: Ranker,
+    rank: DocumentRanker,
     queries: Mapping[str, str],
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> Run:
@@ -80,7 +80,7 @@ async def run_queries(
     return run
 
 
-async def _ranking(rank: Ranker, text: str) -> DocumentRanking | None:
+async def _ranking(rank: DocumentRanker, text: str) -> DocumentRanking | None:
     try:
         return await rank(text)
     except BadInput:

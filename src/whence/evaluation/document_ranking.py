@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from whence.evaluation.searcher import Hit, Searcher
 from whence.retrieval.rerank import blended_score, text_to_read
@@ -12,14 +13,7 @@ from whence.retrieval.rerank import blended_score, text_to_read
 if TYPE_CHECKING:
     from whence.models.protocols import Reranker
 
-__all__ = (
-    "DocumentRanker",
-    "DocumentRanking",
-    "Ranker",
-    "RerankedRanker",
-    "SelfExcludingRanker",
-    "best_passages",
-)
+__all__ = ("DocumentRanker", "DocumentRanking")
 
 
 class DocumentRanking(NamedTuple):
@@ -28,27 +22,6 @@ class DocumentRanking(NamedTuple):
     documents: list[Hit]
     """The best passage of each document, best first."""
     latency_ms: float
-    """Milliseconds that the ranking took."""
-
-
-class Ranker(Protocol):
-    """Ranks documents for a query."""
-
-    async def __call__(self, query: str) -> DocumentRanking:
-        """Return the best documents.
-
-        Raises:
-            WhenceError: The query cannot be searched for, or a service does not answer.
-        """
-        ...
-
-
-def best_passages(hits: Sequence[Hit], limit: int) -> list[Hit]:
-    """Return the first hit of each document, at most `limit` of them."""
-    best: dict[str, Hit] = {}
-    for hit in hits:
-        best.setdefault(hit.document_id, hit)
-    return list(best.values())[:limit]
 
 
 class DocumentRanker:
@@ -61,79 +34,65 @@ class DocumentRanker:
         search: Finds passages.
         mode: `bm25`, `dense` or `hybrid`.
         depth: Largest number of documents, 1 or more.
-    """
-
-    def __init__(self, search: Searcher, mode: str, depth: int) -> None:
-        self._search = search
-        self._mode = mode
-        self._depth = depth
-        self._passages = depth
-
-    async def __call__(self, query: str) -> DocumentRanking:
-        """Return the best documents of a query."""
-        while True:
-            found = await self._search(query, mode=self._mode, limit=self._passages)
-            documents = best_passages(found.hits, self._depth)
-            if len(documents) == self._depth or len(found.hits) < self._passages:
-                return DocumentRanking(documents, found.latency_ms)
-            self._passages *= 2
-
-
-class SelfExcludingRanker:
-    """Leaves out the document that is the query itself.
-
-    Args:
-        ranker: Returns one document more than `depth`.
-        own_documents: The id of that document by the query's text.
-        depth: Largest number of documents, 1 or more.
-    """
-
-    def __init__(self, ranker: Ranker, own_documents: Mapping[str, str], depth: int) -> None:
-        self._ranker = ranker
-        self._own_documents = own_documents
-        self._depth = depth
-
-    async def __call__(self, query: str) -> DocumentRanking:
-        """Return the best documents of a query."""
-        ranking = await self._ranker(query)
-        own = self._own_documents.get(query)
-        others = [hit for hit in ranking.documents if hit.document_id != own]
-        return DocumentRanking(others[: self._depth], ranking.latency_ms)
-
-
-class RerankedRanker:
-    """Reranks the first documents of another ranking by both scores; the others keep their order.
-
-    Args:
-        ranker: Returns the candidates.
-        reranker: Scores the passage of each together with the query, 0 to 1.
+        own_documents: The id of the document that is the query itself, by the query's text; it is left out.
+        reranker: Scores the passages of the first documents again; None for the order of the search.
         candidates: Number of documents to rerank.
         clock: Returns seconds.
     """
 
     def __init__(
         self,
-        ranker: Ranker,
-        reranker: Reranker,
-        candidates: int = 20,
+        search: Searcher,
+        mode: str,
+        depth: int,
         *,
+        own_documents: Mapping[str, str] = MappingProxyType({}),
+        reranker: Reranker | None = None,
+        candidates: int = 20,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._ranker = ranker
+        self._search = search
+        self._mode = mode
+        self._depth = depth
+        self._own_documents = own_documents
         self._reranker = reranker
         self._candidates = candidates
         self._clock = clock
+        self._passages = self._wanted = depth + bool(own_documents)
 
     async def __call__(self, query: str) -> DocumentRanking:
         """Return the best documents of a query.
 
+        Raises:
+            WhenceError: The query cannot be searched for, or a service does not answer.
+        """
+        ranking = await self._best_passages(query)
+        own = self._own_documents.get(query)
+        documents = [hit for hit in ranking.documents if hit.document_id != own][: self._depth]
+        if self._reranker is None:
+            return DocumentRanking(documents, ranking.latency_ms)
+        started = self._clock()
+        documents = await self._rerank(self._reranker, query, documents)
+        return DocumentRanking(documents, ranking.latency_ms + (self._clock() - started) * 1e3)
+
+    async def _best_passages(self, query: str) -> DocumentRanking:
+        while True:
+            found = await self._search(query, mode=self._mode, limit=self._passages)
+            best: dict[str, Hit] = {}
+            for hit in found.hits:
+                best.setdefault(hit.document_id, hit)
+            if len(best) >= self._wanted or len(found.hits) < self._passages:
+                return DocumentRanking(list(best.values())[: self._wanted], found.latency_ms)
+            self._passages *= 2
+
+    async def _rerank(self, reranker: Reranker, query: str, documents: list[Hit]) -> list[Hit]:
+        """Order the first documents by both scores; the others keep their order.
+
         Scores of reranked documents are raised by 1, above the scores of all others.
         """
-        ranking = await self._ranker(query)
-        head, tail = (ranking.documents[: self._candidates], ranking.documents[self._candidates :])
-        started = self._clock()
+        head, tail = documents[: self._candidates], documents[self._candidates :]
         texts = [text_to_read(hit.content, {"title": hit.name}) for hit in head]
-        scores = await self._reranker.score(query, texts) if head else []
+        scores = await reranker.score(query, texts) if head else []
         scored = [
             Hit(
                 document_id=hit.document_id,
@@ -144,6 +103,4 @@ class RerankedRanker:
             for hit, score in zip(head, scores, strict=True)
         ]
         # Python's sort is stable: ties keep the order of the candidates.
-        scored.sort(key=lambda hit: -hit.score)
-        took_ms = (self._clock() - started) * 1e3
-        return DocumentRanking([*scored, *tail], ranking.latency_ms + took_ms)
+        return [*sorted(scored, key=lambda hit: -hit.score), *tail]
