@@ -306,7 +306,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     """A missing path, and one that is neither file nor folder, are bad input."""
     os.mkfifo(tmp_path / "pipe")
 
-    assert "none.zip: there is no such file" in refusal(tmp_path / "none.zip").message
+    assert "none.zip: the file or folder does not exist" in refusal(tmp_path / "none.zip").message
     assert "neither a folder nor" in refusal(tmp_path / "pipe").message
 
 

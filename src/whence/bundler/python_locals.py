@@ -132,13 +132,8 @@ class _Reader:
             self._assignment(node)
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
-        for alias in node.names:
-            if isinstance(node, ast.ImportFrom):
-                name, what = alias.name, Imported(self._module.absolute(node), alias.name)
-            else:
-                name = alias.name.partition(".")[0]
-                what = Imported(alias.name if alias.asname else name, "")
-            self._add(alias.asname or name, LocalBinding("import", imported=what))
+        for name, imported in self._module.imports(node):
+            self._add(name, LocalBinding("import", imported=imported))
 
     def _assignment(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
         for name, value, annotation in assignments(node):

@@ -122,11 +122,14 @@ class PythonModule:
         base = parts[: len(parts) - up] if up else parts
         return ".".join((*base, *(node.module or "").split("."))).strip(".")
 
-    def text_of(self, node: ast.stmt) -> str:
-        """Return the lines of a statement, with its decorators."""
-        decorators = getattr(node, "decorator_list", [])
-        first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
-        return "\n".join(self.lines[first - 1 : node.end_lineno])
+    def imports(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Imported]]:
+        """Yield the names that an import binds; `*` for all names of a module."""
+        for alias in node.names:
+            if isinstance(node, ast.ImportFrom):
+                yield alias.asname or alias.name, Imported(self.absolute(node), alias.name)
+            else:
+                name = alias.asname or alias.name.partition(".")[0]
+                yield name, Imported(alias.name if alias.asname else name, "")
 
 
 def read_module(source: SourceText, name: str, graph: CodeGraph) -> PythonModule | None:
@@ -169,21 +172,14 @@ class _Reader:
 
     def _bind(self, statement: ast.stmt) -> None:
         module = self._module
-        if isinstance(statement, ast.Import):
-            for alias in statement.names:
-                name = alias.asname or alias.name.partition(".")[0]
-                target = alias.name if alias.asname else name
-                module.names.setdefault(name, []).append(Imported(target, ""))
-        elif isinstance(statement, ast.ImportFrom):
-            base = module.absolute(statement)
-            for alias in statement.names:
-                if alias.name == "*":
-                    module.star_imports.append(base)
-                else:
-                    bound = Imported(base, alias.name)
-                    module.names.setdefault(alias.asname or alias.name, []).append(bound)
-        else:
+        if not isinstance(statement, ast.Import | ast.ImportFrom):
             self._assign(statement)
+            return
+        for name, imported in module.imports(statement):
+            if name == "*":
+                module.star_imports.append(imported.module)
+            else:
+                module.names.setdefault(name, []).append(imported)
 
     def _assign(self, statement: ast.stmt) -> None:
         module = self._module
@@ -215,7 +211,7 @@ class _Reader:
                 language="python",
                 symbol_type="Class" if is_class else "Method" if owner else "Function",
                 file=module.path,
-                text=module.text_of(node),
+                text="\n".join(module.lines[i - 1] for i in _line_numbers(node)),
                 project=module.name.partition(".")[0],
                 class_name=qualified if is_class else holder,
                 member="" if is_class else node.name,
@@ -261,8 +257,7 @@ class _Reader:
         inside: set[int] = set()
         for statement in statements(module.tree.body):
             if isinstance(statement, _DEFINITIONS):
-                first = min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
-                inside.update(range(first, (statement.end_lineno or first) + 1))
+                inside.update(_line_numbers(statement))
             else:
                 module.own.append(statement)
         if not module.own:
@@ -322,6 +317,12 @@ def statements(body: list[ast.stmt], *, definitions: bool = True) -> Iterator[as
             others = [getattr(statement, name, []) for name in ("orelse", "finalbody")]
             for inner in (statement.body, *others, *handlers):
                 yield from statements(inner, definitions=definitions)
+
+
+def _line_numbers(node: FunctionNode | ast.ClassDef) -> range:
+    """Return the lines of a definition with its decorators, from 1."""
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return range(first, (node.end_lineno or first) + 1)
 
 
 def _signature(node: FunctionNode | ast.ClassDef) -> str:

@@ -59,10 +59,10 @@ class _ChunkSpan(NamedTuple):
 
 
 class Chunker:
-    """Cuts documents into chunks sized in tokens of the embedding model.
+    """Splits documents into chunks whose size is limited in tokens of the embedding model.
 
-    What is embedded is title, section path and content. A header that would take more than a quarter
-    of the window is shorten to the section path, then to the heading, then left out.
+    Title, section path and content are embedded. A header of more than a quarter of the window is shortened to
+    the section path, then to the heading, then omitted.
 
     Args:
         count_tokens: Counts tokens of several texts in one call; called about three times a document.

@@ -158,7 +158,7 @@ def open_archive(path: Path, limits: BundleLimits) -> Iterator[Archive]:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
-        raise location.error("there is no such file or folder") from error
+        raise location.error("the file or folder does not exist") from error
     if stat.S_ISDIR(mode):
         yield _folder(path, location, limits)
         return

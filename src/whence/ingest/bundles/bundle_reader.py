@@ -219,7 +219,7 @@ class BundleReader:
 def node_batches(
     reader: BundleReader, prepare: Callable[[list[CodeNode]], T], size: int
 ) -> Iterator[T]:
-    """Yield what `prepare` makes of every `size` nodes; of fewer where their texts are long."""
+    """Yield the result of `prepare` for every `size` nodes, for fewer if their texts are long."""
     batch: list[CodeNode] = []
     characters = 0
     for node in reader.nodes():

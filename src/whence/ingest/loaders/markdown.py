@@ -39,7 +39,7 @@ def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a Markdown file; its title is that of the front matter, else the first top-level heading.
 
     Raises:
-        BadInput: The bytes are no text, or the front matter is invalid.
+        BadInput: The bytes are not text, or the front matter is invalid.
     """
     text, encoding = decode_text(data)
     front = read_front_matter(text)

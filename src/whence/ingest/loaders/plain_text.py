@@ -16,7 +16,7 @@ def load_text(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of plain text.
 
     Raises:
-        BadInput: The bytes are no text, or the front matter is not understood.
+        BadInput: The bytes are not text, or the front matter is invalid.
     """
     text, encoding = decode_text(data)
     front = read_front_matter(text)

@@ -51,7 +51,7 @@ def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file; its title is that of the front matter, else of the first section.
 
     Raises:
-        BadInput: The bytes are no text, or the front matter is invalid.
+        BadInput: The bytes are not text, or the front matter is invalid.
     """
     text, encoding = decode_text(data)
     front = read_front_matter(text)

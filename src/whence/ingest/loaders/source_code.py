@@ -120,7 +120,7 @@ def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of source code; its title is its path.
 
     Raises:
-        BadInput: The bytes are no text.
+        BadInput: The bytes are not text.
         ModuleNotFoundError: The grammar of its language is not installed.
     """
     text, encoding = decode_text(data)

@@ -67,7 +67,7 @@ def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of SQL; its title is its path.
 
     Raises:
-        BadInput: The bytes are no text.
+        BadInput: The bytes are not text.
     """
     text, encoding = decode_text(data)
     return build_document(
