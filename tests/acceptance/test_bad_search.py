@@ -50,7 +50,7 @@ def test_any_text_is_a_query(cli: Any, handbook: Path, name: str) -> None:
         (("--filter", "updated>=soon"), "updated"),
         (("--filter", "acl=hr"), "acl"),
         (("--filter", b"status=\xff"), "status"),
-        (("--acl", b"\xff"), "no text"),
+        (("--acl", b"\xff"), "not Unicode text"),
         (("--rerank", "--rerank-budget", "0"), "reranking"),
     ],
     ids=str,

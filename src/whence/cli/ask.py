@@ -26,6 +26,12 @@ _FETCH_LIMIT_HELP = (
     "Candidates before reranking; 0 for three times --doc-limit. The reranker reads the best third."
 )
 
+_Stream = Annotated[bool, typer.Option("--stream", help="Print the answer while it is written.")]
+_Flow = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Flow to use: document-rag, code-rag or a flow file."),
+]
+
 
 def ask(
     context: typer.Context,
@@ -34,16 +40,11 @@ def ask(
     doc_limit: Annotated[int, typer.Option(help="Passages given to the writer.")] = 20,
     fetch_limit: Annotated[int, typer.Option(help=_FETCH_LIMIT_HELP)] = 0,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Print the answer while it is written.")
-    ] = False,
+    stream: _Stream = False,
     mode: Annotated[str | None, typer.Option(help="hybrid, dense or bm25.")] = None,
     filters: Filter = None,
     timeout: Annotated[float, typer.Option(help="Time limit in seconds.")] = 120.0,
-    flow: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Flow to use: document-rag, code-rag or a flow file."),
-    ] = None,
+    flow: _Flow = None,
     snapshot: ChosenSnapshot,
     access: ReaderAccess,
 ) -> int:

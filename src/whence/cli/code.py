@@ -10,6 +10,7 @@ import typer
 from whence.cli.options import ReaderAccess, RequiredSnapshot
 from whence.cli.output import console, note, print_json
 from whence.cli.session import as_json, run_with_engine
+from whence.engine.json_documents import select_fields
 
 if TYPE_CHECKING:
     from whence.engine.node_texts import FetchReport
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ("expand", "fetch")
 
+_NODE_FIELDS = ("id", "local_id", "depth", "parent_id")
+_EDGE_FIELDS = ("from_id", "to_id", "relation", "stored_relation")
 _PRIORITIZE_HELP = (
     "seed_first, graph_first, balanced (alternating) or clustered (each seed, then its neighbours)."
 )
@@ -64,24 +67,8 @@ def _expand_document(reply: ExpandResponse) -> dict[str, Any]:
     return {
         "snapshot_id": reply.snapshot_id,
         "seeds": reply.seeds,
-        "nodes": [
-            {
-                "id": node.id,
-                "local_id": node.local_id,
-                "depth": node.depth,
-                "parent_id": node.parent_id,
-            }
-            for node in reply.nodes
-        ],
-        "edges": [
-            {
-                "from_id": edge.from_id,
-                "to_id": edge.to_id,
-                "relation": edge.relation,
-                "stored_relation": edge.stored_relation,
-            }
-            for edge in reply.edges
-        ],
+        "nodes": [select_fields(one, _NODE_FIELDS) for one in reply.nodes],
+        "edges": [select_fields(one, _EDGE_FIELDS) for one in reply.edges],
         "truncated": reply.truncated,
         "reason": reply.reason,
     }
@@ -178,11 +165,9 @@ def _fetch_document(report: FetchReport) -> dict[str, Any]:
     return {
         "snapshot_id": report.snapshot_id,
         "node_texts": report.node_texts,
-        "decisions": [
-            {"id": one.id, "action": one.action, "reason": one.reason} for one in report.decisions
-        ],
+        "decisions": [select_fields(one, ("id", "action", "reason")) for one in report.decisions],
         "used": report.used,
-        "budget": {"kind": report.budget.kind, "limit": report.budget.limit},
+        "budget": select_fields(report.budget, ("kind", "limit")),
     }
 
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
@@ -157,28 +157,60 @@ async def _check_service(
 
 async def _database(settings: Settings) -> str:
     """Open the store as a command does, and query it."""
-    from whence.flow.resources import Resources
 
-    async with Resources(settings) as resources:
-        store = await resources.get("store")
+    async def use(store: Any) -> str:
         collections = await store.collections()
         found = await store.overview()
-    chunks = sum(collection.chunks for collection in collections)
-    kind = "embedded" if settings.database_url is None else "external"
-    return (
-        f"{kind} {found.server} with pgvector {found.pgvector}, {size(found.bytes)},"
-        f" collections: {len(collections)}, chunks: {chunks:,}"
-    )
+        chunks = sum(collection.chunks for collection in collections)
+        kind = "embedded" if settings.database_url is None else "external"
+        return (
+            f"{kind} {found.server} with pgvector {found.pgvector}, {size(found.bytes)},"
+            f" collections: {len(collections)}, chunks: {chunks:,}"
+        )
+
+    return await _use_resource(settings, "store", use)
 
 
 async def _reranker(settings: Settings) -> str:
-    """Score one pair."""
+    async def use(reranker: Any) -> str:
+        await reranker.score("one", ["small call"])
+        return str(reranker.model)
+
+    return await _use_resource(settings, "reranker", use)
+
+
+async def _embedder(settings: Settings) -> str:
+    async def use(embedder: Any) -> str:
+        await embedder.embed(["one small call"])
+        return f"{embedder.model.name}, dimension {embedder.model.dimension}"
+
+    return await _use_resource(settings, "embedder", use)
+
+
+async def _writer(settings: Settings) -> str:
+    from whence.models.protocols import WriteRequest
+
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="Say yes.",
+        documents=("yes",),
+        system="Answer with one word.",
+        prompt="Say yes.",
+    )
+
+    async def use(writer: Any) -> str:
+        async for _ in writer.write(request):
+            pass
+        return str(writer.model)
+
+    return await _use_resource(settings, "writer", use)
+
+
+async def _use_resource(settings: Settings, kind: str, use: Callable[[Any], Awaitable[str]]) -> str:
     from whence.flow.resources import Resources
 
     async with Resources(settings) as resources:
-        reranker = await resources.get("reranker")
-        await reranker.score("one", ["small call"])
-        return str(reranker.model)
+        return await use(await resources.get(kind))
 
 
 async def _broker(settings: Settings) -> str:
@@ -190,33 +222,6 @@ async def _broker(settings: Settings) -> str:
         return transport.url
     finally:
         await transport.aclose()
-
-
-async def _embedder(settings: Settings) -> str:
-    from whence.flow.resources import Resources
-
-    async with Resources(settings) as resources:
-        embedder = await resources.get("embedder")
-        await embedder.embed(["one small call"])
-        return f"{embedder.model.name}, dimension {embedder.model.dimension}"
-
-
-async def _writer(settings: Settings) -> str:
-    from whence.flow.resources import Resources
-    from whence.models.protocols import WriteRequest
-
-    request = WriteRequest(
-        template_id="document-prompt",
-        query="Say yes.",
-        documents=("yes",),
-        system="Answer with one word.",
-        prompt="Say yes.",
-    )
-    async with Resources(settings) as resources:
-        writer = await resources.get("writer")
-        async for _ in writer.write(request):
-            pass
-        return str(writer.model)
 
 
 def _print_checks(settings: Settings, checks: list[Check]) -> None:

@@ -21,6 +21,14 @@ __all__ = ("search",)
 
 _PREVIEW_CHARACTERS = 300
 
+_Match = Annotated[
+    str, typer.Option(metavar="any|all", help="Whether a passage must contain any or all words.")
+]
+_Rerank = Annotated[
+    bool, typer.Option("--rerank/--no-rerank", help="Reorder the best hits with the reranker.")
+]
+_RerankBudget = Annotated[float, typer.Option(metavar="SECONDS", help="Time limit of reranking.")]
+
 
 def search(
     context: typer.Context,
@@ -30,17 +38,9 @@ def search(
     top_k: Annotated[int, typer.Option("--top-k", help="Maximum number of hits.")] = 5,
     threshold: Annotated[float, typer.Option(help="Minimum score, 0 to 1.")] = 0.5,
     filters: Filter = None,
-    match: Annotated[
-        str,
-        typer.Option(metavar="any|all", help="Whether a passage must contain any or all words."),
-    ] = "any",
-    rerank: Annotated[
-        bool,
-        typer.Option("--rerank/--no-rerank", help="Reorder the best hits with the reranker."),
-    ] = False,
-    rerank_budget: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Time limit of reranking.")
-    ] = 10.0,
+    match: _Match = "any",
+    rerank: _Rerank = False,
+    rerank_budget: _RerankBudget = 10.0,
     snapshot: ChosenSnapshot,
     access: ReaderAccess,
 ) -> int:

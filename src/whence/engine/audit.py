@@ -25,7 +25,7 @@ import msgspec
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import Unavailable, WhenceError
 
-__all__ = ("STDERR", "AuditEntry", "AuditLog", "Audited", "audited")
+__all__ = ("STDERR", "AuditLog", "Audited", "audited")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,23 +47,6 @@ _LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 #: Arguments that name files, nodes, chunks or documents.
 _ITEMS: Final = ("paths", "bundles", "nodes", "seeds", "graph", "item", "document_id")
-
-
-class AuditEntry:
-    """A line of the log while its operation runs.
-
-    Args:
-        facts: Fields known at the beginning.
-    """
-
-    def __init__(self, facts: Mapping[str, Any]) -> None:
-        self.facts: dict[str, Any] = dict(facts)
-
-    def note(self, *, results: int, answer_id: str | None = None) -> None:
-        """Record the outcome of the operation."""
-        self.facts["results"] = results
-        if answer_id is not None:
-            self.facts["answer_id"] = answer_id
 
 
 class AuditLog:
@@ -90,8 +73,8 @@ class AuditLog:
         self._monotonic = monotonic
 
     @contextmanager
-    def entry(self, operation: str, facts: Mapping[str, Any]) -> Iterator[AuditEntry]:
-        """Log the operation of a `with` block.
+    def entry(self, operation: str, facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Log the operation of a `with` block; yields the line, to add the outcome to.
 
         Args:
             operation: Name of the operation.
@@ -101,17 +84,17 @@ class AuditLog:
             Unavailable: The log cannot be opened (the block does not run), or the line cannot be written.
         """
         started_at = self._now().astimezone(UTC).isoformat()
-        entry = AuditEntry({"time": started_at, "operation": operation, "uid": _uid(), **facts})
+        entry = {"time": started_at, "operation": operation, "uid": _uid(), **facts}
         with self._opened() as descriptor:
             started = self._monotonic()
             try:
                 yield entry
             except BaseException as error:
-                entry.facts["error"] = _code(error)
+                entry["error"] = _code(error)
                 raise
             finally:
-                entry.facts["duration_ms"] = round((self._monotonic() - started) * 1e3, 3)
-                self._write(descriptor, entry.facts)
+                entry["duration_ms"] = round((self._monotonic() - started) * 1e3, 3)
+                self._write(descriptor, entry)
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -199,10 +182,9 @@ def audited(
             bound.apply_defaults()
             with log.entry(operation, _logged_facts(bound.arguments)) as entry:
                 result = await method(*bound.args, **bound.kwargs)
-                entry.note(
-                    results=1 if count is None else count(result),
-                    answer_id=None if answer_id is None else answer_id(result),
-                )
+                entry["results"] = 1 if count is None else count(result)
+                if answer_id is not None:
+                    entry["answer_id"] = answer_id(result)
             return result
 
         return call

@@ -50,20 +50,18 @@ class Engine:
     a connection to the database.
 
     Args:
-        home: Folder of the embedded database; the user's data folder when None.
+        home: Folder of the embedded database; the user's data folder by default.
         database_url: A PostgreSQL 16+ with pgvector to use instead of the embedded one.
         broker: `memory://` runs the flow in this process; with a `pulsar://` address the engine is a client
             of the flow that runs there.
         embedder: `local`, `openai:MODEL` or `cohere:MODEL`, or an embedder object.
         writer: `extractive` or `openai:MODEL`, or a writer object.
         reranker: `auto`, `none`, a flashrank model or folder, or a reranker object.
-        settings: All settings; the arguments above take precedence. When None they come from the
-            environment, then `whence.toml`, then the defaults.
+        settings: Settings below the arguments above; by default environment, `whence.toml`, defaults.
         store: An open store; it is not closed here.
         flow: Name of a shipped flow, or path of a flow file.
         only: Processors of the flow to start; all of them when empty.
-        warm_up: True loads the embedding model while the database is connected, which makes the first search
-            faster; "questions" loads the reranker too.
+        warm_up: True loads the embedding model while connecting; "questions" loads the reranker too.
 
     Raises:
         ConfigError: A setting or the flow file is wrong.
@@ -239,10 +237,8 @@ class Engine:
             explain_callback: Receives the triples of each finished stage; its exceptions are only logged.
 
         Raises:
-            BadInput: The question is blank or not text, or a limit is out of range.
-            NotFound: There is no such collection.
             DeadlineExceeded: The time ran out.
-            Unavailable: A service that is needed does not answer.
+            WhenceError: As for `search`.
         """
         check_text("the question", question)
         check_timeout(timeout_s)

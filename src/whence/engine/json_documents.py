@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from whence.retrieval.results import SearchReport
     from whence.schema.document_rag import Answer
 
-__all__ = ("answer_document", "result_message", "search_document")
+__all__ = ("answer_document", "result_message", "search_document", "select_fields")
 
 _CITATION = (
     *("marker", "chunk_id", "document_id", "source_file", "source_url"),
@@ -25,10 +25,10 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "question": answer.question,
         "answer": answer.text,
         "found": answer.found,
-        "citations": [_fields(one, _CITATION) for one in answer.citations],
+        "citations": [select_fields(one, _CITATION) for one in answer.citations],
         "model": answer.model,
-        "degraded": [_fields(one, ("stage", "reason", "code")) for one in answer.degraded],
-        "stages": [_fields(one, _STAGE) for one in answer.stages],
+        "degraded": [select_fields(one, ("stage", "reason", "code")) for one in answer.degraded],
+        "stages": [select_fields(one, _STAGE) for one in answer.stages],
         "in_token": answer.in_token,
         "out_token": answer.out_token,
         "latency_ms": answer.latency_ms,
@@ -75,5 +75,6 @@ def search_document(
     return document
 
 
-def _fields(record: object, names: Iterable[str]) -> dict[str, Any]:
+def select_fields(record: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return some fields of a record, in the given order."""
     return {name: getattr(record, name) for name in names}

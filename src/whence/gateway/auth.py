@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from whence.schema.access import MAX_CLEARANCE, Access
+from whence.schema.access import Access
 from whence.schema.errors import BadInput, ConfigError, WhenceError
 
 __all__ = ("AccessBody", "Authenticator", "Caller", "Unauthorized", "read_tokens", "token_digest")
@@ -47,13 +47,10 @@ class AccessBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Access(frozenset(self.acl), frozenset(self.labels), self.clearance)
 
 
-class _TokenEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _TokenEntry(AccessBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One table of the tokens file."""
 
     sha256: str
-    acl: list[str] = []
-    labels: list[str] = []
-    clearance: int = 0
     speaks_for_others: bool = False
 
 
@@ -157,9 +154,7 @@ _EXAMPLE = (
 
 
 def _access(path: Path, name: str, entry: _TokenEntry) -> Access:
-    if not 0 <= entry.clearance <= MAX_CLEARANCE:
-        raise ConfigError(f"{path}: clearance of {name!r} must be from 0 to {MAX_CLEARANCE}")
     try:
-        return AccessBody(entry.acl, entry.labels, entry.clearance).access()
+        return entry.access()
     except BadInput as error:
         raise ConfigError(f"{path}: {name!r}: {error.message}") from error
