@@ -85,7 +85,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 async def _compare(
     store: PostgresStore, queries: list[str], clients: int, searches: int
 ) -> dict[str, Any]:
-    from whence.models.minilm import LocalEmbedder
+    from whence.models.local_embedder import LocalEmbedder
 
     embedder = BenchEmbedder(LocalEmbedder())
     vectors = unit_vectors(len(queries), 3)

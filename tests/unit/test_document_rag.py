@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from whence.answering.state import Sources
 from whence.processors.document_rag import (
     NOTHING_FOUND,
     NOTHING_READABLE,
@@ -412,7 +413,7 @@ async def test_reading_one_by_one_has_one_timeout_for_all() -> None:
     bench = Bench(
         texts=StubTexts(dict.fromkeys(IDS[:3], NEVER)), texts_timeout_s=SHORT, fetch_concurrency=1
     )
-    bench.rag._monotonic = asyncio.get_running_loop().time
+    bench.rag._sources = Sources(monotonic=asyncio.get_running_loop().time)
 
     result = await bench.ask()
 
@@ -753,7 +754,7 @@ async def test_a_quote_that_is_not_in_its_document_is_told_of() -> None:
 async def test_the_whole_question_has_a_deadline() -> None:
     """Stages share the time of the question: the last gets what is left."""
     bench = Bench(prompt=StubPrompt("", concepts=["x"], error=NEVER))
-    bench.rag._monotonic = asyncio.get_running_loop().time
+    bench.rag._sources = Sources(monotonic=asyncio.get_running_loop().time)
 
     with pytest.raises(DeadlineExceeded, match="writing the answer"):
         await bench.ask(deadline_s=0.3)
@@ -764,7 +765,7 @@ async def test_the_whole_question_has_a_deadline() -> None:
 async def test_the_shorter_of_two_deadlines_holds() -> None:
     """Neither the options nor the caller can lengthen what the other allows."""
     bench = Bench(prompt=StubPrompt("", concepts=["x"], error=NEVER), deadline_s=0.3)
-    bench.rag._monotonic = asyncio.get_running_loop().time
+    bench.rag._sources = Sources(monotonic=asyncio.get_running_loop().time)
 
     async with asyncio.timeout(30):
         with pytest.raises(DeadlineExceeded):
@@ -777,7 +778,7 @@ async def test_what_can_be_done_without_leaves_time_for_the_rest() -> None:
         prompt=StubPrompt("Answer.", concepts=["x"], concepts_error=NEVER),
         reranker=StubReranker(error=NEVER),
     )
-    bench.rag._monotonic = asyncio.get_running_loop().time
+    bench.rag._sources = Sources(monotonic=asyncio.get_running_loop().time)
 
     result = await bench.ask(deadline_s=1.0)
 

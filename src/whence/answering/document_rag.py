@@ -16,8 +16,7 @@ from whence.answering.state import (
     RagOptions,
     SaveAnswerCallback,
     Services,
-    check_limits,
-    check_question,
+    Sources,
     new_answer_id,
     new_question,
 )
@@ -142,9 +141,7 @@ class DocumentRag:
         self.fetch_chunks = fetch_chunks
         self.options = options or RagOptions()
         self._settings = dict(settings or {})
-        self._new_id = new_id
-        self._clock = clock
-        self._monotonic = monotonic
+        self._sources = Sources(new_id, clock, monotonic)
 
     async def query(
         self,
@@ -168,56 +165,45 @@ class DocumentRag:
         Args:
             query: The question.
             doc_limit: Most chunks given to the writer, 1 or more.
-            fetch_limit: Candidates retrieved for the reranker, never fewer than `doc_limit`; 0 for three
-                times `doc_limit`. Without a reranker `doc_limit` are retrieved.
+            fetch_limit: Candidates retrieved for the reranker, at least `doc_limit`; 0 for three times that.
             streaming: Whether `chunk_callback` gets the text as it is written.
             chunk_callback: Takes a piece of text and whether it is the last.
             explain_callback: Takes the triples and the IRI of each stage as soon as it is done.
-            save_answer_callback: Takes the IRI under which the answer is kept, and its text; called when there
-                is a listener or events are kept.
+            save_answer_callback: Takes the IRI and the text of an answer that has a listener or keeps events.
             rerank: False leaves the reranker out.
             answer_id: Id of the answer; made when empty.
             deadline_s: Seconds for the whole question; the shorter of this and the options' own applies.
-            event_callback: Like `explain_callback`, takes the whole event.
+            event_callback: Takes the whole event of each stage.
             keep_events: Whether the result carries the events even without a callback.
             asked_at: When it was asked, ISO 8601 in UTC; now when empty.
 
-        Returns:
-            The answer. When no text was found, no writer is called, and the answer says so.
-
         Raises:
-            BadInput: The question is blank, too long or no valid text, a limit is out of range, or the
-                answer id cannot be part of an IRI.
-            DeadlineExceeded: The time ran out.
-            WhenceError: A stage failed that the answer depends on.
+            BadInput: The question or a limit is invalid, or the answer id cannot be part of an IRI.
+            WhenceError: The time ran out, or a stage failed that the answer depends on.
         """
-        check_question(query, max_bytes=self.options.max_question_bytes)
-        check_limits(doc_limit, fetch_limit)
+        message = DocumentRagRequest(
+            access=Access.public(),
+            question=query,
+            answer_id=answer_id,
+            doc_limit=doc_limit,
+            fetch_limit=fetch_limit,
+            rerank=rerank,
+        )
         question = new_question(
-            DocumentRagRequest(
-                access=Access.public(),
-                question=query,
-                doc_limit=doc_limit,
-                fetch_limit=fetch_limit,
-                rerank=rerank,
-                streaming=streaming,
-            ),
+            message,
             self.options,
             self._services,
-            answer_id=answer_id or self._new_id(),
-            rerank=rerank and self.reranker_client is not None,
-            fetch_limit=fetch_limit,
+            self._sources,
+            has_reranker=self.reranker_client is not None,
             settings=self._settings,
             listeners=_listeners(explain_callback, event_callback),
             keep_events=keep_events,
             deadline_s=deadline_s,
             asked_at=asked_at,
-            clock=self._clock,
-            monotonic=self._monotonic,
         )
         question.on_piece = chunk_callback if streaming else None
         question.save_answer = save_answer_callback
-        return await answer(question, self._monotonic)
+        return await answer(question)
 
     def _services(self, deadline: Deadline) -> Services:
         services = _PlainServices(self, deadline, self.options)

@@ -61,20 +61,12 @@ class RagResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.answer.degraded
 
 
-async def answer(
-    question: Question, monotonic: Callable[[], float], steps: Steps = DOCUMENT_STEPS
-) -> RagResult:
+async def answer(question: Question, steps: Steps = DOCUMENT_STEPS) -> RagResult:
     """Answer one question; when a stage fails, the trace ends in a failure.
-
-    Args:
-        question: The question.
-        monotonic: Clock in seconds that never goes back.
-        steps: How evidence is found and chosen.
 
     Raises:
         WhenceError: A stage failed that the answer depends on.
     """
-    started = monotonic()
     try:
         await _record_question(question)
         processed = await process_query(question)
@@ -87,7 +79,7 @@ async def answer(
         if known is error:
             raise
         raise known from error
-    return _result(question, written, (monotonic() - started) * 1000)
+    return _result(question, written)
 
 
 async def _record_question(question: Question) -> None:
@@ -99,7 +91,7 @@ async def _record_question(question: Question) -> None:
     )
 
 
-def _result(question: Question, written: Written, latency_ms: float) -> RagResult:
+def _result(question: Question, written: Written) -> RagResult:
     trace, result = question.trace, written.result
     return RagResult(
         answer=Answer(
@@ -113,7 +105,7 @@ def _result(question: Question, written: Written, latency_ms: float) -> RagResul
             out_token=result.out_token,
             degraded=tuple(trace.degraded),
             stages=tuple(trace.reports),
-            latency_ms=latency_ms,
+            latency_ms=trace.elapsed_ms(),
         ),
         asked_at=question.asked_at,
         events=tuple(trace.events),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import msgspec
 
-from whence.answering.trace_recorder import EventListener, TraceRecorder, iso_utc
+from whence.answering.trace_recorder import EventListener, TraceRecorder, iso_utc, utc_now
 from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.terms import Scalar
 from whence.provenance.uris import validate_answer_id
@@ -29,6 +30,7 @@ __all__ = (
     "RagOptions",
     "SaveAnswerCallback",
     "Services",
+    "Sources",
     "WriterService",
     "check_limits",
     "check_question",
@@ -190,21 +192,29 @@ def new_answer_id() -> str:
     return uuid.uuid4().hex
 
 
+class Sources(NamedTuple):
+    """Where ids and times come from; fixed ones make a question repeatable."""
+
+    new_id: Callable[[], str] = new_answer_id
+    """Makes ids of answers."""
+    clock: Callable[[], datetime] = utc_now
+    """Time of day in UTC."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Clock in seconds that never goes back."""
+
+
 def new_question(
     message: DocumentRagRequest | CodeRagRequest,
     options: RagOptions,
     services: Callable[[Deadline], Services],
+    sources: Sources,
     *,
-    answer_id: str,
-    rerank: bool = False,
-    fetch_limit: int = 0,
-    settings: Mapping[str, Scalar] | None = None,
+    settings: Mapping[str, Scalar],
+    has_reranker: bool = False,
     listeners: Sequence[EventListener] = (),
     keep_events: bool = False,
     deadline_s: float | None = None,
     asked_at: str = "",
-    clock: Callable[[], datetime],
-    monotonic: Callable[[], float],
 ) -> Question:
     """Return a question at its start.
 
@@ -212,34 +222,33 @@ def new_question(
         message: The question.
         options: Limits and choices that hold for every question.
         services: Makes what the question calls, within its deadline.
-        answer_id: Id of the answer.
-        rerank: Whether there is a reranker to use.
-        fetch_limit: Candidates retrieved for it; 0 for three times `doc_limit`.
+        sources: Where ids and times come from.
         settings: More that the trace records.
+        has_reranker: Whether there is a reranker, to be used where the message wants one.
         listeners: Called with each stage as soon as it is done.
         keep_events: Whether events are kept even without a listener.
         deadline_s: Seconds for the whole question; the shorter of this and the options' own applies.
         asked_at: ISO 8601 in UTC; now when empty.
-        clock: Time of day in UTC.
-        monotonic: Clock in seconds that never goes back.
 
     Raises:
         BadInput: The question is blank, too long or no valid text, a limit is out of range, or the answer id
             cannot be part of an IRI.
     """
+    fetch_limit = message.fetch_limit if isinstance(message, DocumentRagRequest) else 0
     check_question(message.question, max_bytes=options.max_question_bytes)
     check_limits(message.doc_limit, fetch_limit)
     trace = TraceRecorder(
-        validate_answer_id(answer_id),
+        validate_answer_id(message.answer_id or sources.new_id()),
         listeners=listeners,
         keep=keep_events,
         full=options.full_account,
-        clock=clock,
-        monotonic=monotonic,
+        clock=sources.clock,
+        monotonic=sources.monotonic,
         listener_timeout_s=options.explain_timeout_s,
     )
     given = [s for s in (deadline_s, options.deadline_s) if s is not None]
-    deadline = Deadline(min(given) if given else None, monotonic=monotonic)
+    deadline = Deadline(min(given) if given else None, monotonic=sources.monotonic)
+    rerank = has_reranker and isinstance(message, DocumentRagRequest) and message.rerank
     pool_limit = message.doc_limit
     if rerank:
         pool_limit = max(fetch_limit or OVERFETCH_FACTOR * pool_limit, pool_limit)
@@ -249,10 +258,10 @@ def new_question(
         options=options,
         trace=trace,
         deadline=deadline,
-        asked_at=asked_at or iso_utc(clock()),
+        asked_at=asked_at or iso_utc(sources.clock()),
         rerank=rerank,
         pool_limit=pool_limit,
-        settings=settings or {},
+        settings=settings,
     )
 
 

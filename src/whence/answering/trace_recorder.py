@@ -77,11 +77,16 @@ class TraceRecorder:
         self._clock = clock
         self._monotonic = monotonic
         self._listener_timeout_s = listener_timeout_s
+        self._began = monotonic()
         self._last_recorded = ""
         self._stage = ""
         self._started_at = ""
         self._started = 0.0
         self._reported = 0
+
+    def elapsed_ms(self) -> float:
+        """Return the time since the question began, in milliseconds."""
+        return (self._monotonic() - self._began) * 1000
 
     def begin(self, stage: str) -> None:
         """Start the clock of a stage."""

@@ -17,6 +17,7 @@ from whence.answering.prompts import bus_services
 from whence.answering.state import (
     Question,
     RagOptions,
+    Sources,
     check_limits,
     check_question,
     new_answer_id,
@@ -102,9 +103,7 @@ class CodeRagProcessor(StreamingProcessor):
     ) -> None:
         super().__init__(parameters)
         self._store = store
-        self._new_id = new_id
-        self._clock = clock
-        self._monotonic = monotonic
+        self._sources = Sources(new_id, clock, monotonic)
 
     async def handle_stream(
         self, message: CodeRagRequest, context: Context
@@ -124,7 +123,7 @@ class CodeRagProcessor(StreamingProcessor):
         question = self._question(message, scope, context, stream)
         code = CodeRetrieval(scope, context)
         steps = Steps(code.retrieve, code.select)
-        replies = stream.run(question, lambda one: answer(one, self._monotonic, steps))
+        replies = stream.run(question, lambda one: answer(one, steps))
         async with aclosing(replies):
             async for reply in replies:
                 yield reply
@@ -183,7 +182,7 @@ class CodeRagProcessor(StreamingProcessor):
                 access=scope.access,
                 mode=mode,
             ),
-            answer_id=message.answer_id or self._new_id(),
+            self._sources,
             # Enough to ask the question again.
             settings={
                 "flow": self.type_name,
@@ -201,8 +200,6 @@ class CodeRagProcessor(StreamingProcessor):
             },
             listeners=(stream.event,),
             deadline_s=question_time_s(context),
-            clock=self._clock,
-            monotonic=self._monotonic,
         )
         question.on_piece = stream.piece if message.streaming else None
         return question

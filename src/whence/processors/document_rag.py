@@ -16,6 +16,7 @@ from whence.answering.state import (
     OVERFETCH_FACTOR,
     Question,
     RagOptions,
+    Sources,
     new_answer_id,
     new_question,
 )
@@ -97,9 +98,7 @@ class DocumentRagProcessor(StreamingProcessor):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(parameters)
-        self._new_id = new_id
-        self._clock = clock
-        self._monotonic = monotonic
+        self._sources = Sources(new_id, clock, monotonic)
 
     def handle_stream(
         self, message: DocumentRagRequest, context: Context
@@ -112,7 +111,7 @@ class DocumentRagProcessor(StreamingProcessor):
         """
         stream = AnswerStream(context, trace_timeout_s=self.parameters.trace_timeout_s)
         question = self._question(message, context, stream)
-        return stream.run(question, lambda one: answer(one, self._monotonic))
+        return stream.run(question, answer)
 
     def _question(
         self, message: DocumentRagRequest, context: Context, stream: AnswerStream
@@ -129,6 +128,8 @@ class DocumentRagProcessor(StreamingProcessor):
         if message.filters:
             wire = msgspec.json.encode(message.filters, order="deterministic")
             settings["filters"] = wire.decode()
+        if own.fetch_limit and not message.fetch_limit:
+            message = msgspec.structs.replace(message, fetch_limit=own.fetch_limit)
         question = new_question(
             message,
             own,
@@ -140,14 +141,11 @@ class DocumentRagProcessor(StreamingProcessor):
                 mode=mode,
                 filters=message.filters,
             ),
-            answer_id=message.answer_id or self._new_id(),
-            rerank=message.rerank and context.is_bound("reranker"),
-            fetch_limit=message.fetch_limit or own.fetch_limit,
+            self._sources,
+            has_reranker=context.is_bound("reranker"),
             settings=settings,
             listeners=(stream.event,),
             deadline_s=question_time_s(context),
-            clock=self._clock,
-            monotonic=self._monotonic,
         )
         question.on_piece = stream.piece if message.streaming else None
         return question
