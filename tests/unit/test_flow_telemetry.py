@@ -17,7 +17,7 @@ from whence.flow.runtime import FlowHealth, ProcessorHealth
 from whence.flow.supervisor import State
 from whence.flow.telemetry.endpoint import Endpoint, read_address
 from whence.flow.telemetry.metrics import METRICS, FlowMetrics
-from whence.flow.telemetry.observer import NO_OBSERVER, Observers
+from whence.flow.telemetry.observer import observe_nothing, observe_with
 from whence.flow.telemetry.spans import FlowSpans, provider_from_environment
 from whence.flow.tracing import TraceContext
 from whence.schema.errors import ConfigError, Unavailable
@@ -206,11 +206,11 @@ def test_spans_make_one_trace_over_hops() -> None:
 def test_observers_hand_the_place_on() -> None:
     """Several watch one message; the innermost place is what the work belongs under."""
     provider = TracerProvider()
-    both = Observers([FlowSpans("qa", provider), FlowMetrics("qa")])
-    with both.handling("search", "s.v1", PLACE) as place:
+    both = observe_with([FlowSpans("qa", provider).handling, FlowMetrics("qa").handling])
+    with both("search", "s.v1", PLACE) as place:
         assert place.trace_id == PLACE.trace_id
         assert place.span_id != PLACE.span_id
-    with NO_OBSERVER.handling("search", "s.v1", PLACE) as place:
+    with observe_nothing("search", "s.v1", PLACE) as place:
         assert place == PLACE
 
 

@@ -15,7 +15,7 @@ from whence.broker.transport import Headers, Transport
 from whence.broker.worker import Worker
 from whence.flow.context import Caller, FlowContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
-from whence.flow.telemetry.observer import NO_OBSERVER, Observer
+from whence.flow.telemetry.observer import Observer, observe_nothing
 from whence.flow.tracing import TraceContext
 from whence.processors.base import Processor, StreamingProcessor
 from whence.processors.streams import closing
@@ -35,7 +35,7 @@ class Binding:
         definition: ProcessorDefinition,
         transport: Transport,
         clock: Clock,
-        observer: Observer = NO_OBSERVER,
+        observer: Observer = observe_nothing,
     ) -> None:
         self._observer = observer
         self._processor = processor
@@ -78,7 +78,7 @@ class Binding:
 
     def _observed(self, incoming: IncomingMessage) -> AbstractContextManager[TraceContext]:
         trace = TraceContext.read(incoming.delivery.headers)
-        return self._observer.handling(self._definition.name, self._type.TYPE, trace)
+        return self._observer(self._definition.name, self._type.TYPE, trace)
 
     def _context(self, incoming: IncomingMessage, trace: TraceContext) -> FlowContext:
         return FlowContext(
@@ -137,7 +137,7 @@ class Replica:
         reply_topic: str | None = None,
         ledger: Ledger | None = None,
         clock: Clock | None = None,
-        observer: Observer = NO_OBSERVER,
+        observer: Observer = observe_nothing,
     ) -> None:
         self._definition = definition
         self._observer = observer

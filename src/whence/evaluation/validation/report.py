@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -251,27 +252,22 @@ def _check_query(
     }
     reason = _first(faults.values()) or ""
     return QueryResult(
-        query_text=query.query_text,
         passed=not reason,
         reason=reason,
-        latency_ms=outcome.latency_ms,
-        embedding_ms=outcome.embedding_ms,
-        search_ms=outcome.search_ms,
         expected_topics=topics,
         missing_topics=missing,
-        min_results=query.min_results,
-        source_url_pattern=query.source_url_pattern,
         checks=faults,
-        partial=outcome.partial,
-        notes=outcome.notes,
         results=[
-            ResultRow(
-                above_threshold=one.score >= demands.threshold,
-                **{name: getattr(one, name) for name in _ROW},
-            )
+            ResultRow(above_threshold=one.score >= demands.threshold, **_fields(one, _ROW))
             for one in passages
         ],
+        **_fields(query, ("query_text", "min_results", "source_url_pattern")),
+        **_fields(outcome, ("latency_ms", "embedding_ms", "search_ms", "partial", "notes")),
     )
+
+
+def _fields(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in names}
 
 
 def _first(faults: Iterable[str | None]) -> str | None:
@@ -317,25 +313,24 @@ def _sequence(run: ValidationRun) -> SequenceReport | None:
     half = len(times) // 2
     first, second = statistics.median(times[:half]), statistics.median(times[half:])
     return SequenceReport(
-        latency=_latencies(times),
         first_half_ms=round(first, 3),
         second_half_ms=round(second, 3),
         slower=second > _SLOWER * first and second > first + _SLOWER_MS,
-        errors=sum(bool(outcome.error) for outcome in run.sequence),
-        consistent=_consistent(run.first, run.sequence),
+        **_repeated(run, run.sequence),
     )
 
 
 def _load(run: ValidationRun) -> LoadReport | None:
-    if not run.load:
-        return None
-    times = [outcome.latency_ms for outcome in run.load if _answered(outcome)]
-    return LoadReport(
-        clients=run.clients,
-        latency=_latencies(times),
-        errors=sum(bool(outcome.error) for outcome in run.load),
-        consistent=_consistent(run.first, run.load),
-    )
+    return LoadReport(clients=run.clients, **_repeated(run, run.load)) if run.load else None
+
+
+def _repeated(run: ValidationRun, outcomes: Sequence[QueryOutcome]) -> dict[str, Any]:
+    """Return the fields that the reports of repeated queries have in common."""
+    return {
+        "latency": _latencies([one.latency_ms for one in outcomes if _answered(one)]),
+        "errors": sum(bool(one.error) for one in outcomes),
+        "consistent": _consistent(run.first, outcomes),
+    }
 
 
 def _consistent(first: Sequence[QueryOutcome], again: Sequence[QueryOutcome]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from whence.flow.telemetry.observer import NO_OBSERVER, Observer, Observers
+from whence.flow.telemetry.observer import Observer, observe_with
 from whence.flow.telemetry.spans import FlowSpans, provider_from_environment
 
 if TYPE_CHECKING:
@@ -89,14 +89,14 @@ def start_telemetry(flow: str, metrics_address: str = "") -> Iterator[FlowMonito
     with ExitStack() as stack:
         if provider is not None:
             stack.callback(provider.shutdown)
-            observers.append(FlowSpans(flow, provider))
+            observers.append(FlowSpans(flow, provider).handling)
         if not metrics_address:
-            yield FlowMonitor(Observers(observers) if observers else NO_OBSERVER)
+            yield FlowMonitor(observe_with(observers))
             return
         from whence.flow.telemetry.endpoint import Endpoint, read_address
         from whence.flow.telemetry.metrics import FlowMetrics
 
         metrics = FlowMetrics(flow)
-        observers.append(metrics)
+        observers.append(metrics.handling)
         endpoint = stack.enter_context(Endpoint(metrics, *read_address(metrics_address)))
-        yield FlowMonitor(Observers(observers), metrics, endpoint)
+        yield FlowMonitor(observe_with(observers), metrics, endpoint)

@@ -2,62 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Protocol
+from typing import TypeAlias
 
 from whence.flow.tracing import TraceContext
 
-__all__ = ("NO_OBSERVER", "Observer", "Observers")
+__all__ = ("Observer", "observe_nothing", "observe_with")
+
+#: Observes one message within a `with` block. Arguments: name of the processor, type of the message, trace
+#: context of the message. The block's value is the trace context for all work on the message; exceptions
+#: pass through.
+Observer: TypeAlias = Callable[[str, str, TraceContext], AbstractContextManager[TraceContext]]
 
 
-class Observer(Protocol):
-    """Observes the handling of messages."""
-
-    def handling(
-        self, processor: str, message: str, trace: TraceContext
-    ) -> AbstractContextManager[TraceContext]:
-        """Observe one message within a `with` block.
-
-        Args:
-            processor: Name of the processor in its flow.
-            message: Type of the message.
-            trace: Trace context of the message.
-
-        Returns:
-            A context manager with the trace context for all work on the message; exceptions inside pass
-            through.
-        """
-        ...
+def observe_nothing(
+    _processor: str, _message: str, trace: TraceContext
+) -> AbstractContextManager[TraceContext]:
+    """Return the trace context unchanged."""
+    return nullcontext(trace)
 
 
-class Observers:
-    """Several observers as one; each passes its trace context on to the next.
-
-    Args:
-        observers: Outermost first; may be empty.
-    """
-
-    def __init__(self, observers: Sequence[Observer] = ()) -> None:
-        self._observers = tuple(observers)
+def observe_with(observers: Sequence[Observer]) -> Observer:
+    """Return several observers as one, the outermost first; each passes its trace context on to the next."""
 
     @contextmanager
-    def handling(self, processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
-        """Observe one message with all observers."""
+    def observe(processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
         with ExitStack() as stack:
-            for observer in self._observers:
-                trace = stack.enter_context(observer.handling(processor, message, trace))
+            for observer in observers:
+                trace = stack.enter_context(observer(processor, message, trace))
             yield trace
 
-
-class _NullObserver:
-    """Observes nothing."""
-
-    def handling(
-        self, processor: str, message: str, trace: TraceContext
-    ) -> AbstractContextManager[TraceContext]:
-        return nullcontext(trace)
-
-
-#: Observes nothing.
-NO_OBSERVER: Observer = _NullObserver()
+    return observe if observers else observe_nothing
