@@ -202,7 +202,7 @@ async def compare(
     found: dict[str, dict[str, float]] = {}
     for reader, access in READERS.items():
         seen = sum(tag in access.acl_tags for tag in tags)
-        large = chunks >= vector_index._INDEX_FROM
+        large = chunks >= vector_index._MIN_CHUNKS
         graph = large and vector_index.graph_search(LIMIT, seen, chunks) is not None
         ef_search = (
             await _least(server, reader, tried, _nearest(reader, vectors, tags, tried))

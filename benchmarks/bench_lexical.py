@@ -148,7 +148,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     tags = source.tags(chunks)
     queries = {"mixed": source.mixed(texts, asked), "heavy": source.heavy(asked)}
     # All vectors are equal: a graph over them would be built, and cost each append, for nothing.
-    vector_index._INDEX_FROM = 100 * chunks
+    vector_index._MIN_CHUNKS = 100 * chunks
     async with opened(
         options.home,
         f"lexical-{chunks}-words-{ANALYZER_VERSION}",

@@ -91,7 +91,7 @@ def report(name: str, times: list[float]) -> None:
 
 async def run(chunks: int, home: Path) -> None:
     """Fill a store and measure."""
-    vector_index._INDEX_FROM = 100 * chunks
+    vector_index._MIN_CHUNKS = 100 * chunks
     source = Texts()
     async with EmbeddedServer(home) as server, PostgresStore.open(server) as store:
         await fill_small(store, source, chunks)

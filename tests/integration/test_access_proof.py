@@ -165,7 +165,11 @@ async def test_no_leak_and_no_starvation(
     by_graph, linked = part % 2 == 1, part % 4 > 1
     if by_graph:
         # A graph over the vectors from the first document on, asked by whoever sees more than a few.
-        for name, size in (("_INDEX_FROM", DOCUMENTS // 2), ("_STEP", 0), ("_SCANNED", 20)):
+        for name, size in (
+            ("_MIN_CHUNKS", DOCUMENTS // 2),
+            ("_STEP_COST", 0),
+            ("_MIN_VISIBLE", 20),
+        ):
             monkeypatch.setattr(vector_index, name, size)
     found = await prove(postgres_store, part, CHECKS // PARTS, exact=not by_graph, linked=linked)
     await indexed(postgres_store)

@@ -131,8 +131,8 @@ VISIBLE_NODES = {_node(local) for number, local in enumerate(LOCALS) if not _hid
 @pytest.fixture
 async def filled(postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
     """A store with documents that have a graph over their vectors, links and facts, and with code."""
-    monkeypatch.setattr(vector_index, "_INDEX_FROM", SIZE // 2)
-    monkeypatch.setattr(vector_index, "_STEP", 0)
+    monkeypatch.setattr(vector_index, "_MIN_CHUNKS", SIZE // 2)
+    monkeypatch.setattr(vector_index, "_STEP_COST", 0)
     await postgres_store.ensure_collection(NAME, MODEL)
     await postgres_store.replace_documents(NAME, [_document(number) for number in range(SIZE)])
     await postgres_store.ensure_collection(SOURCES, MODEL)

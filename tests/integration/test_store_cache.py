@@ -127,7 +127,7 @@ async def test_a_cached_search_is_one_statement(
 ) -> None:
     """A search through the graph, or by words, sends one statement once its version is cached."""
     writer, reader = two
-    for name, value in {"_INDEX_FROM": 40, "_STEP": 0, "_SCANNED": 0}.items():
+    for name, value in {"_MIN_CHUNKS": 40, "_STEP_COST": 0, "_MIN_VISIBLE": 0}.items():
         monkeypatch.setattr(vector_index, name, value)
     await _write(writer, random.Random(4), list(range(100, 300)))
     await writer.maintenance.wait()
@@ -162,7 +162,7 @@ async def test_a_filtered_search_uses_the_graph(
 ) -> None:
     """It finds what a scan of the kept rows finds, also where the graph returns too few of them."""
     writer, reader = two
-    for name, value in {"_INDEX_FROM": 40, "_STEP": 0, "_SCANNED": 0}.items():
+    for name, value in {"_MIN_CHUNKS": 40, "_STEP_COST": 0, "_MIN_VISIBLE": 0}.items():
         monkeypatch.setattr(vector_index, name, value)
     await _write(writer, random.Random(4), list(range(100, 700)))
     await writer.maintenance.wait()

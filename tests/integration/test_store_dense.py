@@ -64,9 +64,9 @@ async def _found(
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which a few hundred rows have a graph, asked whenever more than the limit is visible."""
-    monkeypatch.setattr(vector_index, "_INDEX_FROM", 200)
-    monkeypatch.setattr(vector_index, "_STEP", 0)
-    monkeypatch.setattr(vector_index, "_SCANNED", 0)
+    monkeypatch.setattr(vector_index, "_MIN_CHUNKS", 200)
+    monkeypatch.setattr(vector_index, "_STEP_COST", 0)
+    monkeypatch.setattr(vector_index, "_MIN_VISIBLE", 0)
 
 
 def _recall(found: Sequence[Any], exact: Sequence[Any]) -> float:
@@ -219,7 +219,7 @@ async def test_one_process_builds(
 ) -> None:
     """While one builds, others leave the graph alone, unfinished as it looks."""
     with monkeypatch.context() as patch:
-        patch.setattr(vector_index, "_INDEX_FROM", 10_000)
+        patch.setattr(vector_index, "_MIN_CHUNKS", 10_000)
         await _filled(postgres_store)
     number = (await rows_of(database_url, "SELECT id FROM collection WHERE name = 'c'"))[0][0]
     holder = await asyncpg.connect(database_url)

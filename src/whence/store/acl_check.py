@@ -1,11 +1,10 @@
-"""The second line of defence: what a statement found is checked once more before it leaves the store.
+"""The second line of defence: the rows of a result are checked once more before they leave the store.
 
-The first line is SQL: a reader's rights are resolved to classes, and rows of other classes take no part in a
-ranking or a walk. The second shares nothing with it but the tags themselves. The statement that joins the few
-rows of a result with their documents gives the tags of each *document*, not the class that was copied to its
-chunk, its vector or its node; and `Access.allows`, the definition of visibility, is asked with the reader's
-own rights, not with what was resolved of them. Rows that do not pass are left out and reported as what they
-are: a fault of the first line.
+The first line is SQL: a reader's rights are resolved to classes, and rows of other classes are excluded before
+ranking. The second line shares only the tags with it. The statement that joins the rows of a result with their
+documents selects the tags of each *document*, not the class that was copied to its chunk, vector or node, and
+`Access.allows`, the definition of visibility, is applied with the reader's own rights. Rows that do not pass
+are dropped and logged as a fault of the first line.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ __all__ = ("DOCUMENT_TAGS", "TAGS_JOIN", "allowed_rows")
 
 logger = logging.getLogger(__name__)
 
-#: Pairs of rights and tags that were compared.
-_REMEMBERED = 1000
+#: Pairs of rights and tags whose comparison is cached.
+_CACHED_PAIRS = 1000
 
 #: Columns that `allowed_rows` reads, of a document `d` and its tags `g`.
 DOCUMENT_TAGS = (
@@ -34,10 +33,10 @@ TAGS_JOIN = " JOIN sec_class g ON g.id = d.class_id"
 
 
 def allowed_rows(rows: Iterable[Any], access: Access, what: str) -> list[Any]:
-    """Give the rows whose documents a reader may see, in order. Cost: linear in the rows.
+    """Return the rows whose documents a reader may see, in order. Cost: linear in the rows.
 
-    What is left out is logged as an error, by internal numbers: the name of a hidden document may itself be
-    a secret, and logs of a command are read by whoever runs it.
+    Dropped rows are logged as an error, by internal numbers: the name of a hidden document may itself be a
+    secret, and the user of a command reads its log.
 
     Args:
         rows: Rows with the columns of `DOCUMENT_TAGS`.
@@ -71,7 +70,7 @@ def _allowed(row: Any, access: Access) -> bool:
     return _allows(access, tuple(row["own_acl"]), tuple(row["own_labels"]), row["own_clearance"])
 
 
-# What rights allow of some tags never changes; only which tags a document has is asked anew each time.
-@functools.lru_cache(maxsize=_REMEMBERED)
+# Whether rights allow some tags never changes; which tags a document has is read each time.
+@functools.lru_cache(maxsize=_CACHED_PAIRS)
 def _allows(access: Access, acl: tuple[str, ...], labels: tuple[str, ...], clearance: int) -> bool:
     return access.allows(DocumentTags(acl, labels, clearance))

@@ -10,11 +10,11 @@ __all__ = ("ChunkKey", "chunk_key", "document_key", "parse_chunk_key")
 
 _PREFIX = "urn:chunk:"
 #: Indexes are PostgreSQL's `integer`.
-_LARGEST_INDEX = 2**31 - 1
+_MAX_INDEX = 2**31 - 1
 
 
 class ChunkKey(msgspec.Struct, frozen=True):
-    """What the id of a chunk says."""
+    """The parts of a chunk id."""
 
     collection: str
     document_id: str
@@ -22,7 +22,7 @@ class ChunkKey(msgspec.Struct, frozen=True):
 
 
 def chunk_key(collection: str, document_id: str, index: int) -> str:
-    """Give the id of the chunk at a place of a document, 0 for the first.
+    """Return the id of the chunk with an index, 0 for the first.
 
     >>> chunk_key("default", "guides/first steps.md", 3)
     'urn:chunk:default:guides/first%20steps.md:3'
@@ -31,7 +31,7 @@ def chunk_key(collection: str, document_id: str, index: int) -> str:
 
 
 def document_key(collection: str, document_id: str) -> str:
-    """Give what the ids of all chunks of a document begin with, and no others.
+    """Return the common prefix of the ids of a document's chunks, and of no others.
 
     >>> document_key("default", "guides/first steps.md")
     'urn:chunk:default:guides/first%20steps.md:'
@@ -40,7 +40,7 @@ def document_key(collection: str, document_id: str) -> str:
 
 
 def parse_chunk_key(key: str) -> ChunkKey | None:
-    """Read the id of a chunk; None for anything that `chunk_key` would not have written.
+    """Parse a chunk id; return None for anything that `chunk_key` does not return.
 
     >>> parse_chunk_key("urn:chunk:default:guides/first%20steps.md:3").document_id
     'guides/first steps.md'
@@ -57,9 +57,9 @@ def parse_chunk_key(key: str) -> ChunkKey | None:
     if "\0" in document_id:
         return None
     read = ChunkKey(collection, document_id, int(number))
-    # Two spellings of one id would be two names of one chunk: only the canonical one counts.
+    # Only the canonical spelling is valid, so that a chunk has one id.
     try:
         canonical = chunk_key(read.collection, read.document_id, read.index)
     except UnicodeEncodeError:
         return None
-    return read if canonical == key and read.index <= _LARGEST_INDEX else None
+    return read if canonical == key and read.index <= _MAX_INDEX else None

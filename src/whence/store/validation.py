@@ -1,4 +1,4 @@
-"""What both stores refuse before anything is read or written, and the shape of what they give."""
+"""Checks of input that all stores share, and the candidates and metadata they return."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ __all__ = (
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 #: A row of a B-tree holds 2704 bytes; an id shares it with the collection.
-_LONGEST_ID_BYTES = 2000
+_MAX_ID_BYTES = 2000
 #: Vectors come from float32 arithmetic; an encoder of reduced precision stays far inside this.
 NORM_TOLERANCE = 1e-3
-_LARGEST_DIMENSION = 16_000
+_MAX_DIMENSION = 16_000
 
 
 def check_name(name: str) -> None:
@@ -72,10 +72,10 @@ def check_model(model: EmbeddingModel) -> None:
     """Refuse a model whose vectors cannot be stored.
 
     Raises:
-        BadInput: The dimension is not 1 to 16000, or a name is no text.
+        BadInput: The dimension is not 1 to 16000, or a name cannot be stored.
     """
-    if not 1 <= model.dimension <= _LARGEST_DIMENSION:
-        raise BadInput(f"vectors have 1 to {_LARGEST_DIMENSION} dimensions, not {model.dimension}")
+    if not 1 <= model.dimension <= _MAX_DIMENSION:
+        raise BadInput(f"vectors have 1 to {_MAX_DIMENSION} dimensions, not {model.dimension}")
     for text in (model.name, model.revision, model.precision):
         check_text(text, "the name of a model")
 
@@ -95,9 +95,9 @@ def check_text(text: str, what: str) -> None:
 
 
 def is_text(text: str) -> bool:
-    """Tell whether a text can be stored; what cannot be stored is nowhere to be found."""
+    """Return whether a text can be stored."""
     try:
-        # The codec refuses half of a surrogate pair, and is a thousand times faster than looking here.
+        # The codec refuses half of a surrogate pair, a thousand times faster than a loop here.
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
         return False
@@ -114,7 +114,7 @@ def check_tags(tags: DocumentTags, what: str) -> None:
 
 
 def check_json(value: Any, what: str) -> None:
-    """Refuse what JSON in the database cannot hold. Cost: linear in the size of the value."""
+    """Refuse values that JSON in the database cannot hold. Cost: linear in their size."""
     if isinstance(value, str):
         check_text(value, what)
     elif isinstance(value, float):
@@ -138,8 +138,8 @@ def _check_draft(draft: DocumentDraft) -> None:
         raise BadInput("a document needs an id that is not empty")
     check_text(draft.document_id, "a document's id")
     name = f"document {draft.document_id[:100]!r}"
-    if len(draft.document_id.encode()) > _LONGEST_ID_BYTES:
-        raise BadInput(f"the id of {name} is longer than {_LONGEST_ID_BYTES} bytes")
+    if len(draft.document_id.encode()) > _MAX_ID_BYTES:
+        raise BadInput(f"the id of {name} is longer than {_MAX_ID_BYTES} bytes")
     for text in (
         draft.digest,
         draft.source_digest,
@@ -162,7 +162,7 @@ def check_documents(collection: CollectionInfo, documents: Sequence[EmbeddedDocu
 
     Raises:
         BadInput: An id is empty, too long or given twice, a text cannot be stored, or the vectors do not
-            fit the chunks or are no unit vectors.
+            match the chunks or are not unit vectors.
         ModelMismatch: A vector's length is not the collection's dimension.
     """
     seen: set[str] = set()
@@ -211,10 +211,10 @@ def check_limit(limit: int) -> None:
 def check_dense_query(
     collection: CollectionInfo, vector: NDArray[np.float32], limit: int, threshold: float
 ) -> NDArray[np.float32]:
-    """Refuse a question that has no answer; gives the vector as float32, shape (dimension,).
+    """Check the arguments of a dense search; return the vector as float32, shape (dimension,).
 
     Raises:
-        BadInput: The limit is below 1, the threshold not 0 to 1, or the vector no unit vector.
+        BadInput: The limit is below 1, the threshold not 0 to 1, or the vector not a unit vector.
         ModelMismatch: The vector's length is not the collection's dimension.
     """
     check_limit(limit)
@@ -231,7 +231,7 @@ def check_dense_query(
 
 
 def check_trace(record: TraceRecord) -> None:
-    """Refuse a trace that could not be given back as it is.
+    """Refuse a trace that cannot be stored unchanged.
 
     Raises:
         BadInput: It has no answer id, a text that cannot be stored, or a term that is neither an IRI nor a
@@ -263,13 +263,13 @@ def _check_triples(triples: Iterable[Triple], name: str) -> None:
                 )
             texts += (term.iri, term.value, term.datatype)
         if "l" in (triple.s.type, triple.p.type):
-            raise BadInput(f"{name} has a literal where only an IRI can stand: {triple!r}")
+            raise BadInput(f"{name} has a literal where only an IRI is allowed: {triple!r}")
         texts.append(triple.g or "")
     check_text("".join(texts), name)
 
 
 def missing_collection(name: str) -> NotFound:
-    """Give the error for a collection that does not exist."""
+    """Return the error for a missing collection."""
     return NotFound(
         f"there is no collection {name!r}",
         hint="index something into it first; `whence collections` lists what there is",
@@ -277,23 +277,23 @@ def missing_collection(name: str) -> NotFound:
 
 
 def describe_model(model: EmbeddingModel) -> str:
-    """Name a model for people."""
+    """Return the description of a model for error messages."""
     parts = (model.name, model.revision[:12], model.precision, f"dimension {model.dimension}")
     return ", ".join(part for part in parts if part)
 
 
 def content_digest(content: str) -> str:
-    """Give the SHA-256 of a text in UTF-8, hexadecimal."""
+    """Return the SHA-256 of a text in UTF-8, hexadecimal."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def cosine(inner: float) -> float:
-    """Give the cosine of an inner product of unit vectors; float32's rounding at both ends is cut off."""
+    """Return the cosine of an inner product of unit vectors, clipped to [-1, 1]."""
     return min(1.0, max(-1.0, inner))
 
 
 def candidate(chunk_id: str, document_id: str, inner: float, rank: int) -> Candidate:
-    """Give a candidate of the dense leg."""
+    """Return a candidate of dense search."""
     value = cosine(inner)
     return Candidate(
         chunk_id=chunk_id,
@@ -307,7 +307,7 @@ def candidate(chunk_id: str, document_id: str, inner: float, rank: int) -> Candi
 def lexical_candidate(
     chunk_id: str, document_id: str, share: float, per_share: float, rank: int
 ) -> Candidate:
-    """Give a candidate of the lexical leg; `per_share` is the query's `bm25.coverage_per_share`."""
+    """Return a candidate of lexical search; `per_share` is the query's `bm25.coverage_per_share`."""
     return Candidate(
         chunk_id=chunk_id,
         document_id=document_id,
@@ -318,9 +318,9 @@ def lexical_candidate(
 
 
 def chunk_metadata(draft: DocumentDraft, chunk: ChunkDraft, index: int) -> dict[str, Any]:
-    """Give the metadata of a chunk: the document's own, and over it where the chunk stands.
+    """Return the metadata of a chunk: the document's, overridden by the position of the chunk.
 
-    A source that the document does not name may still stand in its metadata.
+    A source that the document does not state may be in its metadata.
     """
     sources = {"source_file": draft.source_file, "source_url": draft.source_url}
     for name, value in sources.items():
@@ -341,11 +341,11 @@ def chunk_metadata(draft: DocumentDraft, chunk: ChunkDraft, index: int) -> dict[
 
 
 def filter_values(draft: DocumentDraft) -> list[tuple[str, FilterValue]]:
-    """Give what filters can ask of a document: the metadata that its chunks show, less what is theirs."""
+    """Return the metadata of a document that filters can match, without keys of its chunks."""
     shown = chunk_metadata(draft, ChunkDraft(content=""), 0)
     return document_values(draft.document_id, shown)
 
 
 def json_text(value: Any) -> str:
-    """Give JSON text of a value that was checked."""
+    """Return the JSON of a checked value."""
     return msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""What we use of asyncpg, with types; the driver itself has none."""
+"""The part of asyncpg that the store uses, with types; asyncpg has none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Connection(Protocol):
     """One connection, or one lent by a pool."""
 
     async def execute(self, query: str, *args: Any) -> str:
-        """Run a statement; gives its tag, e.g. `DELETE 3`."""
+        """Run a statement; return its tag, e.g. `DELETE 3`."""
         ...
 
     async def executemany(self, command: str, args: Iterable[Sequence[Any]]) -> None:
@@ -39,15 +39,15 @@ class Connection(Protocol):
         ...
 
     async def fetch(self, query: str, *args: Any) -> list[Any]:
-        """Give all rows."""
+        """Return all rows."""
         ...
 
     async def fetchrow(self, query: str, *args: Any) -> Any:
-        """Give the first row, or None."""
+        """Return the first row, or None."""
         ...
 
     async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any:
-        """Give the first value of the first row, or None."""
+        """Return the first value of the first row, or None."""
         ...
 
     async def copy_records_to_table(
@@ -70,15 +70,15 @@ class Connection(Protocol):
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False
     ) -> AbstractAsyncContextManager[Any]:
-        """Give a transaction for the time of a block."""
+        """Return a transaction for the time of a block."""
         ...
 
     def get_server_version(self) -> Any:
-        """Give the server's version; `.major` is its first number."""
+        """Return the server's version; `.major` is its first number."""
         ...
 
     def get_server_pid(self) -> int:
-        """Give the number of the server's process behind it."""
+        """Return the process id of its server process."""
         ...
 
     def is_in_transaction(self) -> bool:
@@ -86,39 +86,39 @@ class Connection(Protocol):
         ...
 
     def is_closed(self) -> bool:
-        """Tell whether the connection is gone."""
+        """Return whether the connection is closed."""
         ...
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """Say good-bye and close."""
+        """Close after ending the session."""
         ...
 
     def terminate(self) -> None:
-        """Close without a word."""
+        """Close without ending the session."""
         ...
 
 
 class Pool(Protocol):
-    """Connections to lend."""
+    """A pool of connections."""
 
     async def acquire(self, *, timeout: float | None = None) -> Connection:
-        """Lend a connection, waiting for one."""
+        """Return a connection, waiting for a free one."""
         ...
 
     async def release(self, connection: Connection) -> None:
-        """Take a connection back."""
+        """Return a connection to the pool."""
         ...
 
     def get_size(self) -> int:
-        """Give how many connections are open."""
+        """Return the number of open connections."""
         ...
 
     def get_max_size(self) -> int:
-        """Give how many may be."""
+        """Return the largest number of connections."""
         ...
 
     async def close(self) -> None:
-        """Close all connections once they are given back."""
+        """Close all connections once they are released."""
         ...
 
     def terminate(self) -> None:
@@ -144,7 +144,7 @@ async def snapshot(connection: Connection, *settings: str) -> AsyncIterator[None
 
     Args:
         connection: Outside of any transaction.
-        settings: Assignments, `name = value`, constants of ours only.
+        settings: Assignments, `name = value`; constants only.
     """
     async with _transaction(
         connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", settings

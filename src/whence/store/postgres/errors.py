@@ -1,4 +1,4 @@
-"""From the driver's errors to ours: what failed, where, and what to do; never a password."""
+"""Errors of the driver translated into those of Whence: what failed, where, and what to do; no passwords."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from whence.store.postgres.driver import errors
 
 __all__ = ("DRIVER_ERRORS", "address", "check_url", "is_connection_lost", "translate")
 
-#: Everything that the driver raises.
+#: All errors of the driver.
 DRIVER_ERRORS = (errors.PostgresError, errors.InterfaceError, errors.InternalClientError)
 _LOST = (
     OSError,
     errors.InterfaceError,
-    # What a query meets whose connection the server ends in this very moment.
+    # Raised for a query whose connection the server is closing.
     errors.InternalClientError,
     errors.PostgresConnectionError,
     errors.AdminShutdownError,
@@ -44,10 +44,10 @@ _AGAIN = (
 
 
 def check_url(url: str) -> None:
-    """Refuse what is no address of PostgreSQL.
+    """Refuse a URL that is not one of PostgreSQL.
 
     Raises:
-        ConfigError: The scheme is another, or the address cannot be read.
+        ConfigError: It has another scheme or cannot be parsed.
     """
     try:
         parts = urlsplit(url)
@@ -66,7 +66,7 @@ _URL_HINT = "write it as postgresql://user:password@host:5432/database"
 
 
 def address(url: str) -> str:
-    """Give host, port and database of a URL, without user and password.
+    """Return host, port and database of a URL, without user and password.
 
     >>> address("postgresql://me:secret@db.example:5433/whence")
     'db.example:5433/whence'
@@ -80,16 +80,16 @@ def address(url: str) -> str:
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Tell whether an error means that the server is gone, rather than that it refused."""
+    """Return whether an error means that the connection was lost, rather than refused."""
     return isinstance(error, _LOST) and not isinstance(error, (TimeoutError, *_REFUSED))
 
 
 def translate(error: Exception, where: str) -> WhenceError:
-    """Give our error for one of the driver's.
+    """Return the error of Whence for one of the driver.
 
     Args:
-        error: What asyncpg or the socket raised.
-        where: The server's address for people.
+        error: Raised by asyncpg or the socket.
+        where: The server's address, see `address`.
     """
     if isinstance(error, errors.DiskFullError):
         return DiskFull(f"the database at {where} has no space left")
@@ -102,7 +102,7 @@ def translate(error: Exception, where: str) -> WhenceError:
     if is_connection_lost(error):
         return Unavailable(f"the database at {where} cannot be reached: {error}", hint=_REACH_HINT)
     if isinstance(error, _AGAIN):
-        return Unavailable(f"another writer was in the way: {error}", hint="try again")
+        return Unavailable(f"a concurrent writer blocked this one: {error}", hint="try again")
     if isinstance(error, _REFUSED):
         return ConfigError(
             f"the database at {where} refuses us: {error}",
@@ -115,12 +115,12 @@ _REACH_HINT = "check that it runs and that --database-url is right, then try aga
 
 
 def _of_state(error: Exception, where: str) -> WhenceError:
-    """Go by the class of SQLSTATE: 22 is bad data, 53 and 57 are troubles of the server."""
+    """Translate by class of SQLSTATE: 22 is bad data; 53, 57 and 58 are failures of the server."""
     state = getattr(error, "sqlstate", None) or ""
     if state.startswith("22") or isinstance(error, errors.DataError):
         return BadInput(f"the database cannot hold this value: {error}")
     if state.startswith(("53", "57", "58")):
-        return Unavailable(f"the database at {where} is in trouble: {error}", hint=_REACH_HINT)
+        return Unavailable(f"the database at {where} failed: {error}", hint=_REACH_HINT)
     return InternalError(
         f"the database at {where} failed ({state or type(error).__name__}): {error}"
     )

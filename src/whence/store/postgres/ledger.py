@@ -1,8 +1,7 @@
-"""The ledger in PostgreSQL: what groups have begun and done, and what a message did to documents.
+"""The idempotency ledger in PostgreSQL: claimed and completed messages, and their effects on documents.
 
-A claim is kept alive as long as its process lives and asks for it, so that a worker that was killed holds a
-message for seconds only, however long its caller is patient. Times are the server's: the clocks of the
-processes may differ.
+A process renews its claims as long as it lives, so the claim of a killed worker expires within seconds, however
+long the lease of the message is. Times are the server's: the clocks of the processes may differ.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ __all__ = ("PostgresLedger", "find_effects", "record_effects")
 
 logger = logging.getLogger(__name__)
 
-#: Rows forgotten in one go, so that no statement takes long.
-_FORGET_AT_ONCE = 5_000
-_FORGET_EVERY_S = 60.0
+#: Rows deleted by one statement, so that none takes long.
+_DELETE_BATCH = 5_000
+_CLEANUP_INTERVAL_S = 60.0
 _BUSY_S = 0.05
 
 _CLAIM = """
@@ -56,14 +55,14 @@ FROM unnest($1::text[], $2::text[]) AS mine (member_group, message_id)
 WHERE l.member_group = mine.member_group AND l.message_id = mine.message_id
   AND l.owner = $3 AND NOT l.done
 """
-#: Claims of the dead are kept as long as what is done: they tell which message kills its workers.
-_FORGET = """
+#: Expired claims are kept as long as completed ones: they show which message kills its workers.
+_DELETE_EXPIRED = """
 DELETE FROM ledger WHERE (member_group, message_id) IN (
     SELECT member_group, message_id FROM ledger
     WHERE expires_at <= now() - CASE WHEN done THEN interval '0' ELSE make_interval(secs => $1) END
     LIMIT $2)
 """
-_FORGET_EFFECTS = """
+_DELETE_EFFECTS = """
 DELETE FROM effect WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM effect WHERE written_at <= now() - make_interval(secs => $1) LIMIT $2))
 """
@@ -80,18 +79,18 @@ WHERE c.name = $1 AND e.message_id = $2
 """
 
 Lend = Callable[[], AbstractAsyncContextManager[Connection]]
-"""Lends a connection for the time of a block; errors of the driver are ours already."""
+"""Lends a connection for the time of a block, see `ConnectionPool.connection`."""
 
 
 class PostgresLedger:
-    """Makes redelivery give one effect, over all processes that share a database.
+    """Gives a redelivered message one effect, over all processes that share a database.
 
-    A claim or a mark costs one statement; keeping claims alive costs one a third of `lease_s` for all of them.
+    A claim or a mark costs one statement; renewing all claims costs one every third of `lease_s`.
 
     Args:
         lend: Lends connections.
-        keep_s: Seconds for which a message stays done; longer than any redelivery may take.
-        lease_s: Seconds after which the claim of a process that died is free again.
+        keep_s: Seconds for which a completed message is remembered; longer than any redelivery may take.
+        lease_s: Seconds after which the claim of a dead process expires.
 
     Raises:
         ConfigError: A number is not above 0.
@@ -99,18 +98,20 @@ class PostgresLedger:
 
     def __init__(self, lend: Lend, *, keep_s: float = 24 * 3600.0, lease_s: float = 6.0) -> None:
         if keep_s <= 0 or lease_s <= 0:
-            raise ConfigError(f"a ledger for {keep_s} s with leases of {lease_s} s keeps nothing")
+            raise ConfigError(
+                f"a ledger needs times above 0, not {keep_s} s with leases of {lease_s} s"
+            )
         self._lend = lend
         self._keep_s = keep_s
         self._lease_s = lease_s
         self._owner = uuid.uuid4().hex
-        #: When each claim of ours need not be kept alive any more, monotonic seconds.
-        self._mine: dict[tuple[str, str], float] = {}
+        #: When the lease of each own claim ends, monotonic seconds.
+        self._claims: dict[tuple[str, str], float] = {}
         self._task: asyncio.Task[None] | None = None
-        self._forgot_at = time.monotonic()
+        self._last_cleanup = time.monotonic()
 
     async def claim(self, group: str, message_id: str, *, lease_s: float) -> Claim:
-        """Claim a message for `lease_s` seconds, or for a few when this process dies.
+        """Claim a message for `lease_s` seconds, or for fewer when this process dies.
 
         Raises:
             Unavailable: The database does not answer; the message must not be handled now.
@@ -119,34 +120,34 @@ class PostgresLedger:
         async with self._lend() as connection:
             deaths = await connection.fetchval(_CLAIM, group, message_id, self._owner, lease)
             if deaths is None:
-                return await _other(connection, group, message_id)
-        self._mine[group, message_id] = time.monotonic() + lease_s
+                return await _blocking_claim(connection, group, message_id)
+        self._claims[group, message_id] = time.monotonic() + lease_s
         if self._task is None:
             self._task = asyncio.create_task(self._keep_alive(), name="whence-ledger")
         return Claim(state=ClaimState.CLAIMED, deaths=deaths)
 
     async def done(self, group: str, message_id: str, *, digest: str = "") -> None:
-        """Mark a message as done, with the digest of its result.
+        """Mark a message as completed, with the digest of its result.
 
         Raises:
             Unavailable: The database does not answer.
         """
         async with self._lend() as connection:
             await connection.execute(_DONE, group, message_id, self._owner, digest, self._keep_s)
-        self._mine.pop((group, message_id), None)
+        self._claims.pop((group, message_id), None)
 
     async def release(self, group: str, message_id: str) -> None:
-        """Give a claim back; what is done stays done, and what another has claimed stays theirs.
+        """Release a claim; completed messages and claims of other processes are left alone.
 
         Raises:
-            Unavailable: The database does not answer; the claim expires by itself.
+            Unavailable: The database does not answer; the claim expires.
         """
-        self._mine.pop((group, message_id), None)
+        self._claims.pop((group, message_id), None)
         async with self._lend() as connection:
             await connection.execute(_RELEASE, group, message_id, self._owner)
 
     async def aclose(self) -> None:
-        """Let go: claims that are left expire within seconds."""
+        """Stop renewing; remaining claims expire within seconds."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -154,40 +155,40 @@ class PostgresLedger:
                 await task
 
     async def forget(self) -> None:
-        """Drop what expired, some thousand rows at most.
+        """Delete expired rows, some thousand at most.
 
         Raises:
             Unavailable: The database does not answer.
         """
-        self._forgot_at = time.monotonic()
+        self._last_cleanup = time.monotonic()
         async with self._lend() as connection:
-            await connection.execute(_FORGET, self._keep_s, _FORGET_AT_ONCE)
-            await connection.execute(_FORGET_EFFECTS, self._keep_s, _FORGET_AT_ONCE)
+            await connection.execute(_DELETE_EXPIRED, self._keep_s, _DELETE_BATCH)
+            await connection.execute(_DELETE_EFFECTS, self._keep_s, _DELETE_BATCH)
 
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(self._lease_s / 3)
             try:
                 await self._renew()
-                if time.monotonic() - self._forgot_at >= _FORGET_EVERY_S:
+                if time.monotonic() - self._last_cleanup >= _CLEANUP_INTERVAL_S:
                     await self.forget()
             except WhenceError as error:
-                # The next turn tries again; at worst a message is handled twice, with one effect.
+                # Tried again later; at worst a message is handled twice, with one effect.
                 logger.warning("claims not renewed", extra={"action": "renew", "error": str(error)})
 
     async def _renew(self) -> None:
         now = time.monotonic()
-        for key in [key for key, until in self._mine.items() if until <= now]:
-            del self._mine[key]
-        if not self._mine:
+        for key in [key for key, until in self._claims.items() if until <= now]:
+            del self._claims[key]
+        if not self._claims:
             return
-        groups, ids = zip(*self._mine, strict=True)
+        groups, ids = zip(*self._claims, strict=True)
         async with self._lend() as connection:
             await connection.execute(_RENEW, list(groups), list(ids), self._owner, self._lease_s)
 
 
-async def _other(connection: Connection, group: str, message_id: str) -> Claim:
-    """Tell what keeps a message from being claimed."""
+async def _blocking_claim(connection: Connection, group: str, message_id: str) -> Claim:
+    """Return why a message could not be claimed."""
     row = await connection.fetchrow(_LOOK, group, message_id)
     if row is None:
         # Released between the two statements.
@@ -198,7 +199,7 @@ async def _other(connection: Connection, group: str, message_id: str) -> Claim:
 
 
 async def record_effects(connection: Connection, collection: str, effects: Effects) -> None:
-    """Keep what a message does to documents; to be called in the transaction that does it."""
+    """Record the effects of a message, in the transaction that has them."""
     names = list(effects.outcomes)
     if names:
         kinds = [effects.outcomes[name] for name in names]
@@ -208,7 +209,7 @@ async def record_effects(connection: Connection, collection: str, effects: Effec
 async def find_effects(
     connection: Connection, collection: str, message_id: str
 ) -> dict[str, EffectKind]:
-    """Give what a message did, by document id; empty when it is new."""
+    """Return the effects of a message by document id; empty for a new one."""
     if not (is_text(collection) and is_text(message_id)):
         return {}
     rows = await connection.fetch(_FIND, collection, message_id)

@@ -1,8 +1,7 @@
-"""Filters in PostgreSQL: what documents state, and which visible chunks a filter keeps.
+"""Metadata filters in PostgreSQL: an index of documents' metadata, and the visible chunks that match a filter.
 
-A filter is resolved to the numbers of the chunks it keeps before anything is ranked; both legs of a search
-then look at those alone. Only documents that the reader may see take part, also in the answer to whether a
-key exists at all.
+A filter is resolved to the numbers of the matching chunks before ranking; both retrievers then rank those
+alone. Only visible documents are considered, also for the check whether a key exists.
 """
 
 from __future__ import annotations
@@ -38,35 +37,39 @@ __all__ = (
     "index_metadata",
 )
 
-#: Changes when `schema.filters` makes other facts of the same metadata.
+#: Incremented when `schema.filters` extracts other values from the same metadata.
 METADATA_VERSION = 1
 _REBUILD_BATCH = 2000
-#: Keys named in an error, and documents looked at for them.
+#: Keys named in an error, and documents read for them.
 _NAMED_KEYS = 40
 _SAMPLE = 10_000
 _KIND = {"text": "t", "number": "n", "flag": "f"}
 _COLUMNS = ("collection_id", "document", "key", "kind", "text", "number")
 #: A column of chunks in the form of `FilterValue.text`.
-_KEPT = (
+_INDEXED_TEXT = (
     f"CASE WHEN length({{0}}) <= {MAX_PREFIX_CHARS} THEN {{0}} ELSE left({{0}}, {MAX_PREFIX_CHARS}) || chr(1)"
     " || encode(sha256(convert_to({0}, 'UTF8')), 'hex') END"
 )
-_CHUNK_TEXT = {
-    "section_path": _KEPT.format("c.section_path"),
-    "header_path": _KEPT.format("c.section_path"),
-    "heading": _KEPT.format("c.heading"),
+_CHUNK_COLUMNS = {
+    "section_path": _INDEXED_TEXT.format("c.section_path"),
+    "header_path": _INDEXED_TEXT.format("c.section_path"),
+    "heading": _INDEXED_TEXT.format("c.heading"),
 }
-_LONG_ID = _KEPT.format("d.document_id")
+_LONG_ID = _INDEXED_TEXT.format("d.document_id")
 _VISIBLE = "d.collection_id = $1 AND d.class_id = ANY($2::int[])"
 _FILTERED = (
     "SELECT string_agg(int4send(c.ord) || int4send(coalesce(t.slot, -1)), '') FROM document d"  # noqa: S608 - only constants
     f" JOIN chunk c ON c.document = d.id LEFT JOIN chunk_terms t ON t.ord = c.ord WHERE {_VISIBLE} AND "
 )
-_UNKNOWN = (
+_NEXT_DOCUMENTS = """
+SELECT id, document_id, title, source_file, source_url, metadata FROM document
+WHERE collection_id = $1 AND id > $2 ORDER BY id LIMIT $3
+"""
+_UNKNOWN_KEY = (
     "SELECT k FROM unnest($3::text[]) WITH ORDINALITY w(k, place) WHERE NOT EXISTS"  # noqa: S608 - only constants
     f" (SELECT FROM document d WHERE {_VISIBLE} AND d.metadata ? w.k) ORDER BY w.place LIMIT 1"
 )
-_KNOWN = (
+_KNOWN_KEYS = (
     f"SELECT DISTINCT ON (k, d.class_id) k, {DOCUMENT_TAGS} FROM"  # noqa: S608 - only constants
     f" (SELECT d.id, d.class_id, d.metadata FROM document d WHERE {_VISIBLE} LIMIT {_SAMPLE}) d"
     f" CROSS JOIN LATERAL jsonb_object_keys(d.metadata) k{TAGS_JOIN} ORDER BY k, d.class_id"
@@ -79,7 +82,7 @@ _KNOWN = (
 async def index_metadata(
     connection: Connection, collection_id: int, numbered: Iterable[tuple[int, DocumentDraft]]
 ) -> None:
-    """Keep what new documents state. Cost: linear in their metadata.
+    """Index the metadata of new documents. Cost: linear in it.
 
     Args:
         connection: Inside the writing transaction.
@@ -103,21 +106,15 @@ def _rows(
 
 
 async def ensure_metadata_indexed(connection: Connection, collection_id: int) -> None:
-    """Make sure that the facts of all documents are kept; inside a writing transaction.
+    """Index the metadata of all documents if another version indexed it; inside a writing transaction.
 
-    Cost: one look-up; linear in the documents of the collection when another version left them.
+    Cost: one look-up; linear in the documents of the collection when it is indexed again.
     """
     if await _is_indexed(connection, collection_id):
         return
     await connection.execute("DELETE FROM document_fact WHERE collection_id = $1", collection_id)
     last = -1
-    while rows := await connection.fetch(
-        "SELECT id, document_id, title, source_file, source_url, metadata FROM document"
-        " WHERE collection_id = $1 AND id > $2 ORDER BY id LIMIT $3",
-        collection_id,
-        last,
-        _REBUILD_BATCH,
-    ):
+    while rows := await connection.fetch(_NEXT_DOCUMENTS, collection_id, last, _REBUILD_BATCH):
         await index_metadata(connection, collection_id, ((row["id"], _draft(row)) for row in rows))
         last = rows[-1]["id"]
     await connection.execute(
@@ -126,7 +123,7 @@ async def ensure_metadata_indexed(connection: Connection, collection_id: int) ->
 
 
 async def _is_indexed(connection: Connection, collection_id: int) -> bool:
-    """Tell whether the facts of a collection were made by this version."""
+    """Return whether this version indexed the metadata of a collection."""
     version = await connection.fetchval(
         "SELECT facts_version FROM collection WHERE id = $1", collection_id
     )
@@ -148,14 +145,15 @@ def _draft(row: Any) -> DocumentDraft:
 
 
 class _Arguments:
-    """Values of a statement; gives the placeholder of each."""
+    """The parameters of a statement."""
 
     def __init__(self, *first: Any) -> None:
         self.values = list(first)
 
-    def add(self, value: Any, of: str) -> str:
+    def add(self, value: Any, sql_type: str) -> str:
+        """Add a value; return its placeholder."""
         self.values.append(value)
-        return f"${len(self.values)}::{of}"
+        return f"${len(self.values)}::{sql_type}"
 
 
 class FilteredChunks(msgspec.Struct, frozen=True):
@@ -205,9 +203,9 @@ async def _check_keys(connection: Connection, view: ReaderView, filters: Filters
     Hidden documents are not read: a key that only they have takes as long as one that no document has.
     """
     keys = [one.key for one in filters if one.key not in (*DOCUMENT_KEYS, *CHUNK_KEYS)]
-    unknown = await connection.fetchval(_UNKNOWN, view.version.id, view.classes, keys)
+    unknown = await connection.fetchval(_UNKNOWN_KEY, view.version.id, view.classes, keys)
     if unknown is not None:
-        rows = await connection.fetch(_KNOWN, view.version.id, view.classes)
+        rows = await connection.fetch(_KNOWN_KEYS, view.version.id, view.classes)
         known = dict.fromkeys(row["k"] for row in allowed_rows(rows, view.access, "keys"))
         raise unknown_key_error(unknown, list(known)[:_NAMED_KEYS])
 
@@ -215,15 +213,15 @@ async def _check_keys(connection: Connection, view: ReaderView, filters: Filters
 def _sql(condition: Condition, arguments: _Arguments) -> str:
     if condition.key == "chunk_index":
         return _of_index(condition, arguments)
-    if condition.key in _CHUNK_TEXT:
-        return _of_text(condition, _CHUNK_TEXT[condition.key], arguments)
+    if condition.key in _CHUNK_COLUMNS:
+        return _of_text(condition, _CHUNK_COLUMNS[condition.key], arguments)
     if condition.key == "document_id":
         return _of_document_id(condition, arguments)
     return f"d.id IN ({_documents(condition, arguments)})"
 
 
 def _documents(condition: Condition, arguments: _Arguments) -> str:
-    """Give the statement that finds the documents with a fact."""
+    """Return the statement that finds the documents that match a condition."""
     key = arguments.add(condition.key, "text")
     return (
         "SELECT f.document FROM document_fact f WHERE f.collection_id = $1"  # noqa: S608 - only constants
@@ -267,7 +265,7 @@ def _of_text(condition: Condition, column: str, arguments: _Arguments) -> str:
 
 
 def _of_document_id(condition: Condition, arguments: _Arguments) -> str:
-    """Ask the index of documents' ids; only of a long one the digest has to be made."""
+    """Return a condition on the index of document ids; only long ids are compared by digest."""
     long = any(len(fact.text) > MAX_PREFIX_CHARS for fact in condition.any_of)
     return _of_text(condition, _LONG_ID if long else "d.document_id", arguments)
 

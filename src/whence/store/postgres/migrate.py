@@ -1,7 +1,7 @@
-"""Brings a database to the schema of this version: plain SQL files, each applied once, in order.
+"""Bring a database to the schema of this version: plain SQL files, each applied once, in order.
 
-Several processes may open a new database at once: one applies, the others wait. A database of a newer version
-and a file that was changed after it was applied are refused.
+When several processes open a new database at once, one applies the files and the others wait. A database of a
+newer version and a file that was changed after it was applied are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whence.store.postgres.driver import Connection, errors
 
 __all__ = ("SCHEMA", "Migration", "extension_schema", "migrate", "migrations")
 
-#: Schema of all our tables, so that they meet no others of the same name.
+#: Schema of all tables, so that their names clash with no others.
 SCHEMA = "whence"
 
 #: Key of the advisory lock under which migrations are applied: "whence" in ASCII.
@@ -33,7 +33,7 @@ class Migration(msgspec.Struct, frozen=True):
     version: int
     """1 for the first, then one more each."""
     name: str
-    """What it is about."""
+    """Its subject."""
     sql: str
     """The statements."""
 
@@ -57,7 +57,7 @@ def migrations() -> tuple[Migration, ...]:
 
 
 async def migrate(connection: Connection, known: tuple[Migration, ...]) -> int:
-    """Apply what is missing, each file in a transaction of its own; gives how many were applied.
+    """Apply missing files, each in a transaction of its own; return how many were applied.
 
     Raises:
         HomeTooNew: A newer version has migrated the database.
@@ -65,7 +65,7 @@ async def migrate(connection: Connection, known: tuple[Migration, ...]) -> int:
             was changed.
     """
     _check_server(connection)
-    # Looking first keeps the lock out of the way of every later start.
+    # Checked first, so that later starts take no lock.
     if not _missing(await _applied(connection), known):
         return 0
     await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
@@ -90,7 +90,7 @@ def _check_server(connection: Connection) -> None:
 
 
 async def _applied(connection: Connection) -> dict[int, str]:
-    """Give the checksums of what was applied, by version."""
+    """Return the checksums of applied files by version."""
     if await connection.fetchval("SELECT to_regclass($1)", f"{SCHEMA}.migration") is None:
         return {}
     rows = await connection.fetch(f"SELECT version, checksum FROM {SCHEMA}.migration")  # noqa: S608
@@ -114,7 +114,7 @@ def _missing(applied: dict[int, str], known: tuple[Migration, ...]) -> list[Migr
 
 
 async def _prepare(connection: Connection) -> None:
-    """Make schema, extension and the list of what was applied."""
+    """Create the schema, the extension and the table of applied files."""
     await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     await _ensure_vector(connection)
     await connection.execute(
@@ -124,7 +124,7 @@ async def _prepare(connection: Connection) -> None:
 
 
 async def _ensure_vector(connection: Connection) -> None:
-    # Asking first: on some hosts an extension that is there may not even be named in CREATE.
+    # Checked first: some hosts forbid CREATE EXTENSION even for an installed extension.
     if await extension_schema(connection) is not None:
         return
     try:
@@ -141,7 +141,7 @@ async def _ensure_vector(connection: Connection) -> None:
 
 
 async def extension_schema(connection: Connection) -> str | None:
-    """Give the schema that pgvector is installed in, None when it is not."""
+    """Return the schema that pgvector is installed in, or None."""
     schema: str | None = await connection.fetchval(
         "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
         " WHERE e.extname = 'vector'"

@@ -1,4 +1,4 @@
-"""What the database is and how much of what it holds."""
+"""Server, sizes and counts of the database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whence.store.protocols import StoreOverview
 
 __all__ = ("overview",)
 
-_FACTS = """
+_COUNTS = """
 SELECT current_setting('server_version') AS server,
     (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector,
     pg_database_size(current_database()) AS bytes,
@@ -25,7 +25,7 @@ _SIZES = """
 SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'
 """
-#: What each table is for, by the beginning of its name; the first that fits counts.
+#: Purpose of each table by the beginning of its name; the first match counts.
 _PARTS = (
     ("chunk_vec", "vectors"),
     ("chunk_terms", "words"),
@@ -43,20 +43,20 @@ _PARTS = (
 
 
 async def overview(connection: Connection) -> StoreOverview:
-    """Describe the database. Cost: a count of the questions; the rest is in catalogues."""
-    facts = await connection.fetchrow(_FACTS)
+    """Return server, sizes and counts. Cost: linear in the traces; all else is read from catalogues."""
+    counts = await connection.fetchrow(_COUNTS)
     parts: Counter[str] = Counter()
     for row in await connection.fetch(_SIZES, SCHEMA):
         parts[_part(row["name"])] += row["bytes"]
     return StoreOverview(
-        server=f"PostgreSQL {facts['server'].split()[0]}",
-        pgvector=facts["pgvector"] or "",
-        bytes=facts["bytes"],
+        server=f"PostgreSQL {counts['server'].split()[0]}",
+        pgvector=counts["pgvector"] or "",
+        bytes=counts["bytes"],
         parts=dict(sorted(parts.items())),
-        questions=facts["questions"],
-        snapshots=facts["snapshots"],
-        asked_at=_iso(facts["asked_at"]),
-        stored_at=_iso(facts["stored_at"]),
+        questions=counts["questions"],
+        snapshots=counts["snapshots"],
+        asked_at=_iso(counts["asked_at"]),
+        stored_at=_iso(counts["stored_at"]),
     )
 
 

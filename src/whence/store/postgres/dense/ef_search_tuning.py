@@ -1,14 +1,13 @@
-"""How wide a graph over vectors has to look: found by asking it, and kept with it.
+"""Measurement of the `hnsw.ef_search` that a graph needs.
 
-How many candidates a walk through a graph has to keep (`hnsw.ef_search`) for a recall of .99 is up to the
-vectors: 40 are enough for one collection and 120 hardly for another of the same size. So a graph is asked, when
-it is built and when its collection has doubled, what a scan answers as well, each time a little wider, until it
-is right.
+The `ef_search` for a recall of .99 depends on the vectors: 40 is enough for one collection and 120 hardly for
+another of the same size. So when a graph is built, and when its collection has doubled, its results are
+compared with those of an exact scan, for growing values of `ef_search`, until the recall is reached.
 
-Questions are not known then, and stored vectors are too easy: they lie where the graph is dense. Three parts of
-one vector and one part of another stand for a question. Of 35,000 passages of eight test collections they need
-80, where real questions need 60 and stored vectors 30; of 20,000 points around random centres 30, where other
-such points need 20. Where they need more than the widest walk, that is taken: of 200,000 such points, where
+Queries are not known then, and stored vectors are too easy: they lie where the graph is dense. Three parts of
+one vector and one part of another approximate a query. For 35,000 passages of eight test collections they need
+80, where real queries need 60 and stored vectors 30; for 20,000 points around random centres 30, where other
+such points need 20. Where they need more than the largest value, that is used: for 200,000 such points, where
 others need 80.
 """
 
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = ("least_ef_search",)
 
-#: Share of the nearest that has to be found, the number of questions, and their places.
-_RECALL, _QUESTIONS, _PLACES = 0.99, 60, 10
-#: Parts of the first vector of a question to one of the second.
+#: Recall that has to be reached, the number of queries, and the places of each.
+_RECALL, _QUERIES, _PLACES = 0.99, 60, 10
+#: Weight of the first vector of a query, where the second has 1.
 _FIRST = 3.0
 _SAMPLE = "SELECT v.e FROM chunk_vec v WHERE v.collection_id = $1 ORDER BY hashint4(v.ord), v.ord LIMIT $2"
 _SCAN = (
     "SELECT v.ord FROM chunk_vec v WHERE v.collection_id = $1 ORDER BY v.e <#> $2::vector LIMIT $3"
 )
-_WALK = (
+_SEARCH_GRAPH = (
     "WITH near AS MATERIALIZED (SELECT v.ord, v.e <#> $1::vector AS distance FROM chunk_vec v"
     " WHERE v.collection_id = {collection}"
     " ORDER BY v.e::halfvec({dimension}) <#> $1::vector::halfvec({dimension}) LIMIT $2)"
@@ -47,46 +46,44 @@ async def least_ef_search(
     connection: Connection,
     collection_id: int,
     dimension: int,
-    widths: Iterable[int],
+    values: Iterable[int],
     fetched: int,
 ) -> int | None:
-    """Give the first of some widths that finds enough of what is nearest; None when none does.
+    """Return the first value of `ef_search` that reaches the recall; None when none does.
 
-    Cost: sixty scans of the collection, and as many walks of each width.
+    Cost: sixty scans of the collection, and as many searches of the graph for each value.
 
     Args:
         connection: Its settings are changed.
         collection_id: A collection with a graph.
         dimension: Of its vectors.
-        widths: Values of `hnsw.ef_search`, ascending.
-        fetched: Rows that a search asks of the graph.
+        values: Values of `hnsw.ef_search`, ascending.
+        fetched: Rows to ask of the graph.
     """
-    questions = _questions(
-        await connection.fetch(_SAMPLE, collection_id, 2 * _QUESTIONS), dimension
-    )
-    if not len(questions):
+    queries = _queries(await connection.fetch(_SAMPLE, collection_id, 2 * _QUERIES), dimension)
+    if not len(queries):
         return None
     right = [
         {row["ord"] for row in await connection.fetch(_SCAN, collection_id, one, _PLACES)}
-        for one in questions
+        for one in queries
     ]
     await connection.execute("SET hnsw.iterative_scan = relaxed_order")
     await connection.execute("SET enable_sort = off")
-    walk = _WALK.format(collection=int(collection_id), dimension=int(dimension))
+    search = _SEARCH_GRAPH.format(collection=int(collection_id), dimension=int(dimension))
     wanted = _RECALL * sum(map(len, right))
-    for width in widths:
-        await connection.execute(f"SET hnsw.ef_search = {width:d}")
+    for value in values:
+        await connection.execute(f"SET hnsw.ef_search = {value:d}")
         found = 0
-        for one, nearest in zip(questions, right, strict=True):
-            rows = await connection.fetch(walk, one, fetched, _PLACES)
+        for one, nearest in zip(queries, right, strict=True):
+            rows = await connection.fetch(search, one, fetched, _PLACES)
             found += len(nearest.intersection(row["ord"] for row in rows))
         if found >= wanted:
-            return width
+            return value
     return None
 
 
-def _questions(rows: Sequence[Any], dimension: int) -> NDArray[np.float32]:
-    """Mix the first half of some vectors with the second, shape (n, dimension), each of length 1."""
+def _queries(rows: Sequence[Any], dimension: int) -> NDArray[np.float32]:
+    """Mix the first half of some vectors with the second; shape (n, dimension), each of length 1."""
     vectors = np.array([row["e"].to_numpy() for row in rows], np.float32).reshape(-1, dimension)
     half = len(vectors) // 2
     mixed = _FIRST * vectors[:half] + vectors[half : 2 * half]
