@@ -175,8 +175,8 @@ def fewest_visible(limit: int, chunks: int) -> int:
     """Return the number of visible rows up to which an exact scan is used: it costs less, or little.
 
     Of `chunks` rows with few `visible` among them, `fetched * chunks / visible` are passed on the way to
-    `fetched` visible ones, each as dear as `_STEP_COST` rows of a scan over the visible: the costs are equal where
-    visible**2 = _STEP_COST * fetched * chunks.
+    `fetched` visible ones, each as dear as `_STEP_COST` rows of a scan over the visible: the costs are equal
+    where visible**2 = _STEP_COST * fetched * chunks.
     """
     return max(limit, _MIN_VISIBLE, math.isqrt(_STEP_COST * _fetched(limit, 0.0) * chunks))
 
