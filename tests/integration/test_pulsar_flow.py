@@ -142,7 +142,7 @@ async def test_a_fleet_answers_as_one_process_does(pulsar_broker: TestBroker) ->
     assert "blue stone" in here[3]["text"]
 
 
-async def test_status_and_roll_call(pulsar_broker: TestBroker) -> None:
+async def test_status_and_pings(pulsar_broker: TestBroker) -> None:
     """Status reports backlog, dead letters and live workers; a worker that ended is not listed."""
     namespace = pulsar_broker.fresh_namespace()
     outside = pulsar_broker.connect(namespace)

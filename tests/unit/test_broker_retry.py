@@ -1,4 +1,4 @@
-"""Waits and verdicts of the retry policy."""
+"""Waits of the retry policy, and which errors are retried."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.broker.retry import ErrorKind, check_policy, classify, retrying, wait_s
+from whence.broker.retry import ErrorKind, check_policy, classify, wait_s
 from whence.broker.transport import RetryPolicy
 from whence.schema import errors
 from whence.schema.errors import ConfigError, DiskFull, Overloaded, Unavailable
@@ -61,7 +61,7 @@ def test_error_may_ask_for_more_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict"),
+    ("error", "kind"),
     [
         (Unavailable("x"), ErrorKind.RETRYABLE),
         (Overloaded("x"), ErrorKind.RETRYABLE),
@@ -75,9 +75,9 @@ def test_error_may_ask_for_more_time() -> None:
         (MemoryError(), ErrorKind.FATAL),
     ],
 )
-def test_verdicts(error: BaseException, verdict: ErrorKind) -> None:
-    """The error's own word decides; what every message would meet is fatal, a fault is permanent."""
-    assert classify(error) is verdict
+def test_error_kinds(error: BaseException, kind: ErrorKind) -> None:
+    """`retryable` of an error decides; an error that every message would meet is fatal, a bug is permanent."""
+    assert classify(error) is kind
 
 
 @pytest.mark.parametrize(
@@ -95,35 +95,3 @@ def test_policy_out_of_range_is_named(change: dict[str, float]) -> None:
     """A policy with a value out of range is refused by the value's name."""
     with pytest.raises(ConfigError, match=next(iter(change))):
         check_policy(RetryPolicy(**change))  # type: ignore[arg-type]
-
-
-async def test_retrying_repeats_what_may_pass() -> None:
-    """The controller repeats a retryable error up to the last attempt and raises it then."""
-    waits: list[float] = []
-    calls: list[int] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    async def call() -> None:
-        calls.append(1)
-        raise Unavailable(f"try {len(calls)}")
-
-    with pytest.raises(Unavailable, match="try 3"):
-        await retrying(RetryPolicy(max_attempts=3, jitter=0.0), sleep=sleep)(call)
-
-    assert (len(calls), waits) == (3, pytest.approx([0.2, 0.4]))
-
-
-async def test_retrying_does_not_repeat_a_fault() -> None:
-    """The controller raises a permanent error at once."""
-    calls: list[int] = []
-
-    async def call() -> None:
-        calls.append(1)
-        raise KeyError("x")
-
-    with pytest.raises(KeyError):
-        await retrying(RetryPolicy())(call)
-
-    assert len(calls) == 1

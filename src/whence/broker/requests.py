@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -26,9 +26,9 @@ from whence.broker.transport import (
     Headers,
     Mode,
     Reply,
-    RetryPolicy,
     Start,
     Subscription,
+    Transport,
 )
 from whence.schema.errors import (
     BadInput,
@@ -40,7 +40,7 @@ from whence.schema.errors import (
 )
 from whence.schema.topics import cancel_topic, full_topic
 
-__all__ = ("PubSub", "Requester", "RequesterCounters", "reply_of")
+__all__ = ("Requester", "RequesterCounters", "reply_of")
 
 logger = logging.getLogger(__name__)
 
@@ -52,35 +52,6 @@ _PREFETCH = 64
 _MAX_BUFFERED = 10_000
 #: How long `aclose` waits for cancel messages that are on their way, in seconds.
 _CANCEL_WAIT_S = 1.0
-
-
-class PubSub(Protocol):
-    """The part of a transport that a requester needs."""
-
-    async def publish(
-        self,
-        topic: str,
-        payload: bytes,
-        *,
-        headers: Mapping[str, str] | None = None,
-        key: str | None = None,
-        delay_s: float | None = None,
-    ) -> str:
-        """Publish as `Transport.publish`."""
-        ...
-
-    async def subscribe(
-        self,
-        topic: str,
-        group: str,
-        *,
-        mode: Mode = Mode.SHARED,
-        prefetch: int = 1,
-        retry: RetryPolicy | None = None,
-        start: Start | None = None,
-    ) -> Subscription:
-        """Subscribe as `Transport.subscribe`."""
-        ...
 
 
 @dataclass(slots=True)
@@ -200,7 +171,7 @@ class Requester:
 
     def __init__(
         self,
-        transport: PubSub,
+        transport: Transport,
         *,
         instance: str = "",
         clock: Clock | None = None,

@@ -1,4 +1,4 @@
-"""When to retry and how long to wait, in tenacity's terms: stop, wait, retry-if.
+"""When to retry, and how long to wait.
 
 `WhenceError.retryable` states whether a retry can help; any other exception is a bug, which repeating does not
 cure.
@@ -6,24 +6,14 @@ cure.
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from enum import StrEnum
-
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-)
-from tenacity.wait import wait_base
 
 from whence.broker.transport import RetryPolicy
 from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, ModelMissing, WhenceError
 
-__all__ = ("ErrorKind", "check_policy", "classify", "retrying", "wait_backoff", "wait_s")
+__all__ = ("ErrorKind", "check_policy", "classify", "wait_s")
 
 #: Errors that every message would meet, so that giving up this one would not help.
 _FATAL = (DiskFull, HomeTooNew, ModelMissing, MemoryError)
@@ -71,33 +61,6 @@ def check_policy(policy: RetryPolicy) -> RetryPolicy:
     return policy
 
 
-class wait_backoff(wait_base):  # noqa: N801 - tenacity names its strategies so
-    """Wait strategy of a `RetryPolicy`: exponential, capped, its last share random.
-
-    The random part only ever shortens the wait, so the cap holds. `retry_after_s` of the last error is
-    respected as a lower bound.
-
-    Args:
-        policy: Base, factor, cap and jitter.
-        uniform: Source of numbers from 0 to 1.
-    """
-
-    def __init__(self, policy: RetryPolicy, uniform: Callable[[], float] = random.random) -> None:
-        self._exponential = wait_exponential(
-            multiplier=policy.base_delay_s, exp_base=policy.factor, max=policy.max_delay_s
-        )
-        self._jitter = policy.jitter
-        self._uniform = uniform
-
-    def __call__(self, retry_state: RetryCallState) -> float:
-        """Return the seconds to wait after attempt `retry_state.attempt_number`."""
-        wait = self._exponential(retry_state) * (1.0 - self._jitter * self._uniform())
-        error = retry_state.outcome.exception() if retry_state.outcome is not None else None
-        if isinstance(error, WhenceError) and error.retry_after_s is not None:
-            return max(wait, error.retry_after_s)
-        return wait
-
-
 def wait_s(
     policy: RetryPolicy,
     attempt: int,
@@ -105,29 +68,22 @@ def wait_s(
     error: BaseException | None = None,
     uniform: Callable[[], float] = random.random,
 ) -> float:
-    """Return the seconds between attempt `attempt` (from 1), which failed with `error`, and the next."""
-    state = RetryCallState(AsyncRetrying(), None, (), {})
-    state.attempt_number = max(attempt, 1)
-    if error is not None:
-        state.set_exception((type(error), error, error.__traceback__))
-    return wait_backoff(policy, uniform)(state)
+    """Return the seconds between an attempt that failed and the next: exponential, capped, with jitter.
 
+    The random part only shortens the wait, so that the cap holds. `retry_after_s` of the error is a lower
+    bound.
 
-def retrying(
-    policy: RetryPolicy,
-    *,
-    uniform: Callable[[], float] = random.random,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> AsyncRetrying:
-    """Return a tenacity controller that repeats what is retryable and raises the last error.
-
-    Example:
-        `async for attempt in retrying(policy):` and in it `with attempt: await call()`.
+    Args:
+        policy: Base, factor, cap and jitter.
+        attempt: Number of the attempt that failed, from 1.
+        error: Why it failed.
+        uniform: Source of numbers from 0 to 1.
     """
-    return AsyncRetrying(
-        stop=stop_after_attempt(policy.max_attempts),
-        wait=wait_backoff(policy, uniform),
-        retry=retry_if_exception(lambda error: classify(error) is ErrorKind.RETRYABLE),
-        sleep=sleep,
-        reraise=True,
-    )
+    try:
+        wait = policy.base_delay_s * policy.factor ** (max(attempt, 1) - 1)
+    except OverflowError:
+        wait = policy.max_delay_s
+    wait = min(wait, policy.max_delay_s) * (1.0 - policy.jitter * uniform())
+    if isinstance(error, WhenceError) and error.retry_after_s is not None:
+        return max(wait, error.retry_after_s)
+    return wait

@@ -14,9 +14,7 @@ from itertools import count
 
 from whence.broker.checks import (
     check_message,
-    check_nack,
     check_prefetch,
-    dead_letter_headers,
     message_wait_s,
 )
 from whence.broker.clock import Clock
@@ -24,19 +22,17 @@ from whence.broker.memory.broker import MemoryBroker, Topic
 from whence.broker.memory.faults import Faults
 from whence.broker.queue import Consumer, QueuedMessage
 from whence.broker.requests import Requester
-from whence.broker.retry import check_policy, wait_s
+from whence.broker.retry import check_policy
+from whence.broker.subscription import QueueSubscription
 from whence.broker.transport import (
-    Delivery,
     Headers,
     Mode,
-    NackOutcome,
     RetryPolicy,
     Start,
     Subscription,
     TopicStats,
 )
 from whence.schema.errors import ConfigError, Overloaded, Unavailable
-from whence.schema.topics import dead_letter_topic
 
 __all__ = ("MemoryBroker", "MemorySubscription", "MemoryTransport", "open_transport")
 
@@ -44,106 +40,34 @@ __all__ = ("MemoryBroker", "MemorySubscription", "MemoryTransport", "open_transp
 MAX_PAYLOAD_BYTES = 5 * 1024 * 1024
 
 
-class MemorySubscription:
+class MemorySubscription(QueueSubscription):
     """The `Subscription` of one consumer; made by `MemoryTransport.subscribe`."""
 
     def __init__(self, transport: MemoryTransport, consumer: Consumer, retry: RetryPolicy) -> None:
-        self._transport = transport
-        self._consumer = consumer
-        self._queue = consumer.queue
-        self._retry = retry
+        super().__init__(transport, consumer, transport.broker.clock, retry, transport.uniform)
+        self._broker = transport.broker
 
-    async def receive(self) -> Delivery:
-        """Wait for the next message. Cancelling loses nothing."""
-        return await self._consumer.receive()
-
-    async def ack(self, delivery: Delivery) -> bool:
-        """Settle as done; False when it was settled before or is no longer this consumer's."""
-        entry = self._consumer.unsettled(delivery)
-        if entry is None:
-            return False
-        faults = self._transport.faults
-        if faults.armed and faults.strikes("lose_acks", self._queue.topic):
-            self._consumer.lost.append(entry)
-        self._consumer.settle(delivery.id)
-        if faults.armed and faults.strikes("duplicate_after_ack", self._queue.topic):
-            self._queue.duplicate(entry)
+    async def _settle(self, delivery_id: str, entry: QueuedMessage) -> bool:
+        faults, topic = self._broker.faults, self.queue.topic
+        if faults.armed and faults.strikes("lose_acks", topic):
+            self.consumer.lost.append(entry)
+        self.consumer.settle(delivery_id)
+        if faults.armed and faults.strikes("duplicate_after_ack", topic):
+            self.queue.duplicate(entry)
         return True
 
-    async def nack(
-        self,
-        delivery: Delivery,
-        *,
-        delay_s: float | None = None,
-        reason: str = "",
-        exception: str = "",
-        attempts: int = 1,
-        headers: Mapping[str, str] | None = None,
-    ) -> NackOutcome:
-        """Ask for another attempt after `delay_s` seconds, the retry policy's wait when None."""
-        check_nack(delay_s, attempts)
-        entry = self._consumer.unsettled(delivery)
-        if entry is None:
-            return NackOutcome.STALE
-        attempt = entry.attempt + attempts
-        if attempt > self._retry.max_attempts:
-            return await self._dead_letter(delivery.id, entry, attempt - 1, reason, exception)
-        if delay_s is None:
-            delay_s = wait_s(self._retry, attempt - 1, uniform=self._transport.uniform)
+    async def _retry_later(
+        self, delivery_id: str, entry: QueuedMessage, attempt: int, delay_s: float
+    ) -> None:
         entry.attempt = attempt
-        if headers:
-            entry.message = entry.message.with_headers(headers)
-        due = self._transport.broker.clock.monotonic() + delay_s
-        self._queue.retry(self._consumer, delivery.id, due)
-        return NackOutcome.RETRY
-
-    async def reject(self, delivery: Delivery, *, reason: str, exception: str = "") -> NackOutcome:
-        """Move the message to the dead-letter topic at once."""
-        entry = self._consumer.unsettled(delivery)
-        if entry is None:
-            return NackOutcome.STALE
-        return await self._dead_letter(delivery.id, entry, entry.attempt, reason, exception)
-
-    async def _dead_letter(
-        self, delivery_id: str, entry: QueuedMessage, attempts: int, reason: str, exception: str
-    ) -> NackOutcome:
-        """Publish the dead letter first and settle second: a failure in between doubles, never loses."""
-        message = entry.message
-        headers = dead_letter_headers(
-            message.headers,
-            reason=reason,
-            exception=exception,
-            group=self._queue.name,
-            topic=message.topic,
-            attempts=attempts,
-            first_at=entry.first_at,
-            last_at=self._transport.broker.clock.time(),
-        )
-        topic = dead_letter_topic(message.topic)
-        entry.settling = True
-        try:
-            await self._transport.publish(topic, message.payload, headers=headers, key=message.key)
-        finally:
-            entry.settling = False
-        if delivery_id in self._consumer.held:
-            self._consumer.settle(delivery_id)
-        return NackOutcome.DEAD_LETTER
-
-    def pause(self) -> None:
-        """Hand out no more messages until `resume`."""
-        self._consumer.paused = True
-
-    def resume(self) -> None:
-        """Hand out messages again."""
-        self._consumer.paused = False
-        self._queue.dispatch()
+        self.queue.retry(self.consumer, delivery_id, self.clock.monotonic() + delay_s)
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Leave: wait up to `drain_s` seconds for open deliveries, return the others."""
         try:
-            await self._consumer.drain(drain_s)
+            await self.consumer.drain(drain_s)
         finally:
-            self._transport.broker.leave(self._consumer)
+            self._broker.leave(self.consumer)
 
 
 class MemoryTransport:

@@ -17,22 +17,21 @@ import asyncio
 import itertools
 import random
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from pulsar import Message
 from pulsar.asyncio import Consumer as PulsarConsumer
 from pulsar.asyncio import Reader
 
-from whence.broker.checks import check_nack, dead_letter_headers, number_of
+from whence.broker.checks import number_of
 from whence.broker.clock import Clock
 from whence.broker.pulsar.feed import ConsumerFeed
 from whence.broker.queue import Consumer, QueuedMessage, StoredMessage, SubscriptionQueue
-from whence.broker.retry import wait_s
-from whence.broker.transport import Delivery, Headers, Mode, NackOutcome, RetryPolicy, TopicStats
-from whence.schema.topics import dead_letter_topic
+from whence.broker.subscription import QueueSubscription
+from whence.broker.transport import Delivery, Headers, Mode, RetryPolicy, TopicStats, Transport
 
-__all__ = ("INTERNAL", "Publishing", "PulsarSubscription", "Stamps")
+__all__ = ("INTERNAL", "PulsarSubscription", "RetryPublisher", "Stamps")
 
 #: Prefix of message properties that are ours and not headers.
 INTERNAL = "_whence-"
@@ -58,24 +57,12 @@ class Stamps:
     """First delivery, on a retry."""
 
 
-class Publishing(Protocol):
+class RetryPublisher(Transport, Protocol):
     """What a subscription needs of its transport."""
 
     @property
     def clock(self) -> Clock:
         """Source of time."""
-        ...
-
-    async def publish(
-        self,
-        topic: str,
-        payload: bytes,
-        *,
-        headers: Mapping[str, str] | None = None,
-        key: str | None = None,
-        delay_s: float | None = None,
-    ) -> str:
-        """Publish as `Transport.publish`."""
         ...
 
     async def publish_retry(
@@ -103,7 +90,7 @@ class FetchedMessage(QueuedMessage, kw_only=True):
     """Where it came from and is acknowledged."""
 
 
-class PulsarSubscription:
+class PulsarSubscription(QueueSubscription):
     """One consumer of a group; made by `PulsarTransport.subscribe`.
 
     `redelivered` is True on all that was published before this consumer came: the broker does not report what
@@ -121,7 +108,7 @@ class PulsarSubscription:
 
     def __init__(
         self,
-        transport: Publishing,
+        transport: RetryPublisher,
         topic: str,
         group: str,
         *,
@@ -130,24 +117,21 @@ class PulsarSubscription:
         retry: RetryPolicy,
         uniform: Callable[[], float] = random.random,
     ) -> None:
+        clock = transport.clock
+        queue = SubscriptionQueue(topic, group, mode, clock=clock, orders=itertools.count(1))
+        consumer = Consumer(queue, prefetch, self)
+        queue.join(consumer)
+        super().__init__(transport, consumer, clock, retry, uniform)
         self.topic = topic
         self.group = group
-        self.clock = transport.clock
         #: Monotonic second of the last ack.
         self.settled_at = float("-inf")
         #: Set when a feed may have room for another message.
         self.room = asyncio.Event()
         self._transport = transport
         self._mode = mode
-        self._retry = retry
-        self._uniform = uniform
         self._persistent = topic.startswith("persistent://")
         self._numbers = itertools.count(1)
-        self._queue = SubscriptionQueue(
-            topic, group, mode, clock=self.clock, orders=itertools.count(1)
-        )
-        self._consumer = Consumer(self._queue, prefetch, self)
-        self._queue.join(self._consumer)
         self._feeds: list[ConsumerFeed] = []
         #: Ids of all unsettled messages, and when others were settled.
         self._unsettled: set[_Id] = set()
@@ -168,12 +152,12 @@ class PulsarSubscription:
 
     def stats(self) -> TopicStats:
         """Count what this consumer has fetched."""
-        return self._queue.stats()
+        return self.queue.stats()
 
     def in_flight(self) -> dict[tuple[str, str], int]:
         """Count what is handed out, by topic on the cluster and name of the consumer."""
         counts = {(feed.topic, feed.name): 0 for feed in self._feeds}
-        for entry in self._consumer.held.values():
+        for entry in self.consumer.held.values():
             assert isinstance(entry, FetchedMessage)
             counts[entry.feed.topic, entry.feed.name] += 1
         return counts
@@ -184,10 +168,10 @@ class PulsarSubscription:
         """Return whether a feed may fetch one more message."""
         if not self._persistent:
             return len(self._unsettled) < _MAX_VOLATILE
-        consumer = self._consumer
+        consumer = self.consumer
         if consumer.paused:
             return False
-        fetched = self._queue.ready + len(consumer.held) + feed.pending
+        fetched = self.queue.ready + len(consumer.held) + feed.pending
         return fetched < consumer.prefetch and len(self._unsettled) < consumer.prefetch + _MAX_ASIDE
 
     async def accept(self, feed: ConsumerFeed, message: Message) -> None:
@@ -205,7 +189,7 @@ class PulsarSubscription:
             await feed.acknowledge(message)
             return
         self._unsettled.add(message_id)
-        self._queue.add(self._fetched(feed, message, message_id))
+        self.queue.add(self._fetched(feed, message, message_id))
 
     def _fetched(self, feed: ConsumerFeed, message: Message, message_id: _Id) -> FetchedMessage:
         properties: dict[str, str] = message.properties()
@@ -242,19 +226,10 @@ class PulsarSubscription:
         """Wait for the next message. Cancelling loses nothing."""
         # Messages whose key is busy leave the ready ones when a receiver looks.
         self.room.set()
-        return await self._consumer.receive()
+        return await super().receive()
 
-    def _held(self, delivery: Delivery) -> FetchedMessage | None:
-        entry = self._consumer.unsettled(delivery)
-        assert entry is None or isinstance(entry, FetchedMessage)
-        return entry
-
-    async def ack(self, delivery: Delivery) -> bool:
-        """Settle as done; False when it was settled before or is no longer this consumer's."""
-        entry = self._held(delivery)
-        return entry is not None and await self._settle(delivery.id, entry)
-
-    async def _settle(self, delivery_id: str, entry: FetchedMessage) -> bool:
+    async def _settle(self, delivery_id: str, entry: QueuedMessage) -> bool:
+        assert isinstance(entry, FetchedMessage)
         # Remembered before the ack: a message may come again while that is sent.
         self.settled_at = self.clock.monotonic()
         self._unsettled.discard(entry.id)
@@ -262,51 +237,20 @@ class PulsarSubscription:
             self._settled[entry.id] = self.settled_at
             if len(self._settled) > _MAX_SETTLED:
                 self._settled.popitem(last=False)
-        self._consumer.settle(delivery_id)
+        self.consumer.settle(delivery_id)
         self.room.set()
         return await entry.feed.acknowledge(entry.raw)
 
-    async def nack(
-        self,
-        delivery: Delivery,
-        *,
-        delay_s: float | None = None,
-        reason: str = "",
-        exception: str = "",
-        attempts: int = 1,
-        headers: Mapping[str, str] | None = None,
-    ) -> NackOutcome:
-        """Ask for another attempt; the retry is on the broker when this returns.
-
-        A crash just before may double the message.
-        """
-        check_nack(delay_s, attempts)
-        entry = self._held(delivery)
-        if entry is None:
-            return NackOutcome.STALE
-        attempt = entry.attempt + attempts
-        if attempt > self._retry.max_attempts:
-            return await self._dead_letter(delivery.id, entry, attempt - 1, reason, exception)
-        if delay_s is None:
-            delay_s = wait_s(self._retry, attempt - 1, uniform=self._uniform)
-        if headers:
-            entry.message = entry.message.with_headers(headers)
+    async def _retry_later(
+        self, delivery_id: str, entry: QueuedMessage, attempt: int, delay_s: float
+    ) -> None:
+        """Publish the retry first and ack second; a crash in between doubles the message."""
         if not self._persistent or self._mode is Mode.BROADCAST:
             # Nothing of this consumer outlives it, so neither need its retries.
             entry.attempt = attempt
-            self._queue.retry(self._consumer, delivery.id, self.clock.monotonic() + delay_s)
+            self.queue.retry(self.consumer, delivery_id, self.clock.monotonic() + delay_s)
             self.room.set()
-            return NackOutcome.RETRY
-        entry.settling = True
-        try:
-            await self._publish_retry(entry, attempt, delay_s)
-        finally:
-            entry.settling = False
-        if delivery.id in self._consumer.held:
-            await self._settle(delivery.id, entry)
-        return NackOutcome.RETRY
-
-    async def _publish_retry(self, entry: FetchedMessage, attempt: int, delay_s: float) -> None:
+            return
         message = entry.message
         properties = {
             **message.headers,
@@ -316,53 +260,22 @@ class PulsarSubscription:
         }
         if delay_s > 0:
             properties[Stamps.DELIVER_AT] = str(round((self.clock.time() + delay_s) * 1000))
-        await self._transport.publish_retry(
-            self.topic, self.group, message.payload, properties, message.key
-        )
-
-    async def reject(self, delivery: Delivery, *, reason: str, exception: str = "") -> NackOutcome:
-        """Move the message to the dead-letter topic at once."""
-        entry = self._held(delivery)
-        if entry is None:
-            return NackOutcome.STALE
-        return await self._dead_letter(delivery.id, entry, entry.attempt, reason, exception)
-
-    async def _dead_letter(
-        self, delivery_id: str, entry: FetchedMessage, attempts: int, reason: str, exception: str
-    ) -> NackOutcome:
-        """Publish the dead letter first and ack second: a failure in between doubles, never loses."""
-        message = entry.message
-        headers = dead_letter_headers(
-            message.headers,
-            reason=reason,
-            exception=exception,
-            group=self.group,
-            topic=self.topic,
-            attempts=attempts,
-            first_at=entry.first_at,
-            last_at=self.clock.time(),
-        )
-        topic = dead_letter_topic(self.topic)
         entry.settling = True
         try:
-            await self._transport.publish(topic, message.payload, headers=headers, key=message.key)
+            await self._transport.publish_retry(
+                self.topic, self.group, message.payload, properties, message.key
+            )
         finally:
             entry.settling = False
-        if delivery_id in self._consumer.held:
+        if delivery_id in self.consumer.held:
             await self._settle(delivery_id, entry)
-        return NackOutcome.DEAD_LETTER
 
     # Pausing and leaving
 
-    def pause(self) -> None:
-        """Hand out no more messages until `resume`; a few stay fetched for this consumer meanwhile."""
-        self._consumer.paused = True
-
     def resume(self) -> None:
         """Hand out messages again."""
-        self._consumer.paused = False
         self.room.set()
-        self._queue.dispatch()
+        super().resume()
 
     async def abandon(self) -> None:
         """Close the client at once: the event loop is closing."""
@@ -377,11 +290,11 @@ class PulsarSubscription:
         if self._closed:
             return
         try:
-            await self._consumer.drain(drain_s)
+            await self.consumer.drain(drain_s)
         finally:
             if not self._closed:
                 self._closed = True
-                self._queue.leave(self._consumer)
+                self.queue.leave(self.consumer)
                 closing = [asyncio.ensure_future(feed.aclose()) for feed in self._feeds]
                 # A caller that gives up waiting must not leave a consumer half closed.
                 await asyncio.shield(asyncio.gather(*closing))
