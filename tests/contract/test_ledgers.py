@@ -18,7 +18,7 @@ from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import ChunkStore
 from whence.testing.clock import ManualClock
 from whence.testing.ledger_suite import LedgerBench, LedgerSuite
-from whence.testing.store_suite import make_document
+from whence.testing.store_samples import make_document
 
 MODEL = EmbeddingModel(name="suite", dimension=4)
 

@@ -11,7 +11,7 @@ from whence.schema.access import Access
 from whence.schema.filters import parse_filters
 from whence.store.postgres.store import PostgresStore
 from whence.testing.filter_suite import FilterSuite
-from whence.testing.store_suite import QUERY
+from whence.testing.store_samples import QUERY
 
 
 class TestPostgresFilters(FilterSuite):

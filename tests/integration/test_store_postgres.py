@@ -32,7 +32,8 @@ from whence.store.postgres.driver import Connection
 from whence.store.postgres.migrate import Migration, migrate, migrations
 from whence.store.postgres.server.server import EmbeddedServer
 from whence.store.postgres.store import PostgresStore
-from whence.testing.store_suite import StoreSuite, ids_of, make_document, unit
+from whence.testing.store_samples import ids_of, make_document, unit
+from whence.testing.store_suite import StoreSuite
 
 pytestmark = pytest.mark.postgres
 

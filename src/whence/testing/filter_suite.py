@@ -17,7 +17,7 @@ from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filter_options, parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.testing.store_suite import MODEL, QUERY
+from whence.testing.store_samples import MODEL, QUERY
 
 __all__ = ("FilterSuite",)
 

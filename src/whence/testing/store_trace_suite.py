@@ -1,0 +1,205 @@
+"""Traces of a store; part of `store_suite`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.schema.access import DocumentTags
+from whence.schema.document_rag import Answer, Citation, ExplainEvent, TraceRecord
+from whence.schema.errors import BadInput
+from whence.schema.terms import Term, Triple, iri, literal
+from whence.store.protocols import Store
+from whence.testing.samples import sample
+from whence.testing.store_samples import (
+    QUERY,
+    any_events,
+    any_json,
+    any_text,
+    fill_collection,
+    make_document,
+    make_trace,
+    make_trace_with_term,
+    on_one_store,
+    search_all,
+    serial_numbers,
+)
+
+__all__ = ("TraceSuite",)
+
+
+class TraceSuite:
+    """Traces are recorded once and returned as they were."""
+
+    async def test_a_trace_comes_back_as_it_was(self, store: Store) -> None:
+        """Every field of a trace is kept; None is told from an empty text."""
+        record = sample(TraceRecord)
+        fields = {name: getattr(record, name) for name in record.__struct_fields__}
+        bare = make_trace("bare", events=(ExplainEvent(
+            answer_id="bare", stage="question", sequence=0, explain_id="urn:q", triples=(
+                Triple(iri("urn:s"), iri("urn:p"), literal(""), None),
+                Triple(iri("urn:s"), iri("urn:p"), literal("3", "urn:int"), ""),
+                Triple(iri("urn:s"), iri("urn:p"), iri(""), "urn:graph"),
+            )),))  # fmt: skip
+        full = TraceRecord(**(fields | {"events": bare.events}))
+
+        for one in (full, bare):
+            assert await store.record_trace(one)
+            stored = await store.trace(one.answer_id)
+            assert stored is not None
+            assert stored.record == one
+            assert stored.recorded_at.endswith("+00:00")
+
+    @given(
+        question=any_text,
+        events=st.lists(any_events, max_size=3).map(tuple),
+        options=st.dictionaries(any_text, any_json, max_size=3),
+        answer=st.none() | st.builds(Answer, answer_id=any_text, question=any_text, text=any_text),
+    )
+    @on_one_store
+    async def test_any_trace_comes_back(
+        self, store: Store, question: str, events: Any, options: Any, answer: Any
+    ) -> None:
+        """Whatever texts, terms and settings a trace has, it is given back equal."""
+        record = make_trace(
+            f"any-{next(serial_numbers)}",
+            question=question,
+            events=events,
+            settings=options,
+            answer=answer,
+        )
+        await store.record_trace(record)
+        stored = await store.trace(record.answer_id)
+
+        assert stored is not None
+        assert stored.record == record
+
+    async def test_a_trace_is_recorded_once(self, store: Store) -> None:
+        """The first record of an answer stays, however many come at once."""
+        written = await asyncio.gather(
+            *(store.record_trace(make_trace("once", question=f"q{n}")) for n in range(6))
+        )
+        first = await store.trace("once")
+        again = await store.record_trace(make_trace("once", question="late"))
+
+        assert sorted(written) == [False] * 5 + [True]
+        assert again is False
+        assert first is not None
+        assert await store.trace("once") == first
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            make_trace(""),
+            make_trace("a\0"),
+            make_trace("bad", question="\0"),
+            make_trace("bad", question="\ud800"),
+            make_trace("bad", settings={"k": float("inf")}),
+            make_trace("bad", answer=Answer(answer_id="x", question="q", text="\0")),
+            *(
+                make_trace("bad", events=(ExplainEvent(
+                    answer_id="bad", stage="s", sequence=0, explain_id="e", triples=(triple,)
+                ),))
+                for triple in (
+                    Triple(literal("s"), iri("p"), iri("o")),
+                    Triple(iri("s"), literal("p"), iri("o")),
+                    Triple(iri("s"), iri("p"), Term("i", "o", "and a value")),
+                    Triple(iri("s"), iri("p"), Term("l", "iri", "value")),
+                    Triple(iri("s"), iri("p"), literal("a\0")),
+                    Triple(iri("s"), iri("p"), iri("o"), "\0"),
+                )
+            ),
+        ],
+        ids=range(12),
+    )  # fmt: skip
+    async def test_a_trace_that_would_change_is_refused(
+        self, store: Store, record: TraceRecord
+    ) -> None:
+        """What could not be given back as it is, is not taken, and leaves nothing behind."""
+        with pytest.raises(BadInput):
+            await store.record_trace(record)
+        assert await store.trace(record.answer_id) is None
+
+    async def test_a_rewritten_trace_takes_the_place_of_the_old(self, store: Store) -> None:
+        """The new content under the old id and time; a trace that was never recorded is not made."""
+        name = f"rewritten-{next(serial_numbers)}"
+        await store.record_trace(make_trace(name, question="before"))
+        former = await store.trace(name)
+        done = await store.rewrite_trace(make_trace(name, question="after"))
+        stored = await store.trace(name)
+
+        assert done
+        assert former is not None
+        assert stored is not None
+        assert (stored.record.question, stored.recorded_at) == ("after", former.recorded_at)
+        assert not await store.rewrite_trace(make_trace(f"{name}-never"))
+        assert await store.trace(f"{name}-never") is None
+
+    @pytest.mark.parametrize("document_id", ["a.md", "b c/ü.md", "100%"])
+    async def test_traces_about_a_document(self, store: Store, document_id: str) -> None:
+        """Named by a chunk, by its id or in a citation; other documents and collections do not count."""
+        name = await fill_collection(
+            store, make_document(document_id, [QUERY]), make_document("z.md")
+        )
+        mine = (await search_all(store, name))[0].chunk_id
+        told = {
+            "chunk": (iri(mine), ()),
+            "literal": (literal(document_id), ()),
+            "cited": (literal("x"), (Citation(marker=1, chunk_id=mine, document_id=document_id),)),
+            "other": (iri(f"{mine[:-2]}x:0"), ()),
+            "longer": (literal(f"{document_id}x"), ()),
+        }
+        for kind, (term, citations) in told.items():
+            await store.record_trace(make_trace_with_term(f"{name}-{kind}", name, term, citations))
+        await store.record_trace(
+            make_trace_with_term(f"{name}-elsewhere", "elsewhere", iri(mine), ())
+        )
+
+        about = await store.traces_about(name, document_id)
+
+        assert about == [f"{name}-{kind}" for kind in ("chunk", "cited", "literal")]
+        assert await store.traces_about("no-such", document_id) == []
+
+    async def test_the_overview_counts_questions(self, store: Store) -> None:
+        """A question that was recorded is counted, and the last one is dated."""
+        before = await store.overview()
+        await store.record_trace(make_trace(f"counted-{next(serial_numbers)}"))
+        after = await store.overview()
+
+        assert after.questions == before.questions + 1
+        assert after.asked_at >= before.asked_at
+        assert after.asked_at.endswith("+00:00")
+        assert after.server
+
+    async def test_known_chunks_are_those_that_exist(self, store: Store) -> None:
+        """Hidden ones are known too, removed and foreign ones are not."""
+        secret = make_document("secret.md", [QUERY], tags=DocumentTags(("a",)))
+        name = await fill_collection(store, secret, make_document("gone.md", [QUERY]))
+        ids = [candidate.chunk_id for candidate in await search_all(store, name)]
+        await store.remove_documents(name, ["gone.md"])
+
+        known = await store.known_chunks(name, [*ids, "nonsense", f"urn:chunk:{name}:x:0"])
+
+        assert known == {one for one in ids if "secret" in one}
+        assert await store.known_chunks("no-such", ids) == frozenset()
+
+    async def test_latest_traces_come_first(self, store: Store) -> None:
+        """The latest traces, newest first, each whole; none for an id that does not exist."""
+        for number in range(5):
+            events = (ExplainEvent(
+                answer_id=f"t{number}", stage="question", sequence=0, explain_id=f"urn:{number}",
+                triples=(Triple(iri("urn:s"), iri("urn:p"), literal(str(number))),),
+            ),)  # fmt: skip
+            await store.record_trace(make_trace(f"t{number}", events=events))
+        latest = await store.recent_traces(3)
+
+        assert [one.record.answer_id for one in latest] == ["t4", "t3", "t2"]
+        assert latest[0] == await store.trace("t4")
+        assert await store.trace("t9") is None
+        assert await store.trace("\0") is None
+        with pytest.raises(BadInput):
+            await store.recent_traces(0)
