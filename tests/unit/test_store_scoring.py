@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.store.postgres.lexical.scoring import Run, top_scores
+from whence.store.postgres.lexical.scoring import PostingList, top_scores
 
 _SEGMENT = 40
 _posting = st.dictionaries(
@@ -18,10 +18,10 @@ _posting = st.dictionaries(
 _terms = st.lists(st.tuples(st.integers(1, 2**20), st.tuples(_posting, _posting)), max_size=5)
 
 
-def _run(base: int, weight: int, postings: dict[int, int]) -> Run:
+def _run(base: int, weight: int, postings: dict[int, int]) -> PostingList:
     places = np.array(list(postings), "<u2").tobytes()
     impacts = (np.array(list(postings.values())) / 2.0**24).astype("<f4").tobytes()
-    return Run(base, weight / 2.0**28, places + impacts)
+    return PostingList(base, weight / 2.0**28, places + impacts)
 
 
 @given(terms=_terms, n=st.integers(1, 90), wide=st.booleans(), data=st.data())

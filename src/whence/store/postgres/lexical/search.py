@@ -6,7 +6,7 @@ Term weights and the mean length are computed over visible chunks: a hidden chun
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_value
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.forward_index import term_key
-from whence.store.postgres.lexical.scoring import Run, top_scores
+from whence.store.postgres.lexical.scoring import PostingList, top_scores
 from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_slots, read_terms
 from whence.store.postgres.metadata_index import filtered_chunks
 from whence.store.term_counts import LexicalQuery, parse_lexical_query
@@ -69,129 +69,111 @@ async def search_lexical(
     kept = await filtered_chunks(connection, view, filters) if filters else None
     if filters and kept is None:
         return None
-    words = parse_lexical_query(query_text, view.version.languages, term_key)
-    terms = await read_terms(connection, view, words.terms)
-
-    async def read_chunks(segments: list[int], places: list[int]) -> list[Any]:
-        slots_of = await read_slots(connection, view, ranking.segments)
-        slots = [int(slots_of[one][place]) for one, place in zip(segments, places, strict=True)]
+    query = await _read_query(connection, view, query_text)
+    ranking = _Ranking(query)
+    slots_of = await read_slots(connection, view, ranking.segments)
+    if match == "all":
+        ranking.require_all(query.words.required(query.languages))
+    if kept is not None:
+        every = [np.empty(0, np.int32), *(slots_of[one] for one in ranking.segments)]
+        ranking.restrict(np.isin(np.concatenate(every), kept.slots))
+    found: list[tuple[float, str, str]] = []
+    read, wanted = 0, limit + limit // 4 + 8
+    # Some of the best chunks may be deleted; at least one statement checks the version.
+    while True:
+        places, scores = ranking.best(wanted)
+        slots = ranking.slots(places[read:], slots_of)
         rows = await fetch_versioned(
             connection, _CHUNKS, view.version, view.version.id, view.classes, slots
         )
-        return allowed_rows((row for row in rows if row["n"] is not None), view.access, "lexical")
+        visible = allowed_rows((row for row in rows if row["n"] is not None), view.access, "lexical")
+        new = scores[read:].tolist()
+        found += [(-new[row["n"] - 1], row["chunk_key"], row["document_id"]) for row in visible]
+        if len(found) >= limit or len(places) < wanted:
+            break
+        read, wanted = len(places), 4 * wanted
+    return query.candidates(sorted(found), limit)
 
-    query = _Query(words, terms)
-    ranking = _Ranking(terms, query.parts, read_chunks)
-    if match == "all":
-        ranking.keep_all_of(words.required(query.spoken))
-    if kept is not None:
-        slots_of = await read_slots(connection, view, ranking.segments)
-        slots = [np.empty(0, np.int32), *(slots_of[one] for one in ranking.segments)]
-        ranking.keep(np.isin(np.concatenate(slots), kept.slots))
-    found = await ranking.walk(limit)
-    if not found:
-        # That nothing was found holds for this version only, too.
-        await read_chunks([], [])
-    return query.candidates(found, limit)
+
+async def _read_query(connection: Connection, view: ReaderView, query_text: str) -> _Query:
+    words = parse_lexical_query(query_text, view.version.languages, term_key)
+    return _Query(words, await read_terms(connection, view, words.terms))
 
 
 class _Query:
-    """A query in the terms of a collection."""
+    """A query with the visible terms of a collection."""
 
     def __init__(self, words: LexicalQuery, terms: Mapping[str, VisibleTerm]) -> None:
         df = {term: one.df for term, one in terms.items()}
-        self.spoken = next((one.languages for one in terms.values() if one.of_chunks), ())
-        self.mean = next((one.mean for one in terms.values() if one.of_chunks), 1.0)
-        counts = words.counts(df, self.spoken)
-        chunks = max((one.of_chunks for one in terms.values()), default=0)
-        self.parts = weights(counts, df, chunks, one_word=words.one_word)
-        self._per_share = coverage_per_share(counts, df, chunks, one_word=words.one_word)
+        known = next((one for one in terms.values() if one.of_chunks), VisibleTerm())
+        counts = words.counts(df, known.languages)
+        self.words = words
+        self.terms = terms
+        self.languages = known.languages
+        self.mean = known.mean
+        self.weights = weights(counts, df, known.of_chunks, one_word=words.one_word)
+        """Of the terms that the collection has."""
+        self._per_share = coverage_per_share(counts, df, known.of_chunks, one_word=words.one_word)
 
     def candidates(self, found: Sequence[tuple[float, str, str]], limit: int) -> list[Candidate]:
-        """Return the first of a ranking."""
+        """Return the first of a ranking of negated score, chunk and document."""
         return [
-            lexical_candidate(key, document_id, -negative, self._per_share, rank)
-            for rank, (negative, key, document_id) in enumerate(found[:limit], 1)
+            lexical_candidate(key, document_id, -negated, self._per_share, rank)
+            for rank, (negated, key, document_id) in enumerate(found[:limit], 1)
         ]
 
 
-Read = Callable[[list[int], list[int]], Awaitable[list[Any]]]
-
-
 class _Ranking:
-    """The places of all segments by their scores.
+    """The chunks of all segments by score; a place is one among the places of all segments."""
 
-    Args:
-        terms: What is visible of the query's terms.
-        parts: Part of the query's bound of each that the collection has.
-        read: Gives the chunks of places, named by segments and places in them: number, key and document.
-    """
-
-    def __init__(
-        self, terms: Mapping[str, VisibleTerm], parts: Mapping[str, float], read: Read
-    ) -> None:
-        found = [(parts[term], one) for term in parts for one in terms[term].postings]
-        chunks = {one.segment: one.chunks for _, one in found}
-        self._segments = list(chunks)
+    def __init__(self, query: _Query) -> None:
+        terms = {term: query.terms[term].postings for term in query.weights}
+        chunks = {one.segment: one.chunks for postings in terms.values() for one in postings}
+        self.segments = list(chunks)
+        """Segments with a term of the query."""
         bases = [0, *itertools.accumulate(chunks.values())]
+        base_of = dict(zip(self.segments, bases, strict=False))
         self._bases = np.array(bases[:-1], dtype=np.intp)
         self._size = bases[-1]
-        base_of = dict(zip(self._segments, bases, strict=False))
-        self._runs_of = {
+        self._lists = {
             term: [
-                Run(base_of[one.segment], parts[term], one.visible) for one in terms[term].postings
+                PostingList(base_of[one.segment], query.weights[term], one.visible)
+                for one in postings
             ]
-            for term in parts
+            for term, postings in terms.items()
         }
-        self._runs = list(itertools.chain.from_iterable(self._runs_of.values()))
-        self._kept: NDArray[np.bool_] | None = None
-        self._read = read
+        self._allowed: NDArray[np.bool_] | None = None
 
-    @property
-    def segments(self) -> list[int]:
-        """Segments with a word of the query, in the order of their places."""
-        return self._segments
-
-    def keep_all_of(self, words: Sequence[Sequence[str]]) -> None:
-        """Leave out all places but those with a term of each word.
+    def require_all(self, words: Sequence[Sequence[str]]) -> None:
+        """Exclude all places without a term of each word.
 
         Cost: linear in the postings of the words and, for each of them, in the places.
         """
         for terms in words:
-            there = np.zeros(self._size, dtype=np.bool_)
-            for run in itertools.chain.from_iterable(self._runs_of.get(one, ()) for one in terms):
-                there[run.places() + run.base] = True
-            self.keep(there)
+            matching = np.zeros(self._size, dtype=np.bool_)
+            for one in itertools.chain.from_iterable(self._lists.get(term, ()) for term in terms):
+                matching[one.places() + one.base] = True
+            self.restrict(matching)
 
-    def keep(self, places: NDArray[np.bool_]) -> None:
+    def restrict(self, allowed: NDArray[np.bool_]) -> None:
         """Exclude the places of all segments that are False, shape (places,)."""
-        self._kept = places if self._kept is None else self._kept & places
+        self._allowed = allowed if self._allowed is None else self._allowed & allowed
 
-    async def walk(self, limit: int) -> list[tuple[float, str, str]]:
-        """Return (minus score, chunk, document) of the best, in order; at least `limit` when there are so many.
+    def best(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Return the best n places and all that tie with the last, with their scores, best first."""
+        lists = list(itertools.chain.from_iterable(self._lists.values()))
+        return top_scores(lists, self._size, n, self._allowed)
 
-        Places are looked at from the best down until there are enough whose chunks are still there.
-        """
-        found: list[tuple[float, str, str]] = []
-        seen, wanted = 0, min(limit + limit // 4 + 8, self._size)
-        while seen < self._size:
-            places, values = top_scores(self._runs, self._size, wanted, self._kept)
-            rows = await self._chunks(places[seen:])
-            of_new = values[seen:].tolist()
-            found += [(-of_new[row["n"] - 1], row["chunk_key"], row["document_id"]) for row in rows]
-            if len(found) >= limit or len(places) < wanted:
-                break
-            seen, wanted = len(places), min(4 * wanted, self._size)
-        return sorted(found)
-
-    async def _chunks(self, places: NDArray[np.intp]) -> list[Any]:
-        if not len(places):
-            return []
+    def slots(
+        self, places: NDArray[np.intp], slots_of: Mapping[int, NDArray[np.int32]]
+    ) -> list[int]:
+        """Return the slots at places, given the slots of each segment."""
         which = np.searchsorted(self._bases, places, side="right") - 1
-        return await self._read(
-            [self._segments[one] for one in which.tolist()],
-            (places - self._bases[which]).tolist(),
-        )
+        in_segment = places - self._bases[which]
+        return [
+            int(slots_of[self.segments[one]][place])
+            for one, place in zip(which.tolist(), in_segment.tolist(), strict=True)
+        ]
 
 
 async def lexical_scores(
@@ -212,25 +194,22 @@ async def lexical_scores(
     """
     if view.version.analyzer != ANALYZER_VERSION:
         return None
-    words = parse_lexical_query(query_text, view.version.languages, term_key)
-    terms = await read_terms(connection, view, words.terms)
-    query = _Query(words, terms)
+    query = await _read_query(connection, view, query_text)
     values = requested_values(view.access, view.version.info.name, chunk_ids)
     rows = await fetch_versioned(connection, _CHUNK_TERMS, view.version, *values)
-    parts = {terms[term].id: part for term, part in query.parts.items()}
-    required = [
-        {terms[term].id for term in word if term in terms}
-        for word in (words.required(query.spoken) if match == "all" else ())
-    ]
+    ids = {term: one.id for term, one in query.terms.items()}
+    of_ids = {ids[term]: weight for term, weight in query.weights.items()}
+    words = query.words.required(query.languages) if match == "all" else ()
+    required = [{ids[term] for term in word if term in ids} for word in words]
     found = (row for row in rows if row["chunk_key"] is not None)
     return {
-        row["chunk_key"]: _share(row, parts, required, query.mean)
+        row["chunk_key"]: _share(row, of_ids, required, query.mean)
         for row in allowed_rows(found, view.access, "shares")
     }
 
 
 def _share(
-    row: Any, parts: Mapping[int, float], required: Sequence[set[int]], mean: float
+    row: Any, of_terms: Mapping[int, float], required: Sequence[set[int]], mean: float
 ) -> float:
     """Return the share of a chunk, 0 when it has none of the terms of a required word."""
     terms = np.frombuffer(row["terms"], dtype="<i4").tolist()
@@ -238,7 +217,7 @@ def _share(
         return 0.0
     counts = np.frombuffer(row["counts"], dtype="<i4").tolist()
     return share(
-        (parts[term], clipped_impact(count, row["length"], mean))
+        (of_terms[term], clipped_impact(count, row["length"], mean))
         for term, count in zip(terms, counts, strict=True)
-        if term in parts
+        if term in of_terms
     )

@@ -1,4 +1,4 @@
-"""Postings of a query's terms as one reader sees them: hidden runs are cut out before they leave the server."""
+"""Postings of a query's terms as one reader sees them: hidden ones are cut out before they leave the server."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _COLLECTION_CLASSES = (
     "FROM lexicon_class l WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[])"
 )
 # A row for each term and segment. All counts are of visible chunks; `dead` are postings of deleted chunks,
-# which the runs of a segment still contain. A subquery in place of a join, which would look the bytes up in a
-# cache of joins first.
+# which the posting lists still contain. A subquery in place of a join, which would look the bytes up in a cache
+# of joins first.
 _POSTINGS = """
 SELECT t.id, t.term, s.id AS segment, s.chunks,
     (SELECT coalesce(sum(l.chunks), 0)::bigint {of_classes}) AS of_chunks,
@@ -83,7 +83,7 @@ class Postings(msgspec.Struct, frozen=True):
     chunks: int
     """Chunks that the segment was made of."""
     visible: bytes
-    """As in `scoring.Run`."""
+    """As in `scoring.PostingList`."""
 
 
 class VisibleTerm(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ def _visible_term(rows: Sequence[Any]) -> VisibleTerm:
 
 
 def _with_impacts(visible: bytes, mean: float) -> bytes:
-    """Return postings as `scoring.Run` takes them, of places and counts. Cost: linear in the postings."""
+    """Return places and impacts, as in `scoring.PostingList`, of places and counts. Cost: linear."""
     n = len(visible) // POSTING_BYTES
     counts = np.frombuffer(visible, "<u2", 2 * n, 2 * n)
     # A multiple of 2**-24 below 1 fits the 24 bits of a float32.
