@@ -86,7 +86,9 @@ async def search_lexical(
         rows = await fetch_versioned(
             connection, _CHUNKS, view.version, view.version.id, view.classes, slots
         )
-        visible = allowed_rows((row for row in rows if row["n"] is not None), view.access, "lexical")
+        visible = allowed_rows(
+            (row for row in rows if row["n"] is not None), view.access, "lexical"
+        )
         new = scores[read:].tolist()
         found += [(-new[row["n"] - 1], row["chunk_key"], row["document_id"]) for row in visible]
         if len(found) >= limit or len(places) < wanted:
