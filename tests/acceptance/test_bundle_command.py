@@ -118,7 +118,7 @@ def test_rights_given_to_the_bundle_hold(cli: Any, bundle: Any) -> None:
 
 
 def test_the_same_checkout_makes_the_same_file(cli: Any, checkout: Path) -> None:
-    """Byte for byte, and people are told what was found."""
+    """The bundles are equal byte for byte, and the summary lists what was found."""
     paths = [checkout.parent / name for name in ("one.zip", "two.zip")]
     results = [cli("bundle", checkout, "-o", path) for path in paths]
 

@@ -107,7 +107,7 @@ def finished(worker: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def test_ten_kills_lose_nothing_and_embed_nothing_twice(runs: Runs) -> None:
-    """Each run embeds only what is not stored; in the end everything is there once."""
+    """Each run embeds only documents that are not stored; in the end each is stored once."""
     chance = random.Random(5)
     stored = 0
     for _ in range(KILLS):

@@ -68,7 +68,7 @@ def made(tmp_path: Path, **options: Any) -> tuple[BundleReport, Path]:
 
 
 def test_the_importer_reads_the_nodes_and_edges_that_were_found(tmp_path: Path) -> None:
-    """All three languages, the relations by their names, each edge once, nothing dangling."""
+    """All three languages are read, edges have relations, and none is repeated or dangling."""
     report, target = made(tmp_path)
     nodes, edges, account = everything(target)
     local = {node.id: node.local_id for node in nodes}
@@ -106,7 +106,7 @@ def test_the_importer_reads_the_nodes_and_edges_that_were_found(tmp_path: Path) 
 
 
 def test_nodes_say_where_they_are_from(tmp_path: Path) -> None:
-    """File, names, signature, project and language, and the text as it stands there."""
+    """File, names, signature, project, language and the unchanged text."""
     nodes = {node.local_id: node for node in everything(made(tmp_path)[1])[0]}
     pay, run = nodes["Shop.Store.Pay()"], nodes["app/main.py:run"]
 
@@ -135,7 +135,7 @@ def test_readers_that_know_dependencies_only_miss_none(tmp_path: Path) -> None:
 
 
 def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
-    """Wherever the folder is, whenever it is read, in whatever order its files were made."""
+    """The location of the folder, the time and the order of its files do not matter."""
     first = bundle_folder(checkout(tmp_path / "a" / "shop"), tmp_path / "1.zip")
     reversed_files = dict(reversed(FILES.items()))
     other = checkout(tmp_path / "b" / "shop", reversed_files)
@@ -206,11 +206,11 @@ def test_the_commit_of_a_checkout_is_its_revision(tmp_path: Path) -> None:
 def test_all_forms_of_a_checkout_are_read(
     tmp_path: Path, files: dict[str, str], expected: tuple[str, str] | None
 ) -> None:
-    """A commit by itself, packed references, linked work trees; no commit is no revision."""
+    """Detached commits, packed references and linked work trees are read; without a commit it is None."""
     assert read_git_revision(checkout(tmp_path, files)) == expected
 
 
-def test_what_cannot_be_read_is_told_and_left_out(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_and_skipped(tmp_path: Path) -> None:
     """Too large, no text, not to be parsed: the others are bundled."""
     root = checkout(tmp_path / "shop")
     (root / "large.sql").write_text("-" * (MAX_FILE_BYTES + 1))
@@ -227,7 +227,7 @@ def test_what_cannot_be_read_is_told_and_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["empty", "no code", "missing", "a file"])
-def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, what: str) -> None:
+def test_an_empty_folder_writes_no_bundle(tmp_path: Path, what: str) -> None:
     """And a bundle that was there stays."""
     root = tmp_path / "root"
     if what == "a file":
@@ -244,7 +244,7 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, what: str) ->
     assert sorted(path.name for path in tmp_path.glob("*.part")) == []
 
 
-def test_a_target_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_target_is_an_error(tmp_path: Path) -> None:
     """A folder that is not there, a folder in the place of the file, a name that is none of a repository."""
     root = checkout(tmp_path / "shop")
     (tmp_path / "folder.zip").mkdir()
@@ -276,7 +276,7 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0
 
 @settings(max_examples=40)
 @given(st.dictionaries(st.tuples(st.booleans(), IDS), TEXTS, min_size=1, max_size=6), st.data())
-def test_whatever_is_written_comes_back(
+def test_a_written_bundle_reads_back(
     tmp_path_factory: pytest.TempPathFactory,
     nodes: dict[tuple[bool, str], str],
     data: st.DataObject,

@@ -101,7 +101,7 @@ def test_types_and_members_are_nodes_with_their_whole_text() -> None:
         ("(Any() as Item).Pack();", "Shop.Data.Item.Pack()"),
     ],
 )  # fmt: skip
-def test_a_call_leads_to_the_method_that_the_types_tell(body: str, target: str) -> None:
+def test_a_call_is_resolved_by_types(body: str, target: str) -> None:
     """Through fields, variables, properties, generic arguments, awaited tasks and extension methods."""
     assert target in calls_in(body)
 
@@ -162,7 +162,7 @@ public class Circle : IShape {
     ],
 )  # fmt: skip
 def test_what_is_called_is_what_the_arguments_choose(body: str, target: str) -> None:
-    """By inheritance, conversions, names, numbers; variables have the types that methods tell."""
+    """By inheritance, conversions, argument names and counts; variables have the types of initializers."""
     graph = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
     called = edges(graph, "User.Run()") - {"Dog", "Owned", "Circle", "On.Find(string,Dog)"}
 
@@ -180,14 +180,14 @@ def test_what_is_called_is_what_the_arguments_choose(body: str, target: str) -> 
         "On.Size(unknown + 1);",
     ],
 )
-def test_overloads_that_nothing_tells_apart_are_not_guessed(body: str) -> None:
+def test_ambiguous_overloads_make_no_edge(body: str) -> None:
     """Neither the first nor the nearest by name is taken."""
     graph = read(OVERLOADS, f"class User {{ void Run() {{ {body} }} }}")
 
     assert not edges(graph, "User.Run()")
 
 
-def test_members_of_an_interface_alone_are_not_called_by_name() -> None:
+def test_explicit_interface_members_are_not_called_by_name() -> None:
     """`void IShape.Draw()` is reached through the interface; the plain name means another method."""
     graph = read(OVERLOADS)
 
@@ -228,7 +228,7 @@ public class Hidden : IStore<Cow> { Cow Find(int id) => null; Cow IOther.Find(in
     ],
 )  # fmt: skip
 def test_types_follow_generic_parents_and_the_scope_of_a_name(body: str, targets: set[str]) -> None:
-    """Type parameters are known in classes below, and a name means what holds where it stands."""
+    """Type arguments are known in subclasses, and a local name hides an outer one."""
     graph = read(GENERIC, f"class User : Base<Cat> {{ async void Run() {{ {body} }} }}")
 
     assert edges(graph, "User.Run()") == targets
@@ -269,7 +269,7 @@ def test_all_that_a_class_is_made_and_ended_by_is_apart() -> None:
 
 
 def test_names_in_initializers_and_patterns_are_of_what_is_made_or_matched() -> None:
-    """A member of the code around with the same name is not meant."""
+    """A member of the enclosing code with the same name is not used."""
     graph = read(
         OVERLOADS,
         "record R(int Age); class User { int Age { get; set; } void Run(R r) { var a = new Dog { Age = 1 };"
@@ -281,7 +281,7 @@ def test_names_in_initializers_and_patterns_are_of_what_is_made_or_matched() -> 
 
 
 def test_directives_inside_of_statements_cost_one_branch_only() -> None:
-    """What the grammar cannot read with `#if` is read with its first branch, and that is told."""
+    """Code that does not parse with `#if` is read with its first branch, which is reported."""
     graph = read(
         "class A {\n void Run(int a) {\n  Go(\n   a\n#if DEBUG\n   , 1\n#else\n   , Lost()\n#endif\n  );\n }\n"
         " void Go(int a, int b) { }\n int Lost() => 1;\n}\nclass B { void Run() { } }\n"
@@ -317,7 +317,7 @@ def test_members_of_the_class_its_parents_and_the_types_around_are_called_by_nam
     assert edges(graph, "Low", "inherits") == {"Top"}
 
 
-def test_names_of_types_are_looked_up_as_the_language_does() -> None:
+def test_type_names_are_looked_up_by_the_rules_of_the_language() -> None:
     """Inner namespaces before outer ones, then usings; aliases; two usings that both fit are not known."""
     one = "namespace A { public class T { public static void M() { } } }"
     two = "namespace B { public class T { public static void M() { } } }"
@@ -360,7 +360,7 @@ def test_types_of_one_name_in_two_projects_are_apart() -> None:
     ],
 )
 def test_what_is_not_sure_makes_no_edge_and_is_counted(body: str, outcome: str) -> None:
-    """A name alone says nothing, be there one method of it or several."""
+    """A call on an unknown receiver is not resolved by the method name."""
     text = f"using Shop.Data;\nclass User {{ void Run(IStore store) {{ {body} }} }}"
     graph = read(LIBRARY, text)
     wrong = {each for each in edges(graph, "User.Run(IStore)") if "Pack" in each}
@@ -397,7 +397,7 @@ def test_uses_are_types_properties_and_methods_handed_on() -> None:
     ],
 )
 def test_strings_are_read_as_they_come_together(argument: str, text: str) -> None:
-    """Sums are one string, constants stand for theirs, and what is only known at run time is a space."""
+    """Concatenations are one string, constants have their values, and run-time values are a space."""
     graph = read(
         'static class Names { public const string Pay = "dbo.Pay"; }',
         'class User { const string Own = "Own.Pay"; string other = "x.y";'
@@ -409,7 +409,7 @@ def test_strings_are_read_as_they_come_together(argument: str, text: str) -> Non
     assert all(each.text != "x.y" for each in found)
 
 
-def test_what_stands_between_strings_is_looked_at() -> None:
+def test_operands_between_strings_are_visited() -> None:
     """A sum is one string, and the calls inside it are calls."""
     graph = read(
         "class User { int F() => 1; string G() => null; bool H(bool a) => a;"
@@ -427,7 +427,7 @@ def test_a_program_without_a_class_is_a_node() -> None:
     assert edges(graph, "1.cs") == {"Shop.Data.Item.Make()", "Shop.Data.Item.Pack()"}
 
 
-def test_code_that_does_not_parse_is_told_and_the_rest_is_read() -> None:
+def test_code_that_does_not_parse_is_reported_and_other_code_is_read() -> None:
     """One broken method does not cost the others."""
     graph = read("class A { void Good() { } void Bad( { } }")
 
@@ -457,7 +457,7 @@ class User : Base<int>, IOther {
     st.text(max_size=5),
 )
 def test_code_with_parts_missing_is_read(cuts: list[tuple[int, int]], instead: str) -> None:
-    """Whatever is broken, the reader ends, and edges lie between definitions."""
+    """Damaged code is read without errors, and edges connect definitions."""
     text = CODE
     for start, length in cuts:
         text = text[:start] + instead + text[start + length :]
@@ -469,7 +469,7 @@ def test_code_with_parts_missing_is_read(cuts: list[tuple[int, int]], instead: s
     )
 
 
-def test_long_sums_and_chains_are_followed_and_deep_nests_are_told() -> None:
+def test_long_chains_are_read_and_deep_nesting_is_reported() -> None:
     """Strings of many parts and chains of calls are as deep as they are long; all other code is read."""
     total = " + ".join(['"x"'] * 1000)
     deep = "(" * 3000 + "1" + ")" * 3000

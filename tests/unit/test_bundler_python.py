@@ -27,7 +27,7 @@ def edges(graph: CodeGraph, relation: str = "calls") -> set[tuple[str, str]]:
 
 
 def test_types_members_and_the_rest_of_a_module_are_nodes_with_their_whole_text() -> None:
-    """Each has the lines it stands on, decorators and all; the module has what is left."""
+    """Each has its lines with decorators; the module has the others."""
     graph = read(
         {
             "m.py": """
@@ -216,7 +216,7 @@ def test_what_is_not_sure_makes_no_edge_and_is_counted(code: str, outcome: str) 
 
 
 def test_uses_are_names_that_are_not_called() -> None:
-    """Functions handed on, annotations, decorators and constants; what is called as well is a call alone."""
+    """Function references, annotations, decorators and constants are uses; a call replaces a use."""
     graph = read(
         {
             "c.py": "LIMIT = 1\nclass Kind: ...\ndef mark(f): return f\ndef key(x): ...",
@@ -255,8 +255,8 @@ def test_a_folder_that_is_a_package_has_its_own_name() -> None:
     assert ("b.py:g", "a.py:f") in edges(graph)
 
 
-def test_what_cannot_be_parsed_fails_alone() -> None:
-    """The file is told with its line; the others are read."""
+def test_a_file_that_does_not_parse_does_not_affect_others() -> None:
+    """The file is reported with its line; the others are read."""
     graph = read({"bad.py": "def f(:\n    pass", "good.py": "def f(): ..."})
 
     assert list(graph.definitions) == ["good.py:f"]
@@ -265,7 +265,7 @@ def test_what_cannot_be_parsed_fails_alone() -> None:
 
 
 def test_loops_end() -> None:
-    """Modules that import each other, classes that inherit from themselves, names defined by themselves."""
+    """Circular imports, inheritance and definitions do not recurse forever."""
     graph = read(
         {
             "a.py": "from b import x, y\nclass C(D): ...\nclass D(C): ...\nz = z\ndef f(v): x(); z(); C().q(); v = v.w; v()",

@@ -75,7 +75,7 @@ def edges(graph: CodeGraph) -> set[tuple[str, str, str]]:
 
 
 def test_objects_and_statements_are_nodes_with_their_whole_text() -> None:
-    """All statements on one object are pieces of it; a procedure goes on to the end of its batch."""
+    """All statements on one object form one node; a procedure extends to the end of its batch."""
     found = read(SHOP)[0].definitions
 
     assert {key.removeprefix("SQL:"): one.symbol_type for key, one in found.items()} == {
@@ -145,7 +145,7 @@ def test_other_dialects_are_read_too() -> None:
 
 
 def test_templates_of_sql_are_read_without_their_marks() -> None:
-    """What a template says about itself is no statement; names that it makes at run time are not known."""
+    """Template syntax is not SQL; names that a template computes are unknown."""
     template = (
         "{#- Old rows; what it stops is a lock -#}\n{% macro close(t) %}\n"
         "delete from dbo.Orders where Id in (select Id from {{ ref('late') }} as l);\n"
@@ -170,7 +170,7 @@ def test_templates_of_sql_are_read_without_their_marks() -> None:
 
 
 def test_a_name_that_two_schemas_have_is_not_guessed() -> None:
-    """It is counted, and makes no edge; neither does a table that is not in the folder."""
+    """It is counted and makes no edge; the same holds for a table outside the folder."""
     graph, _ = read(
         "CREATE TABLE a.T (x int); CREATE TABLE b.T (x int); CREATE VIEW c.V AS SELECT 1 FROM T, Gone, a.T;"
     )
@@ -198,7 +198,9 @@ def test_a_name_that_two_schemas_have_is_not_guessed() -> None:
         ("call p(1)", [("Executes", "p")]),
     ],
 )  # fmt: skip
-def test_clauses_tell_what_is_done_with_a_name(text: str, expected: list[tuple[str, str]]) -> None:
+def test_a_clause_determines_the_relation_of_a_name(
+    text: str, expected: list[tuple[str, str]]
+) -> None:
     """Each form of each clause."""
     assert [(one.relation, ".".join(one.name)) for one in sql_references(text)] == expected
 
@@ -207,7 +209,7 @@ NAMES = st.sampled_from(["alpha", "beta", "s.gamma", "s.delta"])
 
 
 @given(NAMES, st.lists(NAMES, max_size=3), st.lists(NAMES, max_size=2), st.booleans())
-def test_plain_queries_give_the_tables_that_the_parser_gives(
+def test_tables_of_plain_queries_are_those_of_the_parser(
     first: str, joined: list[str], inside: list[str], upper: bool
 ) -> None:
     """For what sqlglot's parser can read, its tree names the same tables."""

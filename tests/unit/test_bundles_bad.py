@@ -1,4 +1,4 @@
-"""Bundles that are refused: each with its member, its line and the reason."""
+"""Refused bundles: the error names member, line and reason."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_path_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_path_below_the_folder_of_bodies_stays_there(tmp_path: Path) -> None:
-    """A row of `nodes.csv` reads members of the bundle only, whatever its path says."""
+    """A row of `nodes.csv` can read members of the bundle only."""
     (tmp_path / "secret.sql").write_bytes(b"secret")
     files = good_files()
     del files[BODIES]
@@ -268,7 +268,7 @@ def test_an_absurd_compression_ratio_is_refused(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("form", ["zip", "folder"])
-def test_limits_are_kept(tmp_path: Path, form: str, limits: BundleLimits, reason: str) -> None:
+def test_limits_are_enforced(tmp_path: Path, form: str, limits: BundleLimits, reason: str) -> None:
     """Too many files, too many bytes or too long an item are refused with the limit."""
     write_zip(good_files(), tmp_path / "zip")
     write_folder(good_files(), tmp_path / "folder")
@@ -277,7 +277,7 @@ def test_limits_are_kept(tmp_path: Path, form: str, limits: BundleLimits, reason
 
 
 @pytest.mark.parametrize("member", [CHUNKS, DEPENDENCIES, BODIES, EDGES])
-def test_an_item_beyond_the_limit_is_refused_where_it_stands(tmp_path: Path, member: str) -> None:
+def test_an_item_beyond_the_limit_is_refused_with_its_line(tmp_path: Path, member: str) -> None:
     """The limit holds for each item, line and row, not for whole members."""
     long = "x" * 5000
     items = {
@@ -295,14 +295,14 @@ def test_an_item_beyond_the_limit_is_refused_where_it_stands(tmp_path: Path, mem
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"PK\x03\x04" + b"\0" * 100, b"not a zip"])
-def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
-    """A file that is no zip archive is named."""
+def test_a_file_that_is_not_an_archive_is_refused(tmp_path: Path, data: bytes) -> None:
+    """The error names the file."""
     (tmp_path / "bad.zip").write_bytes(data)
 
     assert "bad.zip: is neither a folder nor a whole zip" in refusal(tmp_path / "bad.zip").message
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_path_is_refused(tmp_path: Path) -> None:
     """A missing path, and one that is neither file nor folder, are bad input."""
     os.mkfifo(tmp_path / "pipe")
 
@@ -312,7 +312,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_twice_is_refused(tmp_path: Path) -> None:
-    """Of two members with one name nobody could tell which counts."""
+    """Two members with one name are ambiguous."""
     with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
         for name, data in [*good_files().items(), (CHUNKS, b"[]")]:
             archive.writestr(name, data)
@@ -380,8 +380,8 @@ def test_messages_are_printable(tmp_path: Path) -> None:
     assert refusal(tmp_path / "bad\n.zip").message.isprintable()
 
 
-def test_the_order_of_reading_is_kept(tmp_path: Path) -> None:
-    """Edges are checked against the nodes, so they cannot be read first, nor anything twice."""
+def test_nodes_edges_and_report_are_read_in_order(tmp_path: Path) -> None:
+    """Edges are checked against the nodes, so they cannot be read before them, and nothing is read twice."""
     write_zip(good_files(), tmp_path / "good.zip")
     contents = BundleReader(open_bundle(tmp_path / "good.zip"))
 

@@ -1,4 +1,4 @@
-"""Bundles that are read: every layout, every name of a field, and the account of what was found."""
+"""Reading bundles: all layouts, all field names, and the report."""
 
 from __future__ import annotations
 
@@ -61,8 +61,10 @@ def chunk(local_id: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("packed", ["stored", "deflated", "folder"])
-def test_every_form_gives_the_same(tmp_path: Path, form: BundleForm, packed: str) -> None:
-    """One release in any layout, with any names of rights, packed or not: the same nodes and edges."""
+def test_every_layout_yields_the_same_nodes_and_edges(
+    tmp_path: Path, form: BundleForm, packed: str
+) -> None:
+    """Layout, names of access tags and compression do not matter."""
     write_zip(bundle_files(fake_release("1.1")), tmp_path / "first.zip")
     files = bundle_files(fake_release("1.1"), form)
     if packed == "folder":
@@ -206,7 +208,7 @@ def test_repo_meta_has_many_spellings(
 
 
 def test_the_repository_can_be_renamed(tmp_path: Path) -> None:
-    """Another name gives other ids and another snapshot, and the same content."""
+    """Another repository name changes ids and the snapshot, not the content hash."""
     path = small(tmp_path, chunks=[chunk("C1")])
     (node,), _, own = everything(path)
     (other_node,), _, other = everything(path, repo="Other")
@@ -218,7 +220,7 @@ def test_the_repository_can_be_renamed(tmp_path: Path) -> None:
 
 
 def test_repeats_count_once(tmp_path: Path) -> None:
-    """A node or edge given again is told and not stored again; relations differ by more than case."""
+    """Repeated nodes and edges are counted and stored once; relations are compared without case."""
     edges = (
         "from,to,relation\n" + "SQL:dbo.a,C1,Calls\n" * 2 + "SQL:dbo.a,C1,calls\nSQL:dbo.a,C1,On\n"
     )
@@ -242,7 +244,7 @@ def test_repeats_count_once(tmp_path: Path) -> None:
     assert report.empty_texts == 2
 
 
-def test_edges_into_nothing_are_told_and_left_out(tmp_path: Path) -> None:
+def test_dangling_edges_are_warnings(tmp_path: Path) -> None:
     """A dangling edge is a warning with both ends and its place; it is not counted as an edge."""
     path = small(
         tmp_path,
@@ -263,7 +265,7 @@ def test_edges_into_nothing_are_told_and_left_out(tmp_path: Path) -> None:
 
 
 def test_edges_lead_from_one_language_to_the_other(tmp_path: Path) -> None:
-    """The shape of an id tells its kind, whatever the row says of it."""
+    """The id determines the kind, not the column `to_kind`."""
     path = small(
         tmp_path,
         chunks=[chunk("C1")],
@@ -295,8 +297,8 @@ def test_a_table_states_rights_as_json(tmp_path: Path) -> None:
     assert "graph/nodes.csv, line 3: 'no/b.sql', the body of 'SQL:dbo.b'" in warning.message
 
 
-def test_lines_go_before_the_table(tmp_path: Path) -> None:
-    """Where both forms of SQL nodes exist, the newer one counts alone."""
+def test_sql_bodies_take_precedence_over_the_table(tmp_path: Path) -> None:
+    """If both forms of SQL nodes exist, only the newer one is read."""
     path = small(tmp_path, nodes="rubbish", bodies=[{"key": "SQL:dbo.a", "acl_allow": []}])
     found, _, _ = everything(path)
 
@@ -313,8 +315,8 @@ def test_a_bundle_may_be_all_but_empty(tmp_path: Path) -> None:
     assert (report.nodes.total, report.edges.total, report.warnings) == (0, 0, ())
 
 
-def test_byte_order_marks_and_litter_are_passed_over(tmp_path: Path) -> None:
-    """What Windows and macOS add to files and archives changes nothing."""
+def test_byte_order_marks_and_system_files_are_ignored(tmp_path: Path) -> None:
+    """Additions of Windows and macOS to files and archives do not matter."""
     files = bundle_files(fake_release("1.0"))
     marked = {name: b"\xef\xbb\xbf" + data for name, data in files.items()}
     marked |= {
@@ -365,7 +367,7 @@ def test_the_digest_knows_content_only(tmp_path: Path) -> None:
     assert len(digests | {digest}) == 5
 
 
-def test_labels_outside_the_vocabulary_are_told_once(tmp_path: Path) -> None:
+def test_unknown_labels_are_reported_once(tmp_path: Path) -> None:
     """An unknown label protects like any other; the report names the first node that has it."""
     nodes = [chunk(f"C{number}", classification_labels=["odd", "public"]) for number in range(3)]
     path = small(tmp_path, chunks=nodes)

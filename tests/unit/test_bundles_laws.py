@@ -1,4 +1,4 @@
-"""Laws of bundles: ids go round, pieces of a stream do not matter, and damage never escapes as a crash."""
+"""Laws of bundles: ids round-trip, block sizes do not matter, and damage is always bad input."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ JSON = st.recursive(
 
 
 class Pieces:
-    """Bytes that come in pieces of given sizes, whatever was asked for."""
+    """A stream that returns pieces of given sizes."""
 
     location = MEMBER
 
@@ -94,8 +94,8 @@ def is_named(place: str, action: Callable[[], object]) -> bool:
 
 
 @given(COLONS, COLONS, st.sampled_from(["cs", "sql"]), COLONS)
-def test_an_id_goes_round(repo: str, snapshot: str, kind: CodeKind, local: str) -> None:
-    """Whatever parts can be joined to an id come out of it again, and their kind is the local id's."""
+def test_an_id_round_trips(repo: str, snapshot: str, kind: CodeKind, local: str) -> None:
+    """Parsing a joined id returns its parts, and the local id determines the kind."""
     local = f"SQL:{local}" if kind == "sql" else local
     try:
         parts = CodeId(repo, snapshot, kind, local)
@@ -123,8 +123,8 @@ def test_a_parsed_id_is_the_text(text: str) -> None:
     ["", "C0001", "a::b::C0001", "a::b::cs::", "a::b::java::C1", "::b::cs::C1", "a::::cs::C1",
      "a::b::sql::C1", "a::b::cs::SQL:x", "a::b::CS::C1", "a::b::cs::C\n", ":a::b::cs::C1"],
 )  # fmt: skip
-def test_what_is_no_id_is_refused(text: str) -> None:
-    """A part that is missing, blank or of the wrong shape is told."""
+def test_an_invalid_id_is_refused(text: str) -> None:
+    """A part that is missing, blank or malformed is an error."""
     with pytest.raises(BadInput):
         CodeId.parse(text)
 
@@ -143,7 +143,7 @@ def test_a_snapshot_id_is_a_uuid_of_its_names() -> None:
 
 @pytest.mark.parametrize("value", [None, 5, "", " ", "a ", "\x07", "a\u2028b"])
 def test_a_local_id_is_a_line_of_text(value: object) -> None:
-    """Ids are printed and compared, so nothing invisible may be in one."""
+    """Ids are displayed and compared, so they contain no invisible characters."""
     with pytest.raises(BadInput):
         validate_local_id(value, "cs")
 
@@ -162,7 +162,7 @@ def test_a_relation_is_found_by_either_name(name: str, prefixed: bool, upper: bo
 
 @pytest.mark.parametrize("allowed", [None, [], ["*"], ["FK", "*"]])
 def test_no_list_of_relations_is_all(allowed: list[str] | None) -> None:
-    """Nothing given, nothing in it, or a star in it: every relation is followed."""
+    """None, an empty list, or a list with a star: every relation is followed."""
     assert RelationFilter(allowed).allows("sql_Anything")
 
 
@@ -174,7 +174,7 @@ def test_no_list_of_relations_is_all(allowed: list[str] | None) -> None:
 def test_pieces_of_an_array_do_not_matter(
     values: list[Any], pieces: list[int], indent: int | None
 ) -> None:
-    """Elements and their lines are the same however the bytes come, and are what the array holds."""
+    """Elements and their lines do not depend on block sizes, and are those of the array."""
     data = json.dumps(values, indent=indent, ensure_ascii=len(pieces) % 2 == 0).encode()
 
     found = outcome(array_elements, Pieces(data, sizes(pieces)))
@@ -185,7 +185,7 @@ def test_pieces_of_an_array_do_not_matter(
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), JSON, max_size=5), st.lists(st.integers(1, 9), min_size=1))  # fmt: skip
 def test_pieces_of_an_object_do_not_matter(values: dict[str, Any], pieces: list[int]) -> None:
-    """Keys and values are the same however the bytes come, and are what the object holds."""
+    """Keys and values do not depend on block sizes, and are those of the object."""
     data = json.dumps(values, indent=1).encode()
 
     found = outcome(object_elements, Pieces(data, sizes(pieces)))
@@ -202,7 +202,7 @@ def test_pieces_of_an_object_do_not_matter(values: dict[str, Any], pieces: list[
 def test_pieces_do_not_matter_for_faults(
     position: int, byte: int, pieces: list[int], limit: int
 ) -> None:
-    """A damaged array gives the same elements and the same refusal however its bytes come."""
+    """A damaged array yields the same elements and error for any block sizes."""
     data = bytearray(b'[{"a": "x\\"y", "b": [1, 2]},\n "c", true,\n{}]')
     data[position] = byte
 
@@ -237,7 +237,7 @@ ODD = st.lists(
 
 
 @given(ODD, st.sampled_from([",", ", ", ",\n", "\n ,\n"]), st.sampled_from([9, 90, LIMIT]))
-def test_pieces_of_odd_elements_do_not_matter(items: list[str], comma: str, limit: int) -> None:
+def test_pieces_of_unusual_elements_do_not_matter(items: list[str], comma: str, limit: int) -> None:
     """Escapes, brackets in strings and invalid elements are read the same from single bytes and from blocks."""
     members = comma.join(f'"{n % 3}" :{one}' for n, one in enumerate(items))
     for read, text in (
@@ -259,7 +259,7 @@ def test_every_element_is_placed_on_its_line(gaps: list[int]) -> None:
 
 @given(st.binary(max_size=200) | st.text(alphabet='[]{}",:\\1tn \n').map(str.encode))
 def test_an_array_is_what_the_parser_says(data: bytes) -> None:
-    """Cutting first and parsing after accepts exactly the arrays that a parser of the whole accepts."""
+    """The scanner accepts exactly the arrays that a JSON parser accepts."""
     found = outcome(array_elements, whole(data))
     try:
         value = json.loads(
@@ -289,7 +289,7 @@ def _drain(read: Callable[..., Iterator[Any]], data: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_only_errors_of_ours_leave_the_readers_of_lines(data: bytes) -> None:
+def test_lines_and_rows_raise_only_bad_input(data: bytes) -> None:
     """Any bytes are lines and rows, or bad input."""
     for read in (text_lines, lambda *given: csv_rows(*given, required=())):
         assert is_named("bundle: member", partial(_drain, read, data))
@@ -303,8 +303,8 @@ ANY_LEVEL = st.none() | st.integers(-1, 30) | st.booleans() | st.text(max_size=2
     st.dictionaries(st.sampled_from(ACL_NAMES + LABEL_NAMES), ANY_TAGS | st.text(max_size=2)),
     st.dictionaries(st.sampled_from(CLEARANCE_NAMES), ANY_LEVEL),
 )
-def test_no_right_is_ever_lost(lists: dict[str, Any], levels: dict[str, Any]) -> None:
-    """Every right a node states under any name is in its tags, or the node is refused."""
+def test_no_access_tag_is_lost(lists: dict[str, Any], levels: dict[str, Any]) -> None:
+    """Every access tag of a node, under any name, is read, or the node is refused."""
     try:
         tags = read_tags(lists | levels)
     except BadInput:
@@ -317,14 +317,14 @@ def test_no_right_is_ever_lost(lists: dict[str, Any], levels: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("name", ["Acl_Allow", "acl-tags-any", "aclTags", "ACL", "Clearance", "doc level", "Classification"])  # fmt: skip
-def test_a_name_that_looks_like_a_right_is_refused(name: str) -> None:
-    """A right that would be passed over in silence would leave the node open."""
+def test_a_name_that_resembles_an_access_tag_is_refused(name: str) -> None:
+    """Ignoring a misspelt access tag would make the node public."""
     with pytest.raises(BadInput, match="not a known name of an access tag"):
         read_tags({"acl_allow": [], name: ["hr"]})
 
 
 def test_an_empty_acl_is_public() -> None:
-    """An empty list or null says so outright; then everybody sees the node."""
+    """An empty list or null makes a node public."""
     assert Access.public().allows(read_tags({"acl_allow": [], "AclTags": []}))
     assert Access.public().allows(read_tags({"acl_allow": None, "AclTags": []}))
     assert read_tags({"AclTags": ["a"]}) == DocumentTags(("a",))
@@ -343,10 +343,10 @@ def archive_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @settings(
     max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
-def test_only_errors_of_ours_leave_a_damaged_archive(
+def test_a_damaged_archive_raises_only_bad_input(
     archive_bytes: bytes, tmp_path: Path, data: st.DataObject
 ) -> None:
-    """Flipped, lost and doubled bytes of an archive are bad input, or were never needed."""
+    """Changed, lost and repeated bytes of an archive are bad input, or do not matter."""
     damaged = bytearray(archive_bytes)
     # The directory at the end is small and decides most, so half of the damage is done there.
     starts = st.integers(0, len(damaged) - 1) | st.integers(len(damaged) - 900, len(damaged) - 1)
@@ -362,8 +362,8 @@ def test_only_errors_of_ours_leave_a_damaged_archive(
 @settings(
     max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
-def test_only_errors_of_ours_leave_a_damaged_folder(tmp_path: Path, data: st.DataObject) -> None:
-    """Damage inside any member is bad input that names the bundle, or leaves a bundle that is still good."""
+def test_a_damaged_folder_raises_only_bad_input(tmp_path: Path, data: st.DataObject) -> None:
+    """Damage inside a member is bad input that names the bundle, or leaves a valid bundle."""
     files = bundle_files(fake_release("1.0"))
     name = data.draw(st.sampled_from(sorted(files)))
     damaged = bytearray(files[name][:4000])
@@ -374,8 +374,8 @@ def test_only_errors_of_ours_leave_a_damaged_folder(tmp_path: Path, data: st.Dat
     assert is_named("damaged: ", lambda: validate(open_bundle(tmp_path / "damaged")))
 
 
-def test_a_disk_that_fails_is_told() -> None:
-    """A fault of reading names the member like any other."""
+def test_an_input_error_is_bad_input() -> None:
+    """An input error names the member."""
     broken = MemberStream(_Broken(), MEMBER)
 
     with pytest.raises(BadInput, match="bundle: member: is damaged or cannot be read"):

@@ -1,4 +1,4 @@
-"""The made-up enterprise: what the questions about it rely on, looked up in the bundles as written."""
+"""The fake enterprise: facts that the questions about it rely on, checked in the bundles."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Snapshot:
         relations: Collection[str] | None = None,
         sees: Callable[[CodeNode], bool] = lambda node: True,
     ) -> tuple[dict[str, int], set[tuple[str, str, str]]]:
-        """Walk the plain way: nodes by their depth, and the edges walked along; hidden nodes block."""
+        """Expand breadth first; return the depth of each node, and the edges. Hidden nodes block."""
         allowed = RelationFilter(relations)
         reached = {seed: 0} if sees(self.nodes[seed]) else {}
         walked = set()
@@ -133,7 +133,7 @@ CASES: list[tuple[str, list[str], list[str]]] = [
 @pytest.mark.parametrize(
     ("markers", "files"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
-def test_every_marker_is_in_a_candidate(
+def test_every_marker_is_in_a_candidate_file(
     snapshots: dict[str, Snapshot], release: str, markers: list[str], files: list[str]
 ) -> None:
     """Each question has all its candidate files, none of them empty, and each marker in one of them."""
@@ -222,7 +222,7 @@ def test_two_steps_reach_what_is_expected(
         assert len(walked) == count
 
 
-def test_the_relations_of_sql_reach_nothing_from_a_cs_node(snapshots: dict[str, Snapshot]) -> None:
+def test_sql_relations_do_not_lead_from_a_cs_node(snapshots: dict[str, Snapshot]) -> None:
     """Dependencies of C# are a relation of their own, which a list must name."""
     assert snapshots["1.0"].expand("C0005", 2, SQL_RELATIONS) == ({"C0005": 0}, set())
 
@@ -238,7 +238,7 @@ def test_the_relations_of_sql_reach_nothing_from_a_cs_node(snapshots: dict[str, 
         ),
     ],
 )
-def test_rights_trim_the_tree(
+def test_access_tags_trim_the_tree(
     snapshots: dict[str, Snapshot], labels: set[str], kept: tuple[str, ...], edges: int
 ) -> None:
     """Case D4: what readers of finance and security see of the search facade, hidden nodes blocking."""
@@ -309,7 +309,7 @@ def test_rows_of_both_rights_have_a_node(snapshots: dict[str, Snapshot], release
 
 
 @BOTH
-def test_rights_are_mixed_as_promised(snapshots: dict[str, Snapshot], release: str) -> None:
+def test_access_tags_have_the_documented_mix(snapshots: dict[str, Snapshot], release: str) -> None:
     """None, ACL, labels, both: 70, 15, 10 and 5 per cent, within one point; one node is `sensitive`."""
     nodes = snapshots[release].nodes.values()
     counts = Counter((bool(node.tags.acl), bool(node.tags.labels)) for node in nodes)
@@ -323,7 +323,9 @@ def test_rights_are_mixed_as_promised(snapshots: dict[str, Snapshot], release: s
 
 
 @BOTH
-def test_odd_things_are_in_it(snapshots: dict[str, Snapshot], release: str) -> None:
+def test_irregularities_of_real_bundles_are_included(
+    snapshots: dict[str, Snapshot], release: str
+) -> None:
     """All relations, an edge between languages, a cycle, a repeat, a dangling edge, no text, levels."""
     snapshot = snapshots[release]
     edges = set(snapshot.edges)
@@ -340,7 +342,7 @@ def test_odd_things_are_in_it(snapshots: dict[str, Snapshot], release: str) -> N
     assert {node.tags.clearance for node in snapshot.nodes.values()} == {0, 10, 20}
 
 
-def test_releases_differ_as_told(snapshots: dict[str, Snapshot]) -> None:
+def test_releases_differ_as_documented(snapshots: dict[str, Snapshot]) -> None:
     """Counts, names and revisions of both releases; 1.1 has two nodes of each kind more."""
     older, newer = (snapshots[release].report for release in RELEASES)
 
@@ -356,8 +358,8 @@ def test_releases_differ_as_told(snapshots: dict[str, Snapshot]) -> None:
     assert newer.snapshot.snapshot_id == "a4e24b9f-4d29-5249-8c8a-aaaf2b376f0b"
 
 
-def test_bytes_are_the_same_everywhere(paths: list[Path], tmp_path: Path) -> None:
-    """Writing again gives the same bytes under the same names, and they are those of every machine."""
+def test_bytes_are_equal_on_every_machine(paths: list[Path], tmp_path: Path) -> None:
+    """Writing again yields the same file names and bytes, on every machine."""
     again = write_fake_bundles(tmp_path)
 
     assert [path.name for path in again] == [

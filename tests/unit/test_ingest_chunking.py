@@ -104,7 +104,7 @@ def check_laws(document: ParsedDocument, count: Counter, window: int, overlap: i
 
 @given(MARKDOWN | st.text(max_size=300), COUNTERS, st.integers(16, 80), st.data())
 def test_laws_of_markdown(text: str, count: Counter, window: int, data: st.DataObject) -> None:
-    """Nothing is lost, nothing is too large, offsets are exact, order rises, twice is the same."""
+    """All text is in chunks, none is too large, offsets are exact and ascending, results deterministic."""
     overlap = data.draw(st.integers(0, window // 2))
     title = data.draw(st.sampled_from(["", "Top", "A title of several words"]))
     text = text.replace("\r", "\n").replace("\0", "")
@@ -134,7 +134,7 @@ def test_sections_have_their_headings() -> None:
 
 
 def test_a_heading_without_text_opens_the_next_section() -> None:
-    """No chunk consists of a heading alone when text follows."""
+    """No chunk consists of a heading only, if text follows."""
     chunks = Chunker(words).split(of_markdown("# A\n\n## B\n\nBody.\n\n## C\n"))
 
     assert contents(chunks) == ["# A\n\n## B\n\nBody.", "## C"]
@@ -165,7 +165,7 @@ def test_a_title_that_is_not_the_first_heading_is_embedded_too() -> None:
 
 
 def test_a_long_header_is_shortened() -> None:
-    """The header takes a quarter of the window at most: else the path, the heading, or nothing."""
+    """A header of more than a quarter of the window is shortened to the path, the heading, or nothing."""
     text = "# one two three\n\n## four\n\nBody."
 
     def embedded(title: str, heading: str = text) -> str:
@@ -211,7 +211,7 @@ def test_prose_overlaps_by_whole_sentences() -> None:
     assert contents(chunks)[1] == " ".join(sentences[3:7])
 
 
-def test_no_overlap_when_none_is_wanted() -> None:
+def test_no_overlap_without_overlap_tokens() -> None:
     """With 0 tokens of overlap the chunks lie side by side."""
     text = " ".join(f"Sentence number {n} ends here." for n in range(12))
     chunks = Chunker(words, max_tokens=22, overlap_tokens=0).split(of_prose(text))
@@ -228,7 +228,7 @@ def test_a_long_sentence_is_cut_between_words() -> None:
 
 
 def test_counting_takes_few_calls() -> None:
-    """A document costs two calls of the tokenizer, three when something must be sliced."""
+    """A document takes two calls of the tokenizer, three if a span must be sliced."""
     calls: list[int] = []
 
     def counting(texts: Sequence[str]) -> list[int]:
@@ -242,8 +242,8 @@ def test_counting_takes_few_calls() -> None:
     assert len(calls) == 5
 
 
-def test_empty_text_gives_no_chunks() -> None:
-    """Nothing in, nothing out."""
+def test_an_empty_text_has_no_chunks() -> None:
+    """Blank text yields no chunks."""
     assert Chunker(words).split(of_markdown(" \n\n")) == ()
 
 
@@ -277,7 +277,7 @@ def test_sentences(text: str, expected: list[str] | int) -> None:
     assert (found if isinstance(expected, list) else len(found)) == expected
 
 
-def test_what_markdown_hides_is_kept() -> None:
+def test_text_that_markdown_does_not_render_is_kept() -> None:
     """Definitions of links have no element of their own and are still in a chunk."""
     text = "[a]: /first\n\n# A\n\nSee [a] and [b].\n\n[b]: /second"
 
@@ -287,7 +287,7 @@ def test_what_markdown_hides_is_kept() -> None:
     ]
 
 
-def test_a_hash_in_code_is_no_heading() -> None:
+def test_a_hash_in_code_is_not_a_heading() -> None:
     """Headings are those of the document, not of the code in it."""
     text = "# A\n\n```sh\n# no heading\nls\n```\n\n    # nor this"
 

@@ -1,4 +1,4 @@
-"""Files to documents: what is found, what is read, and what fails alone."""
+"""Loading documents: which files are found, how they are read, and how failures are reported."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_ids_are_relative_paths_in_a_fixed_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["with space.md", "naïve 漢字.md", "new\nline.md", "UPPER.MD", "#?%.md"])  # fmt: skip
-def test_nasty_names_are_ids(tmp_path: Path, name: str) -> None:
-    """Any name that is Unicode is kept as it is; the address is a valid relative URL."""
+def test_unusual_names_are_ids(tmp_path: Path, name: str) -> None:
+    """A Unicode name is the id, unchanged; its URL is a valid relative URL."""
     write(tmp_path, name)
     (document,) = loaded(tmp_path).values()
 
@@ -75,8 +75,8 @@ def test_a_single_file_is_known_by_its_name(tmp_path: Path) -> None:
     assert list(loaded(write(tmp_path, "deep/down/a.md"))) == ["a.md"]
 
 
-def test_a_name_that_is_no_unicode_fails(tmp_path: Path) -> None:
-    """Such a file fails alone and its name is printable."""
+def test_a_name_that_is_not_unicode_fails(tmp_path: Path) -> None:
+    """The file fails, others do not, and its name is printable."""
     write(tmp_path, os.fsdecode(b"bad\xff.md"))
 
     assert failure(tmp_path).path.endswith("bad\\xff.md")
@@ -100,10 +100,10 @@ def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
         ("a.md", b"\xef\xbb\xbf", "contains no text"),
     ],
 )
-def test_what_is_no_document_is_skipped(
+def test_files_without_a_document_are_skipped(
     tmp_path: Path, name: str, content: bytes, reason: str
 ) -> None:
-    """Unknown kinds and files without text are counted, and are no failure."""
+    """Unknown formats and files without text are skipped, not failed."""
     write(tmp_path, name, content)
     outcome = only(tmp_path)
 
@@ -137,7 +137,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["missing", "a.md/x", "nul\0", "n" * 300])
 def test_a_path_that_does_not_exist_is_refused_at_once(tmp_path: Path, name: str) -> None:
-    """Nothing is read when one of the paths is wrong."""
+    """No file is read if one of the paths is wrong."""
     good = write(tmp_path, "a.md")
     with pytest.raises(BadInput, match="cannot be read"):
         load([good, tmp_path / name], chunker=CHUNKER)
@@ -150,7 +150,7 @@ def test_no_path_is_refused() -> None:
 
 
 def test_two_files_with_one_id_are_refused(tmp_path: Path) -> None:
-    """Both are named before anything is read."""
+    """The error names both before any file is read."""
     first, second = write(tmp_path, "one/a.md"), write(tmp_path, "two/a.md")
     with pytest.raises(BadInput) as caught:
         load([first.parent, second.parent], chunker=CHUNKER)
@@ -168,7 +168,7 @@ def test_a_path_inside_another_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_document_carries_what_its_chunks_need(tmp_path: Path) -> None:
-    """Title, address, tags and metadata come from the front matter."""
+    """Title, URL, tags and metadata are those of the front matter."""
     text = (
         "---\ntitle: Pay\nurl: https://example.org/pay\nacl: [finance]\nlabels: [pii]\n"
         "clearance: 2\nyear: 2024\nheading: no\n---\n# Bands\n\nB3 is paid well."
@@ -214,7 +214,9 @@ def test_line_ends_and_marks_make_no_difference(tmp_path: Path) -> None:
         (b"---\nmeta: x\nclearance: -1\n---\nsecret", "clearance must be"),
     ],
 )
-def test_an_unreadable_file_fails_alone(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_an_unreadable_file_does_not_affect_others(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
     """The reason names the place; other files are read."""
     bad = write(tmp_path, "a.md", content)
     write(tmp_path, "b.md")
@@ -227,8 +229,8 @@ def test_an_unreadable_file_fails_alone(tmp_path: Path, content: bytes, reason: 
     assert isinstance(second, LoadedDocument)
 
 
-def test_a_file_that_vanishes_fails_alone(tmp_path: Path) -> None:
-    """Between finding and reading anything can happen."""
+def test_a_file_that_disappears_does_not_affect_others(tmp_path: Path) -> None:
+    """A file may disappear between finding and reading it."""
     write(tmp_path, "a.md")
     gone = write(tmp_path, "b.md")
     outcomes = load([tmp_path], chunker=CHUNKER)
@@ -282,7 +284,7 @@ def record(**fields: Any) -> str:
 
 
 def test_records_are_documents(tmp_path: Path) -> None:
-    """Ids are the records' own; an integer counts as its digits; blank lines are nothing."""
+    """Records state their ids; an integer becomes its digits; blank lines are ignored."""
     lines = [
         record(_id="a", title="T", metadata={"url": "https://example.org/a", "n": [1, None]}),
         "",
@@ -361,7 +363,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("line", "reason"), MALFORMED.items(), ids=MALFORMED.values())
-def test_a_bad_record_fails_alone(tmp_path: Path, line: str, reason: str) -> None:
+def test_an_invalid_record_does_not_affect_others(tmp_path: Path, line: str, reason: str) -> None:
     """File and line are named, and the reason; the records around it are read."""
     path = write(tmp_path, "c.jsonl", "\n".join([record(_id="b"), line, record(_id="c")]))
     before, bad, after = load([path], chunker=CHUNKER)
@@ -374,7 +376,7 @@ def test_a_bad_record_fails_alone(tmp_path: Path, line: str, reason: str) -> Non
     assert "\n" not in bad.reason
 
 
-def test_bytes_that_are_no_utf8_fail_their_record(tmp_path: Path) -> None:
+def test_invalid_utf8_fails_its_record(tmp_path: Path) -> None:
     """Other records of the file are read."""
     path = write(tmp_path, "c.jsonl", b'{"_id": "1", "text": "\xff"}\n' + record(_id="2").encode())
     bad, good = load([path], chunker=CHUNKER)
@@ -384,7 +386,7 @@ def test_bytes_that_are_no_utf8_fail_their_record(tmp_path: Path) -> None:
     assert isinstance(good, LoadedDocument)
 
 
-def test_a_file_in_another_encoding_fails_whole(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_fails_as_a_whole(tmp_path: Path) -> None:
     """One failure without an id, not one a line."""
     path = write(tmp_path, "c.jsonl", (record() + "\n").encode("utf-16"))
     outcome = failure(path)
@@ -406,8 +408,8 @@ def test_an_id_given_twice_fails_the_second_time(tmp_path: Path) -> None:
         assert "a.jsonl already" in outcome.reason
 
 
-def test_a_record_over_the_limit_fails_alone(tmp_path: Path) -> None:
-    """A line is read no further than the limit, whatever its length."""
+def test_a_record_over_the_limit_does_not_affect_others(tmp_path: Path) -> None:
+    """A line is read up to the limit only."""
     lines = [record(_id="a"), record(_id="b", text="x" * 500), record(_id="c")]
     path = write(tmp_path, "c.jsonl", "\n".join(lines))
     first, second, third = load([path], chunker=CHUNKER, max_bytes=100)
@@ -439,8 +441,8 @@ def draft(**changes: Any) -> DocumentDraft:
     return replace(DocumentDraft(document_id="d", chunks=(chunk,), title="T"), **changes)
 
 
-def test_tags_are_no_part_of_the_digest() -> None:
-    """Re-tagging embeds nothing."""
+def test_tags_are_not_part_of_the_content_hash() -> None:
+    """Changing tags does not require embedding."""
     assert content_hash(draft(tags=DocumentTags(("x",)))) == content_hash(draft())
     assert content_hash(draft(digest="old")) == content_hash(draft())
 
@@ -458,7 +460,7 @@ def test_tags_are_no_part_of_the_digest() -> None:
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_everything_else_is(changes: dict[str, Any]) -> None:
+def test_all_other_fields_are_part_of_the_content_hash(changes: dict[str, Any]) -> None:
     """Any change of what is stored is a new digest."""
     assert content_hash(draft(**changes)) != content_hash(draft())
 
@@ -471,7 +473,7 @@ def test_the_order_of_metadata_does_not_matter() -> None:
 
 
 def test_other_settings_of_the_chunker_are_a_change(tmp_path: Path) -> None:
-    """A document that is cut elsewhere is stored anew."""
+    """A document with other chunks is stored again."""
     path = write(tmp_path, "a.md", "One sentence here. " * 40)
     small = Chunker(words, max_tokens=32, overlap_tokens=0)
     (other,) = load([path], chunker=small)

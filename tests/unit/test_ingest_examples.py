@@ -49,7 +49,7 @@ def visible(question: dict[str, Any], draft: DocumentDraft) -> bool:
 def test_expected_documents_are_visible_to_those_who_ask(
     drafts: dict[str, DocumentDraft], questions: list[dict[str, Any]]
 ) -> None:
-    """A question expects nothing that its reader may not see, and forbids only what is hidden."""
+    """A question expects only documents that its reader may see, and forbids only hidden ones."""
     for question in questions:
         named = question["expected"] + question.get("superseded", [])
         assert all(visible(question, drafts[document_id]) for document_id in named), question
@@ -82,10 +82,10 @@ def test_superseded_documents_say_so(drafts: dict[str, DocumentDraft]) -> None:
         assert "out of date" in draft.chunks[0].content
 
 
-def test_nothing_answers_the_unanswerable_question(
+def test_no_document_answers_the_unanswerable_question(
     drafts: dict[str, DocumentDraft], questions: list[dict[str, Any]]
 ) -> None:
-    """No telling word of it occurs in the handbook."""
+    """None of its specific words occurs in the handbook."""
     (question,) = (q for q in questions if q.get("unanswerable"))
     text = " ".join(c.content for d in drafts.values() for c in d.chunks).casefold()
 

@@ -1,4 +1,4 @@
-"""Front matter: the values it gives, and that rights which are not understood never pass."""
+"""Front matter: values, and the refusal of invalid access tags."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def values(block: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_values(block: str, expected: dict[str, Any]) -> None:
-    """The documented part of YAML is read; other forms are kept as they are written."""
+    """The documented subset of YAML is parsed; other forms are kept as text."""
     assert values(block) == expected
 
 
@@ -76,7 +76,7 @@ def test_values(block: str, expected: dict[str, Any]) -> None:
     ],
 )
 def test_rights_that_are_not_understood_fail(block: str) -> None:
-    """Whoever wrote rights wanted protection: a slip in them must not open the document."""
+    """A mistake in access tags must not make a document public."""
     with pytest.raises(BadInput):
         parse_tags(values(block))
 
@@ -94,7 +94,7 @@ def test_front_matter_that_is_not_closed_fails(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "---", "---\n", "Body.\n\n---\nacl: x\n---\n", "---\nA line.\n---\nBody.", "--- x"]
 )
-def test_a_line_across_the_page_is_no_front_matter(text: str) -> None:
+def test_a_thematic_break_is_not_front_matter(text: str) -> None:
     """Front matter begins on the first line and holds values."""
     assert read_front_matter(text).end == 0
 
@@ -107,7 +107,7 @@ def test_the_body_begins_after_the_closing_line() -> None:
 
 
 def test_toml_is_read_whole() -> None:
-    """Between lines of plus signs stands TOML, dates as text."""
+    """Front matter between lines of plus signs is TOML, with dates as text."""
     text = '+++\ntitle = "T"\ndate = 2024-03-01\nacl = ["finance"]\n+++\nBody.'
 
     assert read_front_matter(text).values == {
@@ -126,7 +126,7 @@ def test_toml_rights_that_are_not_understood_fail(block: str) -> None:
 
 @given(st.text(alphabet="acl:[]finance\"' -#\n,", max_size=60))
 def test_a_document_with_rights_is_open_only_when_it_says_so(block: str) -> None:
-    """Whatever follows `acl`: it fails, or gives tags, or is the empty list spelled out."""
+    """Any text after `acl` is an error, a list of tags, or an explicit empty list."""
     line = block.partition("\n")[0]
     try:
         tags = parse_tags(values(f"acl: {block}"))

@@ -71,7 +71,7 @@ def test_html_is_recognized_in_a_text_file() -> None:
 
 
 def test_html_without_a_main_element_loses_its_menus() -> None:
-    """Navigation is known by its name or by being links, unless the page is nothing else."""
+    """Navigation is detected by its name or its links, unless it is the whole page."""
     links = "".join(f"<li><a href={n}>Link {n}</a></li>" for n in range(9))
     body = (
         "<p>What the page is about stands here, at some length, for a reader to read and enjoy.</p>"
@@ -92,7 +92,7 @@ def test_html_without_a_main_element_loses_its_menus() -> None:
     ],
 )
 def test_a_page_is_read_in_its_encoding(data: bytes, encoding: str) -> None:
-    """UTF-8 goes before what the page declares, since nothing else looks like it."""
+    """Valid UTF-8 takes precedence over the declared encoding."""
     document = parsed("a.html", data)
 
     assert document.text == "Łódź"
@@ -154,7 +154,7 @@ def test_chunks_of_a_pdf_know_their_page(tmp_path: Path) -> None:
     "data", [b"%PDF-1.4 x", b"PK\x03\x04word/document.xml", b"words", b"\0" * 9]
 )
 def test_damaged_files_fail_with_a_reason(name: str, data: bytes) -> None:
-    """Whatever the bytes are, the error is ours and says what is wrong."""
+    """A damaged file is bad input with a reason."""
     with pytest.raises(BadInput, match="is no"):
         parsed(name, data)
 
@@ -225,7 +225,7 @@ CODE = {
 
 @pytest.mark.parametrize(("name", "case"), CODE.items(), ids=CODE)
 def test_code_is_cut_at_definitions(name: str, case: tuple[str, str]) -> None:
-    """A function stands below its qualified name, with the comments above it."""
+    """A function has its qualified name as heading, and includes the comments above it."""
     text, qualified = case
     document = parsed(name, text)
     inside = [parts for _, path, parts in told(document) if path and path[-1] == qualified]
@@ -246,7 +246,7 @@ def test_what_follows_a_method_belongs_to_its_class() -> None:
 
 
 def test_statements_end_where_their_bodies_end() -> None:
-    """Semicolons in texts, comments, bodies and quoted names end nothing; a batch ends at GO."""
+    """Semicolons in strings, comments, bodies and quoted names do not end a statement; a batch ends at GO."""
     text = (
         "-- a; b\nINSERT INTO t VALUES (';');\nCREATE PROCEDURE p AS\nBEGIN\n  SELECT 1;\n  SELECT 2;\nEND;\n"
         'CREATE TABLE "o;d".t (x int);\nCREATE VIEW v AS SELECT CASE WHEN 1=1 THEN 2 END\nGO\nALTER TABLE v ADD y int\n'
@@ -312,7 +312,7 @@ SNIPPETS = st.lists(
 @settings(deadline=None)
 @given(st.sampled_from(NAMES), SNIPPETS | st.text(max_size=120), st.integers(16, 60))
 @example("a.rst", "Title\n=====\nTitle\n=====", 16)
-def test_nothing_is_lost_of_any_text(name: str, text: str, window: int) -> None:
+def test_all_text_is_in_a_chunk(name: str, text: str, window: int) -> None:
     """Blocks lie in order and hold every character that is not blank; chunks quote the text and fit."""
     text = text.replace("\r", "\n").replace("\0", "").encode("utf-8", "ignore").decode()
     try:
@@ -334,7 +334,7 @@ def test_nothing_is_lost_of_any_text(name: str, text: str, window: int) -> None:
 @settings(deadline=None)
 @given(st.text(alphabet="<>/abdivphul1 tr\"'=&;!-\n", max_size=200))
 def test_any_html_is_read_or_refused(page: str) -> None:
-    """Tag soup gives text whose blocks hold all of it."""
+    """Invalid HTML yields text that is all in blocks."""
     document = parsed("a.html", f"<body>{page}")
     blank = {at for at, sign in enumerate(document.text) if sign.isspace()}
     marks = {at for at, sign in enumerate(document.text) if sign in "- "}
@@ -345,7 +345,7 @@ def test_any_html_is_read_or_refused(page: str) -> None:
 @pytest.mark.parametrize(
     "encoding", ["utf-8-sig", "utf-16", "utf-32", "cp1252", "cp1251", "shift_jis"]
 )
-def test_encodings_are_told_by_their_look(encoding: str) -> None:
+def test_encodings_are_detected(encoding: str) -> None:
     """Text of some length is read as it was written."""
     text = {
         "cp1251": "Съешь же ещё этих мягких французских булок, да выпей чаю. " * 4,
@@ -370,7 +370,7 @@ def test_short_western_text_is_not_guessed(text: str) -> None:
 
 
 def test_a_known_source_is_not_parsed(tmp_path: Path) -> None:
-    """The digest holds the bytes, the tags of the run, the chunker and what it counts with; order is kept."""
+    """The digest covers bytes, tags, chunker and tokenizer; the order of results does not change."""
     for name in ("a.md", "b.md"):
         (tmp_path / name).write_text(f"Words of {name}.")
     (tmp_path / "c.jsonl").write_text('{"_id": "r", "text": "A record."}\n\n')
@@ -394,7 +394,7 @@ def test_a_known_source_is_not_parsed(tmp_path: Path) -> None:
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kind whose library is not there fails alone and says what to install."""
+    """A file whose library is not installed fails with the package to install."""
     code._parser.cache_clear()
     monkeypatch.setitem(sys.modules, "tree_sitter_rust", None)
     (tmp_path / "a.rs").write_text("fn f() {}")
@@ -406,8 +406,8 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(read, LoadedDocument), read
 
 
-def test_folders_of_programs_are_passed_over(tmp_path: Path) -> None:
-    """What was fetched or generated is nobody's document."""
+def test_folders_of_programs_are_ignored(tmp_path: Path) -> None:
+    """Downloaded and generated files are not documents."""
     for folder in ("node_modules", "__pycache__", ".git", "src"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.md").write_text("Words.")

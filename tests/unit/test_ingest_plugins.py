@@ -62,7 +62,7 @@ def words(texts: list[str]) -> list[int]:
 def test_a_plugin_loads_files_of_its_suffix(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A file is loaded by the plug-in for its suffix, whatever its first bytes are."""
+    """A file is loaded by the plug-in for its suffix, even if its first bytes are those of another format."""
     install(monkeypatch, recipes="RECIPES")
     (tmp_path / "tea.recipe").write_text("GIF89a tea\nwater\nleaves\n")
 
