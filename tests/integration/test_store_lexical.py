@@ -25,7 +25,8 @@ from whence.store.postgres.lexical import (
     visible_postings,
 )
 from whence.store.postgres.store import PostgresStore
-from whence.testing.lexical_suite import LexicalSuite, text_document
+from whence.testing.lexical_samples import text_document
+from whence.testing.lexical_suite import LexicalSuite
 
 pytestmark = pytest.mark.postgres
 

@@ -28,7 +28,7 @@ from whence.store.postgres.lexical import (
 )
 from whence.store.postgres.maintenance import Maintenance
 from whence.store.postgres.store import PostgresStore
-from whence.testing.lexical_suite import text_document
+from whence.testing.lexical_samples import text_document
 from whence.text.analysis import ANALYZER_VERSION
 
 pytestmark = pytest.mark.postgres
