@@ -6,7 +6,7 @@ Topic names are full names, and parameters are checked structs of the processors
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,7 @@ __all__ = (
     "FlowDefinition",
     "InterfaceDefinition",
     "ParameterDefinition",
+    "ParameterFile",
     "ParameterKind",
     "ProcessorClass",
     "ProcessorDefinition",
@@ -47,25 +48,27 @@ ProcessorClass: TypeAlias = type[Processor]
 ParameterKind = Literal["string", "integer", "number", "boolean", "choice"]
 
 
-class ParameterDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter of the whole flow and its value."""
+class ParameterFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter of the whole flow as its file declares it."""
+
+    type: ParameterKind
+    """`choice` is one of the strings in `choices`."""
+    default: Any
+    minimum: float | int | None = None
+    """Smallest value of an `integer` or `number`."""
+    maximum: float | int | None = None
+    """Largest value of an `integer` or `number`."""
+    choices: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
+    description: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+
+
+class ParameterDefinition(ParameterFile, frozen=True, kw_only=True):
+    """A checked parameter of a flow, and its value."""
 
     name: str
     """Name that processors refer to as `${name}`."""
-    kind: ParameterKind
-    """Type of its values; `choice` is one of the strings in `choices`."""
     value: Any
     """The value given by the caller, else the default."""
-    default: Any
-    """The default of the flow file."""
-    minimum: float | None = None
-    """Smallest value of an `integer` or `number`."""
-    maximum: float | None = None
-    """Largest value of an `integer` or `number`."""
-    choices: tuple[str, ...] = ()
-    """Values of a `choice`."""
-    description: str = ""
-    """One line for people."""
 
 
 class ProcessorDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +77,7 @@ class ProcessorDefinition(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name in the flow; also the name of its consumer group, so that copies share the work."""
     type: str
-    """Name of the processor type."""
     cls: ProcessorClass
-    """The class behind the type."""
     parameters: msgspec.Struct
     """An instance of the class's `Parameters`."""
     topics: Mapping[str, str]
@@ -100,7 +101,6 @@ class InterfaceDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """An entry point of the flow: a service (`request` and `response`) or events (`topic`)."""
 
     name: str
-    """Name that clients use."""
     request: str = ""
     """Full topic that requests go to; empty for events."""
     response: str = ""
@@ -113,9 +113,7 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """A checked flow."""
 
     name: str
-    """Name of the flow."""
     description: str = ""
-    """Its purpose, in a line or two."""
     namespace: str = DEFAULT_NAMESPACE
     """Tenant and namespace of its topics."""
     parameters: tuple[ParameterDefinition, ...] = ()

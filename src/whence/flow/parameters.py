@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from whence.flow.definition import ParameterDefinition, ParameterKind, nearest
+from whence.flow.definition import ParameterDefinition, ParameterFile, nearest
 from whence.flow.typed_reader import TypedReader, refusal
 from whence.schema.errors import ConfigError
 
-__all__ = ("ParameterFile", "read_parameters")
+__all__ = ("read_parameters",)
 
 _TYPES: Mapping[str, Any] = {
     "string": str,
@@ -21,17 +21,6 @@ _TYPES: Mapping[str, Any] = {
     "choice": str,
 }
 _NUMERIC = ("integer", "number")
-
-
-class ParameterFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a flow's `parameters`."""
-
-    type: ParameterKind
-    default: Any
-    minimum: float | int | None = None
-    maximum: float | int | None = None
-    choices: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
-    description: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
 
 def read_parameters(
@@ -52,16 +41,8 @@ def read_parameters(
         problems = len(reader.problems)
         _check(reader, name, one)
         if len(reader.problems) == problems:
-            found[name] = ParameterDefinition(
-                name=name,
-                kind=one.type,
-                value=one.default,
-                default=one.default,
-                minimum=one.minimum,
-                maximum=one.maximum,
-                choices=tuple(one.choices or ()),
-                description=one.description or "",
-            )
+            fields = msgspec.structs.asdict(one)
+            found[name] = ParameterDefinition(name=name, value=one.default, **fields)
     return found if reader.problems else _with_values(found, values)
 
 
@@ -86,12 +67,11 @@ def _check(reader: TypedReader, name: str, one: ParameterFile) -> None:
         reader.report((*path, "default"), f"the default of {what} {reason}")
 
 
-def _refusal(one: ParameterFile | ParameterDefinition, value: Any) -> str:
+def _refusal(one: ParameterFile, value: Any) -> str:
     """Return the reason why a parameter cannot have a value, or an empty text when it can."""
-    kind = one.type if isinstance(one, ParameterFile) else one.kind
-    if refusal(value, _TYPES[kind]):
-        return f"must be of type {kind}, not {value!r}"
-    if kind == "choice" and value not in (choices := list(one.choices or ())):
+    if refusal(value, _TYPES[one.type]):
+        return f"must be of type {one.type}, not {value!r}"
+    if one.type == "choice" and value not in (choices := list(one.choices or ())):
         return f"must be one of {', '.join(choices)}, not {value!r}{nearest(value, choices)}"
     if one.minimum is not None and value < one.minimum:
         return f"must be at least {one.minimum}, not {value!r}"
@@ -110,7 +90,7 @@ def _with_values(
                 f"the flow has no parameter {name!r}{nearest(name, sorted(found))}",
                 hint=f"its parameters: {', '.join(sorted(found)) or 'none'}",
             )
-        value = _parse_option(given, found[name].kind)
+        value = _parse_option(given, found[name].type)
         reason = _refusal(found[name], value)
         if reason:
             raise ConfigError(f"parameter {name!r} {reason}")

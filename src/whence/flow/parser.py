@@ -19,11 +19,12 @@ from whence.flow.definition import (
     MAX_REPLICAS,
     FlowDefinition,
     InterfaceDefinition,
+    ParameterFile,
     ProcessorDefinition,
     nearest,
     ports,
 )
-from whence.flow.parameters import ParameterFile, read_parameters
+from whence.flow.parameters import read_parameters
 from whence.flow.registry import Registry
 from whence.flow.topology import check_topology
 from whence.flow.typed_reader import THE_FLOW, Invalid, TypedReader

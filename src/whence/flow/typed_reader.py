@@ -169,9 +169,9 @@ class TypedReader:
             self._add(node, f"{what} is {value!r}{source}: {reason}")
             raise Invalid
         # A parameter must not promise what the processor refuses.
-        limits = (parameter.minimum, parameter.maximum, *parameter.choices) if parameter else ()
+        limits = _limits(parameter) if parameter else ()
         for limit in limits:
-            reason = refusal(limit, kind) if limit is not None else ""
+            reason = refusal(limit, kind)
             if parameter and reason:
                 self._add(
                     node, f"parameter {parameter.name!r} may be {limit!r}, but {what} not: {reason}"
@@ -226,6 +226,11 @@ def refusal(value: Any, kind: Any) -> str:
             return f"must be one of {', '.join(choices)}{nearest(value, choices)}"
         return _lower_first(error)
     return ""
+
+
+def _limits(parameter: ParameterDefinition) -> list[Any]:
+    limits = [parameter.minimum, parameter.maximum, *(parameter.choices or ())]
+    return [limit for limit in limits if limit is not None]
 
 
 def _inside(name: str, what: str) -> str:
