@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from enum import StrEnum
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -108,15 +108,15 @@ class NackOutcome(StrEnum):
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Bounded retries: attempt n+1 waits `base_delay_s * factor**(n-1)`, capped, with jitter."""
 
-    max_attempts: int = 5
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
     """Deliveries before the message is a dead letter, 1 or more."""
-    base_delay_s: float = 0.2
+    base_delay_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.2
     """Seconds before the second attempt."""
-    factor: float = 2.0
+    factor: Annotated[float, msgspec.Meta(ge=1, le=100)] = 2.0
     """Growth from one wait to the next, at least 1."""
-    max_delay_s: float = 30.0
+    max_delay_s: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 30.0
     """Longest wait in seconds."""
-    jitter: float = 0.2
+    jitter: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.2
     """Share of the wait that is random, 0 to 1."""
 
 

@@ -41,16 +41,6 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+\Z")
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class RetryFile(msgspec.Struct, frozen=True, kw_only=True):
-    """`RetryPolicy` with the ranges of its fields."""
-
-    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
-    base_delay_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.2
-    factor: Annotated[float, msgspec.Meta(ge=1, le=100)] = 2.0
-    max_delay_s: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 30.0
-    jitter: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.2
-
-
 class ProcessorFile(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of `processors`."""
 
@@ -60,7 +50,7 @@ class ProcessorFile(msgspec.Struct, frozen=True, kw_only=True):
     prefetch: Annotated[int, msgspec.Meta(ge=1, le=MAX_PREFETCH)] | None = None
     parameters: yaml.Node | None = None
     topics: dict[str, Text] = {}
-    retry: RetryFile = RetryFile()
+    retry: RetryPolicy = RetryPolicy()
 
 
 class InterfaceFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +169,7 @@ class _Builder:
             cls=cls,
             parameters=parameters,
             topics=self._topics(name, cls, file.topics),
-            retry=RetryPolicy(**msgspec.structs.asdict(file.retry)),
+            retry=file.retry,
             replicas=file.replicas,
             concurrency=file.concurrency,
             prefetch=file.prefetch,
