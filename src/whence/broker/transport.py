@@ -258,7 +258,8 @@ class Transport(Protocol):
         """Publish and wait for the receipt; returns the `message-id` header, made when not given.
 
         Raises:
-            BadInput: The payload is too large or a header is not a string.
+            BadInput: The payload is too large or not bytes, a header is not a string, or the delay is negative.
+            ConfigError: The name of the topic is wrong, or the credentials are refused.
             Overloaded: The queue stayed full.
             Unavailable: The broker cannot be reached; whether it was stored is unknown.
         """
@@ -280,7 +281,10 @@ class Transport(Protocol):
         the next message.
 
         Raises:
-            Unavailable: The group is exclusive and taken, or the broker cannot be reached.
+            BadInput: `prefetch` is below 1.
+            ConfigError: The retry policy, the name of the topic or the credentials are wrong.
+            Unavailable: The group is exclusive and taken or shares in another mode, or the broker cannot be
+                reached.
         """
         ...
 

@@ -22,11 +22,11 @@ from whence.testing.transport_factory import (
     received,
 )
 
-__all__ = ("DeliverySuite",)
+__all__ = ("DeliverySuite", "SettlementSuite")
 
 
 class DeliverySuite:
-    """Topics, groups, settling and limits; behaviours 1 to 7, 9 to 13, 17 to 19, 25 and 41."""
+    """Publishing and receiving; behaviours 1 to 4, 9 to 11, 13, 17 to 19, 25 and 41."""
 
     async def test_body_headers_and_key_survive(self, transport: Transport, topic: str) -> None:
         """1: The body, the key and every header, of any Unicode, arrive as published."""
@@ -107,27 +107,6 @@ class DeliverySuite:
         assert await two.ack(first)
         assert await is_silent(two)
 
-    async def test_nack_sets_headers(self, transport: Transport, topic: str) -> None:
-        """3: What a nack sets comes again with the message, in that group only, over all that follow."""
-        one = await transport.subscribe(topic, "one", retry=QUICK)
-        two = await transport.subscribe(topic, "two", retry=QUICK)
-        await transport.publish(topic, b"x", headers={"color": "blue", "size": "1"})
-
-        await one.nack(
-            await arrives(one.receive()), delay_s=0, attempts=0, headers={"size": "2", "new": "3"}
-        )
-        again = await arrives(one.receive())
-        await one.nack(again, delay_s=0)
-        third = await arrives(one.receive())
-        first = await arrives(two.receive())
-
-        wanted = {"color": "blue", "size": "2", "new": "3"}
-        assert [again.attempt, third.attempt] == [1, 2]
-        for delivery in (again, third):
-            assert wanted.items() <= delivery.headers.items()
-        assert first.headers["size"] == "1"
-        assert "new" not in first.headers
-
     async def test_cancelled_receive_loses_nothing(self, transport: Transport, topic: str) -> None:
         """4: A receive that was cancelled, waiting or just served, takes no message with it."""
         subscription = await transport.subscribe(topic, "g", prefetch=4)
@@ -147,87 +126,6 @@ class DeliverySuite:
             assert delivery.payload == b"x"
             assert await subscription.ack(delivery)
 
-        assert await is_silent(subscription)
-
-    async def test_nack_backs_off_and_counts(self, transport: Transport, topic: str) -> None:
-        """5: After a nack the message waits, longer each time, and comes one attempt higher."""
-        policy = RetryPolicy(max_attempts=5, base_delay_s=0.1, factor=3.0, jitter=0.0)
-        subscription = await transport.subscribe(topic, "g", retry=policy)
-        loop = asyncio.get_running_loop()
-        message_id = await transport.publish(topic, b"x")
-        delivery = await arrives(subscription.receive())
-
-        for attempt, wait in ((2, 0.1), (3, 0.3)):
-            start = loop.time()
-            assert await subscription.nack(delivery) is NackOutcome.RETRY
-            delivery = await arrives(subscription.receive())
-            # Clocks of broker and client may differ by a millisecond or so.
-            assert loop.time() - start >= wait * 0.9
-            assert delivery.attempt == attempt
-            assert delivery.redelivered
-            assert delivery.headers[Headers.MESSAGE_ID] == message_id
-            assert delivery.headers[Headers.ATTEMPT] == str(attempt)
-
-    async def test_nack_counts_what_the_holder_did(self, transport: Transport, topic: str) -> None:
-        """5: Attempts made by the holder count; a hand-over without an attempt does not."""
-        subscription = await transport.subscribe(topic, "g", retry=RetryPolicy(max_attempts=3))
-        await transport.publish(topic, b"x")
-
-        first = await arrives(subscription.receive())
-        await subscription.nack(first, delay_s=0, attempts=0)
-        second = await arrives(subscription.receive())
-        await subscription.nack(second, delay_s=0, attempts=2)
-        third = await arrives(subscription.receive())
-        outcome = await subscription.nack(third, delay_s=0)
-
-        assert (second.attempt, third.attempt) == (1, 3)
-        assert outcome is NackOutcome.DEAD_LETTER
-
-    async def test_nacks_do_not_starve_redelivery(self, transport: Transport, topic: str) -> None:
-        """6: A steady stream of nacks does not put off the redelivery of an earlier one."""
-        subscription = await transport.subscribe(topic, "g", prefetch=4)
-        await transport.publish(topic, b"early")
-        await subscription.nack(await arrives(subscription.receive()), delay_s=0.2)
-        later = 0
-
-        while later < 200:
-            await transport.publish(topic, b"later")
-            delivery = await arrives(subscription.receive())
-            if delivery.payload == b"early":
-                break
-            later += 1
-            await subscription.nack(delivery, delay_s=10.0)
-            await asyncio.sleep(0.02)
-
-        assert delivery.payload == b"early"
-        assert delivery.attempt == 2
-
-    async def test_dead_letter_after_last_attempt(self, transport: Transport, topic: str) -> None:
-        """7: A message that fails its last attempt becomes a dead letter that tells its story."""
-        subscription = await transport.subscribe(topic, "g", retry=QUICK)
-        headers = {"type": "any.v1", Headers.CORRELATION_ID: "c"}
-        message_id = await transport.publish(topic, b"poison", headers=headers, key="k")
-
-        outcomes = []
-        for _ in range(QUICK.max_attempts):
-            delivery = await arrives(subscription.receive())
-            outcomes.append(
-                await subscription.nack(delivery, delay_s=0, reason="böse", exception="Boom")
-            )
-        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
-        letter = await arrives(letters.receive())
-
-        assert outcomes == [NackOutcome.RETRY, NackOutcome.RETRY, NackOutcome.DEAD_LETTER]
-        assert (letter.payload, letter.key) == (b"poison", "k")
-        assert letter.headers["type"] == "any.v1"
-        assert letter.headers[Headers.MESSAGE_ID] == message_id
-        assert letter.headers[Headers.REASON] == "böse"
-        assert letter.headers[Headers.EXCEPTION] == "Boom"
-        assert letter.headers[Headers.GROUP] == "g"
-        assert letter.headers[Headers.ORIGIN] == topic
-        assert letter.headers[Headers.ATTEMPTS] == "3"
-        first, last = int(letter.headers[Headers.FIRST_AT]), int(letter.headers[Headers.LAST_AT])
-        assert 0 < first <= last
         assert await is_silent(subscription)
 
     async def test_prefetch_bounds_in_flight(self, transport: Transport, topic: str) -> None:
@@ -268,18 +166,6 @@ class DeliverySuite:
 
         assert bodies == [b"now", b"later"]
         assert loop.time() - start >= 0.45
-
-    async def test_settling_twice_does_nothing(self, transport: Transport, topic: str) -> None:
-        """12: A second ack, and a nack or reject after an ack, change nothing and say so."""
-        subscription = await transport.subscribe(topic, "g", prefetch=2, retry=QUICK)
-        await transport.publish(topic, b"x")
-        delivery = await arrives(subscription.receive())
-
-        assert await subscription.ack(delivery) is True
-        assert await subscription.ack(delivery) is False
-        assert await subscription.nack(delivery) is NackOutcome.STALE
-        assert await subscription.reject(delivery, reason="late") is NackOutcome.STALE
-        assert await is_silent(subscription)
 
     async def test_nacked_delivery_is_stale(self, transport: Transport, topic: str) -> None:
         """12: After a nack the old delivery can no longer settle the message."""
@@ -388,3 +274,121 @@ class DeliverySuite:
         await transport.publish(topic, body)
 
         assert (await arrives(subscription.receive())).payload == body
+
+
+class SettlementSuite:
+    """Acknowledging, retrying and giving up; behaviours 3, 5 to 7 and 12."""
+
+    async def test_nack_sets_headers(self, transport: Transport, topic: str) -> None:
+        """3: What a nack sets comes again with the message, in that group only, over all that follow."""
+        one = await transport.subscribe(topic, "one", retry=QUICK)
+        two = await transport.subscribe(topic, "two", retry=QUICK)
+        await transport.publish(topic, b"x", headers={"color": "blue", "size": "1"})
+
+        await one.nack(
+            await arrives(one.receive()), delay_s=0, attempts=0, headers={"size": "2", "new": "3"}
+        )
+        again = await arrives(one.receive())
+        await one.nack(again, delay_s=0)
+        third = await arrives(one.receive())
+        first = await arrives(two.receive())
+
+        wanted = {"color": "blue", "size": "2", "new": "3"}
+        assert [again.attempt, third.attempt] == [1, 2]
+        for delivery in (again, third):
+            assert wanted.items() <= delivery.headers.items()
+        assert first.headers["size"] == "1"
+        assert "new" not in first.headers
+
+    async def test_nack_backs_off_and_counts(self, transport: Transport, topic: str) -> None:
+        """5: After a nack the message waits, longer each time, and comes one attempt higher."""
+        policy = RetryPolicy(max_attempts=5, base_delay_s=0.1, factor=3.0, jitter=0.0)
+        subscription = await transport.subscribe(topic, "g", retry=policy)
+        loop = asyncio.get_running_loop()
+        message_id = await transport.publish(topic, b"x")
+        delivery = await arrives(subscription.receive())
+
+        for attempt, wait in ((2, 0.1), (3, 0.3)):
+            start = loop.time()
+            assert await subscription.nack(delivery) is NackOutcome.RETRY
+            delivery = await arrives(subscription.receive())
+            # Clocks of broker and client may differ by a millisecond or so.
+            assert loop.time() - start >= wait * 0.9
+            assert delivery.attempt == attempt
+            assert delivery.redelivered
+            assert delivery.headers[Headers.MESSAGE_ID] == message_id
+            assert delivery.headers[Headers.ATTEMPT] == str(attempt)
+
+    async def test_nack_counts_what_the_holder_did(self, transport: Transport, topic: str) -> None:
+        """5: Attempts made by the holder count; a hand-over without an attempt does not."""
+        subscription = await transport.subscribe(topic, "g", retry=RetryPolicy(max_attempts=3))
+        await transport.publish(topic, b"x")
+
+        first = await arrives(subscription.receive())
+        await subscription.nack(first, delay_s=0, attempts=0)
+        second = await arrives(subscription.receive())
+        await subscription.nack(second, delay_s=0, attempts=2)
+        third = await arrives(subscription.receive())
+        outcome = await subscription.nack(third, delay_s=0)
+
+        assert (second.attempt, third.attempt) == (1, 3)
+        assert outcome is NackOutcome.DEAD_LETTER
+
+    async def test_nacks_do_not_starve_redelivery(self, transport: Transport, topic: str) -> None:
+        """6: A steady stream of nacks does not put off the redelivery of an earlier one."""
+        subscription = await transport.subscribe(topic, "g", prefetch=4)
+        await transport.publish(topic, b"early")
+        await subscription.nack(await arrives(subscription.receive()), delay_s=0.2)
+        later = 0
+
+        while later < 200:
+            await transport.publish(topic, b"later")
+            delivery = await arrives(subscription.receive())
+            if delivery.payload == b"early":
+                break
+            later += 1
+            await subscription.nack(delivery, delay_s=10.0)
+            await asyncio.sleep(0.02)
+
+        assert delivery.payload == b"early"
+        assert delivery.attempt == 2
+
+    async def test_dead_letter_after_last_attempt(self, transport: Transport, topic: str) -> None:
+        """7: A message that fails its last attempt becomes a dead letter that tells its story."""
+        subscription = await transport.subscribe(topic, "g", retry=QUICK)
+        headers = {"type": "any.v1", Headers.CORRELATION_ID: "c"}
+        message_id = await transport.publish(topic, b"poison", headers=headers, key="k")
+
+        outcomes = []
+        for _ in range(QUICK.max_attempts):
+            delivery = await arrives(subscription.receive())
+            outcomes.append(
+                await subscription.nack(delivery, delay_s=0, reason="böse", exception="Boom")
+            )
+        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
+        letter = await arrives(letters.receive())
+
+        assert outcomes == [NackOutcome.RETRY, NackOutcome.RETRY, NackOutcome.DEAD_LETTER]
+        assert (letter.payload, letter.key) == (b"poison", "k")
+        assert letter.headers["type"] == "any.v1"
+        assert letter.headers[Headers.MESSAGE_ID] == message_id
+        assert letter.headers[Headers.REASON] == "böse"
+        assert letter.headers[Headers.EXCEPTION] == "Boom"
+        assert letter.headers[Headers.GROUP] == "g"
+        assert letter.headers[Headers.ORIGIN] == topic
+        assert letter.headers[Headers.ATTEMPTS] == "3"
+        first, last = int(letter.headers[Headers.FIRST_AT]), int(letter.headers[Headers.LAST_AT])
+        assert 0 < first <= last
+        assert await is_silent(subscription)
+
+    async def test_settling_twice_does_nothing(self, transport: Transport, topic: str) -> None:
+        """12: A second ack, and a nack or reject after an ack, change nothing and say so."""
+        subscription = await transport.subscribe(topic, "g", prefetch=2, retry=QUICK)
+        await transport.publish(topic, b"x")
+        delivery = await arrives(subscription.receive())
+
+        assert await subscription.ack(delivery) is True
+        assert await subscription.ack(delivery) is False
+        assert await subscription.nack(delivery) is NackOutcome.STALE
+        assert await subscription.reject(delivery, reason="late") is NackOutcome.STALE
+        assert await is_silent(subscription)

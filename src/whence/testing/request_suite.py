@@ -23,7 +23,7 @@ from whence.testing.transport_factory import (
     fresh_topic,
 )
 
-__all__ = ("RequestSuite",)
+__all__ = ("RequestSuite", "StreamSuite")
 
 
 async def _answer(
@@ -67,7 +67,7 @@ async def _collect(replies: AsyncIterator[Reply]) -> list[bytes]:
 
 
 class RequestSuite:
-    """Requests, streams, deadlines and cancelling on the asker's side; behaviours 28 to 32."""
+    """Requests, deadlines and cancelling on the caller's side; behaviours 28 to 30 and 32."""
 
     async def test_request_carries_what_the_server_needs(
         self, client: Transport, server: Transport, topic: str
@@ -233,6 +233,56 @@ class RequestSuite:
         await _answer(transport, asked, b"!")
         assert (await arrives(asking)).payload == b"!"
 
+    async def test_a_caller_that_is_cancelled_cancels(
+        self, client: Transport, server: Transport, topic: str
+    ) -> None:
+        """28: A request whose caller is cancelled is taken back."""
+        subscription = await server.subscribe(topic, "g")
+        control = await server.subscribe(cancel_topic(topic), "c")
+        asking = asyncio.create_task(client.request(topic, b"?"))
+        asked = await _asked(subscription)
+
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+        wanted = asked.headers[Headers.CORRELATION_ID]
+        assert (await _asked(control)).payload == wanted.encode()
+
+    async def test_reply_topic_gone(self, transport_factory: TransportFactory) -> None:
+        """32: Replies to a client that is gone neither fail nor hold up the server."""
+        client, other, server = [await transport_factory() for _ in range(3)]
+        topic = fresh_topic()
+        subscription = await server.subscribe(topic, "g")
+        asking = asyncio.create_task(client.request(topic, b"?"))
+        asked = await _asked(subscription)
+        await client.aclose()
+        with pytest.raises(Unavailable):
+            await arrives(asking)
+
+        for place in range(20):
+            await arrives(_answer(server, asked, b"!", sequence=place, end=False))
+        again = asyncio.create_task(other.request(topic, b"??"))
+        await _answer(server, await _asked(subscription), b"!!")
+
+        assert (await arrives(again)).payload == b"!!"
+
+    async def test_closing_ends_requests(self, transport: Transport, topic: str) -> None:
+        """30: Closing a transport ends what waits in it with `Unavailable`."""
+        subscription = await transport.subscribe(topic, "g")
+        asking = asyncio.create_task(transport.request(topic, b"?"))
+        reading = asyncio.create_task(_collect(transport.stream(topic, b"?")))
+        await _asked(subscription)
+        await _asked(subscription)
+
+        await transport.aclose()
+
+        results = await arrives(asyncio.gather(asking, reading, return_exceptions=True))
+        assert [type(result) for result in results] == [Unavailable, Unavailable]
+
+
+class StreamSuite:
+    """Streams of replies; behaviour 31."""
+
     async def test_stream_is_ordered(
         self, client: Transport, server: Transport, topic: str
     ) -> None:
@@ -303,52 +353,6 @@ class RequestSuite:
 
         assert await arrives(reading) == b"0"
         assert (await _asked(control)).payload == correlation.encode()
-
-    async def test_a_caller_that_is_cancelled_cancels(
-        self, client: Transport, server: Transport, topic: str
-    ) -> None:
-        """28: A request whose caller is cancelled is taken back."""
-        subscription = await server.subscribe(topic, "g")
-        control = await server.subscribe(cancel_topic(topic), "c")
-        asking = asyncio.create_task(client.request(topic, b"?"))
-        asked = await _asked(subscription)
-
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
-
-        wanted = asked.headers[Headers.CORRELATION_ID]
-        assert (await _asked(control)).payload == wanted.encode()
-
-    async def test_reply_topic_gone(self, transport_factory: TransportFactory) -> None:
-        """32: Replies to a client that is gone neither fail nor hold up the server."""
-        client, other, server = [await transport_factory() for _ in range(3)]
-        topic = fresh_topic()
-        subscription = await server.subscribe(topic, "g")
-        asking = asyncio.create_task(client.request(topic, b"?"))
-        asked = await _asked(subscription)
-        await client.aclose()
-        with pytest.raises(Unavailable):
-            await arrives(asking)
-
-        for place in range(20):
-            await arrives(_answer(server, asked, b"!", sequence=place, end=False))
-        again = asyncio.create_task(other.request(topic, b"??"))
-        await _answer(server, await _asked(subscription), b"!!")
-
-        assert (await arrives(again)).payload == b"!!"
-
-    async def test_closing_ends_requests(self, transport: Transport, topic: str) -> None:
-        """30: Closing a transport ends what waits in it with `Unavailable`."""
-        subscription = await transport.subscribe(topic, "g")
-        asking = asyncio.create_task(transport.request(topic, b"?"))
-        reading = asyncio.create_task(_collect(transport.stream(topic, b"?")))
-        await _asked(subscription)
-        await _asked(subscription)
-
-        await transport.aclose()
-
-        results = await arrives(asyncio.gather(asking, reading, return_exceptions=True))
-        assert [type(result) for result in results] == [Unavailable, Unavailable]
 
     async def test_many_streams_side_by_side(
         self, client: Transport, server: Transport, topic: str

@@ -24,16 +24,24 @@ pytest.register_assert_rewrite(
     "whence.testing.worker_suite",
 )
 
-from whence.testing.delivery_suite import DeliverySuite  # noqa: E402
+from whence.testing.delivery_suite import DeliverySuite, SettlementSuite  # noqa: E402
 from whence.testing.lifecycle_suite import LifecycleSuite  # noqa: E402
-from whence.testing.request_suite import RequestSuite  # noqa: E402
+from whence.testing.request_suite import RequestSuite, StreamSuite  # noqa: E402
 from whence.testing.transport_factory import Capability, TransportFactory, fresh_topic  # noqa: E402
-from whence.testing.worker_suite import WorkerSuite  # noqa: E402
+from whence.testing.worker_suite import WorkerRequestSuite, WorkerSuite  # noqa: E402
 
 __all__ = ("Capability", "TransportFactory", "TransportSuite")
 
 
-class TransportSuite(DeliverySuite, LifecycleSuite, RequestSuite, WorkerSuite):
+class TransportSuite(
+    DeliverySuite,
+    SettlementSuite,
+    LifecycleSuite,
+    RequestSuite,
+    StreamSuite,
+    WorkerSuite,
+    WorkerRequestSuite,
+):
     """All behaviours; needs a fixture `transport_factory`."""
 
     @pytest.fixture

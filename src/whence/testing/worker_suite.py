@@ -28,7 +28,7 @@ from whence.testing.transport_factory import (
     is_silent,
 )
 
-__all__ = ("WorkerSuite",)
+__all__ = ("WorkerRequestSuite", "WorkerSuite")
 
 _TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -59,16 +59,15 @@ class _Refusing:
         return await self._transport.publish(topic, payload, **options)
 
 
-class WorkerSuite:
-    """A worker on the transport; behaviours 20, 22 to 24, 26 to 28, 33 and 35 to 38."""
+async def _start(transport: Transport, topic: str, handler: Handler, **options: Any) -> Worker:
+    options.setdefault("retry", QUICK)
+    worker = Worker(transport, topic=topic, group="g", handler=handler, **options)
+    await worker.start()
+    return worker
 
-    async def _start(
-        self, transport: Transport, topic: str, handler: Handler, **options: Any
-    ) -> Worker:
-        options.setdefault("retry", QUICK)
-        worker = Worker(transport, topic=topic, group="g", handler=handler, **options)
-        await worker.start()
-        return worker
+
+class WorkerSuite:
+    """Errors, effects and replies of a worker; behaviours 5, 20, 22 to 24, 35, 36 and 38."""
 
     async def test_permanent_error_is_a_dead_letter_at_once(
         self, transport: Transport, topic: str
@@ -82,7 +81,7 @@ class WorkerSuite:
             calls += 1
             yield _failure(BadInput("the document has no id"))
 
-        worker = await self._start(transport, topic, handle)
+        worker = await _start(transport, topic, handle)
         await transport.publish(topic, b"x")
         letter = await arrives(letters.receive())
         await worker.aclose()
@@ -104,7 +103,7 @@ class WorkerSuite:
             attempts.append(message.attempt)
             yield _failure(Unavailable("not now"))
 
-        worker = await self._start(transport, topic, handle, retry=policy)
+        worker = await _start(transport, topic, handle, retry=policy)
         await transport.publish(topic, b"x")
         letter = await arrives(letters.receive())
         await worker.aclose()
@@ -120,7 +119,7 @@ class WorkerSuite:
             effects.append(message.delivery.payload)
             yield _done()
 
-        worker = await self._start(transport, topic, handle, ledger=MemoryLedger())
+        worker = await _start(transport, topic, handle, ledger=MemoryLedger())
         for body in (b"x", b"x", b"y"):
             headers = {Headers.MESSAGE_ID: f"id-{body.decode()}"}
             await transport.publish(topic, body, headers=headers)
@@ -141,7 +140,7 @@ class WorkerSuite:
             effects.append(message.delivery.payload)
             yield _done()
 
-        worker = await self._start(transport, topic, handle, ledger=MemoryLedger(), concurrency=4)
+        worker = await _start(transport, topic, handle, ledger=MemoryLedger(), concurrency=4)
         bodies = [str(n).encode() for n in range(10)]
         for body in bodies:
             await transport.publish(topic, body)
@@ -166,7 +165,7 @@ class WorkerSuite:
         async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             yield _done(b"result of " + message.delivery.payload)
 
-        worker = await self._start(refusing, topic, handle, reply_topic=results)
+        worker = await _start(refusing, topic, handle, reply_topic=results)
         await transport.publish(topic, b"x")
 
         assert await acked(output, 1) == [b"result of x"]
@@ -183,7 +182,7 @@ class WorkerSuite:
         async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             yield _done()
 
-        worker = await self._start(refusing, topic, handle)
+        worker = await _start(refusing, topic, handle)
         lost = asyncio.create_task(transport.request(topic, b"lost", timeout_s=1.5))
         results = await arrives(asyncio.gather(lost, return_exceptions=True))
         refusing.left = 0
@@ -192,6 +191,120 @@ class WorkerSuite:
 
         assert isinstance(results[0], Exception)
         assert reply.payload == b"done"
+
+    async def test_restart_keeps_group_and_backlog(self, transport: Transport, topic: str) -> None:
+        """35: A worker that is closed and started anew finds its group's backlog."""
+        seen: list[bytes] = []
+
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            seen.append(message.delivery.payload)
+            yield _done()
+
+        first = await _start(transport, topic, handle)
+        await transport.publish(topic, b"0")
+        await eventually(lambda: first.counters.handled == 1)
+        await first.aclose()
+        for n in range(1, 4):
+            await transport.publish(topic, str(n).encode())
+        second = await _start(transport, topic, handle)
+        await eventually(lambda: second.counters.handled == 3)
+        await second.aclose()
+
+        assert sorted(seen) == [b"0", b"1", b"2", b"3"]
+
+    async def test_dead_letters_can_be_replayed(self, transport: Transport, topic: str) -> None:
+        """36: A dead letter sent again keeps its id, begins with attempt 1 and is dead no more."""
+        letters = DeadLetters(transport, wait_s=0.5)
+        broken = True
+        seen: list[tuple[str, int]] = []
+
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            seen.append((message.message_id, message.attempt))
+            if broken:
+                raise BadInput("broken")
+            yield _done()
+
+        worker = await _start(transport, topic, handle, ledger=MemoryLedger())
+        ids = [await transport.publish(topic, body) for body in (b"x", b"y")]
+        await eventually(lambda: worker.counters.dead_letters == 2 and not worker.in_flight)
+        listed = await letters.list(topic)
+        broken = False
+        replayed = await letters.replay(topic, {ids[1]})
+        await eventually(lambda: worker.counters.handled == 1)
+        dropped = await letters.drop(topic)
+        left = await letters.list(topic)
+        await worker.aclose()
+
+        assert [(letter.id, letter.payload) for letter in listed] == [
+            (ids[0], b"x"),
+            (ids[1], b"y"),
+        ]
+        assert (replayed, dropped, left) == (1, 1, [])
+        assert seen[-1] == (ids[1], 1)
+
+    async def test_unknown_type_is_a_dead_letter_and_answered(
+        self, transport: Transport, topic: str
+    ) -> None:
+        """38: Bytes of an unknown type go to the dead letters, and a waiting caller is told."""
+        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
+
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            decode(message.delivery.payload, message.delivery.headers[Headers.TYPE])
+            yield _done()
+
+        worker = await _start(transport, topic, handle)
+        headers = {Headers.TYPE: "from-the-future.v9"}
+        reply = await arrives(transport.request(topic, b"{}", headers=headers))
+        letter = await arrives(letters.receive())
+        await worker.aclose()
+
+        assert decode_as(reply.payload, ErrorReply).code == "undecodable"
+        assert letter.headers[Headers.EXCEPTION] == "CodecError"
+        assert "from-the-future.v9" in letter.headers[Headers.REASON]
+
+    async def test_older_and_newer_bodies_are_read(self, transport: Transport, topic: str) -> None:
+        """38: Within a version a body without newer fields is read, and one with unknown fields too."""
+        seen: list[Any] = []
+
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            seen.append(decode(message.delivery.payload, message.delivery.headers[Headers.TYPE]))
+            yield _done()
+
+        worker = await _start(transport, topic, handle)
+        headers = {Headers.TYPE: SearchResponse.TYPE}
+        await transport.publish(topic, b'{"candidates":[]}', headers=headers)
+        await transport.publish(topic, b'{"candidates":[],"novelty":{"a":1}}', headers=headers)
+        await eventually(lambda: worker.counters.handled == 2)
+        await worker.aclose()
+
+        assert seen == [SearchResponse(candidates=())] * 2
+
+    async def test_fault_of_a_handler_is_told_and_survived(
+        self, transport: Transport, topic: str
+    ) -> None:
+        """20: An unexpected exception is told by its class, and the worker takes the next message."""
+
+        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+            if message.delivery.payload == b"bug":
+                raise KeyError("secret detail")
+            yield _done(encode(TextResponse(texts=())))
+
+        worker = await _start(transport, topic, handle)
+        reply = await arrives(transport.request(topic, b"bug"))
+        fine = await arrives(transport.request(topic, b"fine"))
+        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
+        silent = await is_silent(letters)
+        await worker.aclose()
+
+        error = decode_as(reply.payload, ErrorReply)
+        assert (error.code, "KeyError" in error.message) == ("internal", True)
+        assert "secret detail" not in error.message + error.hint
+        assert decode_as(fine.payload, TextResponse) == TextResponse(texts=())
+        assert silent
+
+
+class WorkerRequestSuite:
+    """Deadlines, cancelling, draining and traces of a worker; behaviours 26 to 28, 33 and 37."""
 
     async def test_expired_input_is_not_handled(self, transport: Transport, topic: str) -> None:
         """26: A message whose deadline has passed is answered, acknowledged and not done."""
@@ -209,7 +322,7 @@ class WorkerSuite:
             Headers.DEADLINE: str(int(time.time() * 1000) - 1000),
         }
         await transport.publish(topic, b"x", headers=headers)
-        worker = await self._start(transport, topic, handle)
+        worker = await _start(transport, topic, handle)
         delivery = await arrives(replies.receive())
         await eventually(lambda: worker.counters.expired == 1 and not worker.in_flight)
         await worker.aclose()
@@ -231,7 +344,7 @@ class WorkerSuite:
                 stopped.set()
             yield _done()
 
-        worker = await self._start(transport, topic, handle)
+        worker = await _start(transport, topic, handle)
         reply = await arrives(transport.request(topic, b"x", timeout_s=2.0))
         await arrives(stopped.wait())
         await worker.aclose()
@@ -259,7 +372,7 @@ class WorkerSuite:
                     await transport.request(topics[place + 1], b"x", headers=message.call_headers)
                 yield _done()
 
-            workers.append(await self._start(transport, topic, handle))
+            workers.append(await _start(transport, topic, handle))
         await arrives(transport.request(topics[0], b"x", timeout_s=20.0))
         for worker in workers:
             await worker.aclose()
@@ -279,7 +392,7 @@ class WorkerSuite:
                     stopped.set()
             yield _done()
 
-        worker = await self._start(transport, topic, handle)
+        worker = await _start(transport, topic, handle)
         asking = asyncio.create_task(transport.request(topic, b"long", timeout_s=3600))
         await arrives(started.wait())
         asking.cancel()
@@ -306,68 +419,18 @@ class WorkerSuite:
             finished.append(message.delivery.payload)
             yield _done()
 
-        worker = await self._start(one, topic, handle, concurrency=2)
+        worker = await _start(one, topic, handle, concurrency=2)
         for body in (b"long", b"short", b"queued"):
             await one.publish(topic, body)
         await eventually(lambda: worker.in_flight == 2)
         await arrives(worker.aclose(drain_s=1.5))
         done_before = list(finished)
-        successor = await self._start(two, topic, handle_quickly)
+        successor = await _start(two, topic, handle_quickly)
         await eventually(lambda: len(finished) == 3)
         await successor.aclose()
 
         assert done_before == [b"short"]
         assert sorted(finished) == [b"long", b"queued", b"short"]
-
-    async def test_restart_keeps_group_and_backlog(self, transport: Transport, topic: str) -> None:
-        """35: A worker that is closed and started anew finds its group's backlog."""
-        seen: list[bytes] = []
-
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            seen.append(message.delivery.payload)
-            yield _done()
-
-        first = await self._start(transport, topic, handle)
-        await transport.publish(topic, b"0")
-        await eventually(lambda: first.counters.handled == 1)
-        await first.aclose()
-        for n in range(1, 4):
-            await transport.publish(topic, str(n).encode())
-        second = await self._start(transport, topic, handle)
-        await eventually(lambda: second.counters.handled == 3)
-        await second.aclose()
-
-        assert sorted(seen) == [b"0", b"1", b"2", b"3"]
-
-    async def test_dead_letters_can_be_replayed(self, transport: Transport, topic: str) -> None:
-        """36: A dead letter sent again keeps its id, begins with attempt 1 and is dead no more."""
-        letters = DeadLetters(transport, wait_s=0.5)
-        broken = True
-        seen: list[tuple[str, int]] = []
-
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            seen.append((message.message_id, message.attempt))
-            if broken:
-                raise BadInput("broken")
-            yield _done()
-
-        worker = await self._start(transport, topic, handle, ledger=MemoryLedger())
-        ids = [await transport.publish(topic, body) for body in (b"x", b"y")]
-        await eventually(lambda: worker.counters.dead_letters == 2 and not worker.in_flight)
-        listed = await letters.list(topic)
-        broken = False
-        replayed = await letters.replay(topic, {ids[1]})
-        await eventually(lambda: worker.counters.handled == 1)
-        dropped = await letters.drop(topic)
-        left = await letters.list(topic)
-        await worker.aclose()
-
-        assert [(letter.id, letter.payload) for letter in listed] == [
-            (ids[0], b"x"),
-            (ids[1], b"y"),
-        ]
-        assert (replayed, dropped, left) == (1, 1, [])
-        assert seen[-1] == (ids[1], 1)
 
     async def test_trace_is_one_over_three_hops(self, transport_factory: TransportFactory) -> None:
         """37: Three hops down, and in every reply, the trace is the one that began at the edge."""
@@ -385,7 +448,7 @@ class WorkerSuite:
                     await transport.request(topics[place + 1], b"x", headers=message.trace_headers)
                 yield _done()
 
-            workers.append(await self._start(transport, topic, handle))
+            workers.append(await _start(transport, topic, handle))
         sent = {Headers.TRACEPARENT: _TRACE, Headers.TRACESTATE: "edge=1"}
         reply = await arrives(transport.request(topics[0], b"x", headers=sent))
         for worker in workers:
@@ -393,63 +456,3 @@ class WorkerSuite:
 
         assert traces == [sent, sent, sent]
         assert sent.items() <= reply.headers.items()
-
-    async def test_unknown_type_is_a_dead_letter_and_answered(
-        self, transport: Transport, topic: str
-    ) -> None:
-        """38: Bytes of an unknown type go to the dead letters, and a waiting caller is told."""
-        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
-
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            decode(message.delivery.payload, message.delivery.headers[Headers.TYPE])
-            yield _done()
-
-        worker = await self._start(transport, topic, handle)
-        headers = {Headers.TYPE: "from-the-future.v9"}
-        reply = await arrives(transport.request(topic, b"{}", headers=headers))
-        letter = await arrives(letters.receive())
-        await worker.aclose()
-
-        assert decode_as(reply.payload, ErrorReply).code == "undecodable"
-        assert letter.headers[Headers.EXCEPTION] == "CodecError"
-        assert "from-the-future.v9" in letter.headers[Headers.REASON]
-
-    async def test_older_and_newer_bodies_are_read(self, transport: Transport, topic: str) -> None:
-        """38: Within a version a body without newer fields is read, and one with unknown fields too."""
-        seen: list[Any] = []
-
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            seen.append(decode(message.delivery.payload, message.delivery.headers[Headers.TYPE]))
-            yield _done()
-
-        worker = await self._start(transport, topic, handle)
-        headers = {Headers.TYPE: SearchResponse.TYPE}
-        await transport.publish(topic, b'{"candidates":[]}', headers=headers)
-        await transport.publish(topic, b'{"candidates":[],"novelty":{"a":1}}', headers=headers)
-        await eventually(lambda: worker.counters.handled == 2)
-        await worker.aclose()
-
-        assert seen == [SearchResponse(candidates=())] * 2
-
-    async def test_fault_of_a_handler_is_told_and_survived(
-        self, transport: Transport, topic: str
-    ) -> None:
-        """20: An unexpected exception is told by its class, and the worker takes the next message."""
-
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            if message.delivery.payload == b"bug":
-                raise KeyError("secret detail")
-            yield _done(encode(TextResponse(texts=())))
-
-        worker = await self._start(transport, topic, handle)
-        reply = await arrives(transport.request(topic, b"bug"))
-        fine = await arrives(transport.request(topic, b"fine"))
-        letters = await transport.subscribe(dead_letter_topic(topic), "cli")
-        silent = await is_silent(letters)
-        await worker.aclose()
-
-        error = decode_as(reply.payload, ErrorReply)
-        assert (error.code, "KeyError" in error.message) == ("internal", True)
-        assert "secret detail" not in error.message + error.hint
-        assert decode_as(fine.payload, TextResponse) == TextResponse(texts=())
-        assert silent

@@ -124,14 +124,7 @@ class MemoryTransport:
         key: str | None = None,
         delay_s: float | None = None,
     ) -> str:
-        """Publish; returns the `message-id` header, made when not given.
-
-        Raises:
-            BadInput: The payload is too large or not bytes, a header is not a string, a delay is negative.
-            ConfigError: The topic's name is wrong.
-            Overloaded: A subscription of the topic stayed full.
-            Unavailable: The transport is closed.
-        """
+        """Publish, as `Transport.publish`."""
         self._check_open()
         own = dict(headers or {})
         check_message(topic, payload, own, delay_s, self.max_payload_bytes)
@@ -182,13 +175,7 @@ class MemoryTransport:
         retry: RetryPolicy | None = None,
         start: Start | None = None,
     ) -> Subscription:
-        """Join a consumer group of a topic; at most `prefetch` messages are held.
-
-        Raises:
-            BadInput: `prefetch` is below 1.
-            ConfigError: The retry policy or the name of the topic is wrong.
-            Unavailable: The group is exclusive and taken, or the transport is closed.
-        """
+        """Join a consumer group, as `Transport.subscribe`."""
         self._check_open()
         check_prefetch(prefetch, topic)
         policy = check_policy(retry or RetryPolicy())

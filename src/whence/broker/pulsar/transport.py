@@ -133,16 +133,9 @@ class PulsarTransport:
         key: str | None = None,
         delay_s: float | None = None,
     ) -> str:
-        """Publish and wait for the receipt; returns the `message-id` header, made when not given.
+        """Publish, as `Transport.publish`; also refuses what does not fit the schema of the topic.
 
         Being cancelled leaves it unknown whether the message was stored.
-
-        Raises:
-            BadInput: The payload is too large or not bytes, a header is not a string, a delay is negative, or
-                the broker keeps another schema for the topic.
-            ConfigError: The name of the topic is wrong, or the credentials are refused.
-            Overloaded: Too many messages waited for their receipt, or the cluster has no room.
-            Unavailable: The broker cannot be reached; whether the message was stored is unknown.
         """
         name = full_topic(topic)
         own = self._checked(name, payload, headers, delay_s)
@@ -231,17 +224,11 @@ class PulsarTransport:
         retry: RetryPolicy | None = None,
         start: Start | None = None,
     ) -> Subscription:
-        """Join a consumer group of a topic; at most `prefetch` messages are held.
+        """Join a consumer group, as `Transport.subscribe`.
 
         A broadcast's reader that is lost altogether begins with what comes then; a broken connection loses
         nothing. With a prefetch above 8 the client library fetches half as many again ahead, 8 to 64, also for
         a consumer that is busy or paused.
-
-        Raises:
-            BadInput: `prefetch` is below 1, or the broker keeps another schema for the topic.
-            ConfigError: The retry policy, the name of the topic or the credentials are wrong.
-            Unavailable: The group is exclusive and taken or shares in another mode, or the broker cannot be
-                reached.
         """
         check_prefetch(prefetch, topic)
         policy = check_policy(retry or RetryPolicy())
@@ -261,39 +248,15 @@ class PulsarTransport:
             lanes, fetch = 1, _VOLATILE_FETCH
         self._subscriptions.add(subscription)
         try:
-            for source, opening in self._openings(name, group, mode, start, fetch, consumer_name):
+            for source, opening in _openings(
+                self._client, name, group, mode, start, fetch, consumer_name
+            ):
                 topic_name = self._client.on_cluster(source)
                 await subscription.add_feed(topic_name, consumer_name, lanes, opening)
         except BaseException:
             await subscription.aclose()
             raise
         return subscription
-
-    def _openings(
-        self, topic: str, group: str, mode: Mode, start: Start | None, fetch: int, name: str
-    ) -> list[tuple[str, _Opening]]:
-        """Return the topics of a consumer, its retry topic last, and how to open each."""
-        client, again = self._client, retry_topic(topic, group)
-        # A reader that is opened again must not start from the beginning.
-        starts = iter((start,))
-
-        async def read() -> Reader:
-            return await client.open_reader(topic, next(starts, None), max(fetch, 1), name)
-
-        async def consume() -> Consumer:
-            kind = _CONSUMER_TYPES[mode]
-            return await client.open_consumer(topic, group, kind, start, fetch, name)
-
-        async def consume_retries() -> Consumer:
-            # Delays need a shared subscription; an exclusive group has one consumer anyhow.
-            kind = _CONSUMER_TYPES[Mode.KEY_ORDERED if mode is Mode.KEY_ORDERED else Mode.SHARED]
-            return await client.open_consumer(again, group, kind, Start.EARLIEST, fetch, name)
-
-        if mode is Mode.BROADCAST:
-            return [(topic, read)]
-        if not topic.startswith("persistent://"):
-            return [(topic, consume)]
-        return [(topic, consume), (again, consume_retries)]
 
     def forget(self, subscription: PulsarSubscription) -> None:
         """Drop a subscription that is closed."""
@@ -386,6 +349,39 @@ class PulsarTransport:
         await asyncio.gather(*(one.aclose() for one in list(self._subscriptions)))
         await self._producers.aclose()
         await self._client.aclose()
+
+
+def _openings(
+    client: PulsarClient,
+    topic: str,
+    group: str,
+    mode: Mode,
+    start: Start | None,
+    fetch: int,
+    name: str,
+) -> list[tuple[str, _Opening]]:
+    """Return the topics of a consumer, its retry topic last, and how to open each."""
+    again = retry_topic(topic, group)
+    # A reader that is opened again must not start from the beginning.
+    starts = iter((start,))
+
+    async def read() -> Reader:
+        return await client.open_reader(topic, next(starts, None), max(fetch, 1), name)
+
+    async def consume() -> Consumer:
+        kind = _CONSUMER_TYPES[mode]
+        return await client.open_consumer(topic, group, kind, start, fetch, name)
+
+    async def consume_retries() -> Consumer:
+        # Delays need a shared subscription; an exclusive group has one consumer anyhow.
+        kind = _CONSUMER_TYPES[Mode.KEY_ORDERED if mode is Mode.KEY_ORDERED else Mode.SHARED]
+        return await client.open_consumer(again, group, kind, Start.EARLIEST, fetch, name)
+
+    if mode is Mode.BROADCAST:
+        return [(topic, read)]
+    if not topic.startswith("persistent://"):
+        return [(topic, consume)]
+    return [(topic, consume), (again, consume_retries)]
 
 
 async def open_transport(url: str) -> PulsarTransport:
