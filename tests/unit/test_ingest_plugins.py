@@ -16,7 +16,6 @@ from whence.ingest.documents import KnownSources, load
 from whence.ingest.load_results import LoadedDocument, Unchanged
 from whence.ingest.loader_registry import GROUP, loaders_by_suffix
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder
 from whence.schema import plugins
@@ -29,7 +28,7 @@ def load_recipe(file: SourceFile, data: bytes) -> ParsedDocument:
     text = TextBuilder()
     text.add_heading(1, title)
     text.add_lines(ingredients)
-    return build_document(file, text.text, FrontMatter(), text.blocks, title=title)
+    return build_document(file, text.text, text.blocks, title=title)
 
 
 RECIPES = Loader(name="recipe", suffixes=(".recipe",), parse_file=load_recipe, is_binary=True)

@@ -7,8 +7,8 @@ import re
 from whence.ingest.blocks import ParsedDocument, prose_blocks
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
+from whence.ingest.front_matter import FrontMatter
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 
 TIMES = re.compile(r"[\d:.,]+ --> [\d:.,]+")

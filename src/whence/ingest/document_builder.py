@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from whence.ingest.blocks import Block, ParsedDocument
 from whence.ingest.field_validation import single_line, split_source_url, validate_metadata
-from whence.ingest.loaders.front_matter import FrontMatter
+from whence.ingest.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.ingest.tags import TAG_NAMES, parse_tags
 
@@ -16,14 +16,15 @@ __all__ = ("MAX_HEADING", "build_document", "first_line", "shorten")
 #: Longest heading, in characters; each chunk below it repeats it.
 MAX_HEADING = 200
 _FIRST_LINE = 80
+_NO_FRONT_MATTER = FrontMatter()
 
 
 def build_document(
     file: SourceFile,
     text: str,
-    front: FrontMatter,
     blocks: tuple[Block, ...],
     *,
+    front: FrontMatter = _NO_FRONT_MATTER,
     title: str = "",
     encoding: str = "",
     pages: tuple[int, ...] = (),
@@ -33,8 +34,8 @@ def build_document(
     Args:
         file: The file.
         text: Its text.
-        front: Its front matter, which takes precedence.
         blocks: Blocks of the text.
+        front: Its front matter, which takes precedence.
         title: Title found in the text.
         encoding: Detected encoding other than UTF-8; it becomes metadata.
         pages: Offset of each page.

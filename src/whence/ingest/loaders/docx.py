@@ -10,7 +10,6 @@ from typing import Any
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import build_document
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.loaders.html import write_html
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder
@@ -48,7 +47,7 @@ def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
     if root is not None:
         write_html(text, root)
     title = next((block.path[0] for block in text.blocks if block.kind == "heading"), "")
-    return build_document(file, text.text, FrontMatter(), text.blocks, title=title)
+    return build_document(file, text.text, text.blocks, title=title)
 
 
 def _html(data: bytes) -> str:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.decoding import decode_as, decode_text
 from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.front_matter import FrontMatter
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder, collapse_spaces
 from whence.schema.errors import BadInput
@@ -90,7 +90,7 @@ def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
     front = FrontMatter({name: value for name, value in values.items() if value})
     tops = (block.path[0] for block in text.blocks if block.kind == "heading")
     title = next(tops, "")
-    return build_document(file, text.text, front, text.blocks, title=title, encoding=encoding)
+    return build_document(file, text.text, text.blocks, front=front, title=title, encoding=encoding)
 
 
 def write_html(text: TextBuilder, root: LexborNode) -> None:

@@ -17,8 +17,8 @@ from whence.ingest.blocks import (
 )
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
 from whence.text.sentences import sentence_spans
 from whence.text.spans import Span, lines, spans_between, trimmed
@@ -45,7 +45,7 @@ def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
     front = read_front_matter(text)
     blocks = markdown_blocks(text, front.end)
     tops = (block.path[0] for block in blocks if block.kind == "heading" and len(block.path) == 1)
-    return build_document(file, text, front, blocks, title=next(tops, ""), encoding=encoding)
+    return build_document(file, text, blocks, front=front, title=next(tops, ""), encoding=encoding)
 
 
 def markdown_blocks(text: str, start: int = 0) -> tuple[Block, ...]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder, collapse_spaces
 from whence.schema.errors import BadInput
@@ -96,9 +95,7 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
             else:
                 text.add_heading(level, words)
     title = title or next((block.path[0] for block in text.blocks if block.kind == "heading"), "")
-    return build_document(
-        file, text.text, FrontMatter(), text.blocks, title=title, pages=text.pages
-    )
+    return build_document(file, text.text, text.blocks, title=title, pages=text.pages)
 
 
 def _read_pages(data: bytes) -> tuple[str, list[_Page]]:

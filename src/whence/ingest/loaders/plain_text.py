@@ -5,8 +5,8 @@ from __future__ import annotations
 from whence.ingest.blocks import ParsedDocument, prose_blocks
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
+from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
 
 __all__ = ("LOADERS", "load_text")
@@ -21,7 +21,7 @@ def load_text(file: SourceFile, data: bytes) -> ParsedDocument:
     text, encoding = decode_text(data)
     front = read_front_matter(text)
     blocks = prose_blocks(text, front.end, len(text))
-    return build_document(file, text, front, blocks, encoding=encoding)
+    return build_document(file, text, blocks, front=front, encoding=encoding)
 
 
 LOADERS = (

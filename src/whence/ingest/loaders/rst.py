@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from whence.ingest.blocks import Block, Outline, ParsedDocument, heading_path, push_heading
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import MAX_HEADING, build_document, shorten
+from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import read_front_matter
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput
 from whence.text.sentences import sentence_spans
@@ -57,7 +57,7 @@ def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
     front = read_front_matter(text)
     blocks = rst_blocks(text, front.end)
     title = next((block.path[0] for block in blocks if block.kind == "heading"), "")
-    return build_document(file, text, front, blocks, title=title, encoding=encoding)
+    return build_document(file, text, blocks, front=front, title=title, encoding=encoding)
 
 
 def rst_blocks(text: str, start: int = 0) -> tuple[Block, ...]:

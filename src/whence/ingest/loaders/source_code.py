@@ -14,7 +14,6 @@ from whence.ingest.blocks import Block, BlockKind, ParsedDocument
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, trimmed
 
@@ -125,9 +124,7 @@ def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
     """
     text, encoding = decode_text(data)
     blocks = code_blocks(text, file.suffix)
-    return build_document(
-        file, text, FrontMatter(), blocks, title=file.document_id, encoding=encoding
-    )
+    return build_document(file, text, blocks, title=file.document_id, encoding=encoding)
 
 
 def code_blocks(text: str, suffix: str) -> tuple[Block, ...]:

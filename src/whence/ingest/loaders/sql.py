@@ -10,7 +10,6 @@ from whence.ingest.blocks import Block, ParsedDocument
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
 from whence.ingest.loaders.base import Loader
-from whence.ingest.loaders.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, lines, spans_between
 
@@ -70,9 +69,7 @@ def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
         BadInput: The bytes are not text.
     """
     text, encoding = decode_text(data)
-    return build_document(
-        file, text, FrontMatter(), sql_blocks(text), title=file.document_id, encoding=encoding
-    )
+    return build_document(file, text, sql_blocks(text), title=file.document_id, encoding=encoding)
 
 
 def sql_blocks(text: str) -> tuple[Block, ...]:
