@@ -790,7 +790,7 @@ async def test_no_stage_begins_after_the_deadline() -> None:
     """When the time is over nothing more is asked of anybody."""
     moments = iter([0.0, 0.0, *([9.0] * 100)])
     bench = Bench()
-    bench.rag._monotonic = lambda: next(moments)
+    bench.rag._sources = Sources(monotonic=lambda: next(moments))
 
     with pytest.raises(DeadlineExceeded):
         await bench.ask(deadline_s=1.0)
