@@ -62,7 +62,7 @@ def map_citations(text: str, quotes: Sequence[Quote], passages: Sequence[Passage
             continue
         passage = passages[marker - 1]
         wanted = by_marker.get(marker, [])
-        verbatim = [quote for quote in wanted if quote in passage.text]
+        verbatim = list(filter(passage.text.__contains__, wanted))
         if len(verbatim) < len(wanted):
             faults.append(f"a quote of marker [{marker}] is not in its document")
         citations += [_citation(marker, passage, quote) for quote in verbatim or [""]]
@@ -80,17 +80,17 @@ def _quotes_by_marker(quotes: Sequence[Quote]) -> dict[int, list[str]]:
 
 def _citation(marker: int, passage: Passage, quote: str) -> Citation:
     metadata = passage.metadata
-    file, url, heading = (
-        value if isinstance(value := metadata.get(key), str) else ""
-        for key in ("source_file", "source_url", "heading")
-    )
     return Citation(
         marker=marker,
         chunk_id=passage.chunk_id,
         document_id=passage.document_id,
-        source_file=file,
-        source_url=url,
-        heading=heading,
+        source_file=_text(metadata.get("source_file")),
+        source_url=_text(metadata.get("source_url")),
+        heading=_text(metadata.get("heading")),
         quote=quote,
         outdated=outdated(metadata),
     )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

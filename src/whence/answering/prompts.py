@@ -158,7 +158,7 @@ def read_variables(variables: Mapping[str, Any]) -> Variables:
 
 
 def _is_list_of(value: object, item: type) -> bool:
-    return isinstance(value, list | tuple) and all(type(one) is item for one in value)
+    return isinstance(value, list | tuple) and set(map(type, value)) <= {item}
 
 
 def write_request(template: Template, variables: Variables) -> WriteRequest:
@@ -273,8 +273,7 @@ def outdated_numbers(passages: Sequence[Passage]) -> list[int]:
 
 def _section(passage: Passage) -> str:
     """Return the titles and headings above a passage, the outermost first."""
-    title, path = (
-        part if isinstance(part, str) else ""
-        for part in (passage.metadata.get("title"), passage.metadata.get("section_path"))
-    )
+    title, path = passage.metadata.get("title"), passage.metadata.get("section_path")
+    title = title if isinstance(title, str) else ""
+    path = path if isinstance(path, str) else ""
     return path if path.startswith(title) else f"{title} > {path}".removesuffix(" > ")

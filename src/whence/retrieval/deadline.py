@@ -60,8 +60,9 @@ class Deadline:
             WhenceError: The call failed; other exceptions are chained to an `InternalError`.
         """
         left = self.remaining_s()
-        limits = (timeout_s, None if left is None else left * share)
-        allowed = min((one for one in limits if one is not None), default=None)
+        allowed = timeout_s
+        if left is not None:
+            allowed = left * share if timeout_s is None else min(timeout_s, left * share)
         if allowed is not None and allowed <= 0:
             raise DeadlineExceeded(f"the time of the question was over before {what}")
         scope = asyncio.timeout(allowed)

@@ -170,9 +170,18 @@ class HybridSearch:
             _RetrieverLostError: A retriever does not answer.
         """
         assert not isinstance(self.dense, WhenceError)
-        if shares is not None:
-            await _complete("lexical", self.lexical, chunk_ids, shares)
-        await _complete("dense", self.dense, chunk_ids, cosines)
+        known: tuple[tuple[RetrieverName, Retriever, dict[str, float] | None], ...] = (
+            ("lexical", self.lexical, shares),
+            ("dense", self.dense, cosines),
+        )
+        for name, retriever, scores in known:
+            if scores is None or not (new := [key for key in chunk_ids if key not in scores]):
+                continue
+            try:
+                found = await retriever.scores(new)
+            except _RETRIEVER_ERRORS as error:
+                raise _RetrieverLostError(name, error) from error
+            scores.update({key: found.get(key, 0.0) for key in new})
         if shares is None:
             return {key: Scores(cosines[key], None) for key in chunk_ids}
         return {key: Scores(cosines[key], shares[key]) for key in chunk_ids}
@@ -274,21 +283,6 @@ class HybridSearch:
         return SearchResponse(
             candidates=candidates, degraded=tuple(pool.degraded), graph=pool.graph
         )
-
-
-async def _complete(
-    name: RetrieverName, retriever: Retriever, chunk_ids: Sequence[str], known: dict[str, float]
-) -> None:
-    """Add the scores of those of these chunks that are not in `known`."""
-    new = [key for key in chunk_ids if key not in known]
-    if not new:
-        return
-    try:
-        found = await retriever.scores(new)
-    except _RETRIEVER_ERRORS as error:
-        raise _RetrieverLostError(name, error) from error
-    for key in new:
-        known[key] = found.get(key, 0.0)
 
 
 def _missing(name: RetrieverName, ranking: _Ranking) -> tuple[Degradation, ...]:
