@@ -26,7 +26,7 @@ async def collect_answer(
     chunk_callback: ChunkCallback | None = None,
     explain_callback: ExplainCallback | None = None,
 ) -> Answer:
-    """Give the answer at the end of the replies.
+    """Return the answer at the end of the replies.
 
     Args:
         replies: Pieces, explain events and the answer, as they come.

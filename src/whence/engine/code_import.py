@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from whence.engine.passage_pooling import Passages
+from whence.engine.passage_pooling import PassagePooling
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
 from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, validate
@@ -202,7 +202,7 @@ class CodeImporter:
     async def _embed(self, one: _StagedBundle) -> None:
         """Embed all nodes, a few requests at once; the first alone determines the model."""
         slots = asyncio.Semaphore(_IN_FLIGHT)
-        passages = Passages(self._embedder)
+        passages = PassagePooling(self._embedder)
         try:
             async with asyncio.TaskGroup() as group:
                 first = True
@@ -219,7 +219,7 @@ class CodeImporter:
         self,
         one: _StagedBundle,
         nodes: Sequence[NodeText],
-        passages: Passages,
+        passages: PassagePooling,
         slots: asyncio.Semaphore,
     ) -> None:
         try:
@@ -231,7 +231,7 @@ class CodeImporter:
                     "embedding", request, EmbeddingResponse, timeout_s=_EMBEDDING_TIMEOUT_S
                 )
                 rows.append(passages.matrix(reply, end - start))
-            vectors = passages.joined(rows, owners, len(nodes))
+            vectors = passages.pool(rows, owners, len(nodes))
             await one.staged.add_vectors([node.key for node in nodes], vectors, reply.model)
         finally:
             slots.release()

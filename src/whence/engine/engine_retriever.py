@@ -21,8 +21,8 @@ __all__ = ("EngineRetriever",)
 class EngineRetriever(Retriever):
     """Searches one collection of an engine with the rights of one reader; made by `Engine.retriever`.
 
-    `asearch` uses the engine. `search` may be called where the engine's own event loop cannot go on meanwhile,
-    so that it opens a second engine of the same settings in its own thread; local models are shared.
+    `asearch` uses the engine. `search` may block the engine's own event loop, so it opens a second engine of
+    the same settings in its own thread; local models are shared.
 
     Args:
         engine: Open while it is searched.
@@ -51,7 +51,7 @@ class EngineRetriever(Retriever):
         self, resource: Engine | None, query_text: str, top_k: int, threshold: float
     ) -> list[RetrievalResult]:
         if resource is None and not self._engine.is_on_own_loop:
-            # Somebody else's event loop: the engine's connections belong to another.
+            # The engine's connections belong to its own event loop.
             search = asyncio.to_thread(self.search, query_text, top_k, threshold)
             return await search
         engine = self._engine if resource is None else resource
@@ -71,7 +71,7 @@ class EngineRetriever(Retriever):
 
 
 def _not_ready(error: WhenceError) -> RetrieverNotReady:
-    """Say in the words of a retriever what an engine could not do."""
+    """Return the error of a retriever for that of an engine."""
     if isinstance(error, NotFound):
         what = "vector store not initialized"
     elif isinstance(error, ModelMissing):

@@ -1,4 +1,4 @@
-"""Vectors of texts that may be longer than what a model reads at once."""
+"""Vectors of texts that are longer than what a model reads at once."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from whence.models.protocols import Embedder
 
-__all__ = ("Passages",)
+__all__ = ("PassagePooling",)
 
-#: Passages of one text that are read; a longer one is generated code or data, and its beginning will do.
-_MOST_PASSAGES = 16
+#: Passages of one text that are embedded; a longer text is generated code or data, and its beginning suffices.
+_MAX_PASSAGES = 16
 
 
-class Passages:
-    """Cuts texts at line ends into passages of a model's length, and joins the vectors of a text's passages.
+class PassagePooling:
+    """Splits texts at line ends into passages of a model's length, and pools the vectors of a text's passages.
 
-    The vector of a text is the mean of those of its passages, made unit length: what is said at the end of a
-    long method counts as much as its beginning, which alone the model would read.
+    The vector of a text is the mean of those of its passages, normalized: the end of a long method counts as
+    much as its beginning, which alone the model would read.
 
     Args:
         embedder: Counts tokens.
@@ -33,8 +33,8 @@ class Passages:
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 
-    def cut(self, texts: Sequence[str]) -> tuple[list[str], list[int]]:
-        """Give all passages in order, and for each the place of its text. Cost: linear in the texts."""
+    def split(self, texts: Sequence[str]) -> tuple[list[str], list[int]]:
+        """Return all passages in order, and the index of the text of each. Cost: linear in the texts."""
         passages: list[str] = []
         owners: list[int] = []
         # A token is at least one character: most texts need no counting.
@@ -48,7 +48,7 @@ class Passages:
         return passages, owners
 
     def _lines(self, text: str) -> Iterator[str]:
-        """Yield passages of whole lines; a line beyond the model's length is one, and the model cuts it."""
+        """Yield passages of whole lines; the model truncates a line beyond its length."""
         lines = text.splitlines(keepends=True)
         passage: list[str] = []
         size = given = 0
@@ -57,7 +57,7 @@ class Passages:
                 yield "".join(passage)
                 given += 1
                 passage, size = [], 0
-                if given == _MOST_PASSAGES:
+                if given == _MAX_PASSAGES:
                     return
             passage.append(line)
             size += tokens
@@ -80,15 +80,15 @@ class Passages:
         return flat.reshape(n, reply.model.dimension)
 
     @staticmethod
-    def joined(
+    def pool(
         rows: Sequence[NDArray[np.float32]], owners: Sequence[int], n: int
     ) -> NDArray[np.float32]:
-        """Give one unit vector a text: float32, shape (n, dimension).
+        """Return one unit vector per text: float32, shape (n, dimension).
 
         Args:
             rows: Vectors of the passages, in order.
-            owners: For each passage the place of its text.
-            n: How many texts there are.
+            owners: For each passage the index of its text.
+            n: Number of texts.
         """
         import numpy as np
 
@@ -99,6 +99,6 @@ class Passages:
         np.add.at(sums, np.asarray(owners), vectors)
         first = np.unique(np.asarray(owners), return_index=True)[1]
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
-        # Passages that cancel each other out leave no direction; then the first speaks for all.
+        # Passages that cancel each other out leave no direction; the first one is used then.
         mean = np.where(norms > 1e-6, sums / np.maximum(norms, 1e-6), vectors[first])
         return mean.astype(np.float32)

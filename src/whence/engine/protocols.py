@@ -24,7 +24,7 @@ MaybeAwaitable: TypeAlias = T | Awaitable[T]
 
 
 class FoundChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk as a store gives it. Any object, or mapping, with these names can stand in for it."""
+    """A chunk that a store returns. Any object or mapping with these names can take its place."""
 
     id: str
     """Names the chunk; the same in both stores of a retriever."""
@@ -33,7 +33,7 @@ class FoundChunk(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     """Cosine of query and chunk from a vector store, lexical share from a sparse retriever."""
     metadata: dict[str, Any] = {}
-    """`source_file`, `header_path` and whatever else is known."""
+    """`source_file`, `header_path` and the document's own metadata."""
     document_id: str = ""
     """Document it is part of."""
 
@@ -42,7 +42,7 @@ class Embedder(Protocol):
     """Turns texts into vectors."""
 
     def embed(self, texts: Sequence[str]) -> MaybeAwaitable[Any]:
-        """Give one vector per text: an array of shape (len(texts), dimension), or lists of numbers."""
+        """Return one vector per text: an array of shape (len(texts), dimension), or lists of numbers."""
         ...
 
 
@@ -52,7 +52,7 @@ class VectorStore(Protocol):
     def search(
         self, vector: NDArray[np.float32], *, limit: int, access: Access
     ) -> MaybeAwaitable[Sequence[FoundChunk]]:
-        """Give the visible chunks with the greatest cosine, best first, at most `limit`.
+        """Return the visible chunks with the greatest cosine, best first, at most `limit`.
 
         Rights must be applied before the limit. `score` is the exact cosine, -1 to 1.
 
@@ -66,9 +66,9 @@ class VectorStore(Protocol):
     def scores(
         self, vector: NDArray[np.float32], chunk_ids: Sequence[str], *, access: Access
     ) -> MaybeAwaitable[Mapping[str, float]]:
-        """Give the cosine of those of these chunks that exist and are visible, by id.
+        """Return the cosine of those of these chunks that exist and are visible, by id.
 
-        Asked for what only the sparse retriever found; needed in hybrid retrieval alone.
+        Needed for hybrid retrieval alone, for chunks that only the sparse retriever found.
         """
         ...
 
@@ -79,7 +79,7 @@ class SparseRetriever(Protocol):
     def search(
         self, query_text: str, *, limit: int, access: Access
     ) -> MaybeAwaitable[Sequence[FoundChunk]]:
-        """Give the visible chunks that share words with the query, best first, at most `limit`.
+        """Return the visible chunks that share words with the query, best first, at most `limit`.
 
         `score` is a share on one scale for all queries, 0 to 1, such as `whence.store.bm25` computes.
         """
@@ -88,5 +88,5 @@ class SparseRetriever(Protocol):
     def scores(
         self, query_text: str, chunk_ids: Sequence[str], *, access: Access
     ) -> MaybeAwaitable[Mapping[str, float]]:
-        """Give the share of those of these chunks that exist and are visible, by id; 0 without a word."""
+        """Return the share of those of these chunks that exist and are visible, by id; 0 without a word."""
         ...

@@ -1,8 +1,8 @@
-"""What a processor is: what it takes, what it gives, whom it calls, and nothing about where it runs.
+"""The base of processors: what each consumes, replies and calls, independent of where it runs.
 
-A processor declares its services and ports as class facts. `flow` builds it with its resources and binds
-it to topics; a test calls `handle` with a stub context. Acknowledging, retrying, deadlines and dead
-letters are the worker's business, not the processor's.
+A processor declares its services and ports as class attributes. `flow` builds it with its resources and binds
+it to topics; a test calls `handle` with a stub context. The worker acknowledges, retries, enforces deadlines
+and keeps dead letters.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ M = TypeVar("M", bound=Message)
 
 
 class Service(msgspec.Struct, frozen=True):
-    """A kind of request and the kinds of its replies."""
+    """A request type and the types of its replies."""
 
     request: type[Message]
-    """Type that is sent."""
+    """Type of the request."""
     replies: tuple[type[Message], ...]
-    """Types that come back; an error may always come instead."""
+    """Types of the replies; an error may take their place."""
     is_last: Callable[[Message], bool] | None = None
-    """For a service with several replies: tells the last one. None means one reply."""
+    """Whether a reply is the last of several. None for a service with one reply."""
 
 
 class NoParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For a processor without parameters."""
+    """Settings of a processor without parameters."""
 
 
 class Context(Protocol):
-    """What the world offers to a handler for the time of one message."""
+    """What a handler can use for the time of one message."""
 
     @property
     def message_id(self) -> str:
@@ -52,14 +52,14 @@ class Context(Protocol):
         ...
 
     def is_bound(self, port: str) -> bool:
-        """Tell whether a port leads anywhere; only one of `optional_calls` may not."""
+        """Return whether a port has a topic; only those of `optional_calls` may have none."""
         ...
 
     async def call(self, port: str, message: Message, reply: type[M]) -> M:
         """Send a request through a port of `calls` and wait for its reply.
 
         Raises:
-            WhenceError: The other side answered with an error, or not in time.
+            WhenceError: The service replied with an error, or not in time.
         """
         ...
 
@@ -68,61 +68,62 @@ class Context(Protocol):
         ...
 
     async def emit(self, port: str, message: Message, *, key: str | None = None) -> None:
-        """Publish through a port of `emits`; returns when it is safely stored."""
+        """Publish through a port of `emits`; return when the message is stored."""
         ...
 
 
 class Processor:
-    """Base of all processors that give at most one reply.
+    """Base of all processors that send at most one reply.
 
     Args:
         parameters: Settings from the flow file, checked against `Parameters`.
-        resources: Those named in `needs`, by keyword.
+        resources: The resources named in `needs`, by keyword.
     """
 
     #: Name in flow files, lower-case words joined by `-`.
     type_name: ClassVar[str]
-    #: One line for `whence run --check` and the reference.
+    #: One line for `whence run --check` and the reference pages.
     summary: ClassVar[str] = ""
-    #: The service it offers, or None for a processor that only listens.
+    #: The service it offers, or None for a processor that only consumes.
     serves: ClassVar[Service | None] = None
-    #: The message it listens to when it offers no service; its port is `input`.
+    #: The message it consumes when it offers no service; its port is `input`.
     consumes: ClassVar[type[Message] | None] = None
     #: Services it calls, by port name.
     calls: ClassVar[Mapping[str, Service]] = {}
-    #: Ports of `calls` that a flow may leave without a topic; `Context.is_bound` tells.
+    #: Ports of `calls` that a flow may leave without a topic; see `Context.is_bound`.
     optional_calls: ClassVar[frozenset[str]] = frozenset()
-    #: Messages it publishes for whoever listens, by port name.
+    #: Messages it publishes for any subscriber, by port name.
     emits: ClassVar[Mapping[str, type[Message]]] = {}
     #: Parameters with defaults and ranges.
     Parameters: ClassVar[type[msgspec.Struct]] = NoParameters
     #: Resources it is built with: `store`, `embedder`, `reranker`, `writer`.
     needs: ClassVar[tuple[str, ...]] = ()
-    #: True for one that changes something: a ledger then keeps a message that comes again from being handled
-    #: again, over all copies of the processor.
+    #: True when handling a message has effects: a ledger, shared by all copies of the processor, then keeps a
+    #: redelivered message from being handled again.
     once: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = self.Parameters() if parameters is None else parameters
 
     async def start(self) -> None:
-        """Load what is heavy; called once before the first message."""
+        """Load models and the like; called once before the first message."""
 
     async def aclose(self) -> None:
-        """Free what is held; called once after the last message."""
+        """Free resources; called once after the last message."""
 
     async def handle(self, message: Any, context: Context) -> Message | None:
-        """Do the work for one message and give its reply, None when there is none.
+        """Handle one message and return its reply, None when it has none.
 
         Raises:
-            WhenceError: Told to the caller; a retryable one is tried again first when the caller has
-                no deadline or the deadline allows it.
+            WhenceError: Sent to the caller. A retryable one is tried again first when the caller has no
+            deadline
+                or the deadline allows it.
         """
         raise TypeError(f"{type(self).__name__} handles no messages")
 
 
 class StreamingProcessor(Processor):
-    """Base of processors that give several replies."""
+    """Base of processors that send several replies."""
 
     def handle_stream(self, message: Any, context: Context) -> AsyncIterator[Message]:
         """Yield replies in order; the last must be one for which `serves.is_last` is true."""

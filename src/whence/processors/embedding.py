@@ -1,7 +1,4 @@
-"""The embedding service: texts in, unit vectors out.
-
-Nothing can be lost here: a reply has one checked vector per text, or the request fails.
-"""
+"""The embedding service: texts in, unit vectors out; one checked vector per text, or an error."""
 
 from __future__ import annotations
 
@@ -68,7 +65,7 @@ class EmbeddingProcessor(Processor):
         if not message.texts:
             return EmbeddingResponse(vectors=b"", model=self._embedder.model)
         vectors = await self._embedder.embed(message.texts, message.purpose)
-        # Read last: a service tells its dimension with its first vectors.
+        # Read last: the dimension of a remote model is known with its first vectors.
         model = self._embedder.model
         return EmbeddingResponse(
             vectors=_checked_bytes(vectors, len(message.texts), model), model=model
@@ -76,7 +73,7 @@ class EmbeddingProcessor(Processor):
 
 
 def _checked_bytes(vectors: NDArray[np.float32], count: int, model: EmbeddingModel) -> bytes:
-    """Give vectors in their wire form, float32 little endian row by row, after checking them."""
+    """Check vectors and return their wire form, float32 little endian row by row."""
     import numpy as np
 
     rows = np.asarray(vectors)

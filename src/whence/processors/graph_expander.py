@@ -1,7 +1,7 @@
 """The graph expander: nodes of a snapshot in, the nodes and edges around them out.
 
-Rights are decided by the store at every step of the walk: a hidden node is not walked through, takes no place
-and is in no count. A hidden seed is refused in the words of a missing one.
+The store checks rights at every step of the walk: a hidden node is not walked through, uses no place and is in
+no count. A hidden seed gives the same error as a missing one.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class GraphExpanderParameters(
     max_nodes: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     """Largest `max_nodes` of a request; a larger one is refused."""
     travel: bool = False
-    """Whether a walk goes on behind nodes that the reader may not see. They are left out all the same, but
-    that there is a way can then be told. The owner's choice, so no request can make it."""
+    """Whether a walk continues behind nodes that the reader may not see. They are left out all the same, but a
+    reader can infer that a path exists. A setting of the owner; no request can change it."""
 
 
 class GraphExpanderProcessor(Processor):

@@ -1,7 +1,7 @@
 """The recorder: traces of questions in, rows in the store out.
 
-A trace is written in one transaction, whole or not at all. Recording an answer id again changes nothing,
-so a trace that is delivered twice is kept once.
+A trace is written in one transaction. Recording an answer id again changes nothing, so a trace that is
+delivered twice is kept once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ("RecorderProcessor",)
 
 
 class RecorderProcessor(Processor):
-    """Keeps the traces it hears of."""
+    """Writes traces to the store."""
 
     type_name = "recorder"
     summary = "writes traces to the store"
@@ -31,5 +31,5 @@ class RecorderProcessor(Processor):
         self._store = store
 
     async def handle(self, message: TraceRecord, context: Context) -> None:
-        """Keep one trace; an error of the store is left to the worker, which tries again."""
+        """Write one trace; on an error of the store the worker tries again."""
         await self._store.record_trace(message)

@@ -1,7 +1,4 @@
-"""The services that processors offer one another: who answers what with what.
-
-They stand apart from the processors that serve them, so that a caller needs to know no other processor.
-"""
+"""The services that processors offer one another, apart from the processors that serve them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaving a stream early."""
+"""Close a stream that is left early."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class closing(Generic[T]):  # noqa: N801 - used like a function, as `contextlib.aclosing`
-    """Close a stream on the way out, so that whoever fills it stops at once.
+    """Close a stream on exit, so that its source stops at once.
 
-    Python closes an abandoned async generator only when it is collected. An iterator that cannot be closed
-    is left as it is.
+    Python closes an abandoned async generator only when it is collected. An iterator that cannot be closed is
+    left as it is.
     """
 
     def __init__(self, items: AsyncIterator[T]) -> None:

@@ -1,9 +1,9 @@
 """What a retriever and its three collaborators must do, as tests to inherit.
 
-- `RetrieverSuite` wants a fixture `library` with `ingest(name, text)` and `retriever(hybrid=True)`.
-- `VectorStoreSuite` wants a fixture `vectors`: a vector store that holds what `CHUNKS` says.
-- `SparseRetrieverSuite` wants a fixture `words`: a sparse retriever that holds the same.
-- `EmbedderSuite` wants a fixture `embedder`.
+- `RetrieverSuite` needs a fixture `library` with `ingest(name, text)` and `retriever(hybrid=True)`.
+- `VectorStoreSuite` needs a fixture `vectors`: a vector store with the contents of `CHUNKS`.
+- `SparseRetrieverSuite` needs a fixture `words`: a sparse retriever with the same contents.
+- `EmbedderSuite` needs a fixture `embedder`.
 
 Needs pytest and pytest-asyncio in auto mode.
 """
@@ -37,7 +37,7 @@ BOARD = Access({"board"})
 _QUERY = np.array([1, 0, 0], dtype=np.float32)
 
 
-async def _got(value: Any) -> Any:
+async def _awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
@@ -45,29 +45,29 @@ class VectorStoreSuite:
     """Behaviours of a vector store; ids of chunks must end with the names of `CHUNKS`."""
 
     async def test_the_greatest_cosine_comes_first(self, vectors: Any) -> None:
-        """Hits are sorted by exact cosine; text and metadata are whole, the metadata the caller's own."""
-        hits = await _got(vectors.search(_QUERY, limit=10, access=PUBLIC))
+        """Hits are sorted by exact cosine; text and metadata are whole, metadata is a copy."""
+        hits = await _awaited(vectors.search(_QUERY, limit=10, access=PUBLIC))
 
         assert [_name(hit) for hit in hits] == ["near", "between", "across", "against"]
         assert [hit.score for hit in hits] == pytest.approx([1, 0.6, 0, -1], abs=1e-6)
         assert hits[0].content == "apples and pears"
         hits[0].metadata["seen"] = True
-        again = await _got(vectors.search(_QUERY, limit=1, access=PUBLIC))
+        again = await _awaited(vectors.search(_QUERY, limit=1, access=PUBLIC))
         assert "seen" not in again[0].metadata
 
     async def test_rights_come_before_the_limit(self, vectors: Any) -> None:
-        """A hidden chunk takes no place; its reader gets it."""
-        public = await _got(vectors.search(_QUERY, limit=1, access=PUBLIC))
-        board = await _got(vectors.search(_QUERY, limit=2, access=BOARD))
+        """A hidden chunk uses no place; a reader with the right gets it."""
+        public = await _awaited(vectors.search(_QUERY, limit=1, access=PUBLIC))
+        board = await _awaited(vectors.search(_QUERY, limit=2, access=BOARD))
 
         assert [_name(hit) for hit in public] == ["near"]
         assert {_name(hit) for hit in board} == {"near", "hidden"}
 
     async def test_scores_by_id_are_those_of_the_search(self, vectors: Any) -> None:
-        """Scores of single chunks are exact; what is hidden or does not exist has none."""
-        hits = await _got(vectors.search(_QUERY, limit=10, access=BOARD))
+        """Scores of single chunks are exact; a hidden or missing chunk has none."""
+        hits = await _awaited(vectors.search(_QUERY, limit=10, access=BOARD))
         ids = [hit.id for hit in hits]
-        scores = await _got(vectors.scores(_QUERY, [*ids, "no-such-chunk"], access=PUBLIC))
+        scores = await _awaited(vectors.scores(_QUERY, [*ids, "no-such-chunk"], access=PUBLIC))
         expected = {hit.id: hit.score for hit in hits if _name(hit) != "hidden"}
 
         assert dict(scores) == pytest.approx(expected, abs=1e-6)
@@ -78,28 +78,28 @@ class SparseRetrieverSuite:
 
     async def test_only_chunks_with_a_word_are_found(self, words: Any) -> None:
         """Hits share a word with the query; their share is above 0, at most 1, best first."""
-        hits = await _got(words.search("apples", limit=10, access=PUBLIC))
+        hits = await _awaited(words.search("apples", limit=10, access=PUBLIC))
         shares = [hit.score for hit in hits]
 
         assert {_name(hit) for hit in hits} == {"near", "between"}
         assert shares == sorted(shares, reverse=True)
         assert all(0 < share <= 1 for share in shares)
-        assert await _got(words.search("xyzzy", limit=10, access=PUBLIC)) == []
+        assert await _awaited(words.search("xyzzy", limit=10, access=PUBLIC)) == []
 
     async def test_rights_come_before_the_limit(self, words: Any) -> None:
-        """A hidden chunk takes no place; its reader gets it."""
-        public = await _got(words.search("board", limit=1, access=PUBLIC))
-        board = await _got(words.search("board", limit=1, access=BOARD))
+        """A hidden chunk uses no place; a reader with the right gets it."""
+        public = await _awaited(words.search("board", limit=1, access=PUBLIC))
+        board = await _awaited(words.search("board", limit=1, access=BOARD))
 
         assert [_name(hit) for hit in public] == []
         assert [_name(hit) for hit in board] == ["hidden"]
 
     async def test_scores_by_id_are_those_of_the_search(self, words: Any) -> None:
         """Shares of single chunks are those of the search, 0 without a word, none when hidden."""
-        everything = await _got(words.search("apples", limit=10, access=BOARD))
-        hits = await _got(words.search("apples", limit=10, access=PUBLIC))
+        everything = await _awaited(words.search("apples", limit=10, access=BOARD))
+        hits = await _awaited(words.search("apples", limit=10, access=PUBLIC))
         ids = [hit.id for hit in everything] + ["no-such-chunk"]
-        scores = await _got(words.scores("apples", ids, access=PUBLIC))
+        scores = await _awaited(words.scores("apples", ids, access=PUBLIC))
 
         assert len(hits) < len(everything)
         assert dict(scores) == {hit.id: hit.score for hit in hits}
@@ -108,9 +108,9 @@ class SparseRetrieverSuite:
 class EmbedderSuite:
     """Behaviours of an embedder."""
 
-    async def test_there_is_one_vector_a_text(self, embedder: Any) -> None:
+    async def test_every_text_has_one_vector(self, embedder: Any) -> None:
         """Vectors are finite, of one dimension, and not zero."""
-        vectors = np.asarray(await _got(embedder.embed(["one text", "another", "one text"])))
+        vectors = np.asarray(await _awaited(embedder.embed(["one text", "another", "one text"])))
 
         assert vectors.ndim == 2
         assert len(vectors) == 3
@@ -119,9 +119,9 @@ class EmbedderSuite:
 
     async def test_a_vector_depends_on_its_text_alone(self, embedder: Any) -> None:
         """The same text has the same vector, alone or among others."""
-        (alone,) = np.asarray(await _got(embedder.embed(["one text"])))
+        (alone,) = np.asarray(await _awaited(embedder.embed(["one text"])))
         first, _, third = np.asarray(
-            await _got(embedder.embed(["one text", "some other words", "one text"]))
+            await _awaited(embedder.embed(["one text", "some other words", "one text"]))
         )
 
         assert (alone == first).all()
@@ -129,7 +129,7 @@ class EmbedderSuite:
 
 
 def _name(hit: Any) -> str:
-    """Give the name of a chunk of `CHUNKS` by its id."""
+    """Return the name of a chunk of `CHUNKS` by its id."""
     found = [name for name in CHUNKS if name in hit.id]
     assert len(found) == 1, hit.id
     return found[0]
@@ -217,7 +217,7 @@ class RetrieverSuite:
                 retriever.search(query)
 
     def test_search_fails_when_not_initialized(self) -> None:
-        """Without embedder and store a search is a RuntimeError; making the retriever is none."""
+        """Without embedder and store a search raises RuntimeError; the constructor does not."""
         retriever = Retriever(embedder=None, vector_store=None)
         with pytest.raises(RuntimeError, match="not initialized"):
             retriever.search("query")
@@ -268,17 +268,17 @@ class RetrieverSuite:
         ],
         ids=str,
     )
-    def test_what_is_out_of_range_is_named(
+    def test_an_argument_out_of_range_is_named(
         self, library: Any, arguments: tuple[Any, ...], named: str
     ) -> None:
-        """Each argument has a range; what is outside is a ValueError that names it."""
+        """An argument out of its range is a ValueError that names it."""
         with pytest.raises(ValueError, match=named):
             library.retriever().search(*arguments)
 
     # --- where it is called from -------------------------------------------------------------------
 
     async def test_blocking_search_answers_inside_a_running_loop(self, library: Any) -> None:
-        """`search` works on the thread of a running event loop, and gives what `asearch` gives."""
+        """`search` works on the thread of a running event loop, with the results of `asearch`."""
         await asyncio.to_thread(library.ingest, "doc1.md", "# Python\nPython is a language.")
         retriever = library.retriever()
         blocking = retriever.search("What is Python?")
@@ -301,7 +301,7 @@ class RetrieverSuite:
 
 
 def _filled(library: Any, n: int) -> Any:
-    """Give a retriever over n documents that are more and less about apples."""
+    """Return a retriever over n documents, each with another number of apples."""
     if hasattr(library, "ingest_all"):
         library.ingest_all({f"d{i}.md": _about(i) for i in range(n)})
     else:

@@ -1,11 +1,11 @@
-"""Stand-ins for the clients of `DocumentRag`: small, deterministic, and they remember what they were asked.
+"""Stand-ins for the clients of `DocumentRag`: small and deterministic; each records its calls.
 
     prompt = StubPrompt("Within 30 days [1].", concepts=["return policy"])
     search = StubSearch(["urn:chunk:a", "urn:chunk:b"])
     texts = StubTexts({"urn:chunk:a": "Items may be returned within 30 days.", "urn:chunk:b": "..."})
     rag = DocumentRag(prompt, StubEmbeddings(), search, texts.fetch_chunk)
 
-Any stub fails when it is given an `error`, and never answers when given `error=NEVER`.
+A stub with an `error` raises it; with `error=NEVER` it never answers.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ NEVER: Final[Exception] = _Never()
 
 
 class ChunkMatch(msgspec.Struct, frozen=True):
-    """The least that a search may give of a chunk."""
+    """A match without scores: the least that a search may return."""
 
     chunk_id: str
 
 
 def candidate(chunk_id: str, score: float, rank: int = 1, document_id: str = "") -> Candidate:
-    """Give a match with a score."""
+    """Return a match with a score."""
     return Candidate(
         chunk_id=chunk_id,
         document_id=document_id or f"document of {chunk_id}",
@@ -68,11 +68,11 @@ async def _fail(error: Exception | None) -> None:
 
 
 class StubPrompt:
-    """Names the concepts and gives the answer it was made with.
+    """Returns the concepts and the answer it was made with.
 
     Args:
         answer: Text of every answer.
-        concepts: What `extract-concepts` gives; empty for a writer that is no language model.
+        concepts: Reply to `extract-concepts`; empty for a writer that is no language model.
         quotes: Passages behind the markers of the answer.
         pieces: How the answer is cut when streaming; whole when empty.
         model: Name of the writer.
@@ -103,12 +103,12 @@ class StubPrompt:
         self.documents: list[list[str]] = []
         """Documents of each call of `document_prompt`."""
         self.outdated: list[list[int]] = []
-        """Numbers of those that were said to be out of date."""
+        """Numbers of outdated documents of each call."""
 
     async def prompt(
         self, template_id: str, variables: Mapping[str, Any] | None = None
     ) -> PromptResult:
-        """Give the concepts, one a line; the question itself without any."""
+        """Return the concepts, one a line; the question itself without any."""
         self.prompts.append((template_id, dict(variables or {})))
         await _fail(self.concepts_error)
         if not self.concepts:
@@ -124,7 +124,7 @@ class StubPrompt:
         chunk_callback: Callable[[str, bool], Awaitable[None]] | None = None,
         outdated: Sequence[int] = (),
     ) -> PromptResult:
-        """Give the answer, in pieces when streaming."""
+        """Return the answer, in pieces when streaming."""
         self.documents.append(list(documents))
         self.outdated.append(list(outdated))
         await _fail(self.error)
@@ -138,11 +138,11 @@ class StubPrompt:
 
 
 class StubEmbeddings:
-    """Gives each text a vector that depends on nothing else.
+    """Returns for each text a vector that depends on that text alone.
 
     Args:
         dimension: Length of the vectors, 1 to 32.
-        surplus: Vectors given beyond the number of texts; may be negative.
+        surplus: Vectors returned beyond the number of texts; may be negative.
         error: Raised by `embed`.
     """
 
@@ -156,24 +156,24 @@ class StubEmbeddings:
         """Texts of each call."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Give one vector per text."""
+        """Return one vector per text."""
         self.calls.append(list(texts))
         await _fail(self.error)
         vectors = [self.vector(text) for text in texts]
         return (vectors + [self.vector("")] * max(0, self.surplus))[: len(texts) + self.surplus]
 
     def vector(self, text: str) -> list[float]:
-        """Give the vector of a text, of length 1."""
+        """Return the vector of a text, of length 1."""
         digest = hashlib.sha256(text.encode()).digest()[: self.dimension]
         length = sum((byte + 1) ** 2 for byte in digest) ** 0.5
         return [(byte + 1) / length for byte in digest]
 
 
 class StubSearch:
-    """Finds the same chunks every time, or what a function says.
+    """Returns the same matches every time, or those of a function.
 
     Args:
-        matches: Chunk ids or matches, best first; or a function of vector and limit that gives them.
+        matches: Chunk ids or matches, best first; or a function of vector and limit that returns them.
         error: Raised by `query`.
     """
 
@@ -189,7 +189,7 @@ class StubSearch:
         """Vector and limit of each call."""
 
     async def query(self, vector: Any, limit: int) -> list[Any]:
-        """Give at most `limit` matches."""
+        """Return at most `limit` matches."""
         self.calls.append((vector, limit))
         await _fail(self.error)
         matches = self.matches(vector, limit) if callable(self.matches) else self.matches
@@ -216,7 +216,7 @@ class StubTexts:
         """Most calls of `fetch_chunk` that were open at the same time."""
 
     async def fetch_chunk(self, chunk_id: str) -> str:
-        """Give one text.
+        """Return one text.
 
         Raises:
             NotFound: There is none.
@@ -237,7 +237,7 @@ class StubTexts:
         return text
 
     async def fetch_chunks(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
-        """Give the texts there are, with what is known of their source."""
+        """Return the texts that exist, with their source."""
         self.calls.append(tuple(chunk_ids))
         await _fail(self.error)
         return {
@@ -253,10 +253,10 @@ class StubTexts:
 
 
 class StubReranker:
-    """Gives the results it was made with, or keeps the order with falling scores.
+    """Returns the results it was made with, or the documents in order with falling scores.
 
     Args:
-        results: What every call gives, whatever it is; None for the order of the documents.
+        results: Reply to every call; None for the order of the documents.
         error: Raised by `rerank`.
     """
 
@@ -272,7 +272,7 @@ class StubReranker:
         documents: Sequence[Mapping[str, str]],
         limit: int = 10,
     ) -> Any:
-        """Give the results, at most `limit` of them when they are its own."""
+        """Return the results, at most `limit` of them when none were given."""
         self.calls.append({"queries": queries, "documents": documents, "limit": limit})
         await _fail(self.error)
         if self.results is not None:

@@ -22,11 +22,11 @@ __all__ = ("StubContext", "serving")
 M = TypeVar("M", bound=Message)
 
 Answerer = Callable[[Any], Any]
-"""Takes a request; gives a reply or several, may be a coroutine or an async iterator, may raise."""
+"""Takes a request; returns a reply or several, may be a coroutine or an async iterator, may raise."""
 
 
 class StubContext:
-    """Answers calls by plain functions and remembers what was sent and published.
+    """Answers calls by plain functions and records what was sent and published.
 
     Args:
         answers: A function per port: takes the request, gives the reply, or an iterable of replies for a
@@ -104,7 +104,7 @@ class StubContext:
             yield reply
 
     async def emit(self, port: str, message: Message, *, key: str | None = None) -> None:
-        """Remember what was published."""
+        """Record what was published."""
         if port in self._emit_errors:
             raise self._emit_errors[port]
         self.emitted[port].append(message)
