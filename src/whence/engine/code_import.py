@@ -223,7 +223,7 @@ class CodeImporter:
         slots: asyncio.Semaphore,
     ) -> None:
         try:
-            pieces, owners = await asyncio.to_thread(passages.cut, [node.text for node in nodes])
+            pieces, owners = await asyncio.to_thread(passages.split, [node.text for node in nodes])
             rows = []
             for start, end in _requests(pieces):
                 request = EmbeddingRequest(texts=tuple(pieces[start:end]), purpose="document")
