@@ -1,4 +1,4 @@
-"""The installed command, run in subprocesses on a home of its own."""
+"""Fixtures that run the installed command in processes of their own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
+from tests.support.fake_bundles import write_fake_bundles
 from tests.support.fork_server import ForkServer
 
 from whence.cli.commands import COMMANDS
@@ -19,7 +20,7 @@ from whence.store.postgres.server.server import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[2]
 WHENCE = Path(sys.executable).parent / "whence"
-#: What most commands load, but for ONNX Runtime: it starts a thread, and so may not be forked.
+#: Modules that most commands load, except ONNX Runtime, which starts a thread and so must not be forked.
 PRELOAD = (
     "numpy", "rich.table", "tokenizers", "whence.engine.engine", "whence.flow.loader",
     "whence.flow.runtime", "whence.ingest.documents", "whence.models.extractive_writer", "whence.models.local_embedder",
@@ -36,7 +37,7 @@ _NAMES = {
 
 
 class Result:
-    """What a finished command left behind."""
+    """Output and exit code of a finished command."""
 
     def __init__(self, done: subprocess.CompletedProcess[bytes]) -> None:
         self.code = done.returncode
@@ -48,12 +49,20 @@ class Result:
         """Parse stdout, which must be exactly one JSON document."""
         return json.loads(self.out)
 
+    def assert_error(self, code: int) -> Self:
+        """Assert an exit code with one error line, one hint line and no traceback."""
+        kinds = [line.split(":")[0] for line in self.err.splitlines()]
+        assert self.code == code, self.err
+        assert (kinds.count("error"), kinds.count("hint")) == (1, 1), self.err
+        assert "Traceback" not in self.err
+        return self
+
 
 class Cli:
-    """Runs `whence` with a home and no settings from outside.
+    """Runs `whence` with a home, without the settings of the environment.
 
-    Each command is run as the installed program the first time, and forked from one that is loaded already from
-    then on: a process of its own with the same code, for half the time.
+    The first run of each command starts the installed program; later ones fork a loaded process, in half the
+    time.
     """
 
     def __init__(self, home: Path, loaded: ForkServer) -> None:
@@ -61,7 +70,7 @@ class Cli:
         self._loaded = loaded
 
     def environment(self, **extra: str) -> dict[str, str]:
-        """Give the environment of a command: the caller's, less our settings and its terminal's size."""
+        """Return the environment of a command: the caller's without Whence's settings and the terminal size."""
         ours = ("WHENCE_", "OPENAI_", "COHERE_", "COLUMNS", "LINES")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         return clean | {"WHENCE_HOME": str(self.home)} | extra
@@ -69,7 +78,7 @@ class Cli:
     def __call__(
         self, *words: str | bytes | Path, env: dict[str, str] | None = None, cwd: Path | None = None
     ) -> Result:
-        """Run a command to its end."""
+        """Run a command and wait for it."""
         environment, folder = self.environment(**(env or {})), cwd or self.home
         if not _is_new(words):
             return Result(
@@ -89,7 +98,7 @@ class Cli:
         return Result(done)
 
     def start(self, *words: str | Path, **options: Any) -> subprocess.Popen[bytes]:
-        """Start a command and let it run."""
+        """Start a command in the background."""
         return subprocess.Popen(
             [WHENCE, *words],
             env=self.environment(),
@@ -105,7 +114,7 @@ _seen: set[str] = set()
 
 
 def _is_new(words: tuple[str | bytes | Path, ...]) -> bool:
-    """Tell whether a command comes for the first time; those below a common word count one by one."""
+    """Return whether a command runs for the first time; subcommands count separately."""
     names = [word for word in words[:2] if isinstance(word, str) and word in _NAMES]
     command = " ".join(names)
     new = command not in _seen
@@ -115,7 +124,7 @@ def _is_new(words: tuple[str | bytes | Path, ...]) -> bool:
 
 @pytest.fixture(scope="session")
 def loaded() -> Iterator[ForkServer]:
-    """Give the program, loaded once."""
+    """Load the program once."""
     server = ForkServer("whence.cli.main:main", PRELOAD)
     yield server
     server.close()
@@ -127,7 +136,7 @@ def cli(
     new_home: Callable[[Path], Path],
     loaded: ForkServer,
 ) -> Iterator[Cli]:
-    """Give the command on a home that all tests of the session share, and whose server runs all the while."""
+    """Return the command on a home shared by all tests of the session, whose server keeps running."""
     home = new_home(tmp_path_factory.mktemp("home"))
     server = EmbeddedServer(home)
     asyncio.run(server.start())
@@ -137,7 +146,7 @@ def cli(
 
 @pytest.fixture(scope="session")
 def handbook(cli: Cli) -> Path:
-    """Give the example handbook, indexed into the default collection."""
+    """Index the example handbook into the default collection; return its folder."""
     folder = ROOT / "examples" / "handbook"
     result = cli("index", folder, "--json")
     assert result.code == 0, result.err
@@ -146,7 +155,7 @@ def handbook(cli: Cli) -> Path:
 
 @pytest.fixture
 def fresh(tmp_path: Path, loaded: ForkServer) -> Cli:
-    """Give the command on an empty home, where the first command makes the database."""
+    """Return the command on an empty home, where the first command creates the database."""
     home = tmp_path / "home"
     home.mkdir()
     return Cli(home, loaded)
@@ -154,5 +163,14 @@ def fresh(tmp_path: Path, loaded: ForkServer) -> Cli:
 
 @pytest.fixture
 def own(tmp_path: Path, new_home: Callable[[Path], Path], loaded: ForkServer) -> Cli:
-    """Give the command on a home of the test's own, with an empty database."""
+    """Return the command on a home of its own, with an empty database."""
     return Cli(new_home(tmp_path / "home"), loaded)
+
+
+@pytest.fixture(scope="session")
+def releases(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Result]:
+    """Import both fake releases as the set `Fake_snapshot`; return the bundles and the result."""
+    paths = write_fake_bundles(tmp_path_factory.mktemp("bundles"))
+    result = cli("import", *paths, "--set", "Fake_snapshot", "--json")
+    assert result.code == 0, result.err
+    return paths, result

@@ -10,20 +10,10 @@ from typing import Any
 import pytest
 
 
-def assert_told(result: Any, code: int) -> None:
-    """Check the form in which every error is told."""
-    lines = result.err.splitlines()
-
-    assert result.code == code, result.err
-    assert len([line for line in lines if line.startswith("error: ")]) == 1, result.err
-    assert len([line for line in lines if line.startswith("hint: ")]) == 1, result.err
-    assert "Traceback" not in result.err
-
-
 @pytest.mark.parametrize("question", ["", "   ", "\n\t"])
 def test_a_blank_question_is_bad_input(cli: Any, handbook: Path, question: str) -> None:
     """Asking nothing is refused with exit 2."""
-    assert_told(cli("ask", question), 2)
+    cli("ask", question).assert_error(2)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +32,7 @@ def test_what_cannot_be_asked_starts_nothing(fresh: Any, words: tuple[str | byte
     """Bad input is refused before a home is made for it."""
     result = fresh(*words)
 
-    assert_told(result, 2)
+    result.assert_error(2)
     assert "doctor" not in result.err
     assert list(fresh.home.iterdir()) == []
 
@@ -64,7 +54,7 @@ def test_nothing_is_made_where_nothing_was_stored(fresh: Any, words: tuple[str, 
     """Whoever mistypes a home is told which one, and finds no database there afterwards."""
     result = fresh(*words)
 
-    assert_told(result, 3)
+    result.assert_error(3)
     assert str(fresh.home) in result.err
     assert "--home" in result.err
     assert list(fresh.home.iterdir()) == []
@@ -74,7 +64,7 @@ def test_an_answer_that_is_late_tells_who_was_asked(cli: Any, handbook: Path) ->
     """The message is for people: no full names of topics."""
     result = cli("ask", "How many days of leave are there?", "--timeout", "0.001")
 
-    assert_told(result, 4)
+    result.assert_error(4)
     assert "document-rag" in result.err
     assert "persistent://" not in result.err
 
@@ -91,8 +81,8 @@ def test_a_blank_search_is_an_empty_result(cli: Any, handbook: Path, query: str)
 
 def test_a_question_that_is_not_utf8_is_bad_input(cli: Any, handbook: Path) -> None:
     """Bytes that are no text are refused, not guessed."""
-    assert_told(cli("ask", b"what \xff\xfe is"), 2)
-    assert_told(cli("search", b"what \xff\xfe is"), 2)
+    cli("ask", b"what \xff\xfe is").assert_error(2)
+    cli("search", b"what \xff\xfe is").assert_error(2)
 
 
 def test_a_question_of_ten_thousand_words_is_answered_or_refused(cli: Any, handbook: Path) -> None:
@@ -118,13 +108,13 @@ def test_an_unknown_collection_is_not_found(cli: Any, handbook: Path, command: s
     """A collection that does not exist gives exit 3 and its name."""
     result = cli(command, "how many holidays", "--collection", "nowhere")
 
-    assert_told(result, 3)
+    result.assert_error(3)
     assert "nowhere" in result.err
 
 
 def test_an_unknown_answer_is_not_found(cli: Any, handbook: Path) -> None:
     """An answer id that was never given out gives exit 3."""
-    assert_told(cli("explain", "no-such-answer"), 3)
+    cli("explain", "no-such-answer").assert_error(3)
 
 
 @pytest.mark.parametrize(
@@ -154,14 +144,14 @@ def test_an_unknown_answer_is_not_found(cli: Any, handbook: Path) -> None:
 )
 def test_wrong_usage_is_exit_two(cli: Any, handbook: Path, words: tuple[str, ...]) -> None:
     """Wrong options and values are named, with exit 2."""
-    assert_told(cli(*words), 2)
+    cli(*words).assert_error(2)
 
 
 def test_errors_are_json_too(cli: Any, handbook: Path) -> None:
     """With --json the error is one document on stdout."""
     result = cli("search", "holidays", "--top-k", "0", "--json")
 
-    assert_told(result, 2)
+    result.assert_error(2)
     assert set(result.json["error"]) == {"code", "message", "hint"}
 
 
@@ -169,7 +159,7 @@ def test_missing_models_are_named(cli: Any, handbook: Path, tmp_path: Path) -> N
     """Without weights the command says which, where it looked, and how to get them."""
     result = cli("search", "holidays", "--mode", "dense", env={"WHENCE_MODELS": str(tmp_path)})
 
-    assert_told(result, 4)
+    result.assert_error(4)
     assert "whence models install" in result.err
     assert str(tmp_path) in result.err
 
@@ -178,7 +168,7 @@ def test_an_unknown_level_of_logging_is_named(fresh: Any) -> None:
     """A level that logging does not know is bad input, not a fault of ours."""
     result = fresh("search", "holidays", env={"WHENCE_LOG": "loud"})
 
-    assert_told(result, 2)
+    result.assert_error(2)
     assert "WHENCE_LOG=loud" in result.err
 
 
@@ -187,7 +177,7 @@ def test_a_database_that_does_not_answer_is_unavailable(fresh: Any) -> None:
     url = "postgresql://me:secret@127.0.0.1:1/whence"
     result = fresh("search", "holidays", "--database-url", url)
 
-    assert_told(result, 4)
+    result.assert_error(4)
     assert "127.0.0.1" in result.err
     assert "secret" not in result.err
 
@@ -204,7 +194,7 @@ def test_a_home_that_cannot_be_is_refused(fresh: Any, name: bytes, command: str)
     words = (command,) if command == "collections" else (command, "holidays")
     result = fresh("--home", os.fsencode(fresh.home) + b"/" + name, *words)
 
-    assert_told(result, 2)
+    result.assert_error(2)
     assert [path.name for path in fresh.home.iterdir()] == ["file"]
 
 
@@ -213,7 +203,7 @@ def test_a_home_of_a_newer_version_is_refused(fresh: Any) -> None:
     (fresh.home / "version").write_text("999\n")
     result = fresh("search", "holidays")
 
-    assert_told(result, 2)
+    result.assert_error(2)
     assert "newer" in result.err
 
 
@@ -246,7 +236,7 @@ def test_a_full_disk_stores_nothing_by_halves(fresh: Any, tmp_path: Path) -> Non
         )
 
         assert first.code == 0, first.err
-        assert_told(again, 4)
+        again.assert_error(4)
         assert found.code == 0, found.err
         assert found.json["hits"]
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fake_bundles import fake_head_sha, write_fake_bundles
+from tests.support.fake_bundles import fake_head_sha
 
 FIRST = "d4578e80-0513-581a-8e08-fcc69a9c50b0"
 SECOND = "a4e24b9f-4d29-5249-8c8a-aaaf2b376f0b"
@@ -19,22 +19,9 @@ def canonical(local: str, snapshot: str = FIRST) -> str:
     return f"Fake::{snapshot}::{kind}::{local}"
 
 
-def assert_told(result: Any, code: int) -> None:
-    """Check the form in which every error is told."""
-    lines = result.err.splitlines()
-
-    assert result.code == code, result.err
-    assert len([line for line in lines if line.startswith("error: ")]) == 1, result.err
-    assert len([line for line in lines if line.startswith("hint: ")]) == 1, result.err
-    assert "Traceback" not in result.err
-
-
 @pytest.fixture(scope="module")
-def code(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Give the command on a home with both releases."""
-    paths = write_fake_bundles(tmp_path_factory.mktemp("bundles"))
-    result = cli("import", *paths, "--set", "Fake_snapshot", "--json")
-    assert result.code == 0, result.err
+def code(cli: Any, releases: Any) -> Any:
+    """Return the command on a home with both releases."""
     return cli
 
 
@@ -146,7 +133,7 @@ def test_a_cap_cuts_what_is_visible_and_says_so(code: Any) -> None:
 )
 def test_expand_refuses(code: Any, words: tuple[str, ...], exit_code: int) -> None:
     """Wrong limits and words are bad input; what is not there is not found."""
-    assert_told(code("expand", *words), exit_code)
+    code("expand", *words).assert_error(exit_code)
 
 
 def test_a_hidden_seed_is_told_of_like_a_missing_one(code: Any) -> None:
@@ -155,7 +142,7 @@ def test_a_hidden_seed_is_told_of_like_a_missing_one(code: Any) -> None:
         messages = []
         for node in ("C0027", "C9999"):
             result = code(*command, node, "--snapshot", FIRST, "--json")
-            assert_told(result, 3)
+            result.assert_error(3)
             messages.append(result.json["error"]["message"].replace(node, "?"))
         assert messages[0] == messages[1]
 
@@ -239,7 +226,7 @@ def test_a_budget_is_read_from_settings(code: Any, tmp_path: Path, name: str, co
 def test_fetch_refuses(code: Any, tmp_path: Path, words: tuple[str, ...], exit_code: int) -> None:
     """No budget, two, or none that can be; unknown words, keys and files; another snapshot."""
     (tmp_path / "s.yaml").write_text("top: 5\nword: five\n", encoding="utf-8")
-    assert_told(code("fetch", "--snapshot", FIRST, *words, cwd=tmp_path), exit_code)
+    code("fetch", "--snapshot", FIRST, *words, cwd=tmp_path).assert_error(exit_code)
 
 
 def test_a_question_about_code_is_answered_with_its_trace(code: Any) -> None:
@@ -284,4 +271,4 @@ def test_a_question_about_code_is_answered_with_its_trace(code: Any) -> None:
 )
 def test_ask_refuses(code: Any, words: tuple[str, ...], exit_code: int) -> None:
     """A question about code needs a snapshot that is there and a flow that answers such questions."""
-    assert_told(code("ask", "who validates tokens?", *words), exit_code)
+    code("ask", "who validates tokens?", *words).assert_error(exit_code)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fake_bundles import write_fake_bundles, write_folder, write_zip
+from tests.support.fake_bundles import write_folder, write_zip
 from tests.support.small_bundles import small_files, write_small
 
 FIRST = "d4578e80-0513-581a-8e08-fcc69a9c50b0"
@@ -21,28 +21,9 @@ COUNTS = [
 ]
 
 
-def assert_told(result: Any, code: int) -> None:
-    """Check the form in which every error is told."""
-    lines = result.err.splitlines()
-
-    assert result.code == code, result.err
-    assert len([line for line in lines if line.startswith("error: ")]) == 1, result.err
-    assert len([line for line in lines if line.startswith("hint: ")]) == 1, result.err
-    assert "Traceback" not in result.err
-
-
-@pytest.fixture(scope="module")
-def imported(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Both releases, imported as one set."""
-    paths = write_fake_bundles(tmp_path_factory.mktemp("bundles"))
-    result = cli("import", *paths, "--set", "Fake_snapshot", "--json")
-    assert result.code == 0, result.err
-    return paths, result
-
-
-def test_an_import_tells_what_came_in(cli: Any, imported: Any) -> None:
+def test_an_import_tells_what_came_in(cli: Any, releases: Any) -> None:
     """One object a bundle, in the order given, with counts, warnings and the set."""
-    _, result = imported
+    _, result = releases
     imports = result.json["imports"]
 
     assert [(one["nodes"], one["edges"]) for one in imports] == COUNTS
@@ -59,9 +40,9 @@ def test_an_import_tells_what_came_in(cli: Any, imported: Any) -> None:
     assert result.err == ""
 
 
-def test_importing_again_changes_nothing(cli: Any, imported: Any) -> None:
+def test_importing_again_changes_nothing(cli: Any, releases: Any) -> None:
     """The same bundles again give the same list, and nothing is embedded."""
-    paths, _ = imported
+    paths, _ = releases
     before = cli("snapshots", "--json").json
     result = cli("import", *paths, "--set", "Fake_snapshot", "--json")
 
@@ -89,21 +70,12 @@ def test_importing_again_changes_nothing(cli: Any, imported: Any) -> None:
     ],
 )
 def test_a_snapshot_is_searched_by_any_of_its_names(
-    cli: Any, imported: Any, words: tuple[str, ...], snapshot: str
+    cli: Any, releases: Any, words: tuple[str, ...], snapshot: str
 ) -> None:
     """Every hit is a node of the snapshot that was named, whole and with its file."""
     rights = ("--label", "public", "--label", "confidential")
-    result = cli(
-        "search",
-        "token validation",
-        *words,
-        *rights,
-        "--mode",
-        "bm25",
-        "--threshold",
-        "0",
-        "--json",
-    )
+    how = ("--mode", "bm25", "--threshold", "0", "--json")
+    result = cli("search", "token validation", *words, *rights, *how)
     hits = result.json["hits"]
 
     assert result.code == 0, result.err
@@ -114,7 +86,7 @@ def test_a_snapshot_is_searched_by_any_of_its_names(
     assert any(file.endswith("TokenValidator.cs") for file in files)
 
 
-def test_every_visible_node_can_be_listed(cli: Any, imported: Any) -> None:
+def test_every_visible_node_can_be_listed(cli: Any, releases: Any) -> None:
     """A dense search without a threshold gives each node the reader may see once, and no other."""
     everything = ("--top-k", "1000", "--mode", "dense", "--threshold", "0", "--json")
     public = cli("search", "anything at all", "--snapshot", "release-1.0", *everything).json["hits"]
@@ -152,43 +124,43 @@ def test_every_visible_node_can_be_listed(cli: Any, imported: Any) -> None:
     ],
 )
 def test_a_search_that_cannot_be_is_refused(
-    cli: Any, imported: Any, words: tuple[str, ...], code: int
+    cli: Any, releases: Any, words: tuple[str, ...], code: int
 ) -> None:
     """What does not exist gives exit 3, what makes no sense exit 2."""
-    assert_told(cli("search", "token validation", *words), code)
+    cli("search", "token validation", *words).assert_error(code)
 
 
-def test_what_is_switched_off_is_not_found(cli: Any, imported: Any) -> None:
+def test_what_is_switched_off_is_not_found(cli: Any, releases: Any) -> None:
     """A set that is switched off cannot be searched until it is on again."""
     query = ("search", "token validation", "--set", "Fake_snapshot", "--mode", "bm25")
 
     assert cli("snapshots", "deactivate", "Fake_snapshot").code == 0
-    assert_told(cli(*query), 3)
+    cli(*query).assert_error(3)
     assert cli("snapshots", "activate", "Fake_snapshot").code == 0
     assert cli(*query).code == 0
 
 
-def test_sets_and_snapshots_go(cli: Any, imported: Any, tmp_path: Path) -> None:
+def test_sets_and_snapshots_go(cli: Any, releases: Any, tmp_path: Path) -> None:
     """A set can be made, removed without its snapshots, and a snapshot purged."""
     path = write_small(tmp_path / "gone.zip", {"C1": "class Gone"}, repo="Gone", head_sha="g1")
 
     assert cli("import", path, "--tag", "v1").code == 0
     made = cli("snapshots", "set", "Other", "v1", "--json").json["sets"]
     assert "Other" in {one["name"] for one in made}
-    assert_told(cli("snapshots", "set", "Another", "v1", "release-1.0"), 2)
-    assert_told(cli("snapshots", "set", "Another", "nothing"), 3)
+    cli("snapshots", "set", "Another", "v1", "release-1.0").assert_error(2)
+    cli("snapshots", "set", "Another", "nothing").assert_error(3)
     left = cli("snapshots", "remove", "Other", "--json").json
     assert "Other" not in {one["name"] for one in left["sets"]}
     assert "Gone" in {one["repo"] for one in left["snapshots"]}
     cli("snapshots", "deactivate", "v1")
-    assert_told(cli("search", "class gone", "--snapshot", "v1"), 3)
+    cli("search", "class gone", "--snapshot", "v1").assert_error(3)
     cli("snapshots", "activate", "v1")
     assert cli("search", "class gone", "--snapshot", "v1").code == 0
     left = cli("snapshots", "purge", "g1", "--json").json
     assert "Gone" not in {one["repo"] for one in left["snapshots"]}
-    assert_told(cli("snapshots", "purge", "g1"), 3)
-    assert_told(cli("snapshots", "remove", "Other"), 3)
-    assert_told(cli("search", "class gone", "--snapshot", "v1"), 3)
+    cli("snapshots", "purge", "g1").assert_error(3)
+    cli("snapshots", "remove", "Other").assert_error(3)
+    cli("search", "class gone", "--snapshot", "v1").assert_error(3)
 
 
 def test_a_name_of_several_snapshots_changes_none(cli: Any, tmp_path: Path) -> None:
@@ -207,7 +179,7 @@ def test_a_name_of_several_snapshots_changes_none(cli: Any, tmp_path: Path) -> N
 
     for command in ("deactivate", "purge"):
         result = cli("snapshots", command, "moved")
-        assert_told(result, 2)
+        result.assert_error(2)
         assert all(each in result.err for each in ids)
     assert cli("search", "class", "--snapshot", "moved", "--json").json["snapshot_id"] == ids[1]
     assert cli("snapshots", "purge", ids[1]).code == 0
@@ -223,7 +195,7 @@ def test_other_content_needs_leave(cli: Any, tmp_path: Path) -> None:
     query = ("search", "class number", "--snapshot", "s", "--mode", "dense", "--threshold", "0")
 
     assert cli("import", paths[0]).code == 0
-    assert_told(cli("import", paths[1]), 2)
+    cli("import", paths[1]).assert_error(2)
     assert [hit["document_id"][-2:] for hit in cli(*query, "--json").json["hits"]] == ["C1"]
     assert cli("import", paths[1], "--replace").code == 0
     assert [hit["document_id"][-2:] for hit in cli(*query, "--json").json["hits"]] == ["C2"]
@@ -268,7 +240,7 @@ BAD: dict[str, Callable[[Files], object]] = {
 
 
 @pytest.mark.parametrize("fault", BAD)
-def test_a_bad_bundle_changes_nothing(cli: Any, imported: Any, tmp_path: Path, fault: str) -> None:
+def test_a_bad_bundle_changes_nothing(cli: Any, releases: Any, tmp_path: Path, fault: str) -> None:
     """An invalid bundle among good ones is exit 2 and leaves snapshots and sets as they were."""
     before = cli("snapshots", "--json").json
     files = small_files({"C1": "class A"}, repo="Fake", head_sha="bad")
@@ -278,7 +250,7 @@ def test_a_bad_bundle_changes_nothing(cli: Any, imported: Any, tmp_path: Path, f
     good = write_small(tmp_path / "good.zip", {"C1": "class A"}, repo="Fake", head_sha="good")
     result = cli("import", good, bad, "--set", "Fake_snapshot", "--json")
 
-    assert_told(result, 2)
+    result.assert_error(2)
     assert "bad.zip" in result.json["error"]["message"]
     assert cli("snapshots", "--json").json == before
 
@@ -302,7 +274,7 @@ def test_bundles_that_are_none(cli: Any, tmp_path: Path) -> None:
         (good, "--tag", " "),
         (),
     ):
-        assert_told(cli("import", *words), 2)
+        cli("import", *words).assert_error(2)
 
 
 def test_a_folder_is_a_bundle(cli: Any, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands of a fleet, as a user types them: one home, one broker, two processes."""
+"""A fleet at the command line: one home, one broker, two processes and a gateway."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.fork_server import ForkServer
 from tests.support.pulsar_broker import TestBroker
 
 pytestmark = [
@@ -32,31 +33,48 @@ DOCUMENT = "# The archive\n\nThe key of the archive is kept by the porter. It op
 class Shell:
     """Runs `whence` against one home and one namespace of a broker."""
 
-    def __init__(self, broker: TestBroker, home: Path) -> None:
+    def __init__(self, broker: TestBroker, home: Path, loaded: ForkServer) -> None:
+        self.loaded = loaded
         self.url = broker.url
         self.broker = broker
         self.environment = os.environ | broker.environment(broker.fresh_namespace())
         self.environment |= {"WHENCE_HOME": str(home), "WHENCE_RERANKER": "none"}
         self.started: list[subprocess.Popen[str]] = []
 
-    def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "whence.cli.main", *words]
-
     def json(self, *words: str, code: int = 0) -> Any:
-        """Run a command with `--json` and give its document."""
-        command = self.command(*words, "--json")
-        done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+        """Run a command with `--json`; return its document."""
+        done = self.loaded.run(
+            ["whence", *words, "--json"],
+            environment=self.environment,
+            folder=Path.cwd(),
+            timeout_s=120,
         )
         assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
+        assert b"Traceback" not in done.stderr
         return json.loads(done.stdout)
 
-    def start(self, *words: str) -> str:
-        """Start a server and wait until it is ready; gives what it says then."""
-        command = self.command(*words, "--broker", self.url)
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a server in the background."""
+        command = [sys.executable, "-m", "whence.cli.main", *words, "--broker", self.url]
         process = subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, text=True)
         self.started.append(process)
+        return process
+
+    def ask_without_fleet(self) -> subprocess.Popen[str]:
+        """Ask in the background in a namespace without a fleet, which takes until the client gives up."""
+        environment = self.environment | self.broker.environment(self.broker.fresh_namespace())
+        command = [sys.executable, "-m", "whence.cli.main", "ask", QUESTION, "--json"]
+        return subprocess.Popen(
+            [*command, "--broker", self.url],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    @staticmethod
+    def ready(process: subprocess.Popen[str]) -> str:
+        """Wait until a server is ready; return the rest of its line."""
         assert process.stderr is not None
         end = time.monotonic() + 120
         while True:
@@ -66,17 +84,8 @@ class Shell:
             if line.startswith("ready"):
                 return line.removeprefix("ready").strip()
 
-    def run(self, only: str) -> None:
-        """Start a part of the flow."""
-        self.start("run", "all-in-one", "--only", only)
-
-    def ask_the_gateway(self, question: str) -> Any:
-        """Start a gateway to the fleet and give what it answers."""
-        url = self.start("serve", "--port", "0")
-        return httpx.post(f"{url}/v1/ask", json={"question": question}, timeout=60).json()
-
     def status(self) -> Any:
-        """Give the status; on a busy machine a worker may be late to say that it is there."""
+        """Return the status once all workers are reported."""
         for _ in range(10):
             status = self.json("status", "--broker", self.url)
             if sum(one["workers"] for one in status["topics"]) >= 8:
@@ -84,7 +93,7 @@ class Shell:
         return status
 
     def send_rubbish(self) -> None:
-        """Publish what is no message to the embedding service."""
+        """Publish an invalid message to the embedding service."""
 
         async def publish() -> None:
             transport = self.broker.connect(self.environment["WHENCE_PULSAR_NAMESPACE"])
@@ -94,7 +103,7 @@ class Shell:
         asyncio.run(publish())
 
     def dead(self, count: int) -> list[dict[str, Any]]:
-        """Wait until so many messages were given up, and give them."""
+        """Wait for a number of dead letters, and return them."""
         for _ in range(20):
             document = self.json("dlq", "list", "embedding.request", "--broker", self.url)
             letters = [one for topic in document["topics"] for one in topic["messages"]]
@@ -104,16 +113,16 @@ class Shell:
         return letters
 
     def stop(self) -> list[int]:
-        """Ask all processes to drain; gives their exit codes."""
+        """Stop all processes; return their exit codes."""
         for process in self.started:
             process.terminate()
         return [process.wait(60) for process in self.started]
 
 
 @pytest.fixture
-def shell(pulsar_broker: TestBroker, tmp_path: Path) -> Iterator[Shell]:
-    """Give a shell; whatever it started is gone afterwards."""
-    made = Shell(pulsar_broker, tmp_path / "home")
+def shell(pulsar_broker: TestBroker, tmp_path: Path, loaded: ForkServer) -> Iterator[Shell]:
+    """Return a shell; its processes are killed afterwards."""
+    made = Shell(pulsar_broker, tmp_path / "home", loaded)
     yield made
     for process in made.started:
         process.kill()
@@ -123,7 +132,7 @@ def shell(pulsar_broker: TestBroker, tmp_path: Path) -> Iterator[Shell]:
 
 
 def without_times(answer: dict[str, Any]) -> dict[str, Any]:
-    """Give what must be equal in two answers to one question."""
+    """Return the fields that must be equal in two answers to one question."""
     stages = [
         {key: value for key, value in stage.items() if key != "duration_ms"}
         for stage in answer["stages"]
@@ -133,20 +142,26 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
-    """Started in two parts it indexes and answers as one process does, tells its state, and drains."""
+    """A fleet in two parts indexes and answers as one process does, reports its state, and drains."""
     paper = tmp_path / "papers" / "archive.md"
     paper.parent.mkdir()
     paper.write_text(DOCUMENT, encoding="utf-8")
     broker = ("--broker", shell.url)
-    early = shell.json("ask", QUESTION, *broker, code=4)
-    shell.run("embedding,ingest,search,text-fetcher,prompt")
-    shell.run("document-rag,recorder,search")
+    alone = shell.ask_without_fleet()
+    first = shell.start(
+        "run", "all-in-one", "--only", "embedding,ingest,search,text-fetcher,prompt"
+    )
+    second = shell.start("run", "all-in-one", "--only", "document-rag,recorder,search")
+    gateway = shell.start("serve", "--port", "0")
+    for process in (first, second):
+        shell.ready(process)
 
     indexed = shell.json("index", str(paper.parent), *broker)
     again = shell.json("index", str(paper.parent), *broker)
     there = shell.json("ask", QUESTION, *broker)
     here = shell.json("ask", QUESTION)
-    served = shell.ask_the_gateway(QUESTION)
+    url = shell.ready(gateway)
+    served = httpx.post(f"{url}/v1/ask", json={"question": QUESTION}, timeout=60).json()
     hits = shell.json("search", "archive key", *broker)["hits"]
     status = shell.status()
     trace = shell.json("explain", there["answer_id"])
@@ -158,7 +173,10 @@ def test_a_fleet_at_the_command_line(shell: Shell, tmp_path: Path) -> None:
     dropped = shell.json("dlq", "drop", *broker)
     left = shell.dead(0)
     codes = shell.stop()
+    out, _ = alone.communicate(timeout=60)
+    early = json.loads(out)
 
+    assert alone.returncode == 4
     assert early["error"]["code"] == "unavailable"
     assert "whence run" in early["error"]["hint"]
     assert (indexed["documents"]["added"], again["documents"]["unchanged"]) == (1, 1)
