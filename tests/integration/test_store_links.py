@@ -12,7 +12,8 @@ from whence.store.chunk_ids import chunk_key
 from whence.store.linked_titles import LinkStatistics
 from whence.store.postgres.links import indexing
 from whence.store.postgres.store import PostgresStore
-from whence.testing.passages_suite import MODEL, PassagesSuite, titled
+from whence.testing.index_samples import MODEL
+from whence.testing.passages_suite import PassagesSuite, titled
 
 pytestmark = pytest.mark.postgres
 

@@ -9,7 +9,8 @@ from whence.schema.access import Access
 from whence.store.postgres import symbol_lookup as symbols
 from whence.store.postgres.acl_classes import access_values
 from whence.store.postgres.store import PostgresStore
-from whence.testing.symbols_suite import MODEL, SymbolsSuite, defining
+from whence.testing.index_samples import MODEL
+from whence.testing.symbols_suite import SymbolsSuite, defining
 
 pytestmark = pytest.mark.postgres
 

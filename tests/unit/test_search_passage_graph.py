@@ -15,7 +15,8 @@ from whence.schema.search import SearchResponse
 from whence.store.linked_titles import LinkTitle
 from whence.store.memory.store import MemoryStore
 from whence.store.protocols import EmbeddedDocument
-from whence.testing.passages_suite import EVERYTHING, MODEL, PUBLIC, SECRET, titled
+from whence.testing.index_samples import EVERYTHING, MODEL, PUBLIC, SECRET
+from whence.testing.passages_suite import titled
 from whence.testing.stub_context import StubContext
 
 QUERY = "when did the maker of the red fox die"

@@ -18,8 +18,9 @@ from whence.schema import SearchRequest
 from whence.schema.errors import Unavailable
 from whence.store.memory.store import MemoryStore
 from whence.store.symbol_names import LONGEST_NAME, parse_symbol_query, symbol_fit
+from whence.testing.index_samples import MODEL
 from whence.testing.stub_context import StubContext
-from whence.testing.symbols_suite import MODEL, defining
+from whence.testing.symbols_suite import defining
 
 VECTOR = np.array([1, 0], "<f4").tobytes()
 

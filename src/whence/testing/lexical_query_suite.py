@@ -10,14 +10,8 @@ import pytest
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.testing.lexical_samples import (
-    EVERYTHING,
-    SECRET,
-    VECTOR,
-    fill_collection,
-    found_documents,
-    text_document,
-)
+from whence.testing.index_samples import EVERYTHING, SECRET, VECTOR, fill_collection
+from whence.testing.lexical_samples import found_documents, text_document
 
 __all__ = ("LexicalQuerySuite",)
 

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
-from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from whence.schema.access import Access, DocumentTags
-from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
 from whence.store.protocols import ChunkStore, EmbeddedDocument
+from whence.testing.index_samples import EVERYTHING, VECTOR, any_tags, store_writes
 from whence.text.analysis import document_terms, is_stop_term, parse_query, query_terms
 
-__all__ = (
-    "EVERYTHING",
-    "MODEL",
-    "SECRET",
-    "VECTOR",
-    "Corpus",
-    "any_access",
-    "any_text",
-    "any_writes",
-    "apply_write",
-    "fill_collection",
-    "found_documents",
-    "on_one_store",
-    "text_document",
-)
-
-MODEL = EmbeddingModel(name="words", dimension=2)
-EVERYTHING = Access(frozenset({"a", "b"}), frozenset({"x"}), 9)
-SECRET = DocumentTags(("a",))
-VECTOR = np.array([1, 0], dtype=np.float32)
+__all__ = ("Corpus", "any_text", "any_writes", "found_documents", "text_document")
 
 
 def text_document(
@@ -50,14 +28,14 @@ def text_document(
 
 
 class Corpus:
-    """The collection as it should be, and its rankings by brute force."""
+    """The documents that a collection should have, and its rankings by brute force."""
 
     def __init__(self, collection: str) -> None:
         self.collection = collection
         self.documents: dict[str, EmbeddedDocument] = {}
 
     def chunks(self, access: Access | None = None) -> dict[str, Counter[str]]:
-        """Return the counted terms of each chunk that a reader may see, of all without one."""
+        """Return the term counts of each chunk that a reader may see; of all chunks without a reader."""
         return {
             f"urn:chunk:{self.collection}:{document_id}:{index}": Counter(
                 document_terms(chunk.embed_text or chunk.content)
@@ -74,7 +52,7 @@ class Corpus:
         return max(1.0, total / len(chunks)) if chunks else 1.0
 
     def shares(self, query: str, access: Access) -> dict[str, float | None]:
-        """Return the share of each visible chunk, None without a shared word; checked by the plain formula."""
+        """Return the score of each visible chunk, None without a shared term; checks the plain formula."""
         mean = self.mean(access)
         visible = self.chunks(access)
         df = Counter(term for words in visible.values() for term in words)
@@ -111,11 +89,11 @@ def _length(words: Counter[str]) -> int:
 
 
 def _lacking(query: str, words: Counter[str]) -> set[str]:
-    """Return the words of a query that a chunk does not have, without sharing code with the store."""
+    """Return the words of a query that a chunk does not have, without code of the store."""
     parts: set[str] = set()
     for word in query.split():
         terms = document_terms(word)
-        # Of an identifier the parts are asked for; pairs of characters have no whole.
+        # Of an identifier only the parts are required; pairs of characters have no whole.
         parts |= set(terms[1:] if len(terms) > 1 and word.isascii() else terms)
     strong = {term for term in parts if not is_stop_term(term)}
     return (strong or parts) - words.keys()
@@ -129,14 +107,14 @@ def _plain_share(
     mean: float,
     one_word: bool,
 ) -> float:
-    """Write the formula down once more, without rounding and without sharing code with the store."""
+    """Return the score by the formula, without rounding and without code of the store."""
     idfs = {t: math.log(1 + (n - df[t] + 0.5) / (df[t] + 0.5)) for t in counts}
     norm = K1 * (1 - B + B * _length(words) / mean)
     score = sum(
         count * idfs[t] * words[t] / (words[t] + norm) for t, count in counts.items() if words[t]
     )
     whole = sum(count * idfs[t] for t, count in counts.items())
-    # From 401 chunks on a term of the floor is worth the idf of one that is nowhere, in one chunk ln 3 less.
+    # From 401 chunks on a term of the floor has the idf of a term without chunks; in one chunk ln 3 less.
     rarity = math.log(2 * n + 2) - math.log(3) * max(0, 401 - n) / 400
     return score / max(whole, (1 if one_word or len(counts) == 1 else FLOOR_TERMS) * rarity)
 
@@ -145,46 +123,11 @@ _WORD = st.sampled_from(
     ["red", "blue", "green", "the", "of", "x", "日本語", "parseHTTPResponse", "naïve", "Ω", "…"]
 )
 any_text = st.lists(_WORD, max_size=9).map(" ".join)
-_tags = st.builds(
-    DocumentTags,
-    st.lists(st.sampled_from(["a", "b", "c"]), max_size=2),
-    st.lists(st.sampled_from(["x"]), max_size=1),
-    st.integers(0, 1),
-)
-any_access = st.builds(
-    Access,
-    st.frozensets(st.sampled_from(["a", "b"])),
-    st.frozensets(st.sampled_from(["x"])),
-    st.integers(0, 1),
-)
 _ids = st.sampled_from([f"d{n}" for n in range(8)])
-_put = st.tuples(
-    st.just("put"),
-    st.dictionaries(_ids, st.tuples(st.lists(any_text, max_size=4), _tags), min_size=1, max_size=3),
-)
-_retag = st.tuples(st.just("retag"), st.dictionaries(_ids, _tags, max_size=4))
-_remove = st.tuples(st.just("remove"), st.lists(_ids, max_size=2, unique=True))
-# Two chances of three to write, so that collections grow.
-any_writes = st.lists(_put | _put | _put | _put | _retag | _remove, max_size=14)
-
-on_one_store = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[
-        HealthCheck.function_scoped_fixture,
-        HealthCheck.differing_executors,
-        HealthCheck.too_slow,
-    ],
-)
-_numbers = itertools.count()
-
-
-async def fill_collection(store: ChunkStore, *documents: EmbeddedDocument) -> str:
-    """Create a collection with these documents; return its name."""
-    name = f"words-{next(_numbers)}"
-    await store.ensure_collection(name, MODEL)
-    await store.replace_documents(name, documents)
-    return name
+_documents = st.dictionaries(
+    _ids, st.tuples(st.lists(any_text, max_size=4), any_tags), min_size=1, max_size=3
+).map(lambda some: [text_document(one, *texts, tags=tags) for one, (texts, tags) in some.items()])
+any_writes = store_writes(_documents, _ids, most=14)
 
 
 async def found_documents(
@@ -193,20 +136,3 @@ async def found_documents(
     """Return the documents of a ranking."""
     hits = await store.search_lexical(name, query, limit=limit, access=access)
     return [hit.document_id for hit in hits]
-
-
-async def apply_write(store: ChunkStore, corpus: Corpus, kind: str, what: Any) -> None:
-    """Apply one write to the store and to the corpus."""
-    if kind == "put":
-        documents = [text_document(one, *texts, tags=tags) for one, (texts, tags) in what.items()]
-        await store.replace_documents(corpus.collection, documents)
-        corpus.documents |= {one.draft.document_id: one for one in documents}
-    elif kind == "retag":
-        await store.retag_documents(corpus.collection, what)
-        for one in what.keys() & corpus.documents.keys():
-            texts = [chunk.content for chunk in corpus.documents[one].draft.chunks]
-            corpus.documents[one] = text_document(one, *texts, tags=what[one])
-    else:
-        await store.remove_documents(corpus.collection, what)
-        for one in what:
-            corpus.documents.pop(one, None)

@@ -14,20 +14,22 @@ from whence.schema.errors import NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.field_boosts import FieldBoosts
 from whence.store.protocols import ChunkStore, EmbeddedDocument, Store
-from whence.testing.lexical_samples import (
+from whence.testing.index_samples import (
     EVERYTHING,
     SECRET,
     VECTOR,
-    Corpus,
     any_access,
-    any_text,
-    any_writes,
     apply_write,
     fill_collection,
+)
+from whence.testing.lexical_samples import (
+    Corpus,
+    any_text,
+    any_writes,
     found_documents,
-    on_one_store,
     text_document,
 )
+from whence.testing.store_samples import on_one_store
 
 __all__ = ("LexicalScoreSuite",)
 
@@ -46,8 +48,8 @@ class LexicalScoreSuite:
         """After any writes, ids, order and scores equal the formula over what is visible, to the last bit."""
         corpus = Corpus(await fill_collection(store))
         name = corpus.collection
-        for kind, what in writes:
-            await apply_write(store, corpus, kind, what)
+        for write in writes:
+            await apply_write(store, name, corpus.documents, write)
         for settle in (False, True):
             if settle:
                 await self.settled(store)

@@ -1,4 +1,4 @@
-"""What every store must know of the names of passages, as tests: subclass `PassagesSuite`, give it a `store`.
+"""Behaviour of links in every store that has them, as tests: subclass `PassagesSuite` with a `store` fixture.
 
 Needs pytest, pytest-asyncio in auto mode and hypothesis.
 """
@@ -11,30 +11,34 @@ from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.schema.access import Access, DocumentTags
-from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import NotFound
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.chunk_ids import chunk_key
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef, SupportsLinks
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED
+from whence.testing.index_samples import (
+    EVERYTHING,
+    PUBLIC,
+    SECRET,
+    VECTOR,
+    any_access,
+    any_tags,
+    apply_write,
+    fill_collection,
+    store_writes,
+)
+from whence.testing.store_samples import on_one_store
 
 __all__ = ("NamesStore", "PassagesSuite", "titled")
 
-MODEL = EmbeddingModel(name="names", dimension=2)
-EVERYTHING = Access(frozenset({"a", "b"}), frozenset({"x"}), 9)
-PUBLIC = Access.public()
-SECRET = DocumentTags(("a",))
-_VECTOR = np.array([1, 0], dtype=np.float32)
-_numbers = itertools.count()
-
 
 class NamesStore(ChunkStore, SupportsLinks, Protocol):
-    """A store of documents that knows the names of their passages."""
+    """A store with links between passages."""
 
 
 def titled(
@@ -52,7 +56,7 @@ def titled(
     draft = DocumentDraft(
         document_id=document_id, title=title, chunks=chunks, tags=tags or DocumentTags()
     )
-    return EmbeddedDocument(draft=draft, vectors=np.tile(_VECTOR, (len(texts), 1)))
+    return EmbeddedDocument(draft=draft, vectors=np.tile(VECTOR, (len(texts), 1)))
 
 
 # --- the definition, without the finder and the index of any store ---------------------------------
@@ -78,7 +82,7 @@ def _terms(text: str) -> str:
 
 
 class _World:
-    """The documents as they should be, and their names by comparing every title with every text."""
+    """The documents that a collection should have, and their links by comparing all titles with all texts."""
 
     def __init__(self, collection: str) -> None:
         self.collection = collection
@@ -116,7 +120,7 @@ class _World:
         return graph
 
     def expected(self, access: Access, wanted: Sequence[str], query: str) -> list[LinkTitle]:
-        """Return what `linked_titles` is to give."""
+        """Return the expected result of `linked_titles`."""
         return [
             LinkTitle(
                 name=name,
@@ -131,92 +135,36 @@ class _World:
 
 
 _text = st.lists(st.sampled_from(_PIECES), min_size=1, max_size=6).map(" ".join)
-_tags = st.builds(
-    DocumentTags,
-    st.lists(st.sampled_from(["a", "b", "c"]), max_size=2),
-    st.lists(st.sampled_from(["x"]), max_size=1),
-    st.integers(0, 1),
-)
-_accesses = st.builds(
-    Access,
-    st.frozensets(st.sampled_from(["a", "b"])),
-    st.frozensets(st.sampled_from(["x"])),
-    st.integers(0, 1),
-)
 _ids = st.sampled_from([f"d{n}" for n in range(7)])
 _chunks = st.lists(st.tuples(_text, st.sampled_from(["", "", *_TITLES])), min_size=1, max_size=3)
-_document = st.tuples(st.sampled_from(_TITLES), _chunks, _tags)
-_writes = st.lists(
-    st.one_of(
-        st.tuples(st.just("put"), st.dictionaries(_ids, _document, min_size=1, max_size=4)),
-        st.tuples(st.just("remove"), st.lists(_ids, min_size=1, max_size=2)),
-        st.tuples(st.just("retag"), st.dictionaries(_ids, _tags, min_size=1, max_size=3)),
-    ),
-    min_size=1,
-    max_size=6,
+_document = st.tuples(st.sampled_from(_TITLES), _chunks, any_tags)
+_documents = st.dictionaries(_ids, _document, min_size=1, max_size=4).map(
+    lambda some: [
+        titled(
+            one,
+            title,
+            *(text for text, _ in chunks),
+            headings=[heading for _, heading in chunks],
+            tags=tags,
+        )
+        for one, (title, chunks, tags) in some.items()
+    ]
 )
-
-
-async def _apply(store: NamesStore, world: _World, kind: str, what: Any) -> None:
-    if kind == "put":
-        documents = [
-            titled(
-                one,
-                title,
-                *(text for text, _ in chunks),
-                headings=[heading for _, heading in chunks],
-                tags=tags,
-            )
-            for one, (title, chunks, tags) in what.items()
-        ]
-        await store.replace_documents(world.collection, documents)
-        world.documents |= {one.draft.document_id: one for one in documents}
-    elif kind == "remove":
-        await store.remove_documents(world.collection, what)
-        for one in what:
-            world.documents.pop(one, None)
-    else:
-        await store.retag_documents(world.collection, what)
-        for one in what.keys() & world.documents.keys():
-            old = world.documents[one]
-            draft = DocumentDraft(
-                document_id=one,
-                title=old.draft.title,
-                chunks=old.draft.chunks,
-                tags=what[one],
-            )
-            world.documents[one] = EmbeddedDocument(draft=draft, vectors=old.vectors)
-
-
-_on_one_store = settings(
-    deadline=None,
-    max_examples=40,
-    # One suite, several stores in one run.
-    suppress_health_check=[
-        HealthCheck.function_scoped_fixture,
-        HealthCheck.differing_executors,
-    ],
-)
+_writes = store_writes(_documents, _ids, most=6)
 
 
 class PassagesSuite:
     """Behaviours of every store."""
 
-    async def _fresh(self, store: NamesStore, *documents: EmbeddedDocument) -> str:
-        name = f"names-{next(_numbers)}"
-        await store.ensure_collection(name, MODEL)
-        await store.replace_documents(name, documents)
-        return name
-
-    @given(writes=_writes, access=_accesses, query=_text, picked=st.sets(st.integers(0, 20)))
-    @_on_one_store
-    async def test_names_are_those_of_comparing_every_title_with_every_text(
+    @given(writes=_writes, access=any_access, query=_text, picked=st.sets(st.integers(0, 20)))
+    @on_one_store
+    async def test_links_are_those_of_brute_force(
         self, store: NamesStore, writes: Any, access: Access, query: str, picked: set[int]
     ) -> None:
         """After any writes, in any order, a reader gets the links among the documents they may see."""
-        world = _World(await self._fresh(store))
-        for kind, what in writes:
-            await _apply(store, world, kind, what)
+        world = _World(await fill_collection(store))
+        for write in writes:
+            await apply_write(store, world.collection, world.documents, write)
         keys = [
             chunk_key(world.collection, one, index)
             for one, document in sorted(world.documents.items())
@@ -233,9 +181,9 @@ class PassagesSuite:
 
         assert found == world.expected(access, [w for w in wanted if w in visible], query)
 
-    async def test_a_link_is_found_whichever_side_is_stored_first(self, store: NamesStore) -> None:
-        """A new text finds the names that there are, a new name the texts that there are."""
-        name = await self._fresh(store, titled("fox", "Red Fox", "An animal."))
+    async def test_a_link_is_found_in_either_order_of_writes(self, store: NamesStore) -> None:
+        """A new text finds stored titles, and a new title stored texts."""
+        name = await fill_collection(store, titled("fox", "Red Fox", "An animal."))
         await store.replace_documents(name, [titled("tale", "", "The red fox meets Blue Lake.")])
         await store.replace_documents(name, [titled("lake", "Blue Lake", "Much water.")])
 
@@ -246,10 +194,10 @@ class PassagesSuite:
             ("red fox", ["fox"]),
         ]
 
-    async def test_a_document_stored_anew_keeps_who_names_it(self, store: NamesStore) -> None:
-        """Storing the bearer again loses no mention; storing it under another title loses all."""
+    async def test_a_document_stored_again_keeps_its_mentions(self, store: NamesStore) -> None:
+        """Storing a document again loses no mention of it; storing it under another title loses all."""
         tale = titled("tale", "", "The red fox sleeps.")
-        name = await self._fresh(store, tale, titled("fox", "Red Fox", "An animal."))
+        name = await fill_collection(store, tale, titled("fox", "Red Fox", "An animal."))
         await store.replace_documents(name, [titled("fox", "Red Fox", "Another text.")])
         again = await store.linked_titles(name, [chunk_key(name, "fox", 0)], PUBLIC)
         await store.replace_documents(name, [titled("fox", "Grey Wolf", "Another text.")])
@@ -258,13 +206,13 @@ class PassagesSuite:
         assert [ref.document_id for one in again for ref in one.mentions] == ["tale"]
         assert renamed == []
 
-    async def test_a_hidden_passage_is_on_no_side(self, store: NamesStore) -> None:
-        """Neither as bearer nor as mention, neither by id nor by a query; new tags hold at once."""
+    async def test_a_hidden_passage_has_no_links(self, store: NamesStore) -> None:
+        """Hidden passages have no title and no mention, by id or by a query; new tags apply at once."""
         documents = [
             titled("fox", "Red Fox", "An animal.", tags=SECRET),
             titled("tale", "", "The red fox sleeps."),
         ]
-        name = await self._fresh(store, *documents)
+        name = await fill_collection(store, *documents)
         keys = [chunk_key(name, "fox", 0), chunk_key(name, "tale", 0)]
         hidden = await store.linked_titles(name, keys, PUBLIC, query_text="red fox")
         seen = await store.linked_titles(name, keys, EVERYTHING, query_text="red fox")
@@ -275,13 +223,13 @@ class PassagesSuite:
         assert [one.name for one in seen] == ["red fox"]
         assert opened == seen
 
-    async def test_hidden_mentions_do_not_make_a_name_common(self, store: NamesStore) -> None:
-        """Limits count what the reader sees: others' documents change nothing for them."""
+    async def test_hidden_mentions_do_not_make_a_title_common(self, store: NamesStore) -> None:
+        """Only visible passages count for the limits."""
         secret = [
             titled(f"s{n}", "", "Here is the red fox.", tags=SECRET)
             for n in range(MAX_MENTIONS + 1)
         ]
-        name = await self._fresh(
+        name = await fill_collection(
             store,
             titled("fox", "Red Fox", "An animal."),
             titled("tale", "", "The red fox sleeps."),
@@ -292,10 +240,10 @@ class PassagesSuite:
         assert [one.name for one in await store.linked_titles(name, keys, PUBLIC)] == ["red fox"]
         assert await store.linked_titles(name, keys, EVERYTHING) == []
 
-    async def test_common_names_link_nothing(self, store: NamesStore) -> None:
-        """A name that more than three visible passages bear is a word."""
+    async def test_common_titles_link_nothing(self, store: NamesStore) -> None:
+        """A title of more than three visible passages is a common word."""
         documents = [titled(f"d{n}", "Red Fox", "Text.") for n in range(MAX_TITLED + 1)]
-        name = await self._fresh(store, titled("tale", "", "The red fox sleeps."), *documents)
+        name = await fill_collection(store, titled("tale", "", "The red fox sleeps."), *documents)
         keys = [chunk_key(name, "tale", 0)]
         before = await store.linked_titles(name, keys, PUBLIC)
         await store.remove_documents(name, ["d0"])
@@ -304,8 +252,8 @@ class PassagesSuite:
         assert len((await store.linked_titles(name, keys, PUBLIC))[0].titled_passages) == MAX_TITLED
 
     async def test_links_are_counted(self, store: NamesStore) -> None:
-        """Linked passages are those with a rare name on both sides, out of all."""
-        name = await self._fresh(
+        """The share of linked passages counts rare titles with passages at both ends."""
+        name = await fill_collection(
             store,
             titled("fox", "Red Fox", "An animal."),
             titled("tale", "A Tale", "The red fox sleeps.", "Nobody else comes."),
@@ -320,8 +268,8 @@ class PassagesSuite:
         assert await store.link_statistics("nowhere", PUBLIC) is None
 
     async def test_unknown_places_are_refused_or_left_out(self, store: NamesStore) -> None:
-        """A collection that does not exist is an error; ids that lead nowhere are left out."""
-        name = await self._fresh(store, titled("fox", "Red Fox", "An animal."))
+        """A collection that does not exist is an error; unknown ids are left out."""
+        name = await fill_collection(store, titled("fox", "Red Fox", "An animal."))
         with pytest.raises(NotFound):
             await store.linked_titles("nowhere", [], PUBLIC)
         keys = ["urn:chunk:other:fox:0", "nonsense", chunk_key(name, "fox", 7)]

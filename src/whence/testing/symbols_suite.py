@@ -1,23 +1,21 @@
-"""What every store must know of the names of symbols, as tests: subclass `SymbolsSuite`, give it a `store`.
+"""Behaviour of symbol look-up in every store that has it, as tests: subclass `SymbolsSuite`.
 
-Needs pytest, pytest-asyncio in auto mode and hypothesis.
+A subclass provides the `store` fixture. Needs pytest, pytest-asyncio in auto mode and hypothesis.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.processors.search import SearchProcessor
 from whence.retrieval.symbols import MIN_BOOSTED_SCORE
 from whence.schema.access import Access, DocumentTags
-from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
@@ -25,20 +23,17 @@ from whence.schema.search import Candidate, SearchMode, SearchRequest, SearchRes
 from whence.store.chunk_ids import chunk_key
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.store.symbol_names import LONGEST_NAME, SupportsSymbols, SymbolMatch
+from whence.testing.index_samples import EVERYTHING, PUBLIC, SECRET, fill_collection
+from whence.testing.store_samples import on_one_store
 from whence.testing.stub_context import StubContext
 
 __all__ = ("SymbolsStore", "SymbolsSuite", "defining")
 
-MODEL = EmbeddingModel(name="symbols", dimension=2)
-EVERYTHING = Access(frozenset({"a", "b"}), frozenset({"x"}), 9)
-PUBLIC = Access.public()
-SECRET = DocumentTags(("a",))
 _QUERY = np.array([1, 0], dtype="<f4").tobytes()
-_numbers = itertools.count()
 
 
 class SymbolsStore(ChunkStore, SupportsSymbols, Protocol):
-    """A store of documents that knows what its chunks are called."""
+    """A store with symbol look-up."""
 
 
 def defining(
@@ -131,23 +126,9 @@ _documents = st.lists(
     ]
 )
 
-_on_one_store = settings(
-    deadline=None,
-    max_examples=60,
-    # One suite, several stores in one run.
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
-)
-
 
 class SymbolsSuite:
     """Behaviours of every store."""
-
-    async def _fresh(self, store: SymbolsStore, *documents: EmbeddedDocument) -> str:
-        name = f"symbols-{next(_numbers)}"
-        await store.ensure_collection(name, MODEL)
-        if documents:
-            await store.replace_documents(name, documents)
-        return name
 
     async def _search(
         self, store: SymbolsStore, collection: str, query: str, **fields: Any
@@ -157,12 +138,12 @@ class SymbolsSuite:
         return await SearchProcessor(store=store).handle(request, StubContext())
 
     @given(documents=_documents, name=_name, access=_accesses)
-    @_on_one_store
+    @on_one_store
     async def test_chunks_go_by_the_ends_of_their_headings(
         self, store: SymbolsStore, documents: list[EmbeddedDocument], name: str, access: Access
     ) -> None:
         """A reader gets what is called so among the documents they may see, in order; `limit` cuts it off."""
-        collection = await self._fresh(store, *documents)
+        collection = await fill_collection(store, *documents)
         expected = _expected(name, documents, collection, access)
 
         for limit in (1, 3, 100):
@@ -176,7 +157,7 @@ class SymbolsSuite:
         mode=st.sampled_from(["bm25", "hybrid"]),
         limit=st.sampled_from([1, 2, 50]),
     )
-    @_on_one_store
+    @on_one_store
     async def test_a_definition_is_never_behind_a_mention(
         self,
         store: SymbolsStore,
@@ -187,9 +168,9 @@ class SymbolsSuite:
         limit: int,
     ) -> None:
         """All that is called so comes first, the better fit before the worse; what is hidden changes no bit."""
-        collection = await self._fresh(store, *documents)
+        collection = await fill_collection(store, *documents)
         seen = [one for one in documents if access.allows(one.draft.tags)]
-        alone = await self._fresh(store, *seen)
+        alone = await fill_collection(store, *seen)
         fits = {one.chunk_id: one.fit for one in _expected(name, documents, collection, access)}
 
         found = await self._search(store, collection, name, access=access, mode=mode, limit=limit)
@@ -215,7 +196,7 @@ class SymbolsSuite:
         documents = [
             defining(f"d{n}", (heading, "text")) for n, heading in enumerate(headings + others)
         ]
-        name = await self._fresh(store, *documents)
+        name = await fill_collection(store, *documents)
 
         found = await store.find_symbols(name, "total", limit=99, access=PUBLIC)
 
@@ -230,7 +211,7 @@ class SymbolsSuite:
     async def test_headings_of_prose_are_no_names(self, store: SymbolsStore) -> None:
         """A section of some minutes is not what it is about; a document under that title is."""
         text = ("Harbour", "text")
-        name = await self._fresh(
+        name = await fill_collection(
             store,
             defining("minutes", ("Council", "text"), text, title="Council"),
             defining("untitled", text, title=""),
@@ -247,7 +228,7 @@ class SymbolsSuite:
     async def test_the_first_chunk_under_a_heading_goes_by_it(self, store: SymbolsStore) -> None:
         """A long definition is several chunks; it begins in the first."""
         text = ("Cart.total", "text")
-        name = await self._fresh(store, defining("d", ("", "imports"), text, text))
+        name = await fill_collection(store, defining("d", ("", "imports"), text, text))
 
         found = await store.find_symbols(name, "total", limit=9, access=PUBLIC)
 
@@ -255,7 +236,7 @@ class SymbolsSuite:
 
     async def test_rights_are_those_of_the_moment(self, store: SymbolsStore) -> None:
         """A hidden definition is none; new tags hold at once, a removed one is gone."""
-        name = await self._fresh(
+        name = await fill_collection(
             store,
             defining("open", ("total", "text")),
             defining("shut", ("total", "text"), tags=SECRET),
@@ -273,7 +254,7 @@ class SymbolsSuite:
 
     async def test_filters_narrow(self, store: SymbolsStore) -> None:
         """What a filter does not keep is not found by its name either, and an unknown key is refused."""
-        name = await self._fresh(
+        name = await fill_collection(
             store,
             defining("cs", ("Cart.total", "text"), metadata={"kind": "cs"}),
             defining("sql", ("dbo.total", "text"), metadata={"kind": "sql"}),
@@ -292,7 +273,7 @@ class SymbolsSuite:
     async def test_odd_names_are_nobodys(self, store: SymbolsStore) -> None:
         """Signs of patterns mean themselves, and headings too long to be names are let be."""
         long = "x" * (LONGEST_NAME + 1)
-        name = await self._fresh(store, defining("d", ("total", "text"), (long, "text")))
+        name = await fill_collection(store, defining("d", ("total", "text"), (long, "text")))
 
         for odd in ("t%", "t_tal", "%", "tota.", ".*", "to\0tal", "'; --", long, "", "l"):
             assert await store.find_symbols(name, odd, limit=9, access=PUBLIC) == []
@@ -304,7 +285,9 @@ class SymbolsSuite:
         """However many chunks say the name more often, its definition comes first, with its true scores."""
         mentions = [defining(f"m{n:03}", ("", "total " * 9), near=0.9) for n in range(120)]
         text = "total " + " ".join(f"word{n}" for n in range(400))
-        name = await self._fresh(store, defining("d", ("Cart.total", text), near=0.1), *mentions)
+        name = await fill_collection(
+            store, defining("d", ("Cart.total", text), near=0.1), *mentions
+        )
 
         for mode in ("bm25", "hybrid"):
             first = (await self._search(store, name, "`total()`", mode=mode)).candidates[0]
@@ -316,7 +299,7 @@ class SymbolsSuite:
     @pytest.mark.parametrize("query", ["total of a cart", "cart total", "what is total"])
     async def test_a_question_is_no_name(self, store: SymbolsStore, query: str) -> None:
         """Only a query that is one name asks for what is called so, and never by vectors alone."""
-        name = await self._fresh(store, defining("d", ("total", "text")))
+        name = await fill_collection(store, defining("d", ("total", "text")))
 
         for mode, text in (("hybrid", query), ("bm25", query), ("dense", "total")):
             found = await self._search(store, name, text, mode=mode)
