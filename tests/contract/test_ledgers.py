@@ -24,7 +24,7 @@ MODEL = EmbeddingModel(name="suite", dimension=4)
 
 
 class MemoryBench:
-    """One ledger in memory stands for all: nobody else can see it."""
+    """One ledger in memory serves as all: no other process can see it."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -168,7 +168,7 @@ async def _check_effects(store: ChunkStore) -> None:
 
 @pytest.mark.postgres
 async def test_effects_of_a_refused_write_are_not_kept(postgres_store: PostgresStore) -> None:
-    """What was rolled back did nothing, and nothing is told of it."""
+    """Effects that were rolled back are not recorded."""
     await postgres_store.ensure_collection("c", MODEL)
     wrong = Effects(message_id="m", outcomes={"a": "lost"})  # type: ignore[dict-item]
     with pytest.raises(Exception, match="effect_outcome_check"):

@@ -1,4 +1,4 @@
-"""The memory transport goes wrong as it is told to, and never otherwise."""
+"""Faults of the memory transport occur when they are switched on, and only then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOREVER = RetryPolicy(max_attempts=1_000, base_delay_s=1.0, jitter=0.0)
 
 
 async def receive_now(subscription: object) -> object | None:
-    """Give the message that is there, or None."""
+    """Return the waiting message, or None."""
     waiting = asyncio.ensure_future(subscription.receive())  # type: ignore[attr-defined]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -102,7 +102,7 @@ async def test_failed_publish_stores_nothing_and_lost_receipt_stores() -> None:
     assert (await subscription.receive()).payload == b"stored"
 
 
-async def test_full_queue_switch() -> None:
+async def test_full_queue_fault() -> None:
     """The switch answers as a full queue does, with a hint when to try again."""
     transport = MemoryTransport(faults=Faults(fill_queue=1))
 
@@ -140,7 +140,7 @@ async def test_delay_tick_rounds_up() -> None:
     assert await receive_now(subscription) is not None
 
 
-async def test_faults_can_be_aimed() -> None:
+async def test_faults_can_be_limited_to_topics() -> None:
     """A switch hits the chosen topics only."""
     faults = Faults(fail_publishes=9, topics=lambda topic: topic.endswith(".dlq"))
     transport = MemoryTransport(faults=faults)
@@ -214,7 +214,7 @@ async def test_late_group_gets_what_is_retained() -> None:
 
 
 async def test_non_persistent_topics_leave_nothing() -> None:
-    """A non-persistent topic keeps nothing for those who are absent and is gone with its last member."""
+    """A non-persistent topic keeps nothing for absent consumers and vanishes with its last one."""
     broker = MemoryBroker()
     transport = MemoryTransport(broker=broker)
     topic = full_topic("volatile", persistent=False)
@@ -274,8 +274,8 @@ async def test_no_task_or_timer_is_left() -> None:
     assert clock.pending == 0
 
 
-async def test_delayed_message_waits_for_a_member() -> None:
-    """A delay that passes while nobody is there is over when somebody comes."""
+async def test_delayed_message_waits_for_a_consumer() -> None:
+    """A delay that passes without consumers is over when one joins."""
     clock = ManualClock()
     transport = MemoryTransport(clock=clock)
     await (await transport.subscribe(TOPIC, "g")).aclose()
@@ -288,7 +288,7 @@ async def test_delayed_message_waits_for_a_member() -> None:
     assert (await subscription.receive()).payload == b"x"
 
 
-async def test_waiting_members_take_turns() -> None:
+async def test_waiting_consumers_take_turns() -> None:
     """When all members wait, messages go round."""
     transport = MemoryTransport()
     members = [await transport.subscribe(TOPIC, "g", prefetch=9) for _ in range(3)]
@@ -361,7 +361,7 @@ async def test_publisher_that_leaves_lets_the_next_one_in() -> None:
     assert (await subscription.receive()).payload == b"2"
 
 
-async def test_members_share_in_one_mode() -> None:
+async def test_consumers_share_in_one_mode() -> None:
     """A group with members refuses another mode; without members it changes and loses nothing."""
     transport = MemoryTransport()
     ordered = await transport.subscribe(TOPIC, "g", mode=Mode.KEY_ORDERED, prefetch=9)

@@ -13,5 +13,5 @@ class TestMemoryFilters(FilterSuite):
 
     @pytest.fixture
     def store(self) -> MemoryStore:
-        """Give an empty store."""
+        """Return an empty store."""
         return MemoryStore()

@@ -22,7 +22,7 @@ class MemoryFactory(TransportFactory):
         self._broker = MemoryBroker()
 
     async def make(self, max_backlog: int | None) -> Transport:
-        """Give one more client, or one with a small broker of its own."""
+        """Return one more client, or one with a small broker of its own."""
         if max_backlog is not None:
             return MemoryTransport(max_backlog=max_backlog, full_wait_s=0.3)
         return MemoryTransport(broker=self._broker)
@@ -35,7 +35,7 @@ class MemoryFactory(TransportFactory):
 
 @pytest.fixture
 async def transport_factory() -> AsyncIterator[MemoryFactory]:
-    """Give a factory of clients and close them."""
+    """Yield a factory of clients and close them."""
     factory = MemoryFactory()
     yield factory
     await factory.aclose()

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.pulsar, pytest.mark.slow]
 
 @pytest.fixture
 async def transport_factory(pulsar_broker: TestBroker) -> AsyncIterator[PulsarFactory]:
-    """Give the factory of clients that the suite asks for."""
+    """Yield the factory of clients that the suite needs."""
     factory = PulsarFactory(pulsar_broker)
     yield factory
     await factory.aclose()
@@ -34,7 +34,7 @@ class TestPulsarTransport(TransportSuite):
     exit_runs = 20
 
     async def test_a_cut_connection_comes_back(self, transport_factory: TransportFactory) -> None:
-        """34: After a cut a client goes on by itself; what it held stays its own and comes once."""
+        """34: After a cut a client reconnects; its deliveries stay valid and come once."""
         transport, topic = await transport_factory(), fresh_topic()
         subscription = await transport.subscribe(topic, "g", prefetch=5)
         bodies = await publish_all(transport, topic, 20)

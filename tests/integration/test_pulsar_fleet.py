@@ -62,7 +62,7 @@ OF_QUESTIONS = (
 
 
 def draft(name: str, text: str) -> DocumentDraft:
-    """Give a document of one chunk."""
+    """Return a document of one chunk."""
     chunk = ChunkDraft(content=text, start=0, end=len(text))
     return DocumentDraft(document_id=name, chunks=(chunk,), source_file=name)
 
@@ -159,7 +159,7 @@ class House:
 
 @asynccontextmanager
 async def housed(broker: TestBroker, database_url: str, **options: Any) -> AsyncIterator[House]:
-    """Give a house for the time of a block; its fleet ends with it, whatever happens."""
+    """Run a fleet for the time of a block; it ends with the block in any case."""
     made = House(broker, database_url, **options)
     try:
         yield made
@@ -169,7 +169,7 @@ async def housed(broker: TestBroker, database_url: str, **options: Any) -> Async
 
 @pytest.fixture
 async def house(pulsar_broker: TestBroker, database_url: str) -> AsyncIterator[House]:
-    """Give a house on the broker of the session."""
+    """Yield a fleet on the broker of the session."""
     async with housed(pulsar_broker, database_url) as made:
         yield made
 
@@ -244,7 +244,7 @@ async def test_a_processor_hangs(house: House) -> None:
 
 
 async def test_poison_does_not_outlive_its_caller(house: House) -> None:
-    """A document that kills whoever embeds it is refused by its deadline; others are stored, once."""
+    """A document that kills its embedder is refused by its deadline; others are stored, once."""
     await house.start("ingest", "embedding")
     texts = {f"{n}.md": f"text number {n}" for n in range(6)}
     stop = asyncio.Event()
@@ -286,7 +286,7 @@ async def test_poison_does_not_outlive_its_caller(house: House) -> None:
 
 
 async def test_poison_without_a_deadline(house: House) -> None:
-    """A message that kills whoever handles it, and that nobody waits for, becomes a dead letter.
+    """A message without a caller that kills its workers becomes a dead letter.
 
     The processor has no ledger and no second copy, so nothing but the message can count. What waits beside
     the poison is handled, and none of it is given up.
@@ -378,7 +378,7 @@ async def test_documents_add_up_while_processors_die(
 
 @pytest.fixture
 def broker_to_kill() -> Iterator[TestBroker]:
-    """Give a broker that no other test talks to: after a kill it may limp until its next clean start."""
+    """Yield a broker of this test alone: after a kill it may be slow until its next clean start."""
     with running_broker(own=True) as broker:
         yield broker
 

@@ -208,7 +208,7 @@ async def test_an_incompatible_producer_is_refused(pulsar_broker: TestBroker) ->
 
 
 async def test_a_topic_in_use_without_a_type(pulsar_broker: TestBroker) -> None:
-    """What somebody left on a topic before it had a type does not keep the flow from starting."""
+    """A message from before a topic had a type does not keep the flow from starting."""
     namespace = pulsar_broker.fresh_namespace()
     early = pulsar_broker.connect(namespace)
     topic = flow().interface("embedding").request

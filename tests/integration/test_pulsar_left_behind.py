@@ -61,7 +61,7 @@ def test_a_broker_ends_with_a_run_that_is_killed(
 def test_a_run_that_ends_well_leaves_the_broker_to_itself(
     broker: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """Whoever ends well stops the broker by other means; nobody comes after it and removes its folder."""
+    """A test process that ends normally stops its broker itself; its folder is not removed by others."""
     run = held(tmp_path / "broker")
     run.communicate("\n", timeout=60)
 

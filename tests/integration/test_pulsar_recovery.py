@@ -45,7 +45,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 @pytest.fixture
 def broker_to_kill() -> Iterator[TestBroker]:
-    """Give a broker that no other test talks to: after a kill it may limp until its next clean start."""
+    """Yield a broker of this test alone: after a kill it may be slow until its next clean start."""
     with running_broker(own=True) as broker:
         yield broker
 
@@ -242,7 +242,7 @@ async def test_keys_keep_to_one_member(pulsar_broker: TestBroker) -> None:
 
 
 async def test_too_many_pending_is_overloaded(pulsar_broker: TestBroker) -> None:
-    """Publishers wait for room among messages without a receipt, then are told; the loop goes on."""
+    """Publishers wait for room among messages without a receipt, then fail; the loop goes on."""
     options = PulsarOptions(max_pending=1, full_wait_s=0.0)
     transport, topic = PulsarTransport(pulsar_broker.url, options=options), fresh_topic()
     await transport.publish(topic, b"first")
@@ -287,7 +287,7 @@ async def test_largest_body_and_headers_pass(pulsar_broker: TestBroker) -> None:
 
 
 async def test_topics_live_in_the_chosen_namespace(pulsar_broker: TestBroker) -> None:
-    """With a namespace of its own a client names topics as ever; a missing one is told with a remedy."""
+    """With a namespace of its own topic names stay the same; a missing namespace is an error with a hint."""
     options = PulsarOptions(namespace="public/absent")
     transport = PulsarTransport(pulsar_broker.url, options=options)
 

@@ -1,4 +1,4 @@
-"""The broker keeps the schema of a topic and refuses whoever does not fit."""
+"""The broker keeps the schema of a topic and refuses clients that do not fit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OrderOfMany(Message, frozen=True, kw_only=True):
 
 
 def as_order(cls: type[Any]) -> type[Any]:
-    """Give the class the name that all versions of one record have."""
+    """Set the name that all versions of one record have."""
     cls.__name__ = "Order"
     return cls
 

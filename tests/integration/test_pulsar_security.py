@@ -1,4 +1,4 @@
-"""A broker that knows its callers and speaks TLS: who may come, and who is told why not."""
+"""A broker with tokens and TLS: which clients it accepts, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SecureBroker:
     certificate: Path
 
     def connect(self, url: str = "", **options: Any) -> PulsarTransport:
-        """Give a client; at the plain door when no address is named."""
+        """Return a client; without an address at the port without TLS."""
         return PulsarTransport(
             url or self.broker.url,
             options=PulsarOptions(**{"operation_timeout_s": 30, **options}),
@@ -72,7 +72,7 @@ def certify(folder: Path) -> tuple[Path, Path]:
 def secure(
     tmp_path_factory: pytest.TempPathFactory, unused_tcp_port_factory: Any
 ) -> Iterator[SecureBroker]:
-    """Give a broker that asks for tokens, on a plain and on a TLS port."""
+    """Yield a broker that requires tokens, on a port without and one with TLS."""
     certificate, key = certify(tmp_path_factory.mktemp("tls"))
     tls_port = unused_tcp_port_factory()
     admin = token("admin")
@@ -123,7 +123,7 @@ async def test_a_token_opens_the_door(secure: SecureBroker, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["none", "forged", "stranger"])
 async def test_others_are_refused(secure: SecureBroker, name: str) -> None:
-    """No token, one signed by another key and a role without rights are refused; no secret is told."""
+    """No token, one signed by another key and a role without rights are refused; no secret is shown."""
     given = {"none": "", "forged": token("admin", b"x" * 32), "stranger": token("stranger")}[name]
     transport = secure.connect(token=given, operation_timeout_s=1)
 
@@ -147,7 +147,7 @@ async def test_tls_with_a_trusted_certificate(secure: SecureBroker) -> None:
 
 
 async def test_tls_with_an_unknown_certificate(secure: SecureBroker) -> None:
-    """A broker whose certificate nobody vouches for gets nothing, the token least of all."""
+    """A broker with an untrusted certificate gets nothing, the token least of all."""
     transport = secure.connect(secure.tls_url, token=token("admin"))
 
     # Where nobody listens the client library would try again until its time is up, and say so.

@@ -79,7 +79,7 @@ async def test_failed_replay_keeps_the_letter() -> None:
 
 
 async def test_foreign_letters_are_shown_too() -> None:
-    """What somebody else put on a dead-letter topic is listed with what is known of it."""
+    """Foreign messages on a dead-letter topic are listed with the known fields."""
     transport = MemoryTransport()
     headers = {Headers.ATTEMPTS: "many", Headers.FIRST_AT: "-1"}
     await transport.publish(dead_letter_topic(TOPIC), b"x", headers=headers)

@@ -15,7 +15,7 @@ async def claim(ledger: MemoryLedger, group: str = "g", message_id: str = "m") -
 
 
 async def test_a_message_is_claimed_once() -> None:
-    """While a claim lasts, a second one is told for how long to wait."""
+    """While a claim lasts, a second one gets the time to wait."""
     clock = ManualClock()
     ledger = MemoryLedger(clock=clock)
 
@@ -34,7 +34,7 @@ async def test_groups_do_not_meet() -> None:
 
 
 async def test_done_stays_done_with_its_digest() -> None:
-    """What is done is told with its digest, and releasing it changes nothing."""
+    """A finished message is reported with its digest, and releasing it changes nothing."""
     ledger = MemoryLedger()
     await claim(ledger)
     await ledger.done("g", "m", digest="d")
@@ -57,7 +57,7 @@ async def test_released_can_be_claimed_anew() -> None:
 
 
 async def test_expired_claims_are_counted_as_deaths() -> None:
-    """A claim that nobody ended can be taken over, and is counted."""
+    """An expired claim can be taken over, and is counted."""
     clock = ManualClock()
     ledger = MemoryLedger(clock=clock)
     await claim(ledger)

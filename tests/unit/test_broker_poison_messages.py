@@ -1,4 +1,4 @@
-"""Messages that may have killed a worker: who is suspected, and how deaths are put down to one message."""
+"""Poison messages: which are suspected, and how deaths are attributed to one message."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_DEATHS = 5
 
 
 def delivery(name: str = "m", headers: dict[str, str] | None = None, **options: Any) -> Delivery:
-    """Give a message that was published before anybody started, and comes again."""
+    """Return a redelivered message that was published before any worker started."""
     given: dict[str, Any] = {"redelivered": True, "published_at": START - 10, **options}
     own = {Headers.MESSAGE_ID: name, **(headers or {})}
     return Delivery(payload=b"", headers=own, id="1", topic="t", **given)
 
 
 def suspects(budget: int = 4, now: float = START) -> Probation:
-    """Give the judgement of a worker that starts now."""
+    """Return the probation of a worker that starts now."""
     return Probation(ManualClock(now=now), budget=budget, max_deaths=MAX_DEATHS)
 
 
@@ -95,7 +95,7 @@ def test_a_long_queue_is_not_held_up() -> None:
 
 @given(st.integers(1, 8))
 def test_the_number_of_deaths_is_bounded(max_deaths: int) -> None:
-    """A message that kills whoever handles it kills as many workers as it may, and no more."""
+    """A poison message kills `max_deaths` workers and no more."""
     deaths, now = 0, START
     at_hand = delivery(redelivered=False, published_at=START)
     headers: dict[str, str] = {}
@@ -116,6 +116,6 @@ def test_the_number_of_deaths_is_bounded(max_deaths: int) -> None:
 
 @given(st.text(max_size=20))
 def test_odd_counts_are_none(text: str) -> None:
-    """A header that is no number counts as no death."""
+    """A header that is not a number counts as no death."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         assert deaths_of(delivery(headers={Headers.DEATHS: text})) == 0

@@ -20,7 +20,7 @@ TOPIC = full_topic("asked")
 
 
 def delivery(headers: dict[str, str]) -> Delivery:
-    """Give a delivery with these headers."""
+    """Return a delivery with these headers."""
     return Delivery(payload=b"", headers=headers, id="1", topic=TOPIC)
 
 
@@ -37,7 +37,7 @@ def test_reading_a_reply_never_fails(headers: dict[str, str]) -> None:
     assert reply is None or reply.sequence >= 0
 
 
-def test_reply_without_a_place_is_the_only_one() -> None:
+def test_reply_without_a_sequence_number_is_the_only_one() -> None:
     """A reply without a sequence number is first and last; with one, `end` decides."""
     alone = reply_of(delivery({Headers.CORRELATION_ID: "c"}))
     part = reply_of(delivery({Headers.CORRELATION_ID: "c", Headers.SEQUENCE: "3"}))
@@ -56,7 +56,7 @@ def test_reading_a_deadline_never_fails(text: str) -> None:
     assert deadline is None or deadline >= 0
 
 
-async def test_counters_tell_what_was_dropped() -> None:
+async def test_dropped_replies_are_counted() -> None:
     """Late, doubled and odd replies are dropped and counted, and nothing stays pending."""
     transport = MemoryTransport()
     subscription = await transport.subscribe(TOPIC, "g")
@@ -102,7 +102,7 @@ async def test_doubled_replies_are_counted() -> None:
 
 
 async def test_reply_topic_is_exclusive_and_named_after_the_client() -> None:
-    """A client's replies come on a non-persistent topic that nobody else can read with it."""
+    """A client's replies come on a non-persistent topic that no other client can read."""
     transport = MemoryTransport(instance="abc")
     topic = "non-persistent://public/default/whence.reply.abc"
     with pytest.raises(DeadlineExceeded):
@@ -201,8 +201,8 @@ async def test_full_queue_does_not_outlast_the_deadline() -> None:
     await transport.aclose()
 
 
-async def test_reader_may_take_its_time() -> None:
-    """Replies that came in time are given to a reader who comes for them after the deadline."""
+async def test_a_slow_reader_gets_all_replies() -> None:
+    """Replies that came in time are read even after the deadline."""
     transport = MemoryTransport()
     subscription = await transport.subscribe(TOPIC, "g")
 

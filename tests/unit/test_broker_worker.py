@@ -41,7 +41,7 @@ def failure(error: BaseException) -> OutgoingMessage:
 
 
 def reply(body: bytes = b"!", *, end: bool = True) -> OutgoingMessage:
-    """Give a reply."""
+    """Return a reply."""
     return OutgoingMessage(payload=body, headers={Headers.TYPE: "any.v1"}, end=end)
 
 
@@ -53,7 +53,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def started(transport: Any, handler: Handler, **options: Any) -> Worker:
-    """Give a worker of the group `g` that takes messages."""
+    """Return a worker of the group `g` that takes messages."""
     options.setdefault("retry", QUICK)
     worker = Worker(transport, topic=TOPIC, group="g", handler=handler, **options)
     await worker.start()
@@ -61,7 +61,7 @@ async def started(transport: Any, handler: Handler, **options: Any) -> Worker:
 
 
 def error_of(payload: bytes) -> str:
-    """Give the code of an error reply."""
+    """Return the code of an error reply."""
     return decode_as(payload, ErrorReply).code
 
 
@@ -109,7 +109,7 @@ async def test_results_come_before_the_ack() -> None:
     assert transport.log == ["publish in", "publish one", "publish two", "ack in"]
 
 
-async def test_a_handler_may_give_its_one_reply() -> None:
+async def test_a_handler_may_return_its_only_reply() -> None:
     """A handler that is awaited is replied for and acknowledged like one that yields."""
     transport = Recorder()
 
@@ -124,8 +124,8 @@ async def test_a_handler_may_give_its_one_reply() -> None:
     assert transport.log == ["publish in", "publish only", "ack in"]
 
 
-async def test_a_handler_that_gives_nothing_owes_the_caller_a_reply() -> None:
-    """None is enough where nobody waits, and a fault of the processor where somebody does."""
+async def test_a_request_without_a_reply_is_a_fault_of_the_handler() -> None:
+    """No reply is fine without a caller, and a fault of the processor with one."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> None:
@@ -187,7 +187,7 @@ async def test_results_without_a_place_to_go_are_dropped() -> None:
 
 
 async def test_no_retry_after_a_part_of_the_answer() -> None:
-    """When a caller has got a part of the answer, a retryable error is told, not retried."""
+    """When a caller has a part of the answer, a retryable error is reported, not retried."""
     transport = MemoryTransport()
     attempts: list[int] = []
 
@@ -207,7 +207,7 @@ async def test_no_retry_after_a_part_of_the_answer() -> None:
 
 
 @pytest.mark.parametrize(("made", "called"), [(1, 5), (2, 3), (5, 1), (9, 1)])
-async def test_tries_of_the_handler_itself_count(made: int, called: int) -> None:
+async def test_attempts_of_the_handler_count(made: int, called: int) -> None:
     """A handler that tried several times itself before it gave up is called so many times less often."""
     transport = MemoryTransport()
     calls: list[int] = []
@@ -273,7 +273,7 @@ async def test_long_waits_go_through_the_broker() -> None:
 
 
 async def test_no_retry_beyond_the_deadline() -> None:
-    """When the next attempt would begin after the deadline the caller is told the error at once."""
+    """When the next attempt would begin after the deadline the caller gets the error at once."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -289,7 +289,7 @@ async def test_no_retry_beyond_the_deadline() -> None:
 
 
 async def test_undecodable_input_is_answered_and_kept() -> None:
-    """Bytes that are no message go to the dead letters, and a caller who waits is told."""
+    """Bytes that cannot be decoded go to the dead letters, and a waiting caller gets an error."""
     transport = MemoryTransport()
     letters = await transport.subscribe(dead_letter_topic(TOPIC), "cli")
 
@@ -306,7 +306,7 @@ async def test_undecodable_input_is_answered_and_kept() -> None:
 
 
 async def test_failed_request_is_answered_and_not_kept() -> None:
-    """A request that fails is answered and acknowledged; there is no dead letter of it."""
+    """A request that fails is answered and acknowledged; it makes no dead letter."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -327,7 +327,7 @@ async def test_failed_request_is_answered_and_not_kept() -> None:
 
 
 async def test_unexpected_exception_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A fault is logged with its traceback exactly once, and told by its class only."""
+    """A fault is logged with its traceback exactly once, and reported by its class only."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -351,7 +351,7 @@ async def test_unexpected_exception_is_logged_once(caplog: pytest.LogCaptureFixt
     [(BadInput("x"), logging.INFO), (ModelMissing("x"), logging.ERROR)],
     ids=lambda one: type(one).__name__,
 )
-async def test_what_a_caller_did_wrong_is_no_fault(
+async def test_a_bad_request_is_not_logged_as_a_fault(
     caplog: pytest.LogCaptureFixture, error: WhenceError, level: int
 ) -> None:
     """A request that cannot be answered is its caller's to mend: logged as information, not as an error."""
@@ -394,7 +394,7 @@ async def test_no_exception_of_a_handler_ends_the_worker(error: BaseException) -
     assert good.payload == b"good"
 
 
-async def test_handler_that_gives_no_last_reply_is_told_on() -> None:
+async def test_a_missing_last_reply_is_reported() -> None:
     """A caller never waits for a reply that the handler forgot."""
     transport = MemoryTransport()
 
@@ -459,7 +459,7 @@ async def test_odd_cancellations_do_no_harm() -> None:
     assert len(worker._control._cancelled) <= 1_024
 
 
-async def test_handler_cleans_up_when_stopped() -> None:
+async def test_a_stopped_handler_runs_its_finally() -> None:
     """A handler that is stopped runs its `finally`, also when it waits in the middle of a stream."""
     transport = MemoryTransport()
     cleaned: list[str] = []
@@ -589,7 +589,7 @@ async def test_fatal_error_stops_the_worker_and_keeps_the_message() -> None:
 
 
 async def test_fatal_error_of_a_request_is_answered() -> None:
-    """A caller is told of a fatal error, and the worker stays to tell the next one."""
+    """A caller gets a fatal error, and the worker stays to answer the next one."""
     transport = MemoryTransport()
 
     async def handle(work: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -615,7 +615,7 @@ async def test_lost_subscription_ends_the_worker_with_its_reason() -> None:
     await worker.aclose()
 
 
-async def test_closed_worker_joins_in_peace() -> None:
+async def test_join_of_a_closed_worker_returns() -> None:
     """A worker that was asked to stop ends `join` without an error and cannot be started again."""
     worker = await started(MemoryTransport(), echo)
     joining = asyncio.create_task(worker.join())
@@ -642,7 +642,7 @@ async def test_taken_group_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize(("concurrency", "prefetch"), [(1, 2), (2, 3), (3, 5), (4, 6), (10, 15)])
 async def test_prefetch_is_half_as_many_again(concurrency: int, prefetch: int) -> None:
-    """Unless told otherwise a worker holds half as many messages again as it handles."""
+    """By default a worker holds half as many messages again as it handles."""
     broker = MemoryBroker()
     transport = MemoryTransport(broker=broker)
     worker = await started(transport, echo, concurrency=concurrency)
@@ -745,7 +745,7 @@ async def test_message_that_kills_its_workers_is_given_up() -> None:
     assert "died" in letter.headers[Headers.REASON]
 
 
-async def test_digest_tells_results_apart() -> None:
+async def test_digest_distinguishes_results() -> None:
     """The ledger keeps a digest of the results: equal results, equal digests."""
     transport = MemoryTransport()
     ledger = MemoryLedger()
@@ -780,8 +780,8 @@ async def test_dead_letter_topic_down_does_not_lose_or_spin() -> None:
     assert await transport.stats(TOPIC, "g") == (0, 0, 0.0)
 
 
-async def test_work_tells_what_travels_on() -> None:
-    """Calls inherit trace and deadline; messages that nobody waits for inherit the trace only."""
+async def test_headers_for_calls_and_messages() -> None:
+    """Calls inherit trace and deadline; messages without a caller inherit the trace only."""
     clock = ManualClock(now=1_000.0)
     headers = {
         Headers.TRACEPARENT: "t",
@@ -810,7 +810,7 @@ async def test_unreadable_deadline_is_none(text: str) -> None:
     await worker.aclose()
 
 
-async def test_errors_of_ours_only() -> None:
+async def test_every_error_class_is_answered() -> None:
     """Whatever a handler raises, what the caller gets is one of the known codes."""
     transport = MemoryTransport()
     errors: list[BaseException] = [Unavailable("x"), BadInput("x"), KeyError("x"), OSError("x")]

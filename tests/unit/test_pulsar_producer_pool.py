@@ -1,4 +1,4 @@
-"""Producers of a Pulsar client are opened once, and closed when nobody needs them."""
+"""Producers of a Pulsar client are opened once, and closed when they are idle."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Desk:
         self.producers.release(await self.producers.acquire(topic))
 
     def closed(self) -> list[str]:
-        """Give the topics whose producers were closed, in order of opening."""
+        """Return the topics whose producers were closed, in order of opening."""
         return [one.topic for one in self.opened if one.closed]
 
 
@@ -57,7 +57,7 @@ async def test_opened_once_for_all_who_come_together() -> None:
 
 
 async def test_idle_ones_are_closed_and_opened_again() -> None:
-    """What nobody sent with for long is closed, what is in use or was used lately is not."""
+    """A producer that was idle for long is closed; one in use, or used lately, is not."""
     desk = Desk(idle_s=10.0)
     await desk.use("quiet")
     busy = await desk.producers.acquire("busy")
@@ -94,7 +94,7 @@ async def test_the_longest_unused_goes_first() -> None:
 
 
 async def test_dropped_ones_are_replaced() -> None:
-    """A producer that its broker closed is forgotten once, whoever says so, and opened anew."""
+    """A producer that its broker closed is discarded once and opened again."""
     desk = Desk()
     first = await desk.producers.acquire("a")
     desk.producers.discard(first)

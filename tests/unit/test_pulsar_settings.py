@@ -22,7 +22,7 @@ from whence.testing.samples import sample
 
 
 def fits(value: Any, kind: Any, names: dict[str, Any]) -> bool:
-    """Tell whether a JSON value is what an Avro type describes, fields left out having defaults."""
+    """Return whether a JSON value fits an Avro type; omitted fields have defaults."""
     if isinstance(kind, list):
         return any(fits(value, branch, names) for branch in kind)
     if isinstance(kind, str) and kind in names:
@@ -176,7 +176,7 @@ def test_a_number_that_is_none_is_named() -> None:
 
 
 def test_token_file_is_read_each_time(tmp_path: Path) -> None:
-    """A token that is renewed in its file is used from then on; a missing file is told."""
+    """A token that is renewed in its file is used from then on; a missing file is an error."""
     file = tmp_path / "token"
     file.write_text("one\n", encoding="utf-8")
     options = PulsarOptions(token_file=str(file))

@@ -141,7 +141,7 @@ class DeliverySuite:
         assert await is_silent(subscription)
 
     async def test_slow_consumer_does_not_hoard(self, transport_factory: TransportFactory) -> None:
-        """10: While one member is busy the other gets the rest."""
+        """10: While one consumer is busy the other gets the other messages."""
         slow_client, quick_client = await transport_factory(), await transport_factory()
         topic = fresh_topic()
         slow = await slow_client.subscribe(topic, "g", prefetch=1)
@@ -155,7 +155,7 @@ class DeliverySuite:
         assert await slow.ack(held)
 
     async def test_delayed_publish(self, transport: Transport, topic: str) -> None:
-        """11: A delayed message comes after its delay and overtakes nobody."""
+        """11: A delayed message comes after its delay and does not overtake others."""
         subscription = await transport.subscribe(topic, "g", prefetch=2)
         loop = asyncio.get_running_loop()
         start = loop.time()
@@ -354,7 +354,7 @@ class SettlementSuite:
         assert delivery.attempt == 2
 
     async def test_dead_letter_after_last_attempt(self, transport: Transport, topic: str) -> None:
-        """7: A message that fails its last attempt becomes a dead letter that tells its story."""
+        """7: A message that fails its last attempt becomes a dead letter with reason, group and times."""
         subscription = await transport.subscribe(topic, "g", retry=QUICK)
         headers = {"type": "any.v1", Headers.CORRELATION_ID: "c"}
         message_id = await transport.publish(topic, b"poison", headers=headers, key="k")

@@ -89,7 +89,7 @@ class LedgerSuite:
         assert (again.state, again.deaths) == (ClaimState.CLAIMED, 0)
 
     async def test_deaths_are_counted(self, bench: LedgerBench) -> None:
-        """A claim that nobody ended can be taken over, and the number of such claims is reported."""
+        """An expired claim can be taken over, and the number of such claims is reported."""
         ledger = bench.make()
         await self._claim(ledger)
         deaths = []

@@ -138,7 +138,7 @@ class LifecycleSuite:
     async def test_a_cut_connection_comes_back(
         self, transport_factory: TransportFactory, transport: Transport, topic: str
     ) -> None:
-        """34: After a cut a client goes on by itself and nothing is lost."""
+        """34: After a cut a client reconnects and nothing is lost."""
         transport_factory.require(Capability.NETWORK)
         subscription = await transport.subscribe(topic, "g", prefetch=5)
         bodies = set(await publish_all(transport, topic, 20))

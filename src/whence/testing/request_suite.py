@@ -141,7 +141,7 @@ class RequestSuite:
     async def test_replies_over_cut_connections(
         self, transport_factory: TransportFactory, client: Transport, server: Transport, topic: str
     ) -> None:
-        """34: What is answered while the line of who asked is down reaches it when it is up again."""
+        """34: Replies published while the connection of the caller is down reach it after it reconnects."""
         transport_factory.require(Capability.CUT)
         subscription = await server.subscribe(topic, "g", prefetch=8)
         numbers = iter(range(120))
@@ -166,7 +166,7 @@ class RequestSuite:
         assert answered == 120
 
     async def test_silence_is_an_error(self, transport: Transport, topic: str) -> None:
-        """30: A request that nobody answers ends with `DeadlineExceeded`, which names the topic."""
+        """30: A request without an answer ends with `DeadlineExceeded`, which names the topic."""
         with pytest.raises(DeadlineExceeded, match=topic):
             await arrives(transport.request(topic, b"?", timeout_s=0.1))
         with pytest.raises(DeadlineExceeded, match=topic):
@@ -191,7 +191,7 @@ class RequestSuite:
     async def test_late_reply_is_dropped(
         self, client: Transport, server: Transport, topic: str
     ) -> None:
-        """30: A reply after the deadline goes to nobody and does not disturb the next request."""
+        """30: A reply after the deadline is dropped and does not disturb the next request."""
         subscription = await server.subscribe(topic, "g")
         with pytest.raises(DeadlineExceeded):
             await arrives(client.request(topic, b"first", timeout_s=0.1))
@@ -286,7 +286,7 @@ class StreamSuite:
     async def test_stream_is_ordered(
         self, client: Transport, server: Transport, topic: str
     ) -> None:
-        """31: A stream gives its replies by number, each once, whatever order they arrive in."""
+        """31: A stream yields its replies by number, each once, in any order of arrival."""
         subscription = await server.subscribe(topic, "g")
         reading = asyncio.create_task(_collect(client.stream(topic, b"?")))
         asked = await _asked(subscription)

@@ -44,7 +44,7 @@ class Capability(StrEnum):
     BOUNDED = "a limit on what may wait"
     """`make(max_backlog=n)` limits what may wait, and publishers feel it."""
     CUT = "a connection that can be cut"
-    """`cut` breaks a client's connection; the client mends it by itself."""
+    """`cut` breaks a client's connection; the client reconnects."""
     NETWORK = "a connection over a network"
     """There is a real connection, which takes time to come back."""
     LOOPS = "one broker for two event loops"

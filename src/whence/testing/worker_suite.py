@@ -193,7 +193,7 @@ class WorkerSuite:
         assert reply.payload == b"done"
 
     async def test_restart_keeps_group_and_backlog(self, transport: Transport, topic: str) -> None:
-        """35: A worker that is closed and started anew finds its group's backlog."""
+        """35: A worker that is closed and started again finds its group's backlog."""
         seen: list[bytes] = []
 
         async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -245,7 +245,7 @@ class WorkerSuite:
     async def test_unknown_type_is_a_dead_letter_and_answered(
         self, transport: Transport, topic: str
     ) -> None:
-        """38: Bytes of an unknown type go to the dead letters, and a waiting caller is told."""
+        """38: Bytes of an unknown type go to the dead letters, and a waiting caller gets an error."""
         letters = await transport.subscribe(dead_letter_topic(topic), "cli")
 
         async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
@@ -282,7 +282,7 @@ class WorkerSuite:
     async def test_fault_of_a_handler_is_told_and_survived(
         self, transport: Transport, topic: str
     ) -> None:
-        """20: An unexpected exception is told by its class, and the worker takes the next message."""
+        """20: An unexpected exception is reported by its class, and the worker takes the next message."""
 
         async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
             if message.delivery.payload == b"bug":
@@ -380,7 +380,7 @@ class WorkerRequestSuite:
         assert 20.0 >= left[0] > left[1] > left[2] > 0
 
     async def test_cancel_stops_a_running_handler(self, transport: Transport, topic: str) -> None:
-        """28: A request that is taken back stops its handler long before it would end by itself."""
+        """28: A cancelled request stops its handler long before that would end."""
         started, stopped = asyncio.Event(), asyncio.Event()
 
         async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
