@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from tests.support.pulsar_broker import TestBroker, cut_connections
 
+import whence.flow.client
 from whence.broker.dead_letters import DeadLetters
 from whence.broker.delivery import IncomingMessage
 from whence.broker.liveness import ping_workers
@@ -151,7 +152,7 @@ async def test_status_and_pings(pulsar_broker: TestBroker) -> None:
         running(pulsar_broker.connect(namespace), ("embedding",)),
     ):
         await client.call("embedding", EmbeddingRequest(texts=("a",)), EmbeddingResponse)
-        status = await flow_status(flow(), outside, wait_s=5.0)
+        status = await flow_status(flow(), outside, wait_s=2.0)
         embedding = flow().interface("embedding").request
         await outside.publish(embedding, b"not a message")
         async with asyncio.timeout(30):
@@ -160,8 +161,8 @@ async def test_status_and_pings(pulsar_broker: TestBroker) -> None:
     request = EmbeddingRequest(texts=("b",))
     payload = msgspec.json.encode(request)
     await outside.publish(embedding, payload, headers={Headers.TYPE: request.TYPE})
-    after = await flow_status(flow(), outside)
-    nobody = await ping_workers(outside, [embedding], wait_s=0.5)
+    after = await flow_status(flow(), outside, wait_s=0.5)
+    silence = await ping_workers(outside, [embedding], wait_s=0.5)
     await outside.aclose()
 
     workers = {one.group: one.workers for one in status.topics if one.workers}
@@ -170,20 +171,23 @@ async def test_status_and_pings(pulsar_broker: TestBroker) -> None:
     by_group = {one.group: one for one in after.topics}
     assert (by_group["embedding"].backlog, by_group["embedding"].dead_letters) == (1, 1)
     assert (by_group["embedding"].oldest_age_s or 0) > 0
-    assert nobody == []
+    assert silence == []
 
 
-async def test_a_flow_without_workers_is_an_error(pulsar_broker: TestBroker) -> None:
+async def test_a_flow_without_workers_is_an_error(
+    pulsar_broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client of a flow without workers fails long before its deadline, with a hint."""
+    monkeypatch.setattr(whence.flow.client, "_PINGS", 1)
     transport = pulsar_broker.connect(pulsar_broker.fresh_namespace())
     client = FlowClient(flow(), transport, absent_after_s=0.1)
     request = DocumentRagRequest(access=Access.public(), question="Is anybody there?")
 
-    with pytest.raises(Unavailable, match="no worker serves") as told:
+    with pytest.raises(Unavailable, match="no worker serves") as caught:
         await asyncio.wait_for(anext(client.ask(request, timeout_s=600)), 60)
     await transport.aclose()
 
-    assert "whence run" in told.value.hint
+    assert "whence run" in caught.value.hint
 
 
 class WrongSearch(Message, frozen=True, kw_only=True):
@@ -352,8 +356,8 @@ async def test_two_versions_side_by_side(pulsar_broker: TestBroker) -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_the_line_is_cut_for_five_seconds(pulsar_broker: TestBroker) -> None:
-    """While all connections are cut again and again questions end in time; afterwards all are answered."""
+async def test_questions_survive_cut_connections(pulsar_broker: TestBroker) -> None:
+    """While all connections are cut repeatedly, questions end in time; afterwards all are answered."""
     namespace = pulsar_broker.fresh_namespace()
     ends: Counter[str] = Counter()
     async with running(pulsar_broker.connect(namespace)) as client:
@@ -372,7 +376,7 @@ async def test_the_line_is_cut_for_five_seconds(pulsar_broker: TestBroker) -> No
                 ends["answered"] += 1
 
         asking = [asyncio.create_task(ask(20.0)) for _ in range(10)]
-        end = asyncio.get_running_loop().time() + 5.0
+        end = asyncio.get_running_loop().time() + 2.0
         cuts = 0
         while asyncio.get_running_loop().time() < end:
             with suppress(OSError):
