@@ -37,6 +37,7 @@ class SearchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds that the search took."""
     degraded: tuple[str, ...] = ()
     """Reasons why the search was not complete; empty when it was."""
+    timed_out: bool = False
 
 
 class Searcher(Protocol):

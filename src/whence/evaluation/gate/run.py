@@ -78,13 +78,6 @@ class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
     queries: list[QueryReport]
 
 
-class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One search and its outcome."""
-
-    found: SearchOutcome
-    exhausted: bool = False
-
-
 async def run_suite(
     search: Searcher,
     suite: Suite,
@@ -108,13 +101,13 @@ async def run_suite(
         NotFound: The collection does not exist. A service that does not answer only degrades its query.
     """
     await _search(search, suite.queries[0], mode, k, clock)
-    runs: list[list[_Attempt]] = []
+    runs: list[list[SearchOutcome]] = []
     for number in range(2):
-        tries: list[_Attempt] = []
+        outcomes: list[SearchOutcome] = []
         for query in suite.queries:
-            tries.append(await _search(search, query, mode, k, clock))
-            progress(number * len(suite.queries) + len(tries), 2 * len(suite.queries))
-        runs.append(tries)
+            outcomes.append(await _search(search, query, mode, k, clock))
+            progress(number * len(suite.queries) + len(outcomes), 2 * len(suite.queries))
+        runs.append(outcomes)
     return SuiteRun(
         queries=[
             _report(query, first, second, k)
@@ -125,26 +118,29 @@ async def run_suite(
 
 async def _search(
     search: Searcher, query: SuiteQuery, mode: str, k: int, clock: Callable[[], float]
-) -> _Attempt:
+) -> SearchOutcome:
     started = clock()
     try:
-        return _Attempt(found=await search(query.query, mode=mode, limit=k))
+        return await search(query.query, mode=mode, limit=k)
     except (Unavailable, ModelMissing, DeadlineExceeded, Overloaded) as error:
-        took_ms = (clock() - started) * 1e3
-        found = SearchOutcome(hits=[], latency_ms=took_ms, degraded=(error.message,))
-        return _Attempt(found=found, exhausted=isinstance(error, DeadlineExceeded))
+        return SearchOutcome(
+            hits=[],
+            latency_ms=(clock() - started) * 1e3,
+            degraded=(error.message,),
+            timed_out=isinstance(error, DeadlineExceeded),
+        )
 
 
-def _report(query: SuiteQuery, first: _Attempt, second: _Attempt, k: int) -> QueryReport:
-    hits = first.found.hits[:k]
+def _report(query: SuiteQuery, first: SearchOutcome, second: SearchOutcome, k: int) -> QueryReport:
+    hits = first.hits[:k]
     hints = [target.hint for target in query.expected_targets]
     assigned, scores = score_hits(query, hits, k)
     found = set(assigned.values())
-    degraded = [*first.found.degraded, *second.found.degraded]
+    degraded = [*first.degraded, *second.degraded]
     return QueryReport(
         id=query.id,
         intent=query.intent,
-        latency_ms=round(min(first.found.latency_ms, second.found.latency_ms), 3),
+        latency_ms=round(min(first.latency_ms, second.latency_ms), 3),
         reciprocal_rank=scores.mrr,
         recall_at_k=scores.recall_at_k,
         ndcg_at_k=scores.ndcg_at_k,
@@ -152,13 +148,13 @@ def _report(query: SuiteQuery, first: _Attempt, second: _Attempt, k: int) -> Que
         zero_results=not hits,
         cluster_ratio=measures.clustering_ratio([hit.path or hit.document_id for hit in hits]),
         semantic_degraded=bool(degraded),
-        semantic_budget_exhausted=first.exhausted or second.exhausted,
+        semantic_budget_exhausted=first.timed_out or second.timed_out,
         negative_hits=_count_negative(query, hits, lambda _target: k),
         negative_violations=_count_negative(query, hits, lambda target: target.within or k),
         found_hints=[hint for number, hint in enumerate(hints) if number in found],
         unmatched_hints=[hint for hint in hints if not any(matches(hint, hit) for hit in hits)],
         degraded_reasons=sorted(set(degraded)),
-        replayed_equal=bool(degraded) or _order(hits) == _order(second.found.hits[:k]),
+        replayed_equal=bool(degraded) or _order(hits) == _order(second.hits[:k]),
         top_results=[
             TopResult(doc_id=hit.document_id, rank=rank, score=hit.score)
             for rank, hit in enumerate(hits, 1)
