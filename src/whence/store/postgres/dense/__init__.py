@@ -1,1 +1,5 @@
-"""Vector search in PostgreSQL: exact scans and HNSW graphs."""
+"""Dense retrieval: an exact scan of visible vectors, or an HNSW graph where many are visible.
+
+Open `search.py` first. `vector_index` builds graphs and decides when to search them, `ef_search_tuning` measures
+how widely.
+"""
