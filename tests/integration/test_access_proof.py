@@ -161,7 +161,7 @@ async def indexed(store: Any) -> None:
 async def test_no_leak_and_no_starvation(
     postgres_store: PostgresStore, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every result is visible, and as many are given as there are; a change of rights holds at once."""
+    """Every result is visible, rankings are full, and a change of rights holds for the next search."""
     by_graph, linked = part % 2 == 1, part % 4 > 1
     if by_graph:
         # A graph over the vectors from the first document on, asked by whoever sees more than a few.
@@ -180,14 +180,14 @@ async def test_no_leak_and_no_starvation(
 
 
 async def test_the_memory_store_passes_the_same_proof() -> None:
-    """The store for tests of others decides as the one on PostgreSQL does."""
+    """The store in memory decides as the one on PostgreSQL."""
     found = await prove(MemoryStore(), 1, 300, linked=True)
 
     assert all(found[mode] for mode in (*MODES, "links"))
 
 
 async def test_the_proof_finds_a_leak(postgres_store: PostgresStore) -> None:
-    """When one document's rights change behind the oracle's back, the proof fails."""
+    """When one document's rights change without the oracle's knowledge, the proof fails."""
     corpus = AccessCorpus(seed=1, documents=DOCUMENTS)
     await fill(postgres_store, corpus, "seeded")
     search = SearchProcessor(store=postgres_store)
@@ -199,8 +199,8 @@ async def test_the_proof_finds_a_leak(postgres_store: PostgresStore) -> None:
         await check(corpus, search, msgspec.structs.replace(asked, limit=1_000))
 
 
-async def test_scores_and_texts_by_id_know_the_rights(postgres_store: PostgresStore) -> None:
-    """Asked for by id, a hidden chunk has no score and no text, as if it did not exist."""
+async def test_reads_by_id_respect_rights(postgres_store: PostgresStore) -> None:
+    """By id, a hidden chunk has no score and no text, like a missing one."""
     corpus = AccessCorpus(seed=3, documents=60)
     await fill(postgres_store, corpus, "by-id")
     everything = Access(
@@ -223,8 +223,8 @@ async def test_scores_and_texts_by_id_know_the_rights(postgres_store: PostgresSt
         assert {text.chunk_id for text in texts} == set(dense) == set(words) == seen == visible
 
 
-async def test_an_unknown_collection_tells_nothing(postgres_store: PostgresStore) -> None:
-    """Whoever asks, a collection that is not there is not found."""
+async def test_a_missing_collection_is_not_found(postgres_store: PostgresStore) -> None:
+    """A missing collection is not found for every reader."""
     corpus = AccessCorpus(seed=4, documents=5)
     search = SearchProcessor(store=postgres_store)
     for number in range(9):

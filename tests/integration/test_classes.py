@@ -44,10 +44,10 @@ async def found(store: PostgresStore, access: Access = READER) -> set[str]:
 
 
 @pytest.mark.parametrize("generic", [False, True])
-async def test_classes_are_those_of_the_definition(
+async def test_classes_equal_the_definition(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch, generic: bool
 ) -> None:
-    """Whatever the tags, and however many: the classes are those whose tags `Access.allows`."""
+    """For any number of tags, the classes are those that `Access.allows`."""
     corpus = AccessCorpus(seed=11, documents=150)
     many = frozenset(f"group-{number}" for number in range(3_000))
     async with postgres_store.pool.connection() as connection:
@@ -69,7 +69,7 @@ async def test_classes_are_those_of_the_definition(
 async def test_rights_are_resolved_once_in_an_epoch(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second search of a reader resolves nothing; another reader is not taken for the first."""
+    """The second search of a reader uses the cached classes; another reader's are different."""
     monkeypatch.setattr(classes, "_resolved", ByteCache(10**6))
     asked: list[Access] = []
     values = classes.access_values
@@ -89,7 +89,7 @@ async def test_rights_are_resolved_once_in_an_epoch(
 
 
 async def test_a_new_class_ends_the_epoch(postgres_store: PostgresStore) -> None:
-    """A reader whose rights are remembered sees a document of a class that was not there before."""
+    """A reader with cached classes sees a document of a new class."""
     await postgres_store.ensure_collection("c", MODEL)
     await store_one(postgres_store, "one", DocumentTags(("a",)))
     assert await found(postgres_store) == {"one"}
@@ -104,8 +104,8 @@ async def test_a_new_class_ends_the_epoch(postgres_store: PostgresStore) -> None
     assert await found(postgres_store) == {"one", "two", "three"}
 
 
-async def test_a_change_behind_our_back_ends_the_epoch(postgres_store: PostgresStore) -> None:
-    """Whoever touches the classes, by hand too: what was remembered counts no more."""
+async def test_a_manual_change_ends_the_epoch(postgres_store: PostgresStore) -> None:
+    """A change of the classes by hand invalidates cached classes."""
     await postgres_store.ensure_collection("c", MODEL)
     await store_one(postgres_store, "one", DocumentTags(("a",)))
     assert await found(postgres_store) == {"one"}
@@ -116,7 +116,7 @@ async def test_a_change_behind_our_back_ends_the_epoch(postgres_store: PostgresS
 
 
 async def test_a_revocation_holds_for_the_next_query(postgres_store: PostgresStore) -> None:
-    """New tags take effect at once for readers whose rights are remembered, to and fro."""
+    """New tags hold for the next search of a reader with cached classes."""
     await postgres_store.ensure_collection("c", MODEL)
     await store_one(postgres_store, "one", DocumentTags(("a",)))
     await store_one(postgres_store, "two", DocumentTags(("other",)))
@@ -125,8 +125,10 @@ async def test_a_revocation_holds_for_the_next_query(postgres_store: PostgresSto
         assert await found(postgres_store) == expected
 
 
-async def test_writers_of_new_classes_take_turns(postgres_store: PostgresStore) -> None:
-    """Writers that make the same new classes at once, in any order, all end."""
+async def test_concurrent_writers_of_new_classes_do_not_deadlock(
+    postgres_store: PostgresStore,
+) -> None:
+    """Writers that create the same classes at once, in any order, all finish."""
     tags = [DocumentTags((f"t{number}",)) for number in range(12)]
 
     async def write(some: list[DocumentTags]) -> dict[DocumentTags, int]:

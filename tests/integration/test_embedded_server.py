@@ -113,8 +113,8 @@ async def answer(server: EmbeddedServer, query: str = "SELECT 1") -> object:
         await connection.close()
 
 
-async def test_the_last_to_leave_stops_the_server(home: Path) -> None:
-    """Two processes share one server; it stays for the second and is gone after it."""
+async def test_the_last_user_stops_the_server(home: Path) -> None:
+    """Two processes share one server, which runs until both have left."""
     first, second = User(home), User(home)
     first.wait_up()
     second.wait_up()
@@ -131,7 +131,7 @@ async def test_the_last_to_leave_stops_the_server(home: Path) -> None:
 
 
 async def test_two_users_in_one_process(home: Path) -> None:
-    """Within a process each object is a user of its own; closing twice is closing once."""
+    """Each object is a user of its own; closing twice is closing once."""
     first, second = EmbeddedServer(home), EmbeddedServer(home)
     await asyncio.gather(first.start(), second.start())
     await first.aclose()
@@ -143,7 +143,7 @@ async def test_two_users_in_one_process(home: Path) -> None:
 
 
 async def test_data_outlive_the_server(home: Path) -> None:
-    """What was committed is there on the next start, and joining again after leaving works."""
+    """Committed data is there after the next start."""
     server = EmbeddedServer(home)
     await server.start()
     await answer(server, "CREATE TABLE t AS SELECT 7 AS x")
@@ -155,8 +155,8 @@ async def test_data_outlive_the_server(home: Path) -> None:
     assert found == 7
 
 
-async def test_a_killed_user_keeps_nothing_running(home: Path) -> None:
-    """When the only user is killed with SIGKILL the server stops by itself."""
+async def test_a_killed_user_leaves_no_server(home: Path) -> None:
+    """The server stops when its only user is killed with SIGKILL."""
     user = User(home)
     user.wait_up()
     user.kill()
@@ -166,8 +166,8 @@ async def test_a_killed_user_keeps_nothing_running(home: Path) -> None:
         assert await answer(server) == 1
 
 
-async def test_a_killed_user_takes_nothing_from_others(home: Path) -> None:
-    """A killed user neither stops the server of others nor keeps it from stopping after them."""
+async def test_a_killed_user_does_not_affect_others(home: Path) -> None:
+    """A killed user neither stops the server of others nor keeps it running after them."""
     async with EmbeddedServer(home) as server:
         user = User(home)
         user.wait_up()
@@ -176,7 +176,7 @@ async def test_a_killed_user_takes_nothing_from_others(home: Path) -> None:
     assert processes(home) == []
 
 
-async def test_a_left_over_server_is_attached_to(home: Path) -> None:
+async def test_an_orphaned_server_is_reused(home: Path) -> None:
     """A server whose launcher was killed is used by the next user and stopped by the last."""
     user = User(home)
     user.wait_up()
@@ -193,7 +193,7 @@ async def test_a_left_over_server_is_attached_to(home: Path) -> None:
 
 
 async def test_a_killed_postmaster_is_started_again(home: Path) -> None:
-    """After SIGKILL of the postmaster the home opens again with all that was committed."""
+    """After SIGKILL of the postmaster the home opens with all committed data."""
     user = User(home)
     user.wait_up()
     async with EmbeddedServer(home) as server:
@@ -221,7 +221,7 @@ async def test_a_restart_is_idempotent(home: Path) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.2, 0.4, 0.7, 1.0])
 async def test_a_kill_at_any_time_of_the_first_start(home: Path, delay: float) -> None:
-    """Wherever in the first start SIGKILL falls, nothing half is left and the next start works."""
+    """SIGKILL at any time of the first start leaves a home that the next start can use."""
     user = User(home)
     wait_until(home.exists)
     await asyncio.sleep(delay)
@@ -233,8 +233,8 @@ async def test_a_kill_at_any_time_of_the_first_start(home: Path, delay: float) -
     assert processes(home) == []
 
 
-async def test_a_killed_initdb_leaves_nothing_half(home: Path) -> None:
-    """An initdb that is killed is an error with a hint; the next start makes the database."""
+async def test_a_killed_initdb_leaves_no_data(home: Path) -> None:
+    """An initdb that is killed is an error with a hint; the next start creates the database."""
     starting = asyncio.ensure_future(EmbeddedServer(home).start())
     while not (found := [p for p in processes(home) if p != os.getpid()]):
         await asyncio.sleep(0.01)
@@ -250,8 +250,8 @@ async def test_a_killed_initdb_leaves_nothing_half(home: Path) -> None:
         assert await answer(server) == 1
 
 
-async def test_stale_files_are_no_obstacle(home: Path) -> None:
-    """A pid file naming a living stranger, an old socket and old locks do not stop a start."""
+async def test_stale_files_do_not_stop_a_start(home: Path) -> None:
+    """A pid file with the number of another process, an old socket and old locks do not stop a start."""
     async with EmbeddedServer(home):
         pid_file = (home / "postgres/postmaster.pid").read_text()
     lines = pid_file.split("\n")
@@ -267,8 +267,8 @@ async def test_stale_files_are_no_obstacle(home: Path) -> None:
     assert not (home / "postgres.new-dead").exists()
 
 
-async def test_a_damaged_pid_file_is_no_obstacle(home: Path) -> None:
-    """An empty pid file, as a full disk leaves it, does not stop a start."""
+async def test_an_empty_pid_file_does_not_stop_a_start(home: Path) -> None:
+    """A full disk leaves such a file."""
     async with EmbeddedServer(home):
         pass
     (home / "postgres/postmaster.pid").write_text("")
@@ -277,8 +277,8 @@ async def test_a_damaged_pid_file_is_no_obstacle(home: Path) -> None:
         assert await answer(server) == 1
 
 
-async def test_a_held_lock_is_an_error_in_time(home: Path) -> None:
-    """When another process holds the start lock for too long, that is said, not waited out."""
+async def test_waiting_for_the_start_lock_times_out(home: Path) -> None:
+    """When another process holds the start lock for too long, the start fails."""
     home.mkdir()
     lock = FileLock(home / "start.lock", "")
     assert lock.try_acquire()
@@ -293,7 +293,7 @@ async def test_a_held_lock_is_an_error_in_time(home: Path) -> None:
 
 
 async def test_many_users_at_once(home: Path) -> None:
-    """Users that all begin on a home that does not exist get one server."""
+    """Concurrent users of a new home get one server."""
     users = [User(home) for _ in range(6)]
     for user in users:
         user.wait_up()
@@ -303,8 +303,8 @@ async def test_many_users_at_once(home: Path) -> None:
     assert processes(home) == []
 
 
-async def test_coming_and_going(home: Path) -> None:
-    """Users that come while the last one leaves find a server that works, again and again."""
+async def test_users_join_while_the_last_one_leaves(home: Path) -> None:
+    """Users that join while the last one leaves get a working server."""
 
     async def visit(rounds: int) -> None:
         for _ in range(rounds):
@@ -317,13 +317,13 @@ async def test_coming_and_going(home: Path) -> None:
 
 
 async def test_ctrl_c_does_not_reach_the_server(home: Path) -> None:
-    """The server is in no session and no process group of its user's."""
+    """The server is in no session and no process group of its user."""
     async with EmbeddedServer(home):
         assert os.getsid(postmaster(home)) != os.getsid(0)
         assert os.getpgid(postmaster(home)) != os.getpgid(0)
 
 
-async def test_the_home_is_for_its_owner(home: Path) -> None:
+async def test_only_the_owner_may_use_the_home(home: Path) -> None:
     """Home, data and socket are closed to others, and nothing listens on the network."""
     async with EmbeddedServer(home) as server:
         listening = await answer(server, "SHOW listen_addresses")
@@ -334,7 +334,7 @@ async def test_the_home_is_for_its_owner(home: Path) -> None:
 
 
 async def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
-    """A deep home has its socket elsewhere, in a private folder that all users find."""
+    """The socket of a deep home is in a private folder elsewhere that all users find."""
     home = tmp_path / ("deep" * 20) / "ünïcode and space"
     async with EmbeddedServer(home) as first, EmbeddedServer(home) as second:
         assert first.url() == second.url()
@@ -352,7 +352,7 @@ async def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
 
 
 async def test_a_newer_home_is_refused(home: Path) -> None:
-    """A home of a newer layout is left as it is."""
+    """A home of a newer layout is not changed."""
     home.mkdir()
     (home / "version").write_text(f"{LAYOUT + 1}\n")
 
@@ -362,8 +362,10 @@ async def test_a_newer_home_is_refused(home: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [("99", HomeTooNew), ("17", ConfigError)])
-async def test_data_of_another_postgresql(home: Path, version: str, error: type[Exception]) -> None:
-    """A data directory of another major version of PostgreSQL is named, not touched."""
+async def test_data_of_another_postgresql_is_refused(
+    home: Path, version: str, error: type[Exception]
+) -> None:
+    """A data directory of another major version of PostgreSQL is not changed."""
     (home / "postgres").mkdir(parents=True)
     (home / "postgres/PG_VERSION").write_text(f"{version}\n")
 
@@ -371,8 +373,8 @@ async def test_data_of_another_postgresql(home: Path, version: str, error: type[
         await EmbeddedServer(home).start()
 
 
-async def test_a_strange_version_file(home: Path) -> None:
-    """A file called version that is none of ours means that this is no home."""
+async def test_a_foreign_version_file_is_refused(home: Path) -> None:
+    """A folder with a version file of another program is not a home."""
     home.mkdir()
     (home / "version").write_text("v2.0-beta")
 
@@ -380,8 +382,8 @@ async def test_a_strange_version_file(home: Path) -> None:
         await EmbeddedServer(home).start()
 
 
-async def test_a_home_that_is_a_file(home: Path) -> None:
-    """A file cannot be a home, nor hold one."""
+async def test_a_file_is_not_a_home(home: Path) -> None:
+    """A file cannot be a home or contain one."""
     home.write_text("")
 
     for path in (home, home / "inside"):
@@ -390,8 +392,8 @@ async def test_a_home_that_is_a_file(home: Path) -> None:
         assert "--home" in caught.value.hint
 
 
-async def test_an_unwritable_home() -> None:
-    """A folder where nobody may write is a wrong setting; root is refused by /proc only."""
+async def test_an_unwritable_home_is_a_configuration_error() -> None:
+    """A folder that cannot be written is a configuration error."""
     with pytest.raises(ConfigError, match="cannot be used"):
         await EmbeddedServer("/proc/whence-home").start()
 
@@ -400,8 +402,8 @@ async def test_an_unwritable_home() -> None:
     not (AS_ROOT and shutil.which("setpriv")), reason="needs root and setpriv, to be somebody else"
 )
 @pytest.mark.parametrize("reachable", [True, False])
-async def test_an_ordinary_user(reachable: bool) -> None:
-    """An ordinary user runs a server as himself, and is told when he may not write the home."""
+async def test_an_ordinary_user_runs_the_server(reachable: bool) -> None:
+    """The server runs as the user, who gets an error where the home is not writable."""
     place = Path("/tmp") / f"whence-test-{os.getpid()}-{reachable}"
     place.mkdir()
     os.chown(place, *((65534, 65534) if reachable else (0, 0)))
@@ -438,7 +440,7 @@ async def test_an_ordinary_user(reachable: bool) -> None:
 
 @pytest.mark.skipif(not AS_ROOT, reason="needs root")
 async def test_root_with_a_home_that_only_root_may_pass(tmp_path: Path) -> None:
-    """As root the server runs as somebody else, also under a folder closed to all others."""
+    """For root the server runs as another user, also under a folder that is closed to others."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     before = closed.stat()
@@ -452,8 +454,8 @@ async def test_root_with_a_home_that_only_root_may_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="needs root")
-async def test_root_in_the_home_of_somebody_else(home: Path) -> None:
-    """Root uses a user's home without taking any file in it away from him."""
+async def test_root_in_the_home_of_another_user(home: Path) -> None:
+    """Root uses the home of a user without becoming the owner of any file in it."""
     home.mkdir()
     os.chown(home, 65534, 65534)
     async with EmbeddedServer(home):
@@ -464,8 +466,8 @@ async def test_root_in_the_home_of_somebody_else(home: Path) -> None:
 
 @pytest.mark.skipif(not AS_ROOT, reason="needs root, to mount a small file system")
 @pytest.mark.parametrize("size", ["20m", "56m"])
-async def test_a_full_disk(tmp_path: Path, size: str) -> None:
-    """No space while the database is made or started is `DiskFull`; with space again it works."""
+async def test_a_full_disk_is_reported(tmp_path: Path, size: str) -> None:
+    """Without space the start raises `DiskFull`; with space again it succeeds."""
     place = tmp_path / "small"
     place.mkdir()
     mounted = subprocess.run(

@@ -43,8 +43,8 @@ CHANGES: dict[str, Callable[[Any], Awaitable[Any]]] = {
 }
 
 
-async def test_everything_can_be_read_and_nothing_changed(database_url: str) -> None:
-    """Searching, texts and states work; each kind of change is refused and leaves no trace."""
+async def test_reads_work_and_writes_are_refused(database_url: str) -> None:
+    """Searches, texts and states work; each kind of write is refused and changes nothing."""
     async with PostgresStore.open(database_url) as store:
         await store.ensure_collection("c", MODEL)
         await store.replace_documents("c", [await document()])
@@ -65,7 +65,7 @@ async def test_everything_can_be_read_and_nothing_changed(database_url: str) -> 
 
 
 async def test_an_empty_database_stays_empty(database_url: str) -> None:
-    """A database without our tables is not given any: there is no collection in it."""
+    """A database without our schema is not migrated."""
     import asyncpg
 
     admin = await asyncpg.connect(database_url)
@@ -81,8 +81,8 @@ async def test_an_empty_database_stays_empty(database_url: str) -> None:
     assert schema is None
 
 
-async def test_a_database_that_is_down_is_unavailable() -> None:
-    """The address is told, the password is not."""
+async def test_an_unreachable_database_is_unavailable() -> None:
+    """The error has the address without the password."""
     url = "postgresql://me:hunter2@127.0.0.1:1/nothing"
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1") as caught:
         async with read_only_store(Settings({"database_url": url})):

@@ -49,15 +49,15 @@ async def ranked(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return chunks
 
 
-async def test_a_search_gives_no_text(engine: Engine, ranked: list[str]) -> None:
-    """A hit that was ranked before its document is hidden is not a hit."""
+async def test_a_search_drops_revoked_hits(engine: Engine, ranked: list[str]) -> None:
+    """A hit whose document is hidden between ranking and reading is dropped."""
     results = await engine.search(QUESTION, threshold=0)
 
     assert ranked
     assert results == []
 
 
-async def test_an_answer_stands_on_nothing_hidden(engine: Engine, ranked: list[str]) -> None:
+async def test_an_answer_uses_no_revoked_passage(engine: Engine, ranked: list[str]) -> None:
     """A question whose candidates are hidden before they are read has no answer from them."""
     answer = await engine.ask(QUESTION)
 
@@ -67,8 +67,8 @@ async def test_an_answer_stands_on_nothing_hidden(engine: Engine, ranked: list[s
     assert "quokkatext" not in answer.text
 
 
-async def test_former_answers_are_hidden_too(engine: Engine) -> None:
-    """An answer that was recorded before does not exist for who may no longer see what it stands on."""
+async def test_a_former_answer_is_hidden(engine: Engine) -> None:
+    """A recorded answer is not found by a reader who may no longer see its sources."""
     answer = await engine.ask(QUESTION)
     assert answer.citations
     store: PostgresStore = await engine._session.store()  # type: ignore[assignment]

@@ -347,8 +347,8 @@ def _reported(log: pytest.LogCaptureFixture) -> set[str]:
     }
 
 
-async def test_both_lines_whole(filled: PostgresStore, caplog: pytest.LogCaptureFixture) -> None:
-    """In good order every path gives what is visible, the second line has nothing to do, and readers differ."""
+async def test_both_checks_intact(filled: PostgresStore, caplog: pytest.LogCaptureFixture) -> None:
+    """Every read returns what is visible, and the second check drops nothing."""
     await _check_all(filled)
     board = await filled.chunk_texts(NAME, IDS, BOARD)
 
@@ -360,7 +360,7 @@ async def test_both_lines_whole(filled: PostgresStore, caplog: pytest.LogCapture
 async def test_the_second_line_holds_when_the_rule_is_broken(
     filled: PostgresStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """When the SQL rule lets everything pass, nothing hidden comes out, and every read reports it."""
+    """When the SQL rule passes everything, nothing hidden is returned, and every read logs it."""
     _break_rule(monkeypatch)
     await _check_all(filled)
 
@@ -373,7 +373,7 @@ async def test_the_second_line_holds_when_the_rule_is_broken(
 async def test_the_second_line_holds_when_copies_of_rights_are_wrong(
     filled: PostgresStore, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Chunks, vectors, postings and nodes carry a class that their document does not have: its own counts."""
+    """Tags of the document decide when its chunks, vectors, postings or nodes have another class."""
     await _break_copies(database_url)
     await _check_all(filled)
 
@@ -383,7 +383,7 @@ async def test_the_second_line_holds_when_copies_of_rights_are_wrong(
 async def test_the_first_line_holds_when_the_second_is_broken(
     filled: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second line is a second one: without it every path still hides what is hidden."""
+    """Without the second check every read still hides hidden documents."""
     _break_second(monkeypatch)
     await _check_all(filled)
 
@@ -391,7 +391,7 @@ async def test_the_first_line_holds_when_the_second_is_broken(
 async def test_the_proof_finds_a_leak(
     filled: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With both lines broken every path leaks, so a test of one line alone can fail."""
+    """With both checks broken every read leaks."""
     _break_rule(monkeypatch)
     _break_second(monkeypatch)
     for name, read in READS.items():
@@ -400,10 +400,10 @@ async def test_the_proof_finds_a_leak(
         assert await _expanded(filled, travel=travel) - VISIBLE_NODES
 
 
-async def test_the_report_tells_no_text_and_no_name(
+async def test_the_log_contains_no_text_and_no_name(
     filled: PostgresStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is logged of a withheld row are numbers: neither text nor title nor the document's own name."""
+    """The log line of a dropped row contains numbers only."""
     _break_rule(monkeypatch)
     caplog.set_level(logging.DEBUG)
     await _texts(filled)
@@ -413,8 +413,8 @@ async def test_the_report_tells_no_text_and_no_name(
     assert not any(word in caplog.text for word in ("quokka", "doc-", "red report", "board"))
 
 
-async def test_a_retag_holds_for_what_was_ranked_before(filled: PostgresStore) -> None:
-    """What was ranked before its document is tagged anew has no text, score or place after it."""
+async def test_a_retag_holds_for_former_results(filled: PostgresStore) -> None:
+    """Chunks that were ranked before a retag have no text, score or visibility after it."""
     hits = await filled.search_dense(NAME, QUERY, limit=SIZE, access=READER)
     ids = [hit.chunk_id for hit in hits]
     taken = {hit.document_id for hit in hits[:3]}

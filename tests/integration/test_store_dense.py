@@ -76,7 +76,7 @@ def _recall(found: Sequence[Any], exact: Sequence[Any]) -> float:
 async def test_a_graph_finds_what_a_scan_finds(
     postgres_store: PostgresStore, database_url: str, graphs: None
 ) -> None:
-    """Of a large collection the nearest are found through its graph, in order, with exact cosines."""
+    """A search of the graph finds the nearest rows, in order, with exact cosines."""
     await _filled(postgres_store)
     await _indexed(postgres_store)
     assert [row["indisvalid"] for row in await rows_of(database_url, _GRAPHS)] == [True]
@@ -94,10 +94,10 @@ async def test_a_graph_finds_what_a_scan_finds(
     assert np.mean(recalls) >= 0.99
 
 
-async def test_the_graph_is_asked(
+async def test_the_graph_is_searched(
     postgres_store: PostgresStore, graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where many are visible the search goes through the graph; on demand, or below its bound, it does not."""
+    """A search uses the graph where many rows are visible, unless it is exact."""
     await _filled(postgres_store)
     await _indexed(postgres_store)
     (vector,) = _vectors(1, 5)
@@ -119,10 +119,10 @@ async def test_the_graph_is_asked(
     assert any("Index Scan using chunk_vec_near_" in line for line in plans)
 
 
-async def test_no_ranking_is_short(
+async def test_a_ranking_is_full(
     postgres_store: PostgresStore, graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the graph leaves out, because it gives up or because few are visible, the scan finds."""
+    """A scan completes a ranking when the graph finds too few rows."""
     await _filled(postgres_store)
     await _indexed(postgres_store)
     (vector,) = _vectors(1, 7)
@@ -136,10 +136,8 @@ async def test_no_ranking_is_short(
     assert await _found(postgres_store, vector, SOME, limit=40) == exact
 
 
-async def test_rights_hold_on_the_way_through_the_graph(
-    postgres_store: PostgresStore, graphs: None
-) -> None:
-    """Nothing hidden is found, new tags hold at once, and removed documents are gone."""
+async def test_rights_hold_in_the_graph(postgres_store: PostgresStore, graphs: None) -> None:
+    """Hidden and removed documents are not found, and new tags hold for the next search."""
     await _filled(postgres_store)
     await _indexed(postgres_store)
     (vector,) = _vectors(1, 3)
@@ -153,7 +151,7 @@ async def test_rights_hold_on_the_way_through_the_graph(
     assert all(int(one[1:]) % 10 == 0 for one, _ in await _found(postgres_store, vector, SOME))
 
 
-async def test_a_threshold_cuts_what_the_graph_gives(
+async def test_a_threshold_cuts_results_of_the_graph(
     postgres_store: PostgresStore, graphs: None
 ) -> None:
     """No hit is below the threshold, and none above it is missing."""
@@ -166,8 +164,8 @@ async def test_a_threshold_cuts_what_the_graph_gives(
     assert await _found(postgres_store, vector, threshold=middle) == everything[:5]
 
 
-async def test_what_is_written_later_is_found(postgres_store: PostgresStore, graphs: None) -> None:
-    """Rows that come after the graph was built are in it."""
+async def test_later_rows_are_found(postgres_store: PostgresStore, graphs: None) -> None:
+    """Rows written after the graph was built are in it."""
     await _filled(postgres_store)
     await _indexed(postgres_store)
     await _filled(postgres_store, 50, start=1000)
@@ -175,10 +173,10 @@ async def test_what_is_written_later_is_found(postgres_store: PostgresStore, gra
         assert (await _found(postgres_store, vector, limit=1))[0][0] == f"d{1000 + k}"
 
 
-async def test_each_large_collection_has_a_graph_of_its_own(
+async def test_each_large_collection_has_its_own_graph(
     postgres_store: PostgresStore, database_url: str, graphs: None
 ) -> None:
-    """A small one has none, and a large one's holds none of the others' rows."""
+    """A small collection has no graph, and a graph has rows of one collection."""
     await _filled(postgres_store)
     await _filled(postgres_store, 250, name="other")
     await _filled(postgres_store, 20, name="small")
@@ -191,10 +189,10 @@ async def test_each_large_collection_has_a_graph_of_its_own(
     assert all(hit.chunk_id.startswith("urn:chunk:other:") for hit in hits)
 
 
-async def test_a_build_that_was_cut_off_is_done_again(
+async def test_an_interrupted_build_is_repeated(
     database_url: str, graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An invalid graph is not asked; the next start replaces it."""
+    """An invalid graph is not searched; the next start replaces it."""
     async with PostgresStore.open(database_url, pool_size=3) as store:
         await _filled(store)
         await _indexed(store)
@@ -217,7 +215,7 @@ async def test_a_build_that_was_cut_off_is_done_again(
 async def test_one_process_builds(
     postgres_store: PostgresStore, database_url: str, graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one builds, others leave the graph alone, unfinished as it looks."""
+    """While one process builds a graph, others leave the unfinished graph alone."""
     with monkeypatch.context() as patch:
         patch.setattr(vector_index, "_MIN_CHUNKS", 10_000)
         await _filled(postgres_store)
@@ -234,10 +232,10 @@ async def test_one_process_builds(
         assert not await vector_index.build_index(connection, number)
 
 
-async def test_graphs_of_collections_that_are_gone_go(
+async def test_graphs_of_deleted_collections_are_dropped(
     postgres_store: PostgresStore, database_url: str, graphs: None
 ) -> None:
-    """Nothing is left of a collection that was deleted."""
+    """A deleted collection leaves no graph."""
     await _filled(postgres_store)
     await _indexed(postgres_store)
     await rows_of(
@@ -255,7 +253,7 @@ async def test_graphs_of_collections_that_are_gone_go(
 async def test_searches_and_writes_go_on_while_a_graph_is_built(
     postgres_store: PostgresStore, graphs: None
 ) -> None:
-    """A build stops nobody, and what was written meanwhile is in the graph."""
+    """A build blocks no statement, and rows written meanwhile are in the graph."""
     await _filled(postgres_store, 1500)
     rounds = 0
     while postgres_store.maintenance.is_running:
@@ -268,10 +266,8 @@ async def test_searches_and_writes_go_on_while_a_graph_is_built(
             assert (await _found(postgres_store, vector, limit=1))[0][0] == f"d{2000 + 10 * k + n}"
 
 
-async def test_filters_narrow_on_the_way_through_the_graph(
-    postgres_store: PostgresStore, graphs: None
-) -> None:
-    """A filter and the graph together give what a filter and a scan give."""
+async def test_filters_apply_to_the_graph(postgres_store: PostgresStore, graphs: None) -> None:
+    """A filter gives the same results with the graph as with a scan."""
     from whence.schema.filters import parse_filters
 
     await postgres_store.ensure_collection("c", MODEL)
@@ -308,7 +304,7 @@ async def _measured(url: str) -> list[str]:
 async def test_a_graph_is_measured(
     postgres_store: PostgresStore, database_url: str, graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How wide it has to look is found once, and again for one that was not measured or has doubled."""
+    """`ef_search` is measured once, and again when the collection has doubled."""
     await _filled(postgres_store)
     await _indexed(postgres_store)
     first = await _measured(database_url)
@@ -330,10 +326,10 @@ async def test_a_graph_is_measured(
     assert await _found(postgres_store, vector) == unmeasured
 
 
-async def test_a_graph_that_misses_much_is_asked_as_widely_as_its_size_asks_for(
+async def test_a_graph_of_low_recall_uses_the_ef_search_of_its_size(
     postgres_store: PostgresStore, database_url: str, graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no width below it finds enough, nothing is taken away."""
+    """Where no smaller value reaches the recall, the default is used."""
 
     async def none_does(*_: Any) -> None:
         return None
@@ -345,8 +341,8 @@ async def test_a_graph_that_misses_much_is_asked_as_widely_as_its_size_asks_for(
     assert await _measured(database_url) == ["ef_search=106 chunks=400"]
 
 
-def test_only_a_reader_who_sees_nearly_all_gets_a_narrow_walk() -> None:
-    """What was measured with all visible says nothing of a walk that passes over hidden rows."""
+def test_the_measured_ef_search_is_for_readers_who_see_nearly_all() -> None:
+    """The measurement does not apply where a search skips hidden rows."""
 
     def widths(share: float, limit: int = 10) -> tuple[int, int]:
         found = (vector_index.GraphSearch(limit, share, 20_000, one) for one in (None, 40))

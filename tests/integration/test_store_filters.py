@@ -22,10 +22,10 @@ class TestPostgresFilters(FilterSuite):
         """Give an empty store."""
         return postgres_store
 
-    async def test_a_collection_of_a_former_version_is_made_up_for(
+    async def test_metadata_of_a_former_version_is_indexed(
         self, store: PostgresStore, database_url: str
     ) -> None:
-        """Facts that were never kept are made of the stored metadata when a filter first needs them."""
+        """The first filter indexes metadata that a former version did not."""
         name = await self._filled(store)
         connection: Any = await asyncpg.connect(database_url)
         await connection.execute("SET search_path TO whence")

@@ -210,7 +210,7 @@ async def _all(store: Any) -> None:
 @pytest.mark.parametrize("act", [_append, _remove, _retag, _change, _all])
 @pytest.mark.parametrize("before", [False, True], ids=["clean", "with dead"])
 @pytest.mark.parametrize("midway", [False, True], ids=["at the end", "midway"])
-async def test_writes_do_not_wait_for_a_merge_and_hold_at_once(
+async def test_writes_do_not_wait_for_a_merge(
     postgres_store: PostgresStore,
     database_url: str,
     lazy: None,
@@ -259,7 +259,7 @@ async def _boost(store: PostgresStore) -> None:
 
 @pytest.mark.parametrize("act", [_erase, _boost])
 @pytest.mark.parametrize("midway", [False, True], ids=["at the end", "midway"])
-async def test_a_merge_whose_sources_are_gone_is_given_up(
+async def test_a_merge_without_its_sources_is_abandoned(
     postgres_store: PostgresStore,
     database_url: str,
     lazy: None,
@@ -288,7 +288,7 @@ async def _planned(url: str) -> list[merge_policy.Segment]:
 
 
 @pytest.mark.parametrize("midway", [False, True], ids=["at the end", "midway"])
-async def test_a_collection_dropped_in_the_middle_of_a_merge_is_gone(
+async def test_a_collection_can_be_dropped_during_a_merge(
     postgres_store: PostgresStore,
     database_url: str,
     lazy: None,
@@ -305,10 +305,10 @@ async def test_a_collection_dropped_in_the_middle_of_a_merge_is_gone(
 
 
 @pytest.mark.parametrize("by", ["the server", "closing"])
-async def test_a_merge_that_is_cut_off_leaves_nothing(
+async def test_an_interrupted_merge_changes_nothing(
     database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    """The old segments stay whole, with what was written meanwhile, and the next maintenance merges them."""
+    """The source segments stay whole, and the next maintenance merges them."""
     memory = MemoryStore()
     pause = Pause(monkeypatch)
     async with PostgresStore.open(database_url, pool_size=4) as store:
@@ -339,10 +339,10 @@ async def test_a_merge_that_is_cut_off_leaves_nothing(
     await _check_index(database_url)
 
 
-async def test_two_processes_do_not_do_the_same_merge(
+async def test_one_process_merges(
     postgres_store: PostgresStore, database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one merges, another one's maintenance ends at once and leaves it alone."""
+    """While one process merges, the maintenance of another ends at once."""
     memory = MemoryStore()
     await _filled(memory, postgres_store)
     pause = Pause(monkeypatch)
@@ -360,10 +360,10 @@ async def test_two_processes_do_not_do_the_same_merge(
     await _check_index(database_url)
 
 
-async def test_a_merge_waits_for_the_write_that_goes_on(
+async def test_a_merge_waits_for_a_concurrent_write(
     postgres_store: PostgresStore, database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a write under way removes is dead in the merged segment, whoever commits last."""
+    """Chunks that the write removes are deleted in the merged segment, whichever commits last."""
     memory = MemoryStore()
     await _filled(memory, postgres_store)
     pause = Pause(monkeypatch)
@@ -398,10 +398,10 @@ async def _until_waiting(url: str, n: int) -> None:
                 return
 
 
-async def test_whatever_happens_between_the_index_is_right(
+async def test_random_writes_and_merges_keep_the_index_right(
     postgres_store: PostgresStore, database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Random writes before and in the middle of merges, again and again: answers are those of memory."""
+    """After random writes before and during merges, results equal those of the store in memory."""
     rng = np.random.default_rng(7)
     memory = MemoryStore()
     await _filled(memory, postgres_store, n=12)
@@ -489,10 +489,10 @@ async def _cut_off(url: str) -> MemoryStore:
 @pytest.mark.parametrize(
     "act", [None, _append, _remove, _retag, _change], ids=lambda act: getattr(act, "__name__", "")
 )
-async def test_indexing_anew_goes_on_where_it_was_cut_off(
+async def test_reindexing_is_resumable(
     database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch, act: Act | None
 ) -> None:
-    """Whoever comes next, a search or a write, indexes the rest, no chunk twice; then all is as in memory."""
+    """The next search or write indexes the remaining chunks, none twice."""
     memory = await _cut_off(database_url)
     count = Count(monkeypatch)
     async with PostgresStore.open(database_url, pool_size=4) as store:
@@ -505,10 +505,10 @@ async def test_indexing_anew_goes_on_where_it_was_cut_off(
     await _check_index(database_url)
 
 
-async def test_two_that_index_anew_share_the_work(
+async def test_two_processes_share_a_reindexing(
     database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two processes that search at once after a change of the analyzer index each chunk once between them."""
+    """Two concurrent searches after a change of the analyzer index each chunk once."""
     memory = await _cut_off(database_url)
     count = Count(monkeypatch)
     async with (
@@ -522,10 +522,10 @@ async def test_two_that_index_anew_share_the_work(
     await _check_index(database_url)
 
 
-async def test_half_an_index_of_words_is_seen_by_nobody(
+async def test_a_partial_index_is_not_searched(
     database_url: str, lazy: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Searches by vectors find all chunks meanwhile, with filters and without; erasing tells what was there."""
+    """During a reindexing dense searches find all chunks, and an erasure counts all parts."""
     memory = await _cut_off(database_url)
     vector = np.array([1, 0], dtype=np.float32)
     filters = (Condition(key="document_id", prefix="d1"),)

@@ -28,16 +28,14 @@ async def _pid(store: PostgresStore) -> int:
         return pid
 
 
-async def test_a_connection_is_lent_again(store: PostgresStore) -> None:
-    """One search after the other takes the same connection; many at once no more than there are."""
+async def test_connections_are_reused(store: PostgresStore) -> None:
+    """Consecutive searches use one connection, concurrent ones at most the pool's size."""
     assert len({await _pid(store) for _ in range(5)}) == 1
     assert len(set(await asyncio.gather(*(_pid(store) for _ in range(40))))) == 2
 
 
-async def test_a_connection_cut_off_meanwhile_is_replaced(
-    store: PostgresStore, database_url: str
-) -> None:
-    """What the server has closed while nobody used it is never lent."""
+async def test_a_closed_connection_is_replaced(store: PostgresStore, database_url: str) -> None:
+    """A connection that the server closed while it was idle is not lent."""
     before = await _pid(store)
     other = await connect(database_url, 10.0)
     await other.execute(f"SELECT pg_terminate_backend({before})")
@@ -49,8 +47,8 @@ async def test_a_connection_cut_off_meanwhile_is_replaced(
     assert await _pid(store) != before
 
 
-async def test_what_was_given_up_leaves_nothing_behind(store: PostgresStore) -> None:
-    """After searches that were cancelled, or failed, all connections answer again."""
+async def test_cancelled_and_failed_searches_leave_usable_connections(store: PostgresStore) -> None:
+    """After cancelled and failed searches, all connections answer."""
 
     async def wait() -> None:
         async with store.pool.search_connection() as connection:
@@ -73,10 +71,10 @@ async def test_what_was_given_up_leaves_nothing_behind(store: PostgresStore) -> 
         assert len(set(pids)) <= 2
 
 
-async def test_who_waits_too_long_is_told(
+async def test_waiting_too_long_is_overloaded(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When all connections stay in use, a search ends with `Overloaded`, and the next finds its turn."""
+    """When all connections stay in use, a search raises `Overloaded`, and the next one succeeds."""
     # Both are opened before: that may take longer than the wait.
     async with store.pool.search_connection(), store.pool.search_connection():
         monkeypatch.setattr(pool, "_ACQUIRE_TIMEOUT_S", 0.05)

@@ -58,7 +58,7 @@ async def _plan(url: str, query: str) -> str:
 
 
 async def test_both_stores_rank_alike(postgres_store: PostgresStore) -> None:
-    """Random vectors come in the same order from memory and from PostgreSQL."""
+    """Random vectors have the same order in memory and in PostgreSQL."""
     rng = np.random.default_rng(7)
     model = EmbeddingModel(name="random", dimension=32)
     memory = MemoryStore()
@@ -84,7 +84,7 @@ async def test_both_stores_rank_alike(postgres_store: PostgresStore) -> None:
 
 @pytest.mark.parametrize("dimension", [1, 1024, 2000, 3072, 16000])
 async def test_every_dimension_can_be_stored(postgres_store: PostgresStore, dimension: int) -> None:
-    """Vectors longer than a page of the database are stored and found like others."""
+    """Vectors longer than a page of the database are stored and found."""
     model = EmbeddingModel(name="wide", dimension=dimension)
     vector = unit(*np.random.default_rng(1).normal(size=dimension))
     await postgres_store.ensure_collection("wide", model)
@@ -94,8 +94,8 @@ async def test_every_dimension_can_be_stored(postgres_store: PostgresStore, dime
     assert [hit.score for hit in hits] == pytest.approx([1.0, 0.0], abs=1e-5)
 
 
-async def test_vectors_stay_in_their_page(postgres_store: PostgresStore, database_url: str) -> None:
-    """Vectors of common models are not moved out of line, which would make scans twice as slow."""
+async def test_vectors_are_stored_in_line(postgres_store: PostgresStore, database_url: str) -> None:
+    """Vectors of common models are not stored out of line, which would make scans twice as slow."""
     model = EmbeddingModel(name="m", dimension=1536)
     rng = np.random.default_rng(2)
     await postgres_store.ensure_collection("m", model)
@@ -110,8 +110,8 @@ async def test_vectors_stay_in_their_page(postgres_store: PostgresStore, databas
     assert outside == "0"
 
 
-async def test_settings_outlive_the_first_use(database_url: str) -> None:
-    """Settings of a connection hold after it was given back, on which asyncpg resets everything."""
+async def test_connection_settings_survive_a_reset(database_url: str) -> None:
+    """Settings of a connection hold after it was released to the pool."""
     async with PostgresStore.open(database_url, pool_size=1, statement_timeout_s=7) as store:
         for _ in range(2):
             async with store.pool.connection() as connection:
@@ -128,8 +128,8 @@ async def test_settings_outlive_the_first_use(database_url: str) -> None:
     }
 
 
-async def test_a_write_reads_no_table_whole(database_url: str) -> None:
-    """What a write looks up it finds by an index, also where plans were made when the tables were tiny."""
+async def test_a_write_scans_no_table(database_url: str) -> None:
+    """A write uses indexes, also where plans were made when the tables were tiny."""
     tables = ["document", "chunk", "chunk_vec", "chunk_terms", "term", "passage_name"]
     async with PostgresStore.open(database_url, pool_size=1) as store:
         await store.ensure_collection("c", MODEL)
@@ -158,10 +158,10 @@ async def test_a_write_reads_no_table_whole(database_url: str) -> None:
     assert after == before
 
 
-async def test_a_write_plans_its_look_ups_once(
+async def test_a_write_plans_each_statement_once(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kept plan serves all rows of a write: planning a look-up for each takes longer than doing it."""
+    """One generic plan serves all rows of a write."""
     kept: list[str] = []
 
     async def note(connection: Connection, *_: object) -> None:
@@ -175,8 +175,8 @@ async def test_a_write_plans_its_look_ups_once(
     assert kept == ["force_generic_plan"] * 2
 
 
-async def test_a_read_sees_one_state(postgres_store: PostgresStore) -> None:
-    """While tags flip between two classes that a reader sees, the document never disappears."""
+async def test_a_read_sees_one_snapshot(postgres_store: PostgresStore) -> None:
+    """While tags flip between two visible classes, the document never disappears."""
     await postgres_store.ensure_collection("flip", MODEL)
     await postgres_store.replace_documents("flip", [make_document("d")])
     done = asyncio.Event()
@@ -200,10 +200,10 @@ async def test_a_read_sees_one_state(postgres_store: PostgresStore) -> None:
     assert {count for some in counts for count in some} == {1}
 
 
-async def test_a_first_search_reads_one_state(
+async def test_a_first_search_reads_one_snapshot(
     postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tags that change to a new class after a reader's classes were read change nothing for that search."""
+    """A class that is created after the reader's classes were read does not change that search."""
     await postgres_store.ensure_collection("flip", MODEL)
     await postgres_store.replace_documents("flip", [make_document("d")])
     await postgres_store.retag_documents("flip", {"d": DocumentTags(("a",))})
@@ -224,7 +224,7 @@ async def test_a_first_search_reads_one_state(
 async def test_a_failed_write_changes_nothing(
     postgres_store: PostgresStore, database_url: str
 ) -> None:
-    """When storing breaks in the middle, the former documents are still there."""
+    """When a write fails, the former documents are unchanged."""
     await postgres_store.ensure_collection("c", MODEL)
     await postgres_store.replace_documents("c", [make_document("d", digest="old")])
     await _plan(database_url, "ALTER TABLE whence.chunk_vec ADD CHECK (ord < 2) NOT VALID")
@@ -237,8 +237,8 @@ async def test_a_failed_write_changes_nothing(
     assert {one: state.digest for one, state in states.items()} == {"d": "old"}
 
 
-async def test_the_clock_is_injectable(database_url: str) -> None:
-    """The time a trace is recorded comes from the clock given, in UTC."""
+async def test_a_trace_is_recorded_by_the_given_clock(database_url: str) -> None:
+    """The time of a recording comes from the clock, in UTC."""
     moment = datetime(2024, 2, 29, 12, 30, 0, 123456, tzinfo=UTC)
     record = TraceRecord(
         answer_id="a", collection="c", question="q", access=Access.public(), events=()
@@ -255,7 +255,7 @@ async def test_the_clock_is_injectable(database_url: str) -> None:
 
 
 async def test_migrations_are_applied_once(postgres_server: EmbeddedServer) -> None:
-    """Many processes that open a new database at once migrate it once."""
+    """Of many processes that open a new database at once, one migrates it."""
     admin = await asyncpg.connect(postgres_server.url())
     await admin.execute("CREATE DATABASE fresh")
     try:
@@ -277,7 +277,7 @@ async def test_migrations_are_numbered_without_gaps() -> None:
 
 
 async def test_a_newer_database_is_refused(database_url: str) -> None:
-    """A database that a newer version has migrated is left alone."""
+    """A database that a newer version has migrated is not changed."""
     connection = await asyncpg.connect(database_url)
     await connection.execute(
         "INSERT INTO whence.migration (version, name, checksum) VALUES (9999, 'future', '')"
@@ -289,7 +289,7 @@ async def test_a_newer_database_is_refused(database_url: str) -> None:
 
 
 async def test_a_changed_migration_is_refused(database_url: str) -> None:
-    """A file that is not the one that was applied means that nobody knows the schema."""
+    """An applied file that was changed later is an error."""
     first, *rest = migrations()
     changed = (Migration(first.version, first.name, first.sql + "-- changed"), *rest)
     connection = await asyncpg.connect(database_url)
@@ -300,8 +300,8 @@ async def test_a_changed_migration_is_refused(database_url: str) -> None:
         await connection.close()
 
 
-async def test_a_broken_migration_leaves_the_former_state(database_url: str) -> None:
-    """A migration that fails is undone as a whole and can be tried again."""
+async def test_a_failed_migration_is_rolled_back(database_url: str) -> None:
+    """A failed migration is rolled back as a whole and can be repeated."""
     number = len(migrations()) + 1
     broken = Migration(number, "broken", "CREATE TABLE half (x int); SELECT 1/0;")
     repaired = Migration(number, "broken", "CREATE TABLE half (x int);")
@@ -316,8 +316,10 @@ async def test_a_broken_migration_leaves_the_former_state(database_url: str) -> 
     assert applied == 1
 
 
-async def test_an_ordinary_user_is_told_what_to_ask_for(postgres_server: EmbeddedServer) -> None:
-    """Where pgvector may not be installed by us, the error says who can."""
+async def test_a_missing_right_to_install_pgvector_is_explained(
+    postgres_server: EmbeddedServer,
+) -> None:
+    """The error names the statement that the owner of the database has to run."""
     admin = await asyncpg.connect(postgres_server.url())
     await admin.execute("CREATE ROLE plain LOGIN")
     await admin.execute("CREATE DATABASE plain OWNER plain")
@@ -357,8 +359,10 @@ async def test_an_ordinary_user_is_told_what_to_ask_for(postgres_server: Embedde
         ("postgresql://me:secret@127.0.0.1/db?sslmode=nonsense", ConfigError),
     ],
 )
-async def test_no_connection(url: str, error: type[WhenceError]) -> None:
-    """An address that leads nowhere is named without its password."""
+async def test_an_unreachable_server_is_named_without_password(
+    url: str, error: type[WhenceError]
+) -> None:
+    """The error contains the address without the password."""
     with pytest.raises(error) as caught:
         await PostgresStore.connect(url)
 
@@ -366,14 +370,14 @@ async def test_no_connection(url: str, error: type[WhenceError]) -> None:
     assert caught.value.hint
 
 
-async def test_a_missing_database_is_a_wrong_setting(postgres_server: EmbeddedServer) -> None:
-    """A database that does not exist cannot be waited for."""
+async def test_a_missing_database_is_a_configuration_error(postgres_server: EmbeddedServer) -> None:
+    """A database that does not exist is not waited for."""
     with pytest.raises(ConfigError, match="nowhere"):
         await PostgresStore.connect(postgres_server.url("nowhere"))
 
 
 async def test_a_slow_statement_is_stopped(database_url: str) -> None:
-    """A read that takes too long ends as a deadline exceeded, and the connection goes on."""
+    """A read over the statement timeout raises `DeadlineExceeded`, and the connection stays usable."""
     async with PostgresStore.open(database_url, pool_size=1, statement_timeout_s=0.05) as store:
         with pytest.raises(DeadlineExceeded):
             async with store.pool.connection() as connection:
@@ -382,7 +386,7 @@ async def test_a_slow_statement_is_stopped(database_url: str) -> None:
 
 
 async def test_a_cut_connection_is_replaced(database_url: str) -> None:
-    """A connection that the server ends in the middle is `Unavailable`; the next call has a new one."""
+    """A connection that the server closes is `Unavailable`; the next call gets a new one."""
     async with PostgresStore.open(database_url, pool_size=1) as store:
         with pytest.raises(Unavailable):
             async with store.pool.connection() as connection:
@@ -390,16 +394,18 @@ async def test_a_cut_connection_is_replaced(database_url: str) -> None:
         assert await store.collections() == []
 
 
-async def test_a_full_pool_is_overload(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When all connections stay in use, waiting ends with a clear error."""
+async def test_an_exhausted_pool_is_overloaded(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When all connections stay in use, a call raises `Overloaded`."""
     monkeypatch.setattr("whence.store.postgres.pool._ACQUIRE_TIMEOUT_S", 0.05)
     async with PostgresStore.open(database_url, pool_size=1) as store, store.pool.connection():
         with pytest.raises(Overloaded, match="1 connections"):
             await store.collections()
 
 
-async def test_a_cancelled_call_gives_its_connection_back(database_url: str) -> None:
-    """Cancelling ends the statement on the server and frees the connection."""
+async def test_a_cancelled_call_releases_its_connection(database_url: str) -> None:
+    """Cancelling stops the statement on the server and releases the connection."""
     async with PostgresStore.open(database_url, pool_size=1) as store:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05), store.pool.connection() as connection:
@@ -408,7 +414,7 @@ async def test_a_cancelled_call_gives_its_connection_back(database_url: str) -> 
 
 
 async def test_a_closed_store_starts_no_server(tmp_path: Path) -> None:
-    """Who comes after the end is told so; the server, which nobody uses any more, stays down."""
+    """A call after closing is an error and does not restart the server."""
     home = tmp_path / "home"
     async with EmbeddedServer(home) as server, PostgresStore.open(server) as store:
         await store.collections()
@@ -419,7 +425,7 @@ async def test_a_closed_store_starts_no_server(tmp_path: Path) -> None:
 
 
 async def test_the_store_survives_a_killed_server(tmp_path: Path) -> None:
-    """SIGKILL in the middle of a query is `Unavailable`; the next call runs on a server started anew."""
+    """SIGKILL during a query is `Unavailable`; the next call runs on a restarted server."""
     async with (
         EmbeddedServer(tmp_path / "home") as server,
         PostgresStore.open(server, pool_size=2) as store,

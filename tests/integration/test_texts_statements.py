@@ -19,10 +19,10 @@ from whence.store.postgres.store import PostgresStore
 pytestmark = pytest.mark.postgres
 
 
-async def test_texts_of_a_tree_are_one_statement(
+async def test_texts_are_read_by_one_statement(
     postgres_store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The texts of 200 nodes are read in one statement, seeds and graph together."""
+    """The texts of 200 nodes, seeds and graph, are read by one statement."""
     nodes = {f"C{n:03}": f"class Number{n}" for n in range(200)}
     await import_into(postgres_store, [write_small(tmp_path / "b.zip", nodes)])
     record = await postgres_store.resolve_snapshot("main")

@@ -171,10 +171,10 @@ async def _told(read: Read, store: PostgresStore, name: str) -> Any:
         return type(error), error.message.replace(name, "NAME"), error.hint.replace(name, "NAME")
 
 
-async def test_results_and_errors_are_those_of_the_other_world(
+async def test_results_do_not_depend_on_hidden_documents(
     postgres_store: PostgresStore, statements: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On each path the reader gets what they would get without the hidden, for as many statements."""
+    """Each read returns the same with and without hidden documents, by as many statements."""
     documents = [_document(number) for number in range(SIZE)]
     for name in ("with", "without"):
         await postgres_store.ensure_collection(name, MODEL)
@@ -203,10 +203,10 @@ HIDDEN_EDGES = [
 ]  # fmt: skip
 
 
-async def test_graphs_of_code_are_those_of_the_other_world(
+async def test_graph_walks_do_not_depend_on_hidden_nodes(
     tmp_path: Path, new_home: Callable[[Path], Path]
 ) -> None:
-    """Walks, their caps and the fate of each text are the same when hidden nodes stand in between."""
+    """Walks, their limits and the decisions on texts are the same with and without hidden nodes."""
     secret = {local: {"Text": text, "acl_allow": ["board"]} for local, text in HIDDEN_NODES.items()}
     bundles = [
         write_small(tmp_path / "a.zip", {**NODES, **secret}, EDGES + HIDDEN_EDGES, head_sha="a1"),
