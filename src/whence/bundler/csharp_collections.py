@@ -45,12 +45,7 @@ def is_task(value: Value) -> bool:
 
 
 class CollectionTypes:
-    """Types of what library collections contain.
-
-    Args:
-        project: Types of the folder.
-        type_parameters: Names that are type parameters, whose types are unknown.
-    """
+    """Types of what library collections contain."""
 
     def __init__(self, project: CSharpProject, type_parameters: Container[str]) -> None:
         self._project = project

@@ -73,15 +73,7 @@ _COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
 
 
 class ExpressionResolver:
-    """Resolves the expressions of a member, or of the initializers of a type.
-
-    Args:
-        project: All types.
-        context: Where the code is.
-        parameters: Names and types of the parameters.
-        type_parameters: Type parameters; what has one as its type is unknown.
-        code: Nodes of the code, whose declarations are read.
-    """
+    """Resolves the expressions of a member, or of the initializers of a type."""
 
     def __init__(
         self,

@@ -47,12 +47,7 @@ class LocalVariable(NamedTuple):
 
 
 class LocalVariables:
-    """The parameters and variables of a member, or of the initializers of a type.
-
-    Args:
-        parameters: Names and types of the parameters.
-        code: Nodes whose declarations are read.
-    """
+    """The parameters and variables of a member, or of the initializers of a type."""
 
     def __init__(
         self, parameters: Iterable[tuple[str, TypeRef | None]], code: Iterable[Node]

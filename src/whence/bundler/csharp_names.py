@@ -24,13 +24,7 @@ OBJECT_METHODS = frozenset({"Equals", "GetHashCode", "GetType", "ToString", "Ref
 
 
 class NameResolver:
-    """Resolves names in one type or file.
-
-    Args:
-        project: All types.
-        context: Where the names are.
-        collections: Types of the members of library collections.
-    """
+    """Resolves names in one type or file."""
 
     def __init__(
         self, project: CSharpProject, context: NameContext, collections: CollectionTypes
@@ -57,12 +51,7 @@ class NameResolver:
         return "unknown" if is_complete else "external"
 
     def name(self, name: str, ref: TypeRef | None) -> Value:
-        """Return a field, property, type or namespace.
-
-        Args:
-            name: The name without generic arguments.
-            ref: The name as a type reference.
-        """
+        """Return a field, property, type or namespace."""
         for owner in self.owners():
             found = self._project.field(Instance(owner), name)
             if found is not None:
@@ -102,13 +91,7 @@ class NameResolver:
     def unqualified_call(
         self, name: str, arguments: Sequence[Argument], *, is_local: bool
     ) -> tuple[list[CSharpMember], Value]:
-        """Return the methods that a call without a receiver may invoke, and the implied receiver.
-
-        Args:
-            name: Name of the method.
-            arguments: Arguments of the call.
-            is_local: Whether the name is that of a local variable.
-        """
+        """Return the methods that a call without a receiver may invoke, and the implied receiver."""
         for owner in self.owners():
             found = find_methods(self._project, TypeValue(owner), name, arguments)
             if found:

@@ -64,8 +64,9 @@ class Parameter(NamedTuple):
 
     name: str
     type: TypeRef | None
-    is_optional: bool
-    is_params: bool
+    type_text: str
+    is_optional: bool = False
+    is_params: bool = False
 
 
 class CSharpFile:
@@ -185,13 +186,7 @@ class CSharpType:
 def read_file(
     source: SourceText, types: dict[str, list[CSharpType]], graph: CodeGraph
 ) -> CSharpFile:
-    """Parse a file and add its types and members; code that does not parse is skipped.
-
-    Args:
-        source: The file.
-        types: Receives the types by full name; those of one name belong to different projects.
-        graph: Receives the definitions.
-    """
+    """Parse a file and add its types and members; code that does not parse is skipped."""
     file = CSharpFile(source)
     tree = _parse(source, graph)
     reader = _Reader(file, types, graph)
@@ -288,18 +283,8 @@ class _Reader:
     def top_level_statements(self) -> None:
         """Add a definition for the top-level statements."""
         if self._file.statements:
-            texts = [self._file.text_of(node) for node in self._file.statements]
-            self._graph.add_definition(
-                Definition(
-                    id=self._file.path,
-                    language="csharp",
-                    symbol_type="Program",
-                    file=self._file.path,
-                    text="\n".join(texts),
-                    project=self._file.project,
-                    class_name="Program",
-                )
-            )
+            text = "\n".join(self._file.text_of(node) for node in self._file.statements)
+            self._define(self._file.path, "Program", text, "Program")
 
     def _declaration(self, node: Node, namespace: str, owner: CSharpType | None) -> str:
         kind = node.type
@@ -352,17 +337,8 @@ class _Reader:
             local_id = f"{full}@{self._file.path}" if several else full
             found = CSharpType(shorten_id(local_id), full, owner, part)
             several.append(found)
-        self._graph.add_definition(
-            Definition(
-                id=found.id,
-                language="csharp",
-                symbol_type=_TYPES[node.type],
-                file=self._file.path,
-                text=self._file.text_of(node),
-                project=self._file.project,
-                class_name=found.class_name,
-            )
-        )
+        text = self._file.text_of(node)
+        self._define(found.id, _TYPES[node.type], text, found.class_name)
         for parameter in _parameters(_child(node, "parameter_list")):
             found.fields[parameter.name] = parameter.type
         body = node.child_by_field_name("body")
@@ -389,7 +365,7 @@ class _Reader:
             # It is never called, and its parameter list may equal that of an instance constructor.
             name = display_name = f"static {name}"
         parameters = node.child_by_field_name("parameters")
-        types = ",".join(_written_types(parameters))
+        types = ",".join(each.type_text for each in _parameters(parameters))
         arity = len(_type_parameters(node))
         local = display_name + (f"`{arity}" if arity else "")
         local += f"({types})" if parameters is not None else ""
@@ -405,17 +381,29 @@ class _Reader:
                 owner.conversions.append(member)
         if kind == "Property":
             owner.fields[name] = parse_type(node.child_by_field_name("type"))
+        text, signature = self._file.text_of(node), _signature(self._file, node)
+        self._define(local_id, kind, text, owner.class_name, display_name, signature)
+
+    def _define(
+        self,
+        local_id: str,
+        symbol_type: str,
+        text: str,
+        class_name: str,
+        member: str = "",
+        signature: str = "",
+    ) -> None:
         self._graph.add_definition(
             Definition(
                 id=local_id,
                 language="csharp",
-                symbol_type=kind,
+                symbol_type=symbol_type,
                 file=self._file.path,
-                text=self._file.text_of(node),
+                text=text,
                 project=self._file.project,
-                class_name=owner.class_name,
-                member=display_name,
-                signature=_signature(self._file, node),
+                class_name=class_name,
+                member=member,
+                signature=signature,
             )
         )
 
@@ -432,32 +420,22 @@ class _Reader:
                     owner.constants[name] = child.named_children[-1]
 
 
-def _written_types(parameters: Node | None) -> Iterator[str]:
-    """Yield the types of parameters as written; a `params` parameter is part of the list node itself."""
-    if parameters is None:
-        return
-    for each in parameters.named_children:
-        if each.type == "parameter":
-            yield node_text(each.child_by_field_name("type")) or node_text(each)
-    rest = parameters.child_by_field_name("type")
-    if rest is not None:
-        yield node_text(rest)
-
-
 def _parameters(node: Node | None) -> Iterator[Parameter]:
     """Yield the parameters; a `params` parameter is part of the list node itself."""
-    if node is None:
-        return
-    for child in node.named_children:
+    for child in node.named_children if node is not None else ():
         if child.type == "parameter":
-            name = child.child_by_field_name("name")
-            plain = [each for each in child.children if each.type == "="]
-            rest = any(node_text(each) == "params" for each in child.children)
-            declared = parse_type(child.child_by_field_name("type"))
-            yield Parameter(node_text(name), declared, bool(plain), rest)
-    if any(child.type == "params" for child in node.children):
-        name = node.child_by_field_name("name")
-        yield Parameter(node_text(name), parse_type(node.child_by_field_name("type")), True, True)
+            declared = child.child_by_field_name("type")
+            yield Parameter(
+                name=node_text(child.child_by_field_name("name")),
+                type=parse_type(declared),
+                type_text=node_text(declared) or node_text(child),
+                is_optional=any(each.type == "=" for each in child.children),
+                is_params=any(node_text(each) == "params" for each in child.children),
+            )
+    if node is not None and any(child.type == "params" for child in node.children):
+        declared = node.child_by_field_name("type")
+        name = node_text(node.child_by_field_name("name"))
+        yield Parameter(name, parse_type(declared), node_text(declared), True, True)
 
 
 def _type_parameters(node: Node) -> tuple[str, ...]:

@@ -40,13 +40,7 @@ _UNKNOWN = LocalBinding("unknown")
 def local_bindings(
     function: FunctionNode, module: PythonModule, *, is_method: bool
 ) -> dict[str, list[LocalBinding]]:
-    """Return the bindings of a function by name; those of comprehensions and lambdas count as its own.
-
-    Args:
-        function: The function.
-        module: Its module.
-        is_method: Whether it is defined directly in a class.
-    """
+    """Return the bindings of a function by name; those of comprehensions and lambdas count as its own."""
     reader = _Reader(module)
     reader.arguments(function, is_method=is_method)
     reader.body(function)

@@ -133,13 +133,7 @@ class PythonModule:
 
 
 def read_module(source: SourceText, name: str, graph: CodeGraph) -> PythonModule | None:
-    """Parse a module and add its definitions; return None if it does not parse in this Python version.
-
-    Args:
-        source: The file.
-        name: Absolute name of the module.
-        graph: Receives the definitions, or the failure.
-    """
+    """Parse a module and add its definitions; return None if it does not parse in this Python version."""
     try:
         tree = ast.parse(source.text, source.path)
     except (SyntaxError, ValueError, RecursionError) as error:

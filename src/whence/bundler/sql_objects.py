@@ -161,16 +161,7 @@ def object_edge(
     schema: str,
     graph: CodeGraph | None,
 ) -> Edge | None:
-    """Return the edge to the object of a reference; None if the folder does not define it.
-
-    Args:
-        objects: The objects of the folder.
-        source: Definition that contains the reference.
-        reference: The reference.
-        file: File that contains it.
-        schema: Schema of the source.
-        graph: Counts the resolution of the name; None counts nothing.
-    """
+    """Return the edge to the object of a reference, if it is defined; count the resolution in `graph`."""
     found = objects.find(reference.name, schema)
     is_routine = isinstance(found, Definition) and found.symbol_type in ("Procedure", "Function")
     if reference.relation == "calls" and not (

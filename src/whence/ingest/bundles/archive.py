@@ -48,12 +48,7 @@ class _Opener(Protocol):
 
 
 class MemberStream:
-    """The bytes of one member; every error names it.
-
-    Args:
-        stream: Source of the bytes.
-        location: The member.
-    """
+    """The bytes of one member; every error names it."""
 
     def __init__(self, stream: IO[bytes], location: Location) -> None:
         self._stream = stream
@@ -83,19 +78,13 @@ class MemberStream:
 
 
 class Archive:
-    """An open bundle: its members by name, and their bytes.
-
-    Args:
-        name: Name of the bundle, for display.
-        sizes: Unpacked size of every member by its name, parts joined by `/`.
-        opener: Opens a member.
-        limits: Bounds on what is read.
-    """
+    """An open bundle: its members by name, and their bytes."""
 
     def __init__(
         self, name: str, sizes: Mapping[str, int], opener: _Opener, limits: BundleLimits
     ) -> None:
         self.name = name
+        #: Unpacked size of each member in bytes, by its name with `/`.
         self.sizes = sizes
         self.limits = limits
         self._opener = opener

@@ -28,14 +28,7 @@ class EdgeList:
         self._targets = array("i")
 
     def add(self, source: int, targets: Sequence[int], relation: str, graph: CodeKind) -> None:
-        """Add edges from one node.
-
-        Args:
-            source: Number of the node.
-            targets: Numbers of the other ends.
-            relation: Stored relation of all edges.
-            graph: The graph of the bundle that lists them.
-        """
+        """Add edges of one relation from one node; nodes are given by number."""
         self._sources.append(source)
         self._relations.append(self._names.setdefault((relation, graph), len(self._names)))
         self._lengths.append(len(targets))
@@ -65,11 +58,9 @@ class EdgeList:
 
 
 def canonical_edges(edges: SnapshotEdges, ranks: NDArray[np.int32]) -> bytes:
-    """Return bytes that do not depend on the order of the edges or the case of relations.
+    """Return bytes that do not depend on the order of edges and nodes or the case of relations.
 
-    Args:
-        edges: Unique edges.
-        ranks: Position of each node in the order of all ids.
+    `ranks` are the positions of the nodes in the order of their ids.
     """
     keys = sorted({normalize_relation(name) for name in edges.names})
     order_of = {key: position for position, key in enumerate(keys)}
