@@ -118,10 +118,10 @@ async def test_a_collection_is_validated(client: AsyncQdrantClient) -> None:
         run,
         suite,
         origin="test",
-        about=await target.about(),
-        demands=Thresholds(threshold=0.4),
-        pages=await load_documents(target, run),
-        originals=SourceTexts(None, {}),
+        about=await target.describe(),
+        thresholds=Thresholds(threshold=0.4),
+        stored=await load_documents(target, run),
+        sources=SourceTexts(None, {}),
     )
     first = report.results[0].results[0]
 
@@ -236,7 +236,7 @@ async def test_what_does_not_fit_is_told(client: AsyncQdrantClient) -> None:
     assert await collection(client, "two", vector="b").dimension() == 3
     assert await collection(client, "one").dimension() == 3
     with pytest.raises(ModelMismatch, match="256"):
-        await QdrantTarget(collection(client), HashEmbedder(64)).about()
+        await QdrantTarget(collection(client), HashEmbedder(64)).describe()
     with pytest.raises(ModelMismatch, match="3 numbers"):
         await collection(client).search(np.ones(3, np.float32), limit=1, access=Access.public())
 

@@ -75,7 +75,7 @@ class Scripted:
         self.digest: str = options.get("digest", "")
         self.asked: list[str] = []
 
-    async def about(self) -> TargetInfo:
+    async def describe(self) -> TargetInfo:
         return TargetInfo(store="memory", collection="book", model="stub", dimension=3)
 
     async def search(self, query: str, *, limit: int) -> RetrievedPassages:
@@ -88,13 +88,13 @@ class Scripted:
             passages=self.passages[:limit], embedding_ms=2.0, search_ms=3.0, degraded=self.degraded
         )
 
-    async def page(self, one: Passage) -> StoredDocument:
+    async def document(self, one: Passage) -> StoredDocument:
         return StoredDocument(text=f"# {one.heading}\n{one.text}", digest=self.digest)
 
     async def sections(self, limit: int) -> list[Section]:
         return []
 
-    async def holds(self, document_ids: Sequence[str]) -> bool:
+    async def contains(self, document_ids: Sequence[str]) -> bool:
         return False
 
 
@@ -107,8 +107,8 @@ async def report(
     target: Any,
     *queries: dict[str, Any],
     limits: Limits = QUICK,
-    originals: SourceTexts = NOTHING,
-    **demands: Any,
+    sources: SourceTexts = NOTHING,
+    **thresholds: Any,
 ) -> ValidationReport:
     """Validate a target with some queries."""
     asked = queries or ({"query_text": "robot kinematics"},)
@@ -118,10 +118,10 @@ async def report(
         run,
         suite,
         origin="test",
-        about=await target.about(),
-        demands=Thresholds(**demands),
-        pages=await load_documents(target, run),
-        originals=originals,
+        about=await target.describe(),
+        thresholds=Thresholds(**thresholds),
+        stored=await load_documents(target, run),
+        sources=sources,
     )
 
 
@@ -180,7 +180,7 @@ async def test_a_heading_must_stand_in_its_document() -> None:
     """A heading that the document does not have is a fault; one shortened with an ellipsis is none."""
 
     class Other(Scripted):
-        async def page(self, one: Passage) -> StoredDocument:
+        async def document(self, one: Passage) -> StoredDocument:
             return StoredDocument(text=one.text)
 
     shortened = [passage(0, heading="Kinematics of a humanoid…")]
@@ -200,7 +200,7 @@ async def test_a_changed_text_is_noticed() -> None:
 
     async def fault(one: Passage, digest: str, documents: dict[str, str] | None) -> str | None:
         target = Scripted([one], digest=digest)
-        done = await report(target, originals=SourceTexts(documents, {}))
+        done = await report(target, sources=SourceTexts(documents, {}))
         return done.results[0].checks["verbatim"]
 
     assert await fault(passage(0), stored, sources) is None
@@ -213,9 +213,9 @@ async def test_pages_behind_addresses_are_compared() -> None:
     """A page may wrap words around a text; one that cannot be read is a fault of its own."""
     address = str(passage(0).source_url)
     around = Page(f"menu home {TEXTS[0]} footer", "")
-    good = await report(Scripted([passage(0)]), originals=SourceTexts(None, {address: around}))
+    good = await report(Scripted([passage(0)]), sources=SourceTexts(None, {address: around}))
     gone = await report(
-        Scripted([passage(0)]), originals=SourceTexts(None, {address: Page("", "it answered 404")})
+        Scripted([passage(0)]), sources=SourceTexts(None, {address: Page("", "it answered 404")})
     )
 
     assert (good.passed, good.sources_compared) == (True, 1)

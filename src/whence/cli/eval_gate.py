@@ -95,7 +95,7 @@ def baseline(
     from importlib.metadata import version
 
     from whence.evaluation.files import check_folder, write_text
-    from whence.evaluation.gate.gate_result import judge
+    from whence.evaluation.gate.gate_result import check_run
     from whence.evaluation.gate.report import record
     from whence.evaluation.gate.schema import load_policy, load_suite
 
@@ -121,7 +121,7 @@ def baseline(
 
     run, recorded = run_with_engine(context, work)
     # Compared with itself, a run can fail only the absolute thresholds of the policy.
-    checks = [] if limits is None else judge(run, recorded, limits).checks
+    checks = [] if limits is None else check_run(run, recorded, limits).checks
     failed = [f"{one.metric} {one.current:.4g}" for one in checks if not one.passed]
     if failed:
         note(f"not recorded, the policy fails: {', '.join(failed)}")

@@ -255,10 +255,10 @@ async def _suite(target: Target, task: _Task) -> tuple[ValidationSuite, str]:
     from whence.evaluation.validation.suite import SHIPPED_DOCUMENTS, shipped_suite
     from whence.evaluation.validation.suite_generation import generate_suite
 
-    await target.about()
+    await target.describe()
     if task.suite is not None:
         return task.suite, task.origin
-    if await target.holds(SHIPPED_DOCUMENTS):
+    if await target.contains(SHIPPED_DOCUMENTS):
         return shipped_suite(), "shipped"
     return generate_suite(await target.sections(_SECTIONS), _SUGGESTED), "generated"
 
@@ -278,10 +278,10 @@ async def _validated(
         run,
         suite,
         origin=origin,
-        about=await target.about(),
-        demands=task.thresholds,
-        pages=await load_documents(target, run),
-        originals=read_source_texts(passages, task.sources, pages),
+        about=await target.describe(),
+        thresholds=task.thresholds,
+        stored=await load_documents(target, run),
+        sources=read_source_texts(passages, task.sources, pages),
     )
 
 

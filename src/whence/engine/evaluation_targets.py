@@ -61,7 +61,7 @@ class EngineTarget:
         self._mode = mode
         self._where = where
 
-    async def about(self) -> TargetInfo:
+    async def describe(self) -> TargetInfo:
         """Describe the collection.
 
         Raises:
@@ -106,7 +106,7 @@ class EngineTarget:
             embedded=all(fault.stage != "embedding" for fault in report.degraded),
         )
 
-    async def page(self, passage: Passage) -> StoredDocument:
+    async def document(self, passage: Passage) -> StoredDocument:
         """Return the text of the document up to a passage."""
         last = passage.chunk_index or 0
         ids = [
@@ -135,7 +135,7 @@ class EngineTarget:
                 break
         return found[:limit]
 
-    async def holds(self, document_ids: Sequence[str]) -> bool:
+    async def contains(self, document_ids: Sequence[str]) -> bool:
         """Return whether the collection contains all of these documents."""
         states = await self._store.document_states(self._collection, document_ids)
         return len(states) == len(document_ids)

@@ -15,7 +15,7 @@ import msgspec
 from whence.evaluation.gate.run import QueryReport, SuiteRun, intents_of, latency_by_intent, measure
 from whence.evaluation.gate.schema import Baseline, LatencyLimits, Metrics, Policy
 
-__all__ = ("Category", "Check", "Gate", "Mover", "judge", "loose_checks", "movers")
+__all__ = ("Category", "Check", "Gate", "Mover", "check_run", "loose_checks", "movers")
 
 Category = Literal[
     "recall_drop",
@@ -95,7 +95,7 @@ def loose_checks(gate: Gate) -> list[str]:
     ]
 
 
-def judge(run: SuiteRun, baseline: Baseline, policy: Policy) -> Gate:
+def check_run(run: SuiteRun, baseline: Baseline, policy: Policy) -> Gate:
     """Compare a run with a baseline under a policy. Cost: linear in the queries."""
     now = measure(run.queries)
     quality = _quality_checks(now, baseline.metrics, policy)

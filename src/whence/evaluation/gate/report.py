@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from whence.evaluation.files import digest_of
-from whence.evaluation.gate.gate_result import judge, loose_checks, movers
+from whence.evaluation.gate.gate_result import check_run, loose_checks, movers
 from whence.evaluation.gate.matching import documents_named
 from whence.evaluation.gate.per_retriever import compare_retrievers
 from whence.evaluation.gate.run import SuiteRun, intents_of, latency_by_intent, measure
@@ -172,7 +172,7 @@ def gate_document(
         document_ids: All documents of the collection, to find hints that name several documents.
         legs: Scores of each retriever alone; empty when they were not measured.
     """
-    gate = judge(run, baseline, policy)
+    gate = check_run(run, baseline, policy)
     changed = bool(baseline.collection_digest) and baseline.collection_digest != digest
     report = {
         "version": REPORT_VERSION,

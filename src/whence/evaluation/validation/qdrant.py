@@ -49,7 +49,7 @@ class QdrantTarget:
         self._clock = clock
         self._pages: dict[str, str] = {}
 
-    async def about(self) -> TargetInfo:
+    async def describe(self) -> TargetInfo:
         """Return a description of the collection.
 
         Raises:
@@ -91,7 +91,7 @@ class QdrantTarget:
             search_ms=(self._clock() - embedded) * 1e3,
         )
 
-    async def page(self, passage: Passage) -> StoredDocument:
+    async def document(self, passage: Passage) -> StoredDocument:
         """Return the texts of all chunks with the same address, read once for each."""
         address = passage.source_url
         if not address:
@@ -114,7 +114,7 @@ class QdrantTarget:
         ranked.sort(key=lambda one: one[:2])
         return [_section(chunk) for _, _, chunk in ranked[:limit]]
 
-    async def holds(self, document_ids: Sequence[str]) -> bool:
+    async def contains(self, document_ids: Sequence[str]) -> bool:
         """Return False: Whence does not write to Qdrant."""
         return False
 

@@ -157,7 +157,7 @@ async def load_documents(target: Target, run: ValidationRun) -> dict[str, Stored
     for outcome in run.first:
         for passage in outcome.passages:
             if passage.id not in pages:
-                pages[passage.id] = await target.page(passage)
+                pages[passage.id] = await target.document(passage)
     return pages
 
 
@@ -167,9 +167,9 @@ def build_report(
     *,
     origin: str,
     about: TargetInfo,
-    demands: Thresholds,
-    pages: Mapping[str, StoredDocument],
-    originals: SourceTexts,
+    thresholds: Thresholds,
+    stored: Mapping[str, StoredDocument],
+    sources: SourceTexts,
 ) -> ValidationReport:
     """Check the results of a run and summarise its latencies.
 
@@ -178,18 +178,19 @@ def build_report(
         suite: Its suite.
         origin: Source of the suite.
         about: The validated collection.
-        demands: Requirements.
-        pages: The stored document of each result, by the result's id.
-        originals: Source texts to compare the results with.
+        thresholds: Requirements.
+        stored: The stored document of each result, by the result's id.
+        sources: Source texts to compare the results with.
     """
-    results = [_check_query(outcome, demands, pages, originals) for outcome in run.first]
+    results = [_check_query(outcome, thresholds, stored, sources) for outcome in run.first]
     times = [result.latency_ms for result in results]
     complete = [outcome for outcome in run.first if _answered(outcome)]
     passed = sum(result.passed for result in results)
     sequence, load = _sequence(run), _load(run)
     total = _latencies(times)
     return ValidationReport(
-        passed=passed >= demands.min_pass * len(results) and total.p95_ms < demands.max_p95_ms,
+        passed=passed >= thresholds.min_pass * len(results)
+        and total.p95_ms < thresholds.max_p95_ms,
         total_queries=len(results),
         passed_queries=passed,
         failed_queries=len(results) - passed,
@@ -208,9 +209,9 @@ def build_report(
         seconds=run.seconds,
         about=about,
         suite={"origin": origin, "digest": digest_of(suite)},
-        demands=demands,
+        demands=thresholds,
         sources_compared=sum(
-            _source_text(passage, originals) is not None
+            _source_text(passage, sources) is not None
             for outcome in run.first
             for passage in outcome.passages
         ),
@@ -225,29 +226,29 @@ def _answered(outcome: QueryOutcome) -> bool:
 
 def _check_query(
     outcome: QueryOutcome,
-    demands: Thresholds,
-    pages: Mapping[str, StoredDocument],
-    originals: SourceTexts,
+    thresholds: Thresholds,
+    stored: Mapping[str, StoredDocument],
+    sources: SourceTexts,
 ) -> QueryResult:
     query, passages = outcome.query, outcome.passages
     topics = query.expected_topics or []
     found = set(checks.found_topics(topics, passages))
     missing = [topic for topic in topics if topic not in found]
-    stored = {one.id: pages.get(one.id, StoredDocument()) for one in passages}
+    documents = {one.id: stored.get(one.id, StoredDocument()) for one in passages}
     faults: dict[str, str | None] = {
         "answered": outcome.error or None,
         "whole": "; ".join(outcome.notes) or None,
         "results": checks.results_fault(query, passages),
-        "threshold": checks.threshold_fault(query, passages, demands.threshold),
+        "threshold": checks.threshold_fault(query, passages, thresholds.threshold),
         "topics": f"no result is about {', '.join(map(repr, missing))}" if missing else None,
         "source_url": checks.pattern_fault(query, passages),
         "metadata": checks.metadata_fault(passages),
         "unique": checks.uniqueness_fault(passages),
-        "heading": _first(checks.heading_fault(one, stored[one.id].text) for one in passages),
+        "heading": _first(checks.heading_fault(one, documents[one.id].text) for one in passages),
         "verbatim": _first(
-            _verbatim_fault(one, stored[one.id].digest, originals) for one in passages
+            _verbatim_fault(one, documents[one.id].digest, sources) for one in passages
         ),
-        "reachable": _first(_page_fault(one, originals) for one in passages),
+        "reachable": _first(_page_fault(one, sources) for one in passages),
         "overlap": checks.overlap_fault(passages),
     }
     reason = _first(faults.values()) or ""
@@ -258,7 +259,7 @@ def _check_query(
         missing_topics=missing,
         checks=faults,
         results=[
-            ResultRow(above_threshold=one.score >= demands.threshold, **_fields(one, _ROW))
+            ResultRow(above_threshold=one.score >= thresholds.threshold, **_fields(one, _ROW))
             for one in passages
         ],
         **_fields(query, ("query_text", "min_results", "source_url_pattern")),
@@ -274,24 +275,24 @@ def _first(faults: Iterable[str | None]) -> str | None:
     return next((fault for fault in faults if fault), None)
 
 
-def _source_text(passage: Passage, originals: SourceTexts) -> str | None:
+def _source_text(passage: Passage, sources: SourceTexts) -> str | None:
     """Return the text that a passage should be part of; None when there is none to compare with."""
-    if originals.documents is not None:
-        by_id = originals.documents.get(passage.document_id)
-        return by_id or originals.documents.get(passage.source_url or "")
-    page = originals.pages.get(passage.source_url or "")
+    if sources.documents is not None:
+        by_id = sources.documents.get(passage.document_id)
+        return by_id or sources.documents.get(passage.source_url or "")
+    page = sources.pages.get(passage.source_url or "")
     return page.text if page and not page.fault else None
 
 
-def _verbatim_fault(passage: Passage, digest: str, originals: SourceTexts) -> str | None:
-    text = _source_text(passage, originals)
-    if originals.documents is not None and text is None:
+def _verbatim_fault(passage: Passage, digest: str, sources: SourceTexts) -> str | None:
+    text = _source_text(passage, sources)
+    if sources.documents is not None and text is None:
         return f"{passage.id}: its document {passage.document_id!r} is not in the sources"
-    return checks.verbatim_fault(passage, digest, text, excerpt=originals.documents is None)
+    return checks.verbatim_fault(passage, digest, text, excerpt=sources.documents is None)
 
 
-def _page_fault(passage: Passage, originals: SourceTexts) -> str | None:
-    page = originals.pages.get(passage.source_url or "")
+def _page_fault(passage: Passage, sources: SourceTexts) -> str | None:
+    page = sources.pages.get(passage.source_url or "")
     return f"{passage.source_url}: {page.fault}" if page and page.fault else None
 
 

@@ -79,7 +79,7 @@ class TargetInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Target(Protocol):
     """One collection, read with the rights of one reader."""
 
-    async def about(self) -> TargetInfo:
+    async def describe(self) -> TargetInfo:
         """Return a description of the collection.
 
         Raises:
@@ -98,7 +98,7 @@ class Target(Protocol):
         """
         ...
 
-    async def page(self, passage: Passage) -> StoredDocument:
+    async def document(self, passage: Passage) -> StoredDocument:
         """Return the stored document of a passage."""
         ...
 
@@ -106,6 +106,6 @@ class Target(Protocol):
         """Return a sample of at most `limit` chunks from the whole collection, always the same ones."""
         ...
 
-    async def holds(self, document_ids: Sequence[str]) -> bool:
+    async def contains(self, document_ids: Sequence[str]) -> bool:
         """Return whether the collection has all of these documents, visible to the reader or not."""
         ...
