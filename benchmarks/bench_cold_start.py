@@ -1,6 +1,6 @@
-"""How long a command takes to answer from nothing, in parts, and how much disk an installation takes.
+"""Measure the time of a command on an existing home, by part, and the disk space of an installation.
 
-Floor: the interpreter itself (`python -c pass`), measured in the same run.
+The lower bound is the interpreter itself (`python -c pass`), measured in the same run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BIN = Path(sys.executable).parent
 
 
 def wall_ms(command: list[str], env: dict[str, str], rounds: int) -> float:
-    """Give the median wall time of a command in milliseconds."""
+    """Return the median wall time of a command in milliseconds."""
     times = []
     for _ in range(rounds):
         started = time.perf_counter()
@@ -31,7 +31,7 @@ def wall_ms(command: list[str], env: dict[str, str], rounds: int) -> float:
 
 
 def measure_ask(whence: str, env: dict[str, str], rounds: int) -> dict[str, float]:
-    """Give the times of a question: by the clock, of the processors, and of its stages."""
+    """Return the times of a question: by the clock, of the processors, and of its stages."""
     ask = [whence, "ask", "How many days of annual leave do employees get?", "--json"]
     figures = {"ask_ms": wall_ms(ask, env, rounds)}
     figures["ask_no_rerank_ms"] = wall_ms([*ask, "--no-rerank"], env, rounds)
@@ -47,7 +47,7 @@ def measure_ask(whence: str, env: dict[str, str], rounds: int) -> dict[str, floa
 
 
 def folder_mb(folder: Path) -> float:
-    """Give the size of a folder on disk in megabytes, each inode once."""
+    """Return the size of a folder on disk in megabytes, each inode once."""
     sizes = {}
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():

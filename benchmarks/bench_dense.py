@@ -1,18 +1,16 @@
-"""Measure search by vectors against plain pgvector, at every visibility: time, recall and size.
+"""Measure dense search against plain pgvector at every visibility: time, recall and size.
 
-Beside the store stand plain ways on the same server, each one statement over one table, asked through a pool
-of asyncpg: `scan` looks at every row of a table that holds nothing but what the reader sees; `hnsw` asks an
-index of full precision over all rows for ten that the reader sees, his classes a condition on an indexed
-column, by iterative scans, with the least `ef_search` that gives a recall of .99, tried out first with 400
-other queries (where the store scans, with 100); `bare` asks it without any rights. All give what the store
-gives: ids of chunks and documents, and scores. They resolve no rights, check nothing twice, and do not notice
-when rights change.
+The plain ways are one statement over one table on the same server, through an asyncpg pool: `scan` reads
+every row of a table with the visible chunks only; `hnsw` asks an index of full precision over all rows for
+ten visible ones, with the security class as a condition on an indexed column, iterative scans, and the
+lowest `ef_search` with a recall of .99 for 400 other queries (100 where the store scans); `bare` asks the
+index without rights. All return ids of chunks and documents and scores; the plain ways check neither rights
+nor tags.
 
-The ratio is to the plain way that goes as the store does, by scan or by graph. Recall is the share of the
-exact top 10, over 400 more queries; a ranking is full when it has ten places. Each way answers all queries in
-a row, twice, after other queries that warm the caches for it. Run `python -m benchmarks.bench_dense`;
-`--chunks 200000` for the larger size, `--json` for one JSON document, `--home` to keep the database: nothing
-is appended to it then. Ratios inside one run say more than its absolute times.
+The ratio compares with the plain way that the store uses. Recall is that of the exact top 10, over 400 more
+queries. Each way answers all queries in a row, twice, after other queries that warm the caches. Run `python
+-m benchmarks.bench_dense`; `--chunks 200000` is the larger size, `--home` keeps the database (nothing is
+appended to it then), `--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -141,7 +139,7 @@ async def _pool(server: EmbeddedServer, ef_search: int) -> AsyncIterator[Any]:
 
 
 def _recall(given: Sequence[Any], right: Sequence[Any]) -> float:
-    """Give the share of the right ids that are given."""
+    """Return the share of the right ids that are given."""
     return len({_id(one) for one in given} & {_id(one) for one in right}) / LIMIT
 
 
@@ -153,7 +151,7 @@ def _id(one: Any) -> str:
 async def _least(
     server: EmbeddedServer, reader: str, queries: Any, right: Sequence[set[str]]
 ) -> int:
-    """Give the least `ef_search` that reaches the recall; the largest when none does."""
+    """Return the least `ef_search` that reaches the recall; the largest when none does."""
     classes = [_CLASSES[tag] for tag in READERS[reader].acl_tags]
     for ef_search in _EF:
         async with _pool(server, ef_search) as pool:
@@ -168,7 +166,7 @@ async def _least(
 
 
 def _nearest(reader: str, vectors: Any, tags: list[str], queries: Any) -> list[set[str]]:
-    """Give the documents that are nearest to each query, of those that a reader sees."""
+    """Return the documents that are nearest to each query, of those that a reader sees."""
     seen = [n for n, tag in enumerate(tags) if tag in READERS[reader].acl_tags]
     visible = vectors[seen]
     found = (np.argpartition(visible @ query, -LIMIT)[-LIMIT:] for query in queries)
@@ -182,7 +180,7 @@ def _scan(reader: str) -> str:
 async def _judged(
     store: PostgresStore, reader: str, queries: Any, right: Sequence[set[str]]
 ) -> dict[str, float]:
-    """Give the recall of the store over many queries: a graph that loses one in a thousand loses all of it."""
+    """Return the recall of the store over many queries, since an index loses whole neighbourhoods."""
     full, recalls = 0, []
     for query, nearest in zip(queries, right, strict=True):
         given = await store.search_dense("bench", query, limit=LIMIT, access=READERS[reader])
@@ -244,7 +242,7 @@ def _ways(
 
 
 async def _rounds(ways: dict[str, Way], queries: Any, compared: set[str]) -> dict[str, float]:
-    """Give the median of each way in milliseconds, and the recall of the plain graph.
+    """Return the median of each way in milliseconds, and the recall of the plain graph.
 
     Each way is asked all queries in a row, after others that fill the caches as its own work does; two indexes
     do not fit beside each other, and nobody has both.

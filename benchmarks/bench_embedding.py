@@ -1,14 +1,11 @@
-"""Documents per CPU second of the local embedder, beside sentence-transformers on torch in the same run.
+"""Measure texts per processor second of the local embedder against sentence-transformers on torch.
 
     python -m benchmarks.bench_embedding [--peer-python PATH] [--data FOLDER] [--rounds 3] [--json]
 
-torch is no dependency of Whence: the peer lives in an environment of its own, named by `--peer-python`, and is
-left out with its reason when there is none. Both read the same weights from the same folder. Rounds alternate
-between the two and the best of each counts, so that other work on the machine slows both alike. CPU seconds are
-used because they do not change when somebody else takes a core; wall time stands beside them for all cores.
-
-Besides made texts of one length, chunks are embedded as `whence index` cuts them: of the example handbook, and
-of the collections in `--data`.
+torch is not a dependency of Whence: `--peer-python` names an environment with the peer, which is skipped
+with its reason when there is none. Both use the same weights. Rounds alternate, and the best of each
+counts; processor time excludes the effect of other processes. Besides synthetic texts of one length, the
+chunks are those of `whence index` for the example handbook and the collections in `--data`.
 """
 
 from __future__ import annotations
@@ -125,7 +122,7 @@ class Ours:
         return Timing(time.perf_counter() - wall, time.process_time() - cpu)
 
     def vectors(self, texts: list[str]) -> Any:
-        """Give the vectors of some texts."""
+        """Return the vectors of some texts."""
         return asyncio.run(self._embedder.embed(texts))
 
 
@@ -159,7 +156,7 @@ class Peer:
         return Timing(answer["wall"], answer["cpu"])
 
     def vectors(self, texts: list[str]) -> Any:
-        """Give the vectors of at most four texts."""
+        """Return the vectors of at most four texts."""
         return self._ask(texts, 1)["vectors"]
 
     def _ask(self, texts: list[str], repeat: int) -> dict[str, Any]:
@@ -183,7 +180,7 @@ def texts_of(tokens: int | None, count: int) -> list[str]:
 
 
 def chunks_of(source: Path) -> list[str]:
-    """Give a sample of what `whence index` embeds of some documents, as long as they are cut there."""
+    """Return a sample of what `whence index` embeds of some documents, as long as they are cut there."""
     embedder = LocalEmbedder()
     chunker = Chunker(embedder.count_tokens, max_tokens=embedder.max_tokens)
     loaded = (
@@ -196,7 +193,7 @@ def chunks_of(source: Path) -> list[str]:
 
 
 def workloads(data: Path | None) -> Iterator[tuple[str, list[str], int]]:
-    """Give each workload: name, texts of one call, calls of one round."""
+    """Return each workload: name, texts of one call, calls of one round."""
     for name, tokens, count in MADE:
         texts = texts_of(tokens, count)
         yield name, texts, max(1, 2500 // sum(len(text.split()) + 2 for text in texts))

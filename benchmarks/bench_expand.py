@@ -1,11 +1,9 @@
-"""Measure expansion in the database: rights, order and a cap, against a bare recursive query without any.
+"""Measure graph expansion with rights, order and a limit against a bare recursive query.
 
-A synthetic graph of 200,000 nodes and 1,000,000 edges, degrees long-tailed, 90 % of the nodes visible to the
-reader. Walks start from five random visible nodes, as a search gives them, go four steps deep and stop at 200
-nodes. The bare query walks the same edges from the same nodes just as deep and gives 200 nodes. Also: the same
-walk on a graph of a tenth of the size, since cost must grow with the nodes visited, and the texts of 200 nodes.
-Run `python -m benchmarks.bench_expand`; `--json` for one JSON document. Ratios inside one run say more than its
-absolute times.
+A synthetic graph of 200,000 nodes and 1,000,000 edges with long-tailed degrees, 90 % of the nodes visible.
+Walks start from five random visible nodes, are four steps deep and stop at 200 nodes. The same walk runs on
+a graph of a tenth of the size, since the cost depends on the nodes visited, and the texts of 200 nodes are
+read. Run `python -m benchmarks.bench_expand`; `--json` prints one JSON document.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Measure searches narrowed by metadata, beside the plain ways to ask `jsonb` for the same documents.
+"""Measure filters on metadata against plain ways to filter `jsonb`.
 
-Each filter is timed in both legs of a search (top 10, 384 dimensions; what it keeps is looked up by the first
-of fifteen), and alone: how long the store takes to find the chunks that it keeps, and how long PostgreSQL
-takes for the same rows through a GIN index on the documents' metadata (`@>` for values, `jsonpath` for ranges,
-text in front for prefixes). Sizes of the indexes are printed a document. Run `python -m
-benchmarks.bench_filters`; `--json` for one JSON document. Ratios inside one run say more than its absolute
-times.
+Each filter is timed in both retrievers (top 10, 384 dimensions), and alone: the time in which the store
+finds the matching chunks, against a GIN index on the documents' metadata (`@>` for values, `jsonpath` for
+ranges, a condition on the text for prefixes). Index sizes are per document. Run `python -m
+benchmarks.bench_filters`; `--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ FILTERS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def documents(n: int) -> list[EmbeddedDocument]:
-    """Give documents with one chunk each and metadata of known shares."""
+    """Return documents with one chunk each and metadata of known shares."""
     vectors = Corpus(n).vectors
     return [
         EmbeddedDocument(
@@ -80,7 +78,7 @@ def documents(n: int) -> list[EmbeddedDocument]:
 
 
 async def median_ms(work: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
-    """Give the median time of some calls in milliseconds, and the last result."""
+    """Return the median time of some calls in milliseconds, and the last result."""
     times: list[float] = []
     given = None
     for _ in range(ROUNDS):

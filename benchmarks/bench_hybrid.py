@@ -1,14 +1,12 @@
-"""Measure hybrid search under load: 64 clients, both legs as two questions, against one statement for both.
+"""Measure hybrid search by 64 clients: both retrievers of the store against one SQL statement.
 
-The one-statement form is what a plain setup would do: one SQL statement that is given the reader's tags, the
-vector and the words; it resolves rights and words, walks HNSW, sums up BM25 over blocks of numbers, and joins
-both by reciprocal ranks; on tables of its own on the same server, asked over a pool of the same size. It looks
-as wide in its graph (`ef_search`) as a recall of .99 of the ten nearest takes; that and the recall are
-printed. The store is asked for both legs at once, as deep as the statement's, and the ranks are joined here.
-Every reader sees half of the chunks. No question is asked twice of a form, since the store holds postings of
-terms that were asked for before. The two forms take turns in short rounds; the processors' time of a search,
-the server's included, says what the clock of a busy machine does not. Run `python -m benchmarks.bench_hybrid`;
-`--chunks 200000` for the larger size, `--home` to keep the database, `--json` for one JSON document.
+The statement is that of a plain setup: it takes the reader's tags, the vector and the words, resolves
+rights, walks an HNSW index, sums BM25 and fuses both by reciprocal ranks, on tables of its own on the same
+server through a pool of the same size. Its `ef_search` is the lowest with a recall of .99 for the ten
+nearest; both are printed. The store runs both retrievers at the depth of the statement, and the ranks are
+fused here. Readers see half of the chunks, and each query is used once per form. The forms take turns in
+short rounds. Processor time includes the server. Run `python -m benchmarks.bench_hybrid`; `--chunks 200000`
+is the larger size, `--home` keeps the database, `--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -120,7 +118,7 @@ def _joined(*legs: list[Candidate]) -> list[tuple[float, str]]:
 
 
 async def _right(store: PostgresStore, vectors: Any) -> list[list[str]]:
-    """Give the nearest of each vector, by an exact scan."""
+    """Return the nearest of each vector, by an exact scan."""
     found = [
         await store.search_dense("bench", one, limit=LIMIT, access=READERS[READER], exact=True)
         for one in vectors
@@ -129,7 +127,7 @@ async def _right(store: PostgresStore, vectors: Any) -> list[list[str]]:
 
 
 def _recall(found: list[list[str]], right: list[list[str]]) -> float:
-    """Give the share of the nearest that is found."""
+    """Return the share of the nearest that is found."""
     pairs = zip(found, right, strict=True)
     return sum(len({*one} & {*nearest}) for one, nearest in pairs) / LIMIT / len(right)
 

@@ -1,15 +1,16 @@
-"""Measure how fast bundles of code come in, embedding left out.
+"""Measure the import of code bundles, embedding excluded.
 
-A made-up bundle (texts of some 250 characters, five edges a node) is imported into an embedded server on the
-path of `whence import`, with vectors that cost nothing. Beside the wall clock stands the processor time of this
-process and those it started, and that of the database, which other programs disturb less. `read` reads and
-checks the bundle and stores nothing; `import` reads, counts words, writes texts, vectors, nodes and edges,
-indexes and publishes; `without` is that less the stage of embedding: the time from the first text that is to be
-embedded until the last vector is there, in which all but the last vectors are stored, too; `copy` is no more
-than COPY of the very rows that `import` wrote, from files made before, into tables with the same indexes and
-without foreign keys; `floor` is that and beside it, at the same time, no more than unpacking and parsing the
-bundle; `again` imports the same content a second time; `replace` puts other content in its place and deletes
-the old. Run `python -m benchmarks.bench_import`; `--json` for one JSON document.
+A synthetic bundle (texts of some 250 characters, five edges a node) is imported as by `whence import`, with
+vectors that cost nothing. Processor time is given for this process with its children, and for the database.
+
+- `read` reads and checks the bundle.
+- `import` stores and publishes it; `without` excludes the stage of embedding: from the first text to be
+  embedded to the last vector.
+- `copy` is a bare COPY of the same rows into tables with the same indexes, without foreign keys; `floor` is
+  `copy` while the bundle is unpacked and parsed.
+- `again` imports the same content, `replace` other content in its place.
+
+Run `python -m benchmarks.bench_import`; `--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ TABLES = {
 
 
 class FreeEmbedder(HashEmbedder):
-    """Gives every text one and the same vector."""
+    """Embeds every text as the same vector."""
 
     #: By the clock: when it was asked first since this was 0, and when it answered last.
     asked_at = answered_at = 0.0
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Give float32 vectors of shape (len(texts), dimension)."""
+        """Return float32 vectors of shape (len(texts), dimension)."""
         self.asked_at = self.asked_at or time.perf_counter()
         vectors = np.zeros((len(texts), self.model.dimension), dtype=np.float32)
         vectors[:, 0] = 1.0
@@ -123,7 +124,7 @@ async def _timed(
 
 
 def _here_s() -> float:
-    """Give the processor time of this process and of those that it started and that have ended."""
+    """Return the processor time of this process and of those that it started and that have ended."""
     return sum(os.times()[:4])
 
 

@@ -1,16 +1,15 @@
-"""Ingest beside the work it cannot do without: embedding for new documents, hashing for unchanged ones.
+"""Measure indexing against its lower bounds: embedding for new documents, hashing for unchanged ones.
 
     python -m benchmarks.bench_ingest [--records 5000] [--rounds 2] [--json]
 
-Three figures. **Total over embedding**: seconds of `Engine.index` on short records, over the seconds that the
-embedder alone takes for the same texts in batches of the same size; rounds alternate and the best of each
-counts, so that other work on the machine slows both alike. The same ratio is given in processor time, the
-database's included, which other work disturbs less: on a busy machine it is the one to trust. **Memory**:
-peak of a process that indexes a fifth of the records and of one that indexes all, pages of the mapped model
-included; then the same with a stand-in for the model, and with four times as many, which shows what is Whence's
-own. **Unchanged**: seconds of
-`Engine.index` on a folder of small files that is indexed already, over a plain walk that reads and hashes
-them. Every run has a process of its own, and counts neither its start nor the database's.
+- Total over embedding: time of `Engine.index` on short records, to that of the embedder for the same texts
+  in batches of the same size. Rounds alternate, and the best of each counts. The ratio of processor time,
+  the database included, is less sensitive to other processes.
+- Memory: peak for a fifth of the records and for all, with the mapped model; then with a stub model, and
+  with four times as many records.
+- Unchanged: time of `Engine.index` on a folder that is already indexed, to a walk that reads and hashes it.
+
+Each run has a process of its own; its start and that of the database are not counted.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ WORDS = [
 
 
 def sentence(random_: random.Random) -> str:
-    """Give a sentence of twelve words."""
+    """Return a sentence of twelve words."""
     return " ".join(random_.choices(WORDS, k=12)).capitalize() + "."
 
 
@@ -128,10 +127,10 @@ async def embed(path: Path, _home: Path) -> dict[str, Any]:
 
 
 class StandIn(HashEmbedder):
-    """Gives vectors of words at no cost, and forgets the texts."""
+    """Embeds texts at no cost, without recording them."""
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Give vectors, see `HashEmbedder`."""
+        """Return vectors, see `HashEmbedder`."""
         vectors = await super().embed(texts, purpose)
         self.calls.clear()
         return vectors
@@ -159,7 +158,7 @@ async def index(path: Path, home: Path, embedder: Embedder | None = None) -> dic
 
 
 def postmaster(home: Path) -> int:
-    """Give the number of the process that the embedded database runs under."""
+    """Return the number of the process that the embedded database runs under."""
     (file,) = home.glob("**/postmaster.pid")
     return int(file.read_text().split()[0])
 

@@ -1,12 +1,11 @@
-"""Measure ranking by words: PostgreSQL with rights applied, against bm25s in memory without any.
+"""Measure lexical ranking in PostgreSQL with rights against bm25s in memory without rights.
 
-"mixed" queries are 2 to 6 words of a random chunk, "heavy" ones 2 to 6 frequent words. Readers see all, 50 %,
-5 % or 0.5 % of the chunks. The store is filled by COPY, then takes five appends of 1000 chunks as any writer
-makes them, without a graph over vectors (`bench_dense` appends with one); the queries find their segments
-beside the large ones. Also: bytes of index per chunk. Times are p50
-of the clock and means of the processors' time, the server's included: on a busy machine the clock mostly
-measures waiting. Run `python -m benchmarks.bench_lexical`; `--chunks 200000` for the larger size, `--home` to
-keep the database, `--json` for one JSON document. Ratios inside one run say more than its absolute times.
+`mixed` queries are 2 to 6 words of a random chunk, `heavy` ones 2 to 6 frequent words. Readers see all, 50
+%, 5 % or 0.5 % of the chunks. The store is filled by COPY, then takes five appends of 1000 chunks without a
+vector index, so that queries read small segments beside large ones. Also printed: index bytes per chunk.
+Times are the p50 of the clock and the mean processor time, the server included. Run `python -m
+benchmarks.bench_lexical`; `--chunks 200000` is the larger size, `--home` keeps the database, `--json`
+prints one JSON document.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def in_memory(texts: list[list[str]]) -> Ask:
 
 
 async def sizes(connection: Any) -> dict[str, float]:
-    """Give bytes per chunk of each table of the index, with its own indexes, and the number of segments."""
+    """Return bytes per chunk of each table of the index, with its own indexes, and the number of segments."""
     chunks = await connection.fetchval("SELECT sum(chunks) FROM lexicon")
     found = {
         table: await connection.fetchval(f"SELECT pg_total_relation_size('{table}')")
@@ -135,7 +134,7 @@ async def fill_words(
 
 
 async def postmaster_of(store: PostgresStore) -> int:
-    """Give the process that all processes of a store's server are children of."""
+    """Return the process that all processes of a store's server are children of."""
     async with store.pool.connection() as connection:
         return parent(await connection.fetchval("SELECT pg_backend_pid()"))
 

@@ -1,9 +1,9 @@
-"""Measure how long writes and searches wait while the segments of a collection are merged in the background.
+"""Measure how long writes and searches wait while segments are merged in the background.
 
-The store is filled by COPY and its segments are left small. Then they are merged, while one task appends
-documents of five chunks, one after the other, and another searches. Given are the time of the merge, and median
-and longest time of an append and of a search, meanwhile and after it. Times are of the clock: run it alone. Run
-`python -m benchmarks.bench_merge`; `--chunks 200000` for the larger size.
+The store is filled by COPY with small segments. While they are merged, one task appends documents of five
+chunks and another one searches, each without a pause. Printed are the time of the merge, and median and
+maximum of appends and searches during and after it. Run `python -m benchmarks.bench_merge`; `--chunks
+200000` is the larger size.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Measure nDCG@10, Recall@100 and MRR@10 of a run of 10,000 queries x 100 results, beside `ir_measures`.
+"""Measure nDCG@10, Recall@100 and MRR@10 of 10,000 queries with 100 results against `ir_measures`.
 
-Both get what they need in memory: ours the grades in rank order as a run holds them, the reference the same run
-and judgements as its own objects. Run `python -m benchmarks.bench_metrics`; `--json` for one JSON document. The
-ratio inside one run says more than its absolute times.
+Both have their input in memory: ours the grades in rank order, the reference its own objects. Run `python
+-m benchmarks.bench_metrics`; `--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ JUDGED = 20
 def made(
     queries: int, results: int
 ) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
-    """Give judgements and rankings, the same every time."""
+    """Return judgements and rankings, the same every time."""
     rng = random.Random(1)
     qrels: dict[str, dict[str, int]] = {}
     runs: dict[str, dict[str, float]] = {}
@@ -42,7 +41,7 @@ def made(
 
 
 def timed(work: Callable[[], Any], rounds: int = 3) -> tuple[float, Any]:
-    """Give the shortest time of several rounds, and the result."""
+    """Return the shortest time of several rounds, and the result."""
     times, result = [], None
     for _ in range(rounds):
         started = time.perf_counter()

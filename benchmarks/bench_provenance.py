@@ -32,7 +32,7 @@ CONCEPTS = ("return policy", "refund", "What is the return policy?")
 
 
 def candidates() -> list[CandidateRecord]:
-    """Give the candidates of a hybrid search as retrieval leaves them."""
+    """Return the candidates of a hybrid search as retrieval leaves them."""
     return [
         CandidateRecord(
             chunk_id=f"urn:chunk:policy-doc-{i // 3}:chunk-{i % 3}",
@@ -61,7 +61,7 @@ def reranked(found: list[CandidateRecord]) -> list[CandidateRecord]:
 
 
 def stage_run(stage: int) -> StageRun:
-    """Give times, and for the question its settings."""
+    """Return times, and for the question its settings."""
     settings: dict[str, str | int | float | bool] = {
         "collection": "default",
         "doc_limit": KEPT,

@@ -1,18 +1,17 @@
-"""Measure what the Pulsar transport adds to the bare client library, on the same broker in the same run.
+"""Measure the Pulsar transport against the bare client library on the same broker in the same run.
 
-Three things, bare and ours in turn in each round: a hop (publish to received, persistent, 228 bytes), a
-request with its reply (both persistent), and messages a second with 200 publishes on their way, each
-acknowledged. The bare client is set for low latency: no batching, 1000 messages fetched ahead. What a reply on
-a non-persistent topic would take, which the broker may drop, is printed beside it.
+In turn in each round: a hop (publish to received, persistent, 228 bytes), a request with its reply (both
+persistent), and messages a second with 200 publishes in flight, each acknowledged. The bare client is set
+for low latency: no batching, 1000 messages prefetched. A reply on a non-persistent topic is measured for
+comparison.
 
-Then a whole question on stub models: what it takes longer over Pulsar than inside one process, beside the
-sum of its hops. These are its own requests and replies, recorded inside one process and sent one after the
-other with the same bodies, and the trace, stored before the answer goes out. Explain events go out beside the
-question and are not counted as hops.
+Then a question on stub models over Pulsar and in one process; the difference is compared with the sum of
+its hops: its requests and replies, recorded in one process and sent one after the other, and the trace,
+which is stored before the answer is sent. Explain events are sent in parallel and not counted.
 
-Starts the broker of `deploy/pulsar` unless `WHENCE_TEST_PULSAR_URL` names one. Run
-`python benchmarks/benchpulsar.py`; `--json` prints one JSON document, `--soak N` sends N messages more and
-looks at the memory meanwhile.
+Starts the broker of `deploy/pulsar` unless `WHENCE_TEST_PULSAR_URL` names one. Run `python
+benchmarks/bench_pulsar.py`; `--json` prints one JSON document, `--soak N` sends N more messages and
+measures memory.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ IN_FLIGHT = 200
 
 
 def fresh(*, persistent: bool = True) -> str:
-    """Give a topic that nobody used."""
+    """Return a topic that nobody used."""
     return full_topic(f"bench.{uuid4().hex}", persistent=persistent)
 
 
@@ -98,7 +97,7 @@ class Bare:
 
 
 async def pace(times: int, once: Callable[[], Awaitable[None]]) -> float:
-    """Give the median seconds of one go, after a few to warm up, 200 goes a second at most."""
+    """Return the median seconds of one go, after a few to warm up, 200 goes a second at most."""
     seconds = []
     for number in range(times + 20):
         start = time.perf_counter()
@@ -110,7 +109,7 @@ async def pace(times: int, once: Callable[[], Awaitable[None]]) -> float:
 
 
 async def bare_hop(url: str, times: int) -> float:
-    """Give the median seconds from publishing to having it, with the bare client."""
+    """Return the median seconds from publishing to having it, with the bare client."""
     bare, topic = Bare(url), fresh()
     consumer, producer = await bare.consumer(topic), await bare.producer(topic)
 
@@ -129,7 +128,7 @@ async def bare_hop(url: str, times: int) -> float:
 
 
 async def our_hop(url: str, times: int) -> float:
-    """Give the same with the transport."""
+    """Return the same with the transport."""
     transport, topic = PulsarTransport(url), fresh()
     subscription = await transport.subscribe(topic, "bench", prefetch=16)
     headers = {Headers.TYPE: "bench.v1"}
@@ -146,7 +145,7 @@ async def our_hop(url: str, times: int) -> float:
 
 
 async def bare_request(url: str, times: int, *, kept: bool = True) -> float:
-    """Give the median seconds of a request and its reply, kept or not, with the bare client."""
+    """Return the median seconds of a request and its reply, kept or not, with the bare client."""
     bare, asked, replied = Bare(url), fresh(), fresh(persistent=kept)
     requests, replies = await bare.consumer(asked), await bare.consumer(replied)
     ask, answer = await bare.producer(asked), await bare.producer(replied)
@@ -174,7 +173,7 @@ async def bare_request(url: str, times: int, *, kept: bool = True) -> float:
 
 
 async def our_request(url: str, times: int) -> float:
-    """Give the same with the transport."""
+    """Return the same with the transport."""
     transport, topic = PulsarTransport(url), fresh()
     requests = await transport.subscribe(topic, "bench", prefetch=16)
 
@@ -201,7 +200,7 @@ async def our_request(url: str, times: int) -> float:
 async def flood(
     messages: int, send: Callable[[], Awaitable[Any]], take: Callable[[], Awaitable[None]]
 ) -> float:
-    """Give the seconds a message, many publishes on their way at a time, each taken and acknowledged."""
+    """Return the seconds a message, many publishes on their way at a time, each taken and acknowledged."""
     left = iter(range(messages))
 
     async def produce() -> None:
@@ -217,7 +216,7 @@ async def flood(
 
 
 async def bare_flood(url: str, messages: int) -> float:
-    """Give the seconds a message with the bare client."""
+    """Return the seconds a message with the bare client."""
     bare, topic = Bare(url), fresh()
     consumer, producer = await bare.consumer(topic), await bare.producer(topic)
 
@@ -237,7 +236,7 @@ async def bare_flood(url: str, messages: int) -> float:
 
 
 async def our_flood(url: str, messages: int) -> float:
-    """Give the same with the transport."""
+    """Return the same with the transport."""
     transport, topic = PulsarTransport(url), fresh()
     subscription = await transport.subscribe(topic, "bench", prefetch=64)
     headers = {Headers.TYPE: "bench.v1"}
@@ -255,7 +254,7 @@ async def our_flood(url: str, messages: int) -> float:
 
 
 def stub_models() -> dict[str, Any]:
-    """Give models and a store that take next to no time."""
+    """Return models and a store that take next to no time."""
     return {
         "store": MemoryStore(),
         "embedder": HashEmbedder(),
@@ -295,7 +294,7 @@ class Recording:
 
 
 async def question(transport: Transport, times: int) -> tuple[float, Recording]:
-    """Give the median seconds of a question over a transport, and one question as recorded."""
+    """Return the median seconds of a question over a transport, and one question as recorded."""
     recording = Recording(transport)
     definition = load_flow(find_flow("all-in-one"))
     texts = [f"Fact {n}: the key of room {n} is kept by the porter." for n in range(20)]
@@ -326,7 +325,7 @@ async def question(transport: Transport, times: int) -> tuple[float, Recording]:
 
 
 async def replayed(url: str, recording: Recording, times: int) -> float:
-    """Give the median seconds of a recorded question's hops, one after the other."""
+    """Return the median seconds of a recorded question's hops, one after the other."""
     transport, topic, trace = PulsarTransport(url), fresh(), fresh()
     exchanges = list(recording.exchanges.values())
     requests = await transport.subscribe(topic, "bench", prefetch=16)
@@ -406,7 +405,7 @@ async def soak(url: str, messages: int) -> dict[str, Any]:
 
 
 def resident_mib() -> float:
-    """Give the memory of this process that is in use, in MiB (Linux)."""
+    """Return the memory of this process that is in use, in MiB (Linux)."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -438,7 +437,7 @@ def measure(url: str, rounds: int, times: int, messages: int) -> dict[str, Any]:
 
 
 def kept(report: dict[str, Any]) -> bool:
-    """Tell whether every figure is within its limit."""
+    """Return whether every figure is within its limit."""
     return (
         max(report["hop"]["ratio"], report["request"]["ratio"]) <= LIMIT
         and report["throughput_ratio"] >= LEAST

@@ -1,9 +1,9 @@
-"""Pairs per second of the local reranker, against flashrank's own way of running the same model.
+"""Measure pairs per second of the local reranker against flashrank with the same model.
 
     python benchmarks/bench_reranker.py [--rounds 3] [--json]
 
-"flashrank alone" is `flashrank.Ranker` on the same folder with its own session, given the whole list at once,
-as its users do. Rounds alternate and the best of each counts.
+The peer is `flashrank.Ranker` on the same folder with its own session, given the whole list at once. Rounds
+alternate, and the best of each counts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def flashrank_alone() -> Any:
 
 
 def measure(rounds: int) -> dict[str, dict[str, float]]:
-    """Give pairs per second of both, by workload."""
+    """Return pairs per second of both, by workload."""
     from flashrank.Ranker import RerankRequest
 
     ours, theirs = FlashrankReranker(), flashrank_alone()

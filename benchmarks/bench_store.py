@@ -1,12 +1,10 @@
-"""Measure the embedded server's life and dense search with rights applied.
+"""Measure start and stop of the embedded server, and dense search with rights.
 
-Life: the first start of a home (making the database included), a later start, joining a running server, and
-stopping it. Search: top 10 of 384-dimensional vectors for readers who see 100, 50, 5 and 0.5 % of the chunks,
-beside exact scans of two plain pgvector tables with the same rows on the same server: `plain` has vectors only
-and applies no rights at all, `usual` keeps text, tags and vector in one table and filters by `acl && $tags`.
-All three are asked through asyncpg, the queries in turn; recall is against `usual`. Run
-`python -m benchmarks.bench_store`; `--json` for one JSON document. Ratios inside one run say more than its
-absolute times.
+The server: first start of a home (creating the database included), later start, joining a running server,
+stop. Search: top 10 of 384-dimensional vectors for readers of 100, 50, 5 and 0.5 % of the chunks, against
+exact scans of two pgvector tables with the same rows: `plain` has vectors only and no rights, `usual` has
+text, tags and vector and filters by `acl && $tags`. All are asked through asyncpg, the queries in turn;
+recall is against `usual`. Run `python -m benchmarks.bench_store`; `--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ class Corpus:
         )
 
     def documents(self) -> list[EmbeddedDocument]:
-        """Give a document for each vector."""
+        """Return a document for each vector."""
         return [
             EmbeddedDocument(
                 draft=DocumentDraft(

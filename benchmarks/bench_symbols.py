@@ -1,10 +1,10 @@
-"""Measure whether who searches snapshots of code for a name finds its definition first.
+"""Measure whether a query that is a name finds its definition first.
 
-A made-up C# release and installed packages, bundled as any checkout is, are imported, and up to 100 names of
-each kind are searched, once as searches are and once with names not looked up: `types` and `functions` by their
-names, `members` by the last part of theirs and `qualified` with their class. Told are how many names have their
-definition first, and the mean reciprocal rank of that. Most of the time goes into embedding. Run
-`python -m benchmarks.bench_symbols`; `--packages` names other packages, `--json` gives JSON.
+A synthetic C# release and installed packages are bundled and imported; up to 100 names of each kind are
+searched with and without the symbol lookup: `types` and `functions` by name, `members` by the last part of
+the name, `qualified` with their class. Printed are the number of names whose definition is first, and the
+mean reciprocal rank. Most of the time is embedding. Run `python -m benchmarks.bench_symbols`; `--packages`
+names other packages, `--json` prints one JSON document.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ READER = Access(frozenset(_ACL.split(" ")), frozenset(_LABELS.split(" ")), 20)
 
 
 def folder_of(package: str) -> Path:
-    """Give the folder of an installed package."""
+    """Return the folder of an installed package."""
     found = find_spec(package)
     if found is None or found.origin is None:
         raise SystemExit(f"error: package {package!r} is not installed")
@@ -46,7 +46,7 @@ def folder_of(package: str) -> Path:
 
 
 def names_of(bundle: Path) -> dict[str, list[str]]:
-    """Give names to search for, by kind, spread over all."""
+    """Return names to search for, by kind, spread over all."""
     with zipfile.ZipFile(bundle) as archive:
         (member,) = [one for one in archive.namelist() if one.endswith("/chunks.json")]
         nodes = json.loads(archive.read(member))
@@ -73,7 +73,7 @@ def _spread(names: Iterable[str]) -> list[str]:
 async def ranks(
     engine: Engine, snapshot: str, kind: str, names: list[str], mode: str
 ) -> list[float]:
-    """Give the reciprocal rank of the first definition of each name, 0 where there is none."""
+    """Return the reciprocal rank of the first definition of each name, 0 where there is none."""
     found = []
     for name in names:
         hits = await engine.search(

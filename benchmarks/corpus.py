@@ -1,7 +1,7 @@
-"""A store full of synthetic chunks, made by COPY: texts, vectors and tags, the same at every run.
+"""A store of synthetic chunks, filled by COPY: texts, vectors and tags, equal in every run.
 
-Texts are 80 words, Zipf with topics. Vectors are 384-dimensional, around cluster centres. Each chunk has one
-of four tags, so that readers see all of them, 50 %, 5 % or 0.5 %.
+Texts have 80 words, Zipf with topics. Vectors have 384 dimensions around cluster centres. Each chunk has
+one of four tags, so that readers see all chunks, 50 %, 5 % or 0.5 %.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Texts:
         self._topics = self._rng.integers(100, VOCABULARY, (TOPICS, WORDS_PER_TOPIC))
 
     def texts(self, n: int) -> list[list[str]]:
-        """Give the words of n chunks: two thirds from the language, one third from a topic."""
+        """Return the words of n chunks: two thirds from the language, one third from a topic."""
         common = self._rng.choice(VOCABULARY, (n, LENGTH * 2 // 3), p=self._share)
         topic = self._topics[self._rng.integers(0, TOPICS, n)]
         own = np.take_along_axis(
@@ -64,14 +64,14 @@ class Texts:
         return drawn
 
     def mixed(self, texts: list[list[str]], n: int) -> list[str]:
-        """Give queries of 2 to 6 words of a random chunk."""
+        """Return queries of 2 to 6 words of a random chunk."""
         return [
             " ".join(self._rng.choice(texts[self._rng.integers(len(texts))], size))
             for size in self._rng.integers(2, 7, n)
         ]
 
     def heavy(self, n: int) -> list[str]:
-        """Give queries of 2 to 6 of the 100 most frequent words."""
+        """Return queries of 2 to 6 of the 100 most frequent words."""
         return [
             " ".join(self._rng.choice(self._words[:100], size))
             for size in self._rng.integers(2, 7, n)
@@ -87,7 +87,7 @@ def _letters(n: int) -> str:
 
 
 def unit_vectors(n: int, seed: int, dimension: int = DIMENSION) -> Any:
-    """Give n unit vectors around centres that are always the same, float32, shape (n, dimension)."""
+    """Return n unit vectors around centres that are always the same, float32, shape (n, dimension)."""
     centres = np.random.default_rng(1).normal(size=(CLUSTERS, dimension))
     rng = np.random.default_rng(seed)
     drawn = centres[rng.integers(0, CLUSTERS, n)] + 0.7 * rng.normal(size=(n, dimension))

@@ -1,4 +1,4 @@
-"""Processor time, which other work on the machine disturbs less than the clock. Needs Linux."""
+"""Processor time, which is less sensitive to other processes than the clock. Needs Linux."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cpu_s(postmaster: int = 0) -> float:
-    """Give the processor time of this process and of all processes of a server, in seconds."""
+    """Return the processor time of this process and of all processes of a server, in seconds."""
     ticks = 0
     for file in Path("/proc").glob("[0-9]*/stat") if postmaster else ():
         try:
@@ -21,6 +21,6 @@ def cpu_s(postmaster: int = 0) -> float:
 
 
 def parent(process: int) -> int:
-    """Give the process that started another."""
+    """Return the process that started another."""
     stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     return int(stat.rpartition(")")[2].split()[1])

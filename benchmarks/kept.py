@@ -1,7 +1,6 @@
-"""Databases of benchmarks that are kept from one run to the next: to fill one takes longer than to measure.
+"""Databases that benchmarks keep between runs, because filling one takes longer than measuring it.
 
-A kept database is measured as often as wanted, so nothing may be written to it once it is filled. What was
-measured while it was filled is kept beside it.
+A kept database is read-only once it is filled. Figures of the filling are stored beside it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A reranker whose scores are kept on disk: reading thousands of pairs takes longer than all the rest."""
+"""A reranker that stores its scores on disk, because scoring dominates the time of a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KeptScores:
         return name
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Give one score per document, 0 to 1, in the order given."""
+        """Return one score per document, 0 to 1, in the order given."""
         keys = [self.key(query, text) for text in documents]
         new = [place for place, key in enumerate(keys) if key not in self._known]
         scores = (
@@ -43,7 +43,7 @@ class KeptScores:
         return [self._known[key] for key in keys]
 
     def key(self, query: str, text: str) -> str:
-        """Give what a score is kept by."""
+        """Return what a score is kept by."""
         parts = json.dumps([self.model, query, text]).encode()
         return hashlib.sha256(parts).hexdigest()
 

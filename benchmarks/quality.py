@@ -1,10 +1,10 @@
-"""Quality of every way of searching on open test collections, held to what is promised of it.
+"""Measure retrieval quality of every search mode on open test collections, and check the conditions.
 
     python -m benchmarks.quality [FOLDER] [--home FOLDER] [--only NAME...] [--sample N] [--write] [--json]
 
-FOLDER holds collections in BEIR's layout, as folders or as `.tar.gz` archives of them. What is indexed is kept
-in the home, and what is reranked beside it, so that a second run embeds and reads nothing. `--write` puts the
-table and the chart into `docs/`. The exit code is 1 when a promise is broken.
+FOLDER has collections in BEIR's layout, as folders or as `.tar.gz` archives. Index and reranker scores are
+kept in the home, so that a second run embeds and scores nothing. `--write` writes table and chart to
+`docs/`. The exit code is 1 when a condition is violated.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PAGE, CHART = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "quality.svg"
 
 
 def cache_folder() -> Path:
-    """Give the folder for what is unpacked and indexed, outside of the repository."""
+    """Return the folder for what is unpacked and indexed, outside of the repository."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "whence-quality"
 
 
 def collections(folder: Path, cache: Path) -> list[Path]:
-    """Give the collections of a folder by name, those in archives unpacked into the cache."""
+    """Return the collections of a folder by name, those in archives unpacked into the cache."""
     for archive in sorted(folder.glob("*.tar.gz")):
         place = cache / "data"
         if not (place / archive.name.removesuffix(".tar.gz")).is_dir():

@@ -1,4 +1,4 @@
-"""What `benchmarks.quality` measures, through the processors that answer searches."""
+"""Measures of `benchmarks.quality`, through the processors that serve searches."""
 
 from __future__ import annotations
 
@@ -172,11 +172,11 @@ class _Run:
         return {"documents": dataset.documents, "queries": len(dataset.queries), "modes": modes}
 
     def keeps(self, one: _Set, query: str) -> bool:
-        """Tell whether a query has a hit at the default threshold."""
+        """Return whether a query has a hit at the default threshold."""
         return any(candidate.score >= _THRESHOLD for candidate in one.walked[query][:1])
 
     async def _walks(self, one: _Set) -> bool:
-        """Tell whether the passage graph takes part in the default search of a collection."""
+        """Return whether the passage graph takes part in the default search of a collection."""
         query = next(iter(one.dataset.queries))
         request = _request(one, query, "hybrid", one, _DEPTH)
         return (await self._walking.handle(request, _CONTEXT)).graph is not None
@@ -212,7 +212,7 @@ class _Run:
             limit *= 2
 
     async def reranked(self, one: _Set, reranker: KeptScores, sample: int | None) -> dict[str, Any]:
-        """Give the means of queries before and after their first candidates are reranked."""
+        """Return the means of queries before and after their first candidates are reranked."""
         before, after = {}, {}
         for query in _sampled(one, sample):
             candidates = one.walked[query]
@@ -231,7 +231,7 @@ class _Run:
     async def _read(
         self, one: _Set, reranker: KeptScores, query: str, head: Sequence[Candidate]
     ) -> list[float]:
-        """Give the reranker's scores of candidates."""
+        """Return the reranker's scores of candidates."""
         ids = [candidate.chunk_id for candidate in head]
         texts = await self._store.chunk_texts(one.collection, ids, _PUBLIC)
         content = {text.chunk_id: text_to_read(text.content, text.metadata) for text in texts}
@@ -240,7 +240,7 @@ class _Run:
         )
 
     async def emptied(self, sets: Sequence[_Set]) -> float:
-        """Give the share of queries that find nothing in another collection than their own."""
+        """Return the share of queries that find nothing in another collection than their own."""
         found = await _few_at_once(
             self._search(self._walking, asker, query, "hybrid", one, 1, threshold=_THRESHOLD)
             for one in sets
@@ -251,7 +251,7 @@ class _Run:
 
 
 async def _few_at_once(searches: Iterable[Awaitable[list[Candidate]]]) -> list[list[Candidate]]:
-    """Give what searches find, in order."""
+    """Return what searches find, in order."""
     free = asyncio.Semaphore(_AT_ONCE)
 
     async def one(search: Awaitable[list[Candidate]]) -> list[Candidate]:
@@ -262,7 +262,7 @@ async def _few_at_once(searches: Iterable[Awaitable[list[Candidate]]]) -> list[l
 
 
 def _sampled(one: _Set, count: int | None) -> list[str]:
-    """Give so many queries of a collection, evenly spread; all where there are fewer, or without a count."""
+    """Return so many queries of a collection, evenly spread; all where there are fewer, or without a count."""
     queries = list(one.dataset.queries)
     return queries if count is None else queries[:: max(1, len(queries) // count)][:count]
 
@@ -298,7 +298,7 @@ def _blended(head: Sequence[Candidate], scores: Sequence[float], share: float) -
 
 
 def _documents(candidates: Sequence[Candidate]) -> list[str]:
-    """Give the documents of a ranking, each at the place of its best passage."""
+    """Return the documents of a ranking, each at the place of its best passage."""
     return list(dict.fromkeys(candidate.document_id for candidate in candidates))
 
 
@@ -319,7 +319,7 @@ def _measures(judged: dict[str, int], documents: list[str]) -> dict[str, float]:
 
 
 def leave_one_out(sets: Sequence[_Set]) -> dict[str, float]:
-    """Give what each collection would score with the weight that is best for the mean of the others.
+    """Return what each collection would score with the weight that is best for the mean of the others.
 
     Over the hundred best candidates of the hybrid search, whose two scores are known. How far it is from what
     the weight in use scores tells how much of the figures is owed to tuning on these collections.

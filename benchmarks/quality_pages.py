@@ -1,4 +1,4 @@
-"""The table and the chart of `benchmarks.quality`."""
+"""Table and chart of `benchmarks.quality`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _mean(measured: Measured, mode: str, name: str) -> float:
 
 
 def table(measured: Measured) -> str:
-    """Give the figures in Markdown."""
+    """Return the figures in Markdown."""
     modes = _modes(measured)
     lines = [
         "nDCG@10 / Recall@100 / MRR@10:",
@@ -118,7 +118,7 @@ def _elsewhere(measured: Measured, name: str) -> str:
 
 
 def chart(measured: Measured) -> str:
-    """Give the bars of nDCG@10 as an SVG picture."""
+    """Return the bars of nDCG@10 as an SVG picture."""
     modes = _modes(measured)
     groups = [(n, one["modes"]) for n, one in measured.collections.items()]
     groups.append(("mean", {m: {"ndcg@10": _mean(measured, m, "ndcg@10")} for m in modes}))

@@ -1,10 +1,9 @@
-"""How many candidates of a question a reranker must read: the first ones, or all.
+"""Measure how many candidates of a question the reranker must read.
 
     python -m benchmarks.rerank_depth FOLDER [--home FOLDER] [--sample 30]
 
-FOLDER and the home are those of `benchmarks.quality`, which must have indexed the collections before. Sixty
-passages are retrieved for each query and all are read, which takes half a second of a processor; then the 20
-that are kept are chosen as if only the first so many had been read.
+FOLDER and home are those of `benchmarks.quality`, which must have indexed the collections. Sixty passages
+are retrieved for each query and all are scored; then 20 are selected as if only the first N had been read.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _PUBLIC = Access.public()
 
 
 def kept(candidates: Sequence[Candidate], scores: Sequence[float], depth: int) -> list[Candidate]:
-    """Give the candidates that are kept, best first, when the first `depth` are read."""
+    """Return the candidates that are kept, best first, when the first `depth` are read."""
     pairs = list(zip(candidates, scores, strict=True))[:depth]
     # Python's sort is stable: ties keep the order of retrieval.
     read = sorted(pairs, key=lambda pair: -blended_score(pair[0].score, pair[1]))
@@ -39,7 +38,7 @@ def kept(candidates: Sequence[Candidate], scores: Sequence[float], depth: int) -
 
 
 def measures(judged: dict[str, int], ranking: Sequence[Candidate]) -> tuple[float, float, float]:
-    """Give nDCG@10, nDCG@20 and recall@20 of the documents of a ranking."""
+    """Return nDCG@10, nDCG@20 and recall@20 of the documents of a ranking."""
     documents = list(dict.fromkeys(one.document_id for one in ranking))
     gains = [judged.get(document, 0) for document in documents]
     relevant = sum(grade > 0 for grade in judged.values())
@@ -48,7 +47,7 @@ def measures(judged: dict[str, int], ranking: Sequence[Candidate]) -> tuple[floa
 
 
 async def measure(folder: Path, home: Path, sample: int, resources: Any) -> dict[int, Any]:
-    """Give, by depth, what `measures` gives of each query, and whether the kept ones are those of all read."""
+    """Return by depth the measures of each query, and whether the selection equals that of all candidates."""
     from whence.cli.eval_beir import collection_name
     from whence.flow.settings import Settings
 

@@ -1,4 +1,4 @@
-"""How much of a reranker's score to take: chosen on all collections but one, judged on that one."""
+"""Choose the share of the reranker's score on all collections but one, and judge it on that one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = Sequence[Sequence[float]]
 
 
 def chosen(collections: Sequence[Rows]) -> int:
-    """Give the place in `SHARES` of the smallest whose mean is within one standard error of the best.
+    """Return the place in `SHARES` of the smallest whose mean is within one standard error of the best.
 
     The rule of one standard error (Breiman and others, "Classification and Regression Trees", 1984, section
     3.4.3): what cannot be told from the best by these queries is judged by how little it can spoil. The error
@@ -45,7 +45,7 @@ def _error(collections: Sequence[Rows], one: int, other: int) -> float:
 
 
 def judged(collections: Mapping[str, Rows]) -> dict[str, tuple[float, float]]:
-    """Give for each collection the share chosen on the others, and what nDCG@10 gains by it."""
+    """Return for each collection the share chosen on the others, and what nDCG@10 gains by it."""
     found = {}
     for name, rows in collections.items():
         place = chosen([some for other, some in collections.items() if other != name])
