@@ -59,7 +59,7 @@ RECORD = SnapshotRecord(
 
 
 class Store:
-    """Knows one snapshot, and gives texts of ten characters."""
+    """A store with one snapshot and texts of ten characters."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -82,7 +82,7 @@ class Store:
 
 
 def world(**changes: Any) -> tuple[CodeRagProcessor, StubContext, Store]:
-    """Give the processor and the services it calls: a search that finds `a` and `e`, edges a-b-c, a-d."""
+    """Return the processor and its services: a search that finds `a` and `e`, edges a-b-c, a-d."""
     store = Store()
     tags = {node(n): DocumentTags(("hr",)) if n == "d" else DocumentTags() for n in NAMES}
     edges = [
@@ -130,8 +130,8 @@ def trace_of(context: StubContext) -> Trace:
     return read_trace([t for event in record.events for t in event.triples])
 
 
-async def test_the_trace_tells_seeds_edges_and_budget() -> None:
-    """The walk is told with depths and parents, a hidden node is nowhere, the trace is complete."""
+async def test_the_trace_has_seeds_edges_and_budget() -> None:
+    """The trace has the walk with depths and parents, no hidden node, and is complete."""
     processor, context, store = world()
     answer = await ask(processor, context)
     trace = trace_of(context)
@@ -185,7 +185,7 @@ async def test_nothing_found_asks_no_writer() -> None:
 
 
 async def test_an_expansion_that_fails_leaves_the_seeds() -> None:
-    """The seeds are read without what is around them, and the answer tells."""
+    """The seeds alone are read, and the answer says so."""
 
     def fail(_: Any) -> Any:
         raise Unavailable("the graph is away")
@@ -199,7 +199,7 @@ async def test_an_expansion_that_fails_leaves_the_seeds() -> None:
 
 
 async def test_an_unknown_relation_is_refused() -> None:
-    """What is wrong with the question is told, not answered with less."""
+    """An error in the request is raised instead of a partial answer."""
     processor, context, _ = world()
 
     with pytest.raises(BadInput, match="relation"):

@@ -47,7 +47,7 @@ SHORT = 0.05
 
 
 class Bench:
-    """A RAG on stubs, with everything it tells."""
+    """A RAG over stubs, with everything that it records."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ async def test_a_score_below_the_threshold_drops_a_candidate() -> None:
 
 @pytest.mark.parametrize("surplus", [-1, 1])
 async def test_a_wrong_number_of_vectors_is_an_error(surplus: int) -> None:
-    """Vectors that cannot be told apart are not used."""
+    """A wrong number of vectors is refused."""
     bench = Bench(embeddings=StubEmbeddings(surplus=surplus))
 
     with pytest.raises(InternalError, match=r"gave \d vectors for 1 texts"):
@@ -293,7 +293,7 @@ async def test_a_search_that_fails_is_left_out() -> None:
 
     def matches(_vector: Any, _limit: int) -> list[str]:
         if next(calls) == 1:
-            raise Unavailable("one leg down")
+            raise Unavailable("one search down")
         return IDS[:3]
 
     bench = Bench(search=StubSearch(matches))
@@ -335,7 +335,7 @@ async def test_a_batched_reader_is_asked_once() -> None:
 
 
 async def test_texts_that_are_missing_are_dropped_with_their_reason() -> None:
-    """A failed read, a missing and a blank text are told apart; the rest answers."""
+    """Failed, missing and blank texts have different reasons; the other passages give the answer."""
     texts: dict[str, str | Exception] = {
         IDS[0]: RuntimeError("disk"),
         IDS[2]: "  \n",
@@ -399,7 +399,7 @@ async def test_a_budget_takes_texts_whole_or_skips_them() -> None:
     assert bench.dropped() == {IDS[1]: "over_budget"}
 
 
-async def test_the_best_text_is_given_whatever_its_size() -> None:
+async def test_the_best_text_is_given_at_any_size() -> None:
     """A budget below the first text still leaves something to answer from."""
     bench = Bench(texts=StubTexts(dict.fromkeys(IDS[:3], "x" * 50)), max_context_chars=10)
 
@@ -409,7 +409,7 @@ async def test_the_best_text_is_given_whatever_its_size() -> None:
 
 
 async def test_reading_one_by_one_has_one_timeout_for_all() -> None:
-    """When the time for reading is over, no further text is asked for."""
+    """When the time for reading is over, no further text is requested."""
     bench = Bench(
         texts=StubTexts(dict.fromkeys(IDS[:3], NEVER)), texts_timeout_s=SHORT, fetch_concurrency=1
     )
@@ -492,7 +492,7 @@ def results(*pairs: tuple[Any, Any]) -> list[RerankerResult]:
     ],
 )
 async def test_a_reply_that_is_partly_wrong_is_used_where_it_is_right(reply: Any) -> None:
-    """Wrong entries are left out and told of; the rest is sorted by score."""
+    """Invalid entries are left out and reported; the others are sorted by score."""
     bench = Bench(reranker=StubReranker(reply))
 
     result = await bench.ask()
@@ -550,7 +550,7 @@ async def test_ties_of_the_reranker_keep_the_order_of_retrieval() -> None:
 
 
 async def test_scores_of_what_the_reranker_dropped_are_kept() -> None:
-    """The trace has the scores of a client that returns more than was asked for."""
+    """The trace has the scores of a client that returns more than its limit."""
     bench = Bench(reranker=StubReranker(results(("1", 0.9), ("0", 0.5), ("2", 0.1))))
 
     await bench.ask(doc_limit=2)
@@ -635,7 +635,7 @@ async def test_a_timeout_reaches_the_user_with_words(broken: dict[str, Any]) -> 
     assert "time" in caught.value.message or "not done within" in caught.value.message
 
 
-async def test_an_answer_without_text_is_told_of() -> None:
+async def test_an_answer_without_text_is_reported() -> None:
     """A writer that says nothing does not pass for an answer."""
     bench = Bench(prompt=StubPrompt("", concepts=["x"]))
 
@@ -644,7 +644,7 @@ async def test_an_answer_without_text_is_told_of() -> None:
     assert codes(result) == ["empty_answer"]
 
 
-async def test_a_writer_that_is_no_language_model_is_told_of() -> None:
+async def test_a_writer_without_language_model_is_reported() -> None:
     """Quoting is not composing, and the answer says so."""
 
     class Extractive(StubPrompt):
@@ -661,7 +661,7 @@ async def test_a_writer_that_is_no_language_model_is_told_of() -> None:
 
 
 async def test_pieces_arrive_in_order_and_end_once() -> None:
-    """The stream is the text, its end is told exactly once."""
+    """The pieces add up to the text, and the stream ends exactly once."""
     pieces: list[tuple[str, bool]] = []
     bench = Bench(prompt=StubPrompt("Yes [1].", concepts=["x"], pieces=["Yes", " [1]."]))
 
@@ -675,7 +675,7 @@ async def test_pieces_arrive_in_order_and_end_once() -> None:
 
 
 async def test_a_writer_that_does_not_end_its_stream_is_ended() -> None:
-    """The reader is told of the end even when the writer forgets to; the text is that of the pieces."""
+    """The stream ends even when the writer does not end it; the text is that of the pieces."""
     pieces: list[tuple[str, bool]] = []
 
     class Forgetful(StubPrompt):
@@ -697,7 +697,7 @@ async def test_a_writer_that_does_not_end_its_stream_is_ended() -> None:
 
 
 async def test_markers_become_citations() -> None:
-    """A marker names the document it was given, with source and verbatim quote."""
+    """A citation has the document of its marker, with source and verbatim quote."""
     quote = Quote(1, f"Text of {IDS[0]}.")
     bench = Bench(
         prompt=StubPrompt("So [2]. And so [1, 2].", concepts=["x"], quotes=[quote]), batched=True
@@ -728,7 +728,7 @@ async def test_markers_follow_the_reranker() -> None:
 
 
 @pytest.mark.parametrize("text", ["So [4].", "So [0]."])
-async def test_a_marker_that_names_no_document_is_told_of(text: str) -> None:
+async def test_an_unknown_marker_is_reported(text: str) -> None:
     """It is no citation; the answer says that the writer made it up."""
     bench = Bench(prompt=StubPrompt(text, concepts=["x"]))
 
@@ -738,8 +738,8 @@ async def test_a_marker_that_names_no_document_is_told_of(text: str) -> None:
     assert codes(result) == ["citation_invalid"]
 
 
-async def test_a_quote_that_is_not_in_its_document_is_told_of() -> None:
-    """Only what stands verbatim in the document is given as a quote."""
+async def test_a_quote_that_is_not_in_its_document_is_reported() -> None:
+    """Only text that is verbatim in the document becomes a quote."""
     bench = Bench(prompt=StubPrompt("So [1].", concepts=["x"], quotes=[Quote(1, "made up")]))
 
     result = await bench.ask()
@@ -772,7 +772,7 @@ async def test_the_shorter_of_two_deadlines_holds() -> None:
             await bench.ask(deadline_s=60.0)
 
 
-async def test_what_can_be_done_without_leaves_time_for_the_rest() -> None:
+async def test_optional_stages_leave_time_for_the_answer() -> None:
     """Concepts and reranking that never end together still leave time for an answer."""
     bench = Bench(
         prompt=StubPrompt("Answer.", concepts=["x"], concepts_error=NEVER),
@@ -802,7 +802,7 @@ async def test_no_stage_begins_after_the_deadline() -> None:
 
 
 async def test_a_callback_that_fails_does_not_fail_the_question() -> None:
-    """The answer comes and says that a stage was not heard of."""
+    """The answer is returned and reports the failed callback."""
     heard: list[str] = []
     bench = Bench()
 
@@ -834,7 +834,7 @@ async def test_a_slow_callback_is_waited_for_once() -> None:
 
 
 async def test_triples_are_built_for_a_listener_only() -> None:
-    """Nobody listens: no event is made, the stages are reported all the same."""
+    """Without a listener no event is built; the stages are reported all the same."""
     bench = Bench()
 
     result = await bench.rag.query(QUESTION)
@@ -904,7 +904,7 @@ async def test_the_account_names_scores_ranks_concepts_models_and_limits() -> No
 
 
 async def test_the_shared_vocabulary_alone_is_enough_for_its_readers() -> None:
-    """Without the full account nothing of our own namespace is told."""
+    """Without the full account the trace has no term of our own namespace."""
     bench = Bench(full_account=False, reranker=StubReranker())
 
     await bench.ask()
@@ -915,7 +915,7 @@ async def test_the_shared_vocabulary_alone_is_enough_for_its_readers() -> None:
 
 
 async def test_the_same_question_leaves_the_same_triples() -> None:
-    """With ids and clocks given, two runs cannot be told apart."""
+    """With fixed ids and clocks two runs are equal."""
     first, second = Bench(reranker=StubReranker()), Bench(reranker=StubReranker())
 
     await first.ask()
@@ -925,7 +925,7 @@ async def test_the_same_question_leaves_the_same_triples() -> None:
 
 
 async def test_a_given_answer_id_is_kept() -> None:
-    """All IRIs come from the id that the caller gave."""
+    """All IRIs are made of the caller's id."""
     bench = Bench()
 
     result = await bench.ask(answer_id="mine")
@@ -962,7 +962,7 @@ async def test_an_answer_that_cannot_be_saved_is_not_pointed_to() -> None:
 
 
 async def test_chunk_ids_that_are_no_iris_survive_the_trace() -> None:
-    """Any id can be told of and read back."""
+    """Any valid id survives the trace."""
     odd = 'a b"<>\u00e9#1'
     bench = Bench(search=StubSearch([odd]), texts=StubTexts({odd: "text"}))
 
@@ -985,10 +985,8 @@ async def test_chunk_ids_that_are_no_iris_survive_the_trace() -> None:
         (7, "int"),
     ],
 )
-async def test_what_is_no_question_is_refused_before_anything_is_done(
-    question: Any, says: str
-) -> None:
-    """Nobody is asked anything, and no stage is told of."""
+async def test_an_invalid_question_is_refused_first(question: Any, says: str) -> None:
+    """No client is called, and no stage is recorded."""
     bench = Bench()
 
     with pytest.raises(BadInput, match=says):
@@ -1046,7 +1044,7 @@ async def test_cancelling_a_question_cancels_what_it_started() -> None:
 async def test_logs_hold_no_words_of_questions_or_documents(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What people ask and what documents say stays out of the logs, whatever goes wrong."""
+    """Questions and documents stay out of the logs, also on errors."""
     caplog.set_level("DEBUG")
 
     async def callback(_triples: Any, _explain_id: str) -> None:

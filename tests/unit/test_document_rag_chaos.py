@@ -1,4 +1,4 @@
-"""Whatever the services do, a question ends with an answer or an error, and its trace is in order."""
+"""Under any failure of its services a question ends with an answer or an error, and a valid trace."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_question_always_ends_in_order(
     fetch_limit: int,
     batched: bool,
 ) -> None:
-    """An answer or an error with words; limits hold; the trace has no fault and tells what was given."""
+    """The answer or the error has a text, limits hold, and the trace is valid and complete."""
     holder = StubTexts(stored)
     rag = DocumentRag(
         prompt,

@@ -15,7 +15,7 @@ from whence.testing.stub_context import StubContext
 FILTERS = {"lang": ["en", "de"], "year": {"gte": 2020}}
 
 
-async def test_a_filter_that_is_none_is_refused_before_anything_is_asked() -> None:
+async def test_an_invalid_filter_is_refused_first() -> None:
     """A wrong filter costs no search and no model."""
     context = StubContext({})
     request = DocumentRagRequest(
@@ -29,7 +29,7 @@ async def test_a_filter_that_is_none_is_refused_before_anything_is_asked() -> No
 
 
 def test_a_replay_asks_with_the_same_filters() -> None:
-    """What the trace keeps of the filters gives them back."""
+    """The filters in the settings of a trace are those of the replayed request."""
     record = TraceRecord(
         answer_id="a",
         collection="c",

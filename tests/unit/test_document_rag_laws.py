@@ -74,7 +74,7 @@ def test_a_single_ranking_keeps_its_order(ids: list[str]) -> None:
 @settings(deadline=None)
 @given(rankings)
 def test_a_pool_is_fair(some: list[Named]) -> None:
-    """A chunk never stands before one that some search ranked better than any search ranked it."""
+    """No chunk ranks before one with a better best rank."""
     best: dict[str, int] = {}
     for one in some:
         for rank, chunk_id in enumerate(dict.fromkeys(ids_of(one)), start=1):
@@ -87,7 +87,7 @@ def test_a_pool_is_fair(some: list[Named]) -> None:
 @settings(deadline=None)
 @given(rankings)
 def test_a_candidate_has_its_best_score_and_all_who_found_it(some: list[Named]) -> None:
-    """Nothing that a search told of a chunk is lost."""
+    """A candidate has its best score and all of its concepts."""
     for account in pool_candidates(some, limit=99):
         found = [
             (concept, match)
@@ -130,7 +130,7 @@ replies = st.one_of(
 @settings(deadline=None)
 @given(replies, st.integers(1, 8), limits)
 def test_no_reply_of_a_reranker_can_do_harm(reply: Any, count: int, limit: int) -> None:
-    """Whatever comes: known documents only, each once, finite scores, sorted, cut."""
+    """Of any reply only known documents are kept, each once, with finite scores, sorted and cut."""
     reranking = read_reranking(reply, count, limit)
     items = (*reranking.kept, *reranking.rest)
     indices = [item.index for item in items]
@@ -169,7 +169,7 @@ quotes = st.lists(
 @settings(deadline=None)
 @given(texts, quotes, passages)
 def test_citations_are_total_and_true(text: str, some: list[Quote], given_: list[Passage]) -> None:
-    """Any text gives citations: known markers of the text only, in order, quotes verbatim."""
+    """Citations of any text have known markers only, in order, and verbatim quotes."""
     cited = map_citations(text, some, given_)
     markers = [c.marker for c in cited.citations]
 
@@ -183,7 +183,7 @@ def test_citations_are_total_and_true(text: str, some: list[Quote], given_: list
 
 @settings(deadline=None)
 @given(texts, passages)
-def test_every_marker_is_cited_or_told_of(text: str, given_: list[Passage]) -> None:
+def test_every_marker_is_cited_or_reported(text: str, given_: list[Passage]) -> None:
     """No marker disappears without a word."""
     cited = map_citations(text, (), given_)
 

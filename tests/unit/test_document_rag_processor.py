@@ -125,7 +125,7 @@ def request(**fields: Any) -> DocumentRagRequest:
 async def ask(
     context: StubContext, message: DocumentRagRequest, **parameters: Any
 ) -> list[Message]:
-    """Give all replies, each checked to survive the wire."""
+    """Return all replies; each must survive encoding."""
     replies = []
     async for reply in processor(**parameters).handle_stream(message, context):
         assert decode_as(bytes(encode(reply)), type(reply)) == reply
@@ -140,7 +140,7 @@ def answer_of(replies: list[Message]) -> Answer:
 
 
 async def test_an_answer_comes_last_with_its_citations() -> None:
-    """The last reply is the answer; it stands on the chunk that the reranker put first."""
+    """The last reply is the answer; it cites the chunk that the reranker ranked first."""
     replies = await ask(StubContext(SERVICES), request(doc_limit=2))
     answer = answer_of(replies)
     is_last = DocumentRagProcessor.serves.is_last
@@ -154,7 +154,7 @@ async def test_an_answer_comes_last_with_its_citations() -> None:
     assert answer.degraded == ()
 
 
-async def test_each_stage_is_told_to_the_caller_and_to_whoever_listens() -> None:
+async def test_each_stage_goes_to_the_caller_and_to_the_explain_topic() -> None:
     """Explain events go out in order, with the answer's id as key."""
     context = StubContext(SERVICES)
     replies = await ask(context, request())
@@ -209,7 +209,7 @@ async def test_the_trace_is_published_before_the_answer() -> None:
 
 
 async def test_a_trace_that_cannot_be_published_shows_in_the_answer() -> None:
-    """The answer is given and says that it cannot be explained later."""
+    """The answer is returned and says that its trace is not stored."""
     context = StubContext(SERVICES, emit_errors={"trace": Unavailable("broker gone")})
     answer = answer_of(await ask(context, request()))
 
@@ -269,7 +269,7 @@ async def test_a_question_that_fails_leaves_a_trace_with_a_failure() -> None:
     assert (trace.failure.stage, trace.failure.code) == ("exploration", "not_found")
 
 
-async def test_the_error_is_told_even_when_its_trace_is_lost() -> None:
+async def test_the_error_is_raised_even_when_its_trace_is_lost() -> None:
     """A broker that is gone as well does not hide the reason."""
     services = {**SERVICES, "texts": lambda _: (_ for _ in ()).throw(Unavailable("store down"))}
     context = StubContext(services, emit_errors={"trace": RuntimeError("gone")})
@@ -328,7 +328,7 @@ def together(message: SearchRequest, *, failing: str = "") -> SearchResponse:
 async def test_searches_travel_together_and_the_trace_is_the_same(
     answer: Callable[[SearchRequest], SearchResponse], asked: list[int]
 ) -> None:
-    """Question and concepts are one request; what it leaves open is asked alone; the trace does not tell."""
+    """Question and concepts are one request; a query it leaves open is sent alone; the trace is the same."""
     context, alone = StubContext({**SERVICES, "search": answer}), StubContext(SERVICES)
     await ask(context, request())
     await ask(alone, request())
@@ -394,11 +394,11 @@ async def test_a_flow_says_how_much_is_fetched_unless_the_request_does() -> None
         assert max(limits) == expected
 
 
-async def test_a_degraded_search_is_told_once() -> None:
-    """What every search says of itself stands once in the answer."""
+async def test_a_degraded_search_is_reported_once() -> None:
+    """A degradation of every search is in the answer once."""
     from whence.schema import Degradation
 
-    note = Degradation(stage="search", reason="no lexical leg", code="lexical_leg_missing")
+    note = Degradation(stage="search", reason="no lexical retriever", code="lexical_leg_missing")
     services = {
         **SERVICES,
         "search": lambda m: msgspec.structs.replace(search(m), degraded=(note,)),
@@ -417,7 +417,7 @@ async def test_nothing_found_is_an_answer() -> None:
     assert context.emitted["trace"][0].answer == answer
 
 
-async def test_a_redelivered_request_gives_the_same_ids() -> None:
+async def test_a_redelivered_request_has_the_same_ids() -> None:
     """An answer id in the request is kept, so that its trace is recorded once."""
     first, second = [await ask(StubContext(SERVICES), request()) for _ in range(2)]
 
@@ -425,7 +425,7 @@ async def test_a_redelivered_request_gives_the_same_ids() -> None:
 
 
 async def test_an_answer_id_is_made_when_none_is_given() -> None:
-    """The id comes from the given source and names answer, events and trace alike."""
+    """Answer, events and trace have the same new id."""
     context = StubContext(SERVICES)
     replies = await ask(context, request(answer_id=""))
 
@@ -447,7 +447,7 @@ async def test_an_answer_id_is_made_when_none_is_given() -> None:
         {"answer_id": "../x"},
     ],
 )
-async def test_a_bad_request_is_refused_and_nobody_is_asked(fields: dict[str, Any]) -> None:
+async def test_a_bad_request_calls_no_service(fields: dict[str, Any]) -> None:
     """Bad input changes nothing and starts nothing."""
     context = StubContext(SERVICES)
 
@@ -458,7 +458,7 @@ async def test_a_bad_request_is_refused_and_nobody_is_asked(fields: dict[str, An
 
 
 async def test_the_caller_s_patience_bounds_the_question() -> None:
-    """A service that never answers is given up in time to say so."""
+    """The question fails before its caller's deadline when a service never answers."""
 
     async def never(_: PromptRequest) -> None:
         await asyncio.Event().wait()
@@ -514,13 +514,13 @@ async def test_leaving_the_stream_stops_the_work() -> None:
     "bad", [{"threshold": 2}, {"mode": "psychic"}, {"answer_timeout_s": 0}, {"colour": 1}]
 )
 def test_parameters_out_of_range_are_refused(bad: dict[str, Any]) -> None:
-    """What a flow file gives is checked against types and ranges."""
+    """Parameters of a flow file are checked against types and ranges."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(bad, DocumentRagParameters)
 
 
 def _long_pool(count: int, reads: list[int]) -> dict[str, Callable[[Any], Any]]:
-    """Give services that find so many candidates for the question alone, and note how many are reranked."""
+    """Return services that find `count` candidates for the question, and count the reranked ones."""
     ids = [f"urn:chunk:{n}" for n in range(count)]
 
     def found(request: SearchRequest) -> SearchResponse:

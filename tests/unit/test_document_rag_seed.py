@@ -50,7 +50,7 @@ def derived_from(triples, subject):
 
 @dataclass
 class ChunkMatch:
-    """What a search gives at least."""
+    """The least that a search returns."""
 
     chunk_id: str
 
@@ -69,7 +69,7 @@ ORDERED_CHUNK_IDS = [CHUNK_A, CHUNK_B, CHUNK_C]
 
 
 def build_mock_clients():
-    """Give clients for a question whose every search finds the chunks A, B and C."""
+    """Return clients of a question whose every search finds the chunks A, B and C."""
     prompt_client = AsyncMock()
     embeddings_client = AsyncMock()
     doc_embeddings_client = AsyncMock()
@@ -108,7 +108,7 @@ def build_mock_clients():
 
 
 class StubReranker:
-    """Gives the same results to every call, and remembers the calls."""
+    """Returns the same results to every call, and records the calls."""
 
     def __init__(self, results):
         self._results = results
@@ -189,7 +189,7 @@ class TestRerankNoOp:
 
 
 class TestRerankActive:
-    """With a reranker its order and its cut hold, and are told of."""
+    """A reranker decides order and cut, and both are recorded."""
 
     def _reranker_keeping_C_then_A(self):  # noqa: N802
         # C is best, then A; B is dropped. Sorted and cut, as the service promises.

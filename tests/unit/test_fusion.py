@@ -40,7 +40,7 @@ def test_the_absolute_score_is_the_formula(
 
 @given(both, st.floats(0, 1), st.floats(0, 1))
 def test_more_of_either_leg_is_never_less(one: Scores, more: float, share: float) -> None:
-    """The score grows with both legs and stays within 0 and 1."""
+    """The score grows with both scores and stays within 0 and 1."""
     better = Scores(max(one.dense or 0.0, more), max(one.sparse or 0.0, share))
 
     assert 0.0 <= absolute_score(one) <= absolute_score(better) <= 1.0
@@ -54,10 +54,10 @@ def test_a_missing_leg_can_only_lower_a_score(one: Scores) -> None:
 
 
 @given(found, found)
-def test_the_absolute_score_does_not_depend_on_the_company(
+def test_the_absolute_score_does_not_depend_on_other_chunks(
     some: dict[str, Scores], others: dict[str, Scores]
 ) -> None:
-    """A chunk's score is the same whatever else was found."""
+    """A chunk's score does not depend on the other chunks found."""
     together = {**others, **some}
     alone = FUSIONS["absolute"](some)
 

@@ -27,7 +27,7 @@ HIT = Candidate(
 
 
 class Noting:
-    """A store that notes the words that it is asked for."""
+    """A store that records the words it is searched for."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -69,7 +69,7 @@ async def test_the_first_pages_of_a_long_query_count(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["bm25", "hybrid"])
-async def test_words_that_do_not_count_are_told(mode: str) -> None:
+async def test_words_that_do_not_count_are_reported(mode: str) -> None:
     """Of more different words than are looked up the reply says so, and of as many not."""
     words = [f"w{n}" for n in range(MAX_QUERY_WORDS + 1)]
 
@@ -87,7 +87,7 @@ async def test_a_search_by_vectors_says_nothing_of_words() -> None:
 
 @given(st.text(max_size=50), st.integers(0, MAX_QUERY_CHARS + 5))
 def test_what_fits_is_left_as_it_is(text: str, spaces: int) -> None:
-    """Whatever is around it: a query that fits counts as a whole, and nothing is told."""
+    """A query within the limit counts as a whole, and nothing is reported."""
     padded = " " * spaces + text + " " * spaces
     part, told = truncate_query(padded)
 

@@ -35,7 +35,7 @@ def _ids(*numbers: int) -> dict[str, str]:
 
 
 def graph(links: Sequence[tuple[int, int]], named: Sequence[int] = ()) -> Neighbourhood:
-    """Give a graph of all nodes with these links."""
+    """Return a graph of all nodes with these links."""
     return Neighbourhood(
         documents=_ids(*range(_SIZE)),
         links=tuple(sorted((min(f"c{a}", f"c{b}"), max(f"c{a}", f"c{b}")) for a, b in links)),
@@ -45,7 +45,7 @@ def graph(links: Sequence[tuple[int, int]], named: Sequence[int] = ()) -> Neighb
 
 @given(start=_weights, links=_links, walk=_walks)
 def test_weights_add_up(start: np.ndarray, links: set[tuple[int, int]], walk: float) -> None:
-    """Linked nodes together have their start times 1 / (1 - walk), whatever the links."""
+    """The weights of linked nodes add up to their start times 1 / (1 - walk)."""
     linked = sorted({node for pair in links for node in pair})
     result = page_rank(start, sorted(links), walk)
 
@@ -116,7 +116,7 @@ def test_what_a_good_passage_names_overtakes_what_only_resembles() -> None:
 
 
 def test_a_named_passage_starts_from_the_evidence_of_the_best() -> None:
-    """Whoever asks for a title in so many words gets that document."""
+    """A passage whose title the query contains starts from the best evidence."""
     walked = walk_scores({"c0": 0.4}, graph([], named=[5]))
 
     assert walked["c5"] == pytest.approx(0.4)
@@ -164,7 +164,7 @@ def name(
     *,
     in_query: bool = False,
 ) -> LinkTitle:
-    """Give a name with passages by number."""
+    """Return a title with passages by number."""
     return LinkTitle(
         name=text,
         titled_passages=tuple(PassageRef(f"c{n}", f"d{n}") for n in titled_passages),
@@ -177,7 +177,7 @@ def name(
 def test_what_has_no_word_of_the_query_hands_nothing_on(
     own: np.ndarray, links: set[tuple[int, int]], silent: set[int]
 ) -> None:
-    """Silent passages keep what they have, and lift nobody; without any that speaks nothing changes."""
+    """Silent passages keep their evidence and raise no other; when all are silent nothing changes."""
     evidence = {f"c{n}": float(own[n]) for n in range(_SIZE)}
     quiet = {f"c{n}" for n in silent}
     around = graph(sorted(links))
@@ -191,7 +191,7 @@ def test_what_has_no_word_of_the_query_hands_nothing_on(
 
 @given(links=_links)
 def test_the_only_hit_of_a_word_stays_first(links: set[tuple[int, int]]) -> None:
-    """However links lie, what one passage lifts gets two thirds of its weight at most."""
+    """What one passage raises gets at most two thirds of its weight, for any links."""
     own = {f"c{n}": 0.0 for n in range(_SIZE)} | {"c0": 0.5}
     walked = walk_scores(own, graph(sorted(links)), own.keys() - {"c0"})
 

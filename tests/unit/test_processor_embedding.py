@@ -1,4 +1,4 @@
-"""The embedding service gives one checked vector per text, or fails by name."""
+"""The embedding service returns one checked vector per text, or an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODEL = EmbeddingModel(name="stub", dimension=3)
 
 
 class FixedEmbedder:
-    """Gives the same rows to every call."""
+    """Returns the same rows to every call."""
 
     model = MODEL
     max_tokens = 256

@@ -21,7 +21,7 @@ def node(name: str) -> str:
 
 
 def model(edges: str, hidden: str = "") -> GraphModel:
-    """Give a graph of edges `ab` from a to b; nodes in `hidden` need a tag."""
+    """Return a graph of edges `ab` from a to b; nodes in `hidden` need a tag."""
     pairs = edges.split()
     names = sorted({name for pair in pairs for name in pair})
     tags = {node(name): HR if name in hidden else DocumentTags() for name in names}

@@ -120,7 +120,7 @@ class MemoryStore:
 
 
 class Embeddings:
-    """An embedding service whose vectors tell their text; some texts it refuses."""
+    """An embedding service whose vectors identify their texts, and which refuses some texts."""
 
     def __init__(self, model: EmbeddingModel = MODEL, error: Exception | None = None) -> None:
         self.model = model
@@ -194,7 +194,7 @@ async def test_indexing_again_embeds_and_stores_nothing() -> None:
     assert len(bench.embeddings.requests) == len(bench.store.transactions) == 1
 
 
-async def test_a_message_that_comes_again_is_told_the_same() -> None:
+async def test_a_redelivered_message_has_the_same_outcomes() -> None:
     """A worker that died after storing and before answering does not make the counts wrong."""
     bench = Bench()
     await bench.ingest(draft("b", "two"), draft("c", "three"))

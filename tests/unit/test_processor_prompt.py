@@ -62,7 +62,7 @@ async def replies(
     return [reply async for reply in processor.handle_stream(message, StubContext())]
 
 
-async def test_documents_are_numbered_and_the_model_is_told_to_cite() -> None:
+async def test_documents_are_numbered_and_the_prompt_asks_for_citations() -> None:
     """The prompt holds every document under its number; the instruction forbids outside knowledge."""
     writer = ListWriter(PIECES)
     await replies(writer, request())
@@ -109,7 +109,7 @@ async def test_without_a_language_model_the_question_is_the_only_concept() -> No
 
 
 async def test_a_language_model_is_asked_for_concepts() -> None:
-    """The question stands in the prompt, and the answer is passed on."""
+    """The prompt contains the question, and the reply is returned."""
     writer = ListWriter([WritePiece(result=PromptResult(text="a\nb"))])
     (reply,) = await replies(writer, request(EXTRACT_CONCEPTS, variables={"query": "Why?"}))
 
@@ -146,7 +146,7 @@ async def test_a_writer_without_a_result_is_an_error() -> None:
         await replies(ListWriter([WritePiece(text="So")]), request())
 
 
-async def test_an_error_in_the_middle_of_writing_is_told() -> None:
+async def test_an_error_in_the_middle_of_writing_is_raised() -> None:
     """The error of the service behind the writer passes through."""
     with pytest.raises(Unavailable, match="gone"):
         await replies(ListWriter([PIECES[0], Unavailable("gone")]), request(streaming=True))

@@ -1,4 +1,4 @@
-"""The search service checks what it is asked, applies the reader's rights, and names a missing leg."""
+"""The search service checks what it is asked, applies the reader's rights, and names a missing retriever."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ async def test_how_words_match_reaches_the_store(mode: str, asked: int) -> None:
         ("search_dense", "urn:w", "dense_leg_missing"),
     ],
 )
-async def test_a_leg_that_is_late_is_left_out(
+async def test_a_late_retriever_is_left_out(
     monkeypatch: pytest.MonkeyPatch, fault: str, found: str, code: str
 ) -> None:
-    """A leg that hangs costs half of the caller's time; the other answers in the rest, and says so."""
+    """A retriever that hangs takes half of the caller's time; the other one then answers, and says so."""
     store = FixedStore()
 
     async def hang(*_: Any, **__: Any) -> list[Candidate]:
@@ -106,7 +106,7 @@ async def test_vectors_know_no_words_to_match() -> None:
 
 
 async def test_a_search_carries_rights_limit_and_threshold_to_the_store() -> None:
-    """The store gets what was asked; the reply is what it gave."""
+    """The store gets the values of the request; the reply is the store's."""
     store = FixedStore()
     reply = await SearchProcessor(store=store).handle(
         request(model=MODEL, threshold=0.25), StubContext()
@@ -138,7 +138,7 @@ async def test_words_alone_rank_on_the_same_scale() -> None:
 
 
 async def test_a_hybrid_search_gives_every_chunk_both_true_scores() -> None:
-    """What one leg found is scored by the other too; the order is the fused score's."""
+    """Each retriever scores what the other found; the order is that of the fused score."""
     reply = await SearchProcessor(store=FixedStore()).handle(
         request(mode="hybrid", query_text="x"), StubContext()
     )
@@ -160,10 +160,10 @@ async def test_a_hybrid_search_gives_every_chunk_both_true_scores() -> None:
         ("dense_scores", VECTOR, "urn:w", "dense_leg_missing"),
     ],
 )
-async def test_a_leg_that_fails_degrades_visibly(
+async def test_a_failing_retriever_degrades(
     fault: str, vector: bytes | None, left: str, code: str
 ) -> None:
-    """The other leg answers alone, with true scores, and the reply says so; also when it fails late."""
+    """The other retriever ranks alone, with true scores, and the reply says so; also after a late failure."""
     store = FixedStore(fault=fault)
     reply = await SearchProcessor(store=store).handle(
         request(mode="hybrid", query_text="x", vector=vector), StubContext()
@@ -173,8 +173,8 @@ async def test_a_leg_that_fails_degrades_visibly(
     assert [one.code for one in reply.degraded] == [code]
 
 
-async def test_a_hybrid_search_without_any_leg_fails() -> None:
-    """Nothing can rank: the search says so and does not pretend to have found nothing."""
+async def test_a_hybrid_search_without_any_retriever_fails() -> None:
+    """The search raises an error instead of returning an empty ranking."""
     store = FixedStore(fault="search_dense search_lexical")
     with pytest.raises(Unavailable):
         await SearchProcessor(store=store).handle(
@@ -229,7 +229,7 @@ async def test_a_vector_of_another_model_is_refused(other: EmbeddingModel) -> No
 
 
 async def test_a_collection_that_does_not_exist_is_not_found() -> None:
-    """It is told apart from a collection with nothing in it."""
+    """A missing collection is an error, an empty one is not."""
     with pytest.raises(NotFound, match="nowhere"):
         await SearchProcessor(store=FixedStore()).handle(
             request(collection="nowhere", model=MODEL), StubContext()

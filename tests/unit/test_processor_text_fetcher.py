@@ -13,7 +13,7 @@ from whence.testing.stub_context import StubContext
 
 
 class DictStore:
-    """Holds texts, and gives them in an order of its own."""
+    """Returns texts in an order of its own."""
 
     def __init__(self, *ids: str) -> None:
         self.ids = ids

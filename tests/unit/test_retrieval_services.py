@@ -239,7 +239,7 @@ async def test_pieces_are_passed_on_and_the_stream_ends_once() -> None:
 
 
 async def test_sections_and_outdated_documents_are_named() -> None:
-    """The writer sees under which titles a passage stands, and which are old versions."""
+    """The writer gets the titles above each passage."""
     metadata = {"title": "Guide", "section_path": "Costs > Old", "status": "superseded"}
     client, context = writer(lambda _: PromptResponse(result=RESULT))
     passages = [PASSAGE, Passage(chunk_id="c", text="d", metadata=metadata)]
@@ -254,7 +254,7 @@ async def test_sections_and_outdated_documents_are_named() -> None:
     "replies", [[], [PromptResponse(piece="a")], [Answer(answer_id="a", question="", text="")]]
 )
 async def test_a_prompt_without_a_result_is_an_error(replies: list[Any]) -> None:
-    """A stream that ends early, or has another message in it, gives no answer."""
+    """A stream that ends early, or contains another message, is an error."""
 
     async def on_piece(piece: str, end: bool) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Texts within a budget: order, whole texts, one decision each, and nothing given out beyond the bound."""
+"""Texts within a budget: order, whole texts, one decision each, and never more than the limit."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def graph(*ids: str) -> list[PlannedText]:
     ],
 )
 def test_each_order_is_as_it_is_called(mode: Prioritize, expected: str) -> None:
-    """Seeds keep their order; nodes of one depth go by id, whatever order they are given in."""
+    """Seeds keep their order; nodes of one depth are sorted by id."""
     assert in_order(mode, ["s1", "s2", "s3"], graph("g2", "g1")) == expected.split()
 
 
-def test_depth_goes_before_id() -> None:
+def test_nodes_are_sorted_by_depth_then_id() -> None:
     """A nearer node is offered a place before a farther one."""
     nodes = [PlannedText(id="a", depth=2), PlannedText(id="b", depth=1)]
 
@@ -67,7 +67,7 @@ def test_a_cluster_is_a_seed_and_what_was_reached_from_it() -> None:
 def test_every_text_is_offered_a_place_exactly_once(
     mode: Prioritize, seeds: list[str], nodes: list[PlannedText]
 ) -> None:
-    """The order holds all ids asked for, each once; a seed stays a seed when it is a graph node too."""
+    """The order has every id once; a seed that is also a graph node counts as a seed."""
     order = in_order(mode, seeds, nodes)
     wanted = {*seeds, *(node.id for node in nodes)}
 
@@ -79,7 +79,7 @@ def test_every_text_is_offered_a_place_exactly_once(
 def test_the_order_does_not_depend_on_how_the_graph_is_listed(
     mode: Prioritize, seeds: list[str], nodes: list[PlannedText]
 ) -> None:
-    """Graph nodes are a set: listed the other way round they give the same order."""
+    """The order of the graph nodes in the request does not matter."""
     assert in_order(mode, seeds, nodes) == in_order(mode, seeds, nodes[::-1])
 
 

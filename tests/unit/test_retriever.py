@@ -54,7 +54,7 @@ class TestMemoryVectors(VectorStoreSuite):
 
     @pytest.fixture
     async def vectors(self) -> StoredVectors:
-        """Give the store of the suite."""
+        """Return the store of the suite."""
         return StoredVectors(await filled_store(), "c")
 
 
@@ -63,7 +63,7 @@ class TestMemoryWords(SparseRetrieverSuite):
 
     @pytest.fixture
     async def words(self) -> StoredWords:
-        """Give the store of the suite."""
+        """Return the store of the suite."""
         return StoredWords(await filled_store(), "c")
 
 
@@ -72,7 +72,7 @@ class TestHashEmbedder(EmbedderSuite):
 
     @pytest.fixture
     def embedder(self) -> HashEmbedder:
-        """Give the embedder."""
+        """Return the embedder."""
         return HashEmbedder()
 
 
@@ -81,12 +81,12 @@ class TestRetrieverInMemory(RetrieverSuite):
 
     @pytest.fixture
     def library(self) -> MemoryCollection:
-        """Give an empty collection."""
+        """Return an empty collection."""
         return MemoryCollection()
 
 
 class PlainEmbedder:
-    """An embedder that is no coroutine and gives lists that are not normal."""
+    """A plain embedder that returns lists that are not normalized."""
 
     def embed(self, texts: Any) -> list[list[float]]:
         return [[3.0, 4.0] for _ in texts]
@@ -178,7 +178,7 @@ def test_rights_that_are_none_are_refused() -> None:
 
 
 def test_hidden_chunks_stay_hidden() -> None:
-    """A retriever sees what its access allows, in both legs, and no more."""
+    """A retriever sees what its access allows, in both stores, and no more."""
     from whence.schema.access import DocumentTags
 
     collection = MemoryCollection()

@@ -1,4 +1,4 @@
-"""Hybrid search over the passage graph: what takes part, what is told, and that the hidden change nothing."""
+"""Hybrid search over the passage graph: when it is used and what it reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VECTOR = np.array([1, 0], "<f4").tobytes()
 
 
 def corpus(*, hidden: str = "") -> list[EmbeddedDocument]:
-    """Give a film that names its maker, the maker, and documents that only sound like the question."""
+    """Return a film that names its maker, the maker, and documents that resemble the question."""
     texts = {
         "film": ("Red Fox", "A film about a fox that was made by Ada Bloom in the woods."),
         "maker": ("Ada Bloom", "Was a painter of landscapes."),
@@ -58,12 +58,12 @@ async def searched(
 
 
 def scores(response: SearchResponse) -> dict[str, float]:
-    """Give the score of each document."""
+    """Return the score of each document."""
     return {one.document_id: one.score for one in response.candidates}
 
 
-async def test_a_document_that_the_best_one_names_is_lifted() -> None:
-    """The maker has no word of the question; the film that is asked for names her."""
+async def test_a_document_that_the_best_one_names_ranks_higher() -> None:
+    """The maker has no word of the question; the film in the question names her."""
     without = await searched(corpus(), passage_graph="off")
     with_graph = await searched(corpus())
 
@@ -73,7 +73,7 @@ async def test_a_document_that_the_best_one_names_is_lifted() -> None:
     assert all(one.graph_score is None for one in without.candidates)
 
 
-async def test_the_reply_tells_what_the_graph_did() -> None:
+async def test_the_reply_reports_the_use_of_the_graph() -> None:
     """Passages, links and named ones are counted; a score is its own part and that of the graph."""
     own = scores(await searched(corpus(), passage_graph="off"))
     response = await searched(corpus())
@@ -89,7 +89,7 @@ async def test_the_reply_tells_what_the_graph_did() -> None:
     )
 
 
-async def test_a_collection_with_few_links_is_left_alone_unless_told_otherwise() -> None:
+async def test_a_collection_with_few_links_uses_no_graph_by_default() -> None:
     """`auto` looks at the share of linked passages; `on` walks wherever there is a link."""
     more = [titled(f"d{n}", f"Topic {n}n", "Nothing to see.") for n in range(9)]
 
@@ -97,7 +97,7 @@ async def test_a_collection_with_few_links_is_left_alone_unless_told_otherwise()
     assert (await searched([*corpus(), *more], passage_graph="on")).graph is not None
 
 
-async def test_a_collection_of_long_documents_is_left_alone_unless_told_otherwise() -> None:
+async def test_a_collection_of_long_documents_uses_no_graph_by_default() -> None:
     """A title names a document: where that has many passages, `auto` does not walk."""
     long = [
         titled("film", "Red Fox", "Made by Ada Bloom.", "Shown in Winter Hall.", "It was cold."),
@@ -112,7 +112,7 @@ async def test_a_collection_of_long_documents_is_left_alone_unless_told_otherwis
 
 
 async def test_the_only_document_with_a_rare_word_is_not_pushed_out() -> None:
-    """Documents that only resemble the query lift nobody above what has its word."""
+    """Documents that only resemble the query raise no passage above one with its word."""
     crowd = [
         titled(f"d{n}", f"Topic {n}n", f"About topic {(n + 1) % 9}n and topic {(n + 4) % 9}n.")
         for n in range(9)
@@ -128,14 +128,14 @@ async def test_the_only_document_with_a_rare_word_is_not_pushed_out() -> None:
 
 
 async def test_only_hybrid_searches_walk() -> None:
-    """A single leg gives that leg's ranking."""
+    """A single retriever gives its own ranking."""
     for mode in ("dense", "bm25"):
         response = await searched(corpus(), mode=mode)
         assert response.graph is None
 
 
 async def test_a_graph_that_cannot_be_read_degrades() -> None:
-    """The ranking of the legs stands, and the reply says so."""
+    """The fused ranking stays, and the reply says so."""
 
     async def fail(*_: object, **__: object) -> list[LinkTitle]:
         raise Unavailable("the store is down")

@@ -108,7 +108,7 @@ async def test_nothing_found_calls_no_reranker() -> None:
 
 
 @pytest.mark.parametrize("budget_s", [0.0, -1.0, float("nan"), float("inf"), 601.0])
-def test_a_time_that_is_none_is_refused(budget_s: float) -> None:
+def test_a_time_out_of_range_is_refused(budget_s: float) -> None:
     """The time for reranking has a range."""
     with pytest.raises(BadInput, match="time for reranking"):
         check_budget(budget_s)

@@ -54,14 +54,14 @@ VECTOR = np.array([1, 0], "<f4").tobytes()
         ("word " * 9, None),
     ],
 )
-def test_a_query_that_is_a_name_is_told_from_others(query: str, name: str | None) -> None:
-    """One word beside stop words, without what stands around it in text; no phrase and no path."""
+def test_a_symbol_query_is_recognised(query: str, name: str | None) -> None:
+    """A symbol query is one word beside stop words and punctuation, no phrase and no path."""
     assert parse_symbol_query(query) == name
 
 
 @given(st.text(max_size=30))
 def test_any_text_may_be_asked(text: str) -> None:
-    """Whatever the query: no name, or one that fits itself."""
+    """A query has no name, or one that fits itself."""
     name = parse_symbol_query(text)
     assert name is None or symbol_fit(name, name) == 2
 
@@ -70,7 +70,7 @@ _score = st.floats(0, 1)
 
 
 @given(st.dictionaries(st.integers(), st.tuples(_score, st.sampled_from([None, 0, 1, 2]))))
-def test_what_goes_by_the_name_stands_above_all_else(some: dict[int, Any]) -> None:
+def test_definitions_rank_above_all_others(some: dict[int, Any]) -> None:
     """In its band the better fit and then the score decides; the rest keeps its order below, and its scores."""
     scores = {str(key): score for key, (score, _) in some.items()}
     fits = {str(key): fit for key, (_, fit) in some.items() if fit is not None}
@@ -89,7 +89,7 @@ def test_what_goes_by_the_name_stands_above_all_else(some: dict[int, Any]) -> No
 
 @pytest.mark.parametrize("method", list(FUSIONS))
 def test_every_way_of_joining_puts_definitions_first(method: Fusion) -> None:
-    """Names count after the legs are joined, whichever way that is."""
+    """The boost comes after fusion, for every method."""
     scores = {"def": Scores(0.1, 0.2), "mention": Scores(0.9, 0.8)}
     documents = dict.fromkeys(scores, "d")
     ranking = rank_candidates(
@@ -102,7 +102,7 @@ def test_every_way_of_joining_puts_definitions_first(method: Fusion) -> None:
 
 
 class _Stores:
-    """Both stores of a retriever, over three chunks of which one goes by the name."""
+    """Both stores of a retriever; one of their chunks defines the symbol."""
 
     chunks = (
         ("mention", 0.9, {"heading": "Cart.count", "title": "cart.py"}),
@@ -164,10 +164,10 @@ def _failing(methods: str) -> MemoryStore:
         ("", "hybrid", "def", []),
     ],
 )
-async def test_without_names_the_ranking_stands_and_says_so(
+async def test_a_failing_symbol_lookup_degrades(
     fault: str, mode: Any, first: str, codes: list[str]
 ) -> None:
-    """A look-up of names that fails costs the lift and nothing else; without a leg names still count."""
+    """A failing symbol lookup costs the boost alone; without one retriever the boost still applies."""
     store = _failing(fault)
     await store.ensure_collection("c", MODEL)
     long = " ".join(f"word{n}" for n in range(300))

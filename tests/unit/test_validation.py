@@ -343,11 +343,11 @@ async def test_a_query_the_search_refuses_fails_alone() -> None:
 
 
 async def test_less_than_a_whole_search_is_marked() -> None:
-    """What took no part makes a result partial and fails it."""
-    done = await report(Scripted(SOUND, degraded=("the dense leg took no part",)))
+    """A retriever that did not rank makes a result partial, and it fails."""
+    done = await report(Scripted(SOUND, degraded=("the dense retriever did not rank",)))
 
     assert (done.partial, done.results[0].partial) == (True, True)
-    assert done.results[0].reason == "the dense leg took no part"
+    assert done.results[0].reason == "the dense retriever did not rank"
 
 
 async def test_a_slow_query_is_given_up_and_marked() -> None:

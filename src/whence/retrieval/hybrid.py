@@ -229,7 +229,7 @@ class HybridSearch:
             new = [key for key in around.documents if key not in pool.documents]
             added = await self._score(new, cosines, shares)
         except (*_RETRIEVER_ERRORS, _RetrieverLostError) as error:
-            reason = f"the passage graph took no part: {error}"
+            reason = f"the passage graph was not used: {error}"
             pool.degraded.append(
                 Degradation(stage="search", code="passage_graph_missing", reason=reason)
             )
@@ -288,10 +288,10 @@ class HybridSearch:
 def _missing(name: RetrieverName, ranking: _Ranking) -> tuple[Degradation, ...]:
     if not isinstance(ranking, WhenceError):
         return ()
-    reason = f"the {name} leg took no part: {ranking.message}"
+    reason = f"the {name} retriever did not rank: {ranking.message}"
     return (Degradation(stage="search", code=f"{name}_leg_missing", reason=reason),)
 
 
 def _no_definitions(error: WhenceError) -> Degradation:
-    reason = f"definitions of the name were not looked for: {error.message}"
+    reason = f"definitions of the symbol were not searched for: {error.message}"
     return Degradation(stage="search", code="names_missing", reason=reason)
