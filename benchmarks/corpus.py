@@ -19,7 +19,7 @@ from whence.store.postgres.lexical import forward_index, reindexing, segments
 from whence.store.postgres.links.indexing import ensure_links_indexed
 from whence.store.postgres.metadata_index import ensure_metadata_indexed
 from whence.store.postgres.store import PostgresStore
-from whence.store.term_counts import Words
+from whence.store.term_counts import TermVector
 
 __all__ = ("DIMENSION", "READERS", "TAGS", "Texts", "fill", "settled", "unit_vectors")
 
@@ -130,7 +130,7 @@ async def fill(
                     columns=("ord", "collection_id", "class_id", "e"),
                     records=zip(ords, [number] * len(ords), classes, vectors[part], strict=True),
                 )
-                words = [Words(dict(Counter(text)), len(text)) for text in texts[part]]
+                words = [TermVector(dict(Counter(text)), len(text)) for text in texts[part]]
                 await forward_index.add_chunk_terms(connection, number, ords, words)
                 if not merged:
                     await segments.flush(connection, number)

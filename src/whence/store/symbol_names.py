@@ -1,10 +1,10 @@
-"""What chunks are called: in source code the names of symbols, so that who asks for one by name finds it first.
+"""Names of symbols, by which identifier queries rank definitions above mentions.
 
-In source code a heading is the qualified name of what is defined below it: `shop.Cart.total` goes by that, by
-`Cart.total` and by `total`. Of the chunks of a document under one heading the first is called so. Letters of
-ASCII count in either case; written as in the name they fit better. Headings of prose do not name what is said
-below them: a section `Harbour` of some minutes is not what Harbour is. There only a heading counts that is the
-title of its document.
+In source code a heading is the qualified name of the symbol that is defined below it: queries for
+`shop.Cart.total`, `Cart.total` and `total` match it. Of the chunks of a document under one heading the first
+matches. The case of ASCII letters is ignored, but an exact match is better. Headings of prose are not symbols:
+a section `Harbour` of some minutes does not define Harbour. There only a heading that is the title of its
+document counts.
 """
 
 from __future__ import annotations
@@ -29,50 +29,50 @@ __all__ = (
     "symbol_fit",
 )
 
-#: Bytes of a heading that can be a name; an entry of an index holds 2,700.
+#: Longest name in bytes; an entry of an index holds 2,700.
 LONGEST_NAME = 400
 
-#: Words among which a name is looked for; more are a question.
-_MOST_WORDS = 8
-#: What may stand around a name: quotes, a call's brackets, the end of a sentence.
+#: Most words of a query for a name; longer ones are questions.
+_MAX_WORDS = 8
+#: Characters that may surround a name: quotes, brackets of a call, punctuation.
 _AROUND = "\"'`()[]{}<>,;!?.:#*&"
 _SYMBOL = re.compile(r"[\w$@]+(?:(?:::|[.:#])[\w$@]+)*")
-#: What parts a qualified name.
+#: Characters that join the parts of a qualified name.
 _JOINTS = (b".", b":", b"#")
 
 
 class SymbolMatch(msgspec.Struct, frozen=True):
-    """A visible chunk that goes by a name."""
+    """A visible chunk that defines the symbol of a name."""
 
     chunk_id: str
     """IRI of the chunk."""
     document_id: str
     """Document it is part of."""
     fit: int
-    """2: the name is all of what it is called; 1: the last parts of that; 0: either in another case."""
+    """2: the name is the whole qualified name; 1: its last parts; 0: either, in another case."""
 
 
 def parse_symbol_query(query_text: str) -> str | None:
-    """Return the name that a query consists of, beside stop words; None when it asks for anything else.
+    """Return the name that a query consists of, apart from stop words; None for any other query.
 
     >>> [parse_symbol_query(query) for query in ("the `Cart.total()`", "_private", "total of a cart")]
     ['Cart.total', '_private', None]
     """
-    words = query_text.split(maxsplit=_MOST_WORDS)
-    if not 0 < len(words) <= _MOST_WORDS:
+    words = query_text.split(maxsplit=_MAX_WORDS)
+    if not 0 < len(words) <= _MAX_WORDS:
         return None
-    strong = [word for word in (one.strip(_AROUND) for one in words) if not _says_nothing(word)]
+    strong = [word for word in (one.strip(_AROUND) for one in words) if not _is_ignored(word)]
     if len(strong) != 1 or not _SYMBOL.fullmatch(strong[0]):
         return None
     return strong[0] if len(strong[0].encode()) <= LONGEST_NAME else None
 
 
-def _says_nothing(word: str) -> bool:
+def _is_ignored(word: str) -> bool:
     return not word or is_stop_term(word.lower())
 
 
 def symbol_fit(name: str, heading: str) -> int | None:
-    """Return how well a name fits what a chunk is called, as in `SymbolMatch`; None when it is not called so.
+    """Return how well a name matches a heading, as `SymbolMatch.fit`; None when it does not.
 
     >>> [symbol_fit("total", one) for one in ("total", "Cart.total", "Cart.Total", "subtotal")]
     [2, 1, 0, None]
@@ -80,7 +80,7 @@ def symbol_fit(name: str, heading: str) -> int | None:
     called, asked = heading.encode(errors="replace"), name.encode()
     if not 0 < len(called) <= LONGEST_NAME or b" " in called:
         return None
-    # Of bytes only letters of ASCII have a case.
+    # Lowering bytes folds ASCII letters only.
     folded, wanted = called.lower(), asked.lower()
     if folded != wanted and not folded.endswith(tuple(joint + wanted for joint in _JOINTS)):
         return None
@@ -90,10 +90,9 @@ def symbol_fit(name: str, heading: str) -> int | None:
 
 
 def is_symbol_heading(heading: str, title: str, document_id: str) -> bool:
-    """Return whether a heading is the name of what stands below it.
+    """Return whether a heading is the name of a symbol.
 
-    Files of source code have their path for a title, which is their id; nodes of a snapshot are called by their
-    title.
+    A file of source code has its path, which is its id, as title; a node of a snapshot has its name.
 
     Args:
         heading: Of the chunk.
@@ -104,21 +103,21 @@ def is_symbol_heading(heading: str, title: str, document_id: str) -> bool:
 
 
 def best_matches(chunks: Iterable[SymbolMatch], limit: int) -> list[SymbolMatch]:
-    """Return the chunks that fit best, equal ones by id, at most `limit`."""
+    """Return the best matches, equal ones by id, at most `limit`."""
     return sorted(chunks, key=lambda one: (-one.fit, one.chunk_id))[:limit]
 
 
 @runtime_checkable
 class SupportsSymbols(Protocol):
-    """A store that knows what its chunks are called."""
+    """Optional protocol of a store with symbol look-up."""
 
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
     ) -> list[SymbolMatch]:
-        """Return the visible chunks that go by a name, those that fit best first, equal ones by id.
+        """Return the visible chunks that define the symbol of a name, best matches first, equal ones by id.
 
-        Those that `filters` do not keep are left out. A collection that does not exist has none. Cost: grows
-        with the chunks of that name, hidden ones included.
+        `filters` apply. A collection that does not exist has none. Cost: linear in the chunks of that name,
+        hidden ones included.
 
         Raises:
             BadInput: No visible document has a key of the filters.

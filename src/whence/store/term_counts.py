@@ -1,4 +1,4 @@
-"""Counted words: what the lexical leg keeps of a chunk and asks of a query."""
+"""Term frequencies of chunks, and the terms of queries, for lexical search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = (
     "DEFAULT_LANGUAGES",
     "DocumentTerms",
     "LexicalQuery",
-    "Words",
+    "TermVector",
     "count_document_terms",
     "count_terms",
     "merge_languages",
@@ -30,39 +30,39 @@ __all__ = (
     "reader_languages",
 )
 
-#: Languages of a collection before its first document; names and titles are always read in the first.
+#: Languages of a collection before its first document; titles are always analyzed in the first.
 DEFAULT_LANGUAGES = (DEFAULT_LANGUAGE,)
 
 
-class Words(msgspec.Struct, frozen=True):
-    """The words of a chunk."""
+class TermVector(msgspec.Struct, frozen=True):
+    """The term vector of a chunk."""
 
     counts: dict[str, int]
-    """Each term and how often it occurs, weak terms included."""
+    """Frequency of each term, stop terms included."""
     length: int
-    """Occurrences of strong terms."""
+    """Field length: occurrences of terms that are not stop terms."""
     language: str = DEFAULT_LANGUAGE
-    """What they were stemmed in."""
+    """Language of the stemmer."""
 
 
-def count_terms(text: str, language: str) -> Words:
+def count_terms(text: str, language: str) -> TermVector:
     """Count the terms of a text. Cost: linear in its length."""
     counts = term_counts(text, language)
-    return Words(counts, field_length(counts), language)
+    return TermVector(counts, field_length(counts), language)
 
 
 class DocumentTerms(msgspec.Struct, frozen=True):
-    """The words of a document."""
+    """The term vectors of a document."""
 
     language: str
-    """What it was stemmed in."""
-    of_chunks: list[Words]
+    """Language of the stemmer."""
+    of_chunks: list[TermVector]
 
 
 def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> DocumentTerms:
-    """Count the words of a document's chunks by what is searched: `embed_text`, or `content` without one.
+    """Count the terms of a document's chunks, of `embed_text`, or of `content` without one.
 
-    They are stemmed in the language that the document is written in, as far as that can be told.
+    They are stemmed in the detected language of the document.
     """
     language = detect_language(language_sample(chunk.content for chunk in draft.chunks))
     texts = (
@@ -78,43 +78,42 @@ def count_document_terms(draft: DocumentDraft, boosts: FieldBoosts) -> DocumentT
 
 
 def merge_languages(known: Sequence[str], found: Iterable[str]) -> tuple[str, ...]:
-    """Return the languages of a collection together with those of new documents."""
+    """Return the languages of a collection with those of new documents added."""
     return (*known, *sorted(set(found).difference(known)))
 
 
 class LexicalQuery(msgspec.Struct, frozen=True):
-    """The words of a query as a collection may know them.
+    """The words of a query, with their terms in the languages of a collection.
 
-    Which of their terms count is up to the languages that the reader's chunks are written in: in `spoken`, the
-    commonest first.
+    Which of the terms count depends on the languages of the reader's chunks, commonest first.
     """
 
     languages: tuple[str, ...]
     """Those of the collection."""
     times: dict[QueryWord, int]
-    """Each word, its terms in the form that they are looked up in, and how often it stands in the query."""
+    """Frequency of each word in the query; terms are in their stored form."""
     one_word: bool = False
-    """Whether all of them are one word as it was written, and its parts."""
+    """Whether the query is a single word with its parts."""
 
     @property
     def terms(self) -> list[str]:
-        """Every term of any word in any language, each once."""
+        """Return all terms of all words in all languages, each once."""
         return list(dict.fromkeys(term for word in self.times for term in word.terms))
 
     def required(self, spoken: Sequence[str]) -> list[tuple[str, ...]]:
-        """What a chunk with every word has: one term at least of each of these."""
+        """Return the terms of each required word: a chunk with all words has at least one of each."""
         places = self._places(spoken)
         return [tuple(word.terms[n] for n in places) for word in self.times if word.required]
 
     def counts(self, df: Mapping[str, int], spoken: Sequence[str]) -> dict[str, int]:
-        """Count the terms that stand for the words.
+        """Return the frequency of the terms of the query, one term for each word.
 
-        A word stands as what the first language makes of it whose term is there, and as the first one's term
-        when none is: were it to stand as several, it would count as often in the query's bound.
+        The term of a word is that of the first language whose term the reader's chunks contain, else that of
+        the first language: several terms would count several times in the bound of the query.
 
         Args:
-            df: How many of the reader's chunks have each term.
-            spoken: Languages of the reader's chunks.
+            df: Number of the reader's chunks with each term.
+            spoken: Languages of the reader's chunks, commonest first.
         """
         places = self._places(spoken)
         counts: dict[str, int] = {}
@@ -135,7 +134,7 @@ def reader_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
     A rarer language would change the stems of queries about all other documents.
 
     Args:
-        chunks: How many are written in each language.
+        chunks: Number of chunks in each language.
     """
     least = sum(chunks.values()) / 100
     order = sorted(chunks, key=lambda one: (-chunks[one], one))
@@ -145,14 +144,14 @@ def reader_languages(chunks: Mapping[str, int]) -> tuple[str, ...]:
 def parse_lexical_query(
     text: str, languages: Sequence[str], form: Callable[[str], str] = str
 ) -> LexicalQuery:
-    """Count the words of a query, of the first `MAX_QUERY_WORDS` distinct ones; repeats all count.
+    """Count the words of a query: the first `MAX_QUERY_WORDS` distinct ones, with all their repeats.
 
-    Words beyond that count nowhere, neither in a chunk's score nor in the query's bound.
+    Further words are ignored.
 
     Args:
         text: The query.
-        languages: Those of the collection, one at least.
-        form: Gives the form in which a term is looked up.
+        languages: Languages of the collection, at least one.
+        form: Returns the stored form of a term.
     """
     words, one_word = parse_query(text, languages)
     counts = Counter(words)

@@ -34,7 +34,7 @@ from whence.store.term_counts import (
     DEFAULT_LANGUAGES,
     DocumentTerms,
     LexicalQuery,
-    Words,
+    TermVector,
     count_document_terms,
     merge_languages,
     parse_lexical_query,
@@ -104,7 +104,7 @@ class MemoryCollection:
                     raise unknown_key_error(one.key, sorted(stated))
         return kept
 
-    def visible_terms(self, access: Access) -> list[Words]:
+    def visible_terms(self, access: Access) -> list[TermVector]:
         """Return the terms of each visible chunk."""
         return [
             one
@@ -153,7 +153,7 @@ class MemoryCollection:
         return parse_lexical_query(text, self.languages)
 
 
-def _share(words: Words, parts: Mapping[str, float], mean: float) -> float | None:
+def _share(words: TermVector, parts: Mapping[str, float], mean: float) -> float | None:
     shared = parts.keys() & words.counts.keys()
     if not shared:
         return None

@@ -34,7 +34,7 @@ from whence.store.postgres.links.indexing import (
 from whence.store.postgres.maintenance import Maintenance, index_words
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocument
-from whence.store.term_counts import DEFAULT_LANGUAGES, Words, count_document_terms
+from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_document_terms
 from whence.store.validation import check_documents, check_tags, content_digest, is_text, json_text
 
 __all__ = ("PostgresDocuments",)
@@ -291,7 +291,7 @@ class PostgresDocuments:
         return before, msgspec.structs.replace(after, postings=after.postings + dead)
 
 
-def _words(documents: Sequence[EmbeddedDocument], boosts: FieldBoosts) -> list[Words]:
+def _words(documents: Sequence[EmbeddedDocument], boosts: FieldBoosts) -> list[TermVector]:
     drafts = (document.draft for document in documents)
     return [one for draft in drafts for one in count_document_terms(draft, boosts).of_chunks]
 

@@ -66,7 +66,7 @@ class PostgresNames:
         if not is_text(collection):
             return None
         async with self._pool.connection() as connection:
-            found = await self._link_shares.of(connection, collection, access)
+            found = await self._link_shares.read(connection, collection, access)
             due = found is None and await passage_links.links_pending(connection, collection)
         if due:
             self._maintenance.start(collection)

@@ -1,4 +1,4 @@
-"""Chunks by what they are called, in PostgreSQL: one look-up in an index of headings, read from their ends."""
+"""Symbol look-up in PostgreSQL: one look-up in an index of reversed headings."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from whence.store.symbol_names import LONGEST_NAME, SymbolMatch, symbol_fit
 
 __all__ = ("find_symbols",)
 
-_CALLED = 'reverse(lower(c.heading COLLATE "C"))'
-#: The condition of the index, word for word.
-_HAS_NAME = (
+#: Expression and condition of the index of headings, word for word.
+_REVERSED = 'reverse(lower(c.heading COLLATE "C"))'
+_IS_NAME = (
     f"octet_length(c.heading) BETWEEN 1 AND {LONGEST_NAME} AND position(' ' IN c.heading) = 0"
 )
-# The range ends behind the last of the joints; what has another character there is left out after it.
-_NAMED = (
-    "SELECT * FROM (SELECT DISTINCT ON (c.document, c.heading)"  # noqa: S608 - only constants
-    f" c.chunk_key, d.document_id, c.heading, {DOCUMENT_TAGS}"
-    " FROM collection n JOIN chunk c ON c.collection_id = n.id JOIN document d ON d.id = c.document"
-    f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}"
-    f" WHERE n.name = $4 AND {_HAS_NAME} AND {_CALLED} >= $5::text AND {_CALLED} < $5::text || ';'"
-    f" AND ({_CALLED} = $5::text OR substr({_CALLED}, length($5::text) + 1, 1) IN ('.', ':', '#'))"
-    # As `is_symbol_heading` has it.
-    " AND d.title IN (c.heading, d.document_id)"
-    " AND ($6::int[] IS NULL OR c.ord = ANY($6::int[]))"
-    " ORDER BY c.document, c.heading, c.index) w"
-    " ORDER BY w.heading = $7 DESC, right(w.heading, length($7)) = $7 DESC, w.chunk_key LIMIT $8"
-)
+# The range of the index ends after the last joint, `:`; a further condition checks the character there. The
+# condition on titles is that of `is_symbol_heading`.
+_NAMED = f"""
+    SELECT * FROM (
+        SELECT DISTINCT ON (c.document, c.heading) c.chunk_key, d.document_id, c.heading, {DOCUMENT_TAGS}
+        FROM collection n JOIN chunk c ON c.collection_id = n.id JOIN document d ON d.id = c.document
+        JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}
+        WHERE n.name = $4 AND {_IS_NAME}
+        AND {_REVERSED} >= $5::text AND {_REVERSED} < $5::text || ';'
+        AND ({_REVERSED} = $5::text OR substr({_REVERSED}, length($5::text) + 1, 1) IN ('.', ':', '#'))
+        AND d.title IN (c.heading, d.document_id)
+        AND ($6::int[] IS NULL OR c.ord = ANY($6::int[]))
+        ORDER BY c.document, c.heading, c.index) w
+    ORDER BY w.heading = $7 DESC, right(w.heading, length($7)) = $7 DESC, w.chunk_key LIMIT $8"""  # noqa: S608 - only constants
 
 
 async def find_symbols(
@@ -76,7 +76,7 @@ async def _named(
     access: Access,
     kept: list[int] | None,
 ) -> list[SymbolMatch]:
-    # Of bytes only letters of ASCII have a case, as in the collation of the index.
+    # Only ASCII letters are folded, as in the collation of the index.
     folded = name.encode().lower().decode()
     values: tuple[Any, ...] = (*access_values(access), collection, folded[::-1], kept, name, limit)
     rows = await connection.fetch(_NAMED, *values)

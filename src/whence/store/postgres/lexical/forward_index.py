@@ -19,7 +19,7 @@ import numpy as np
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.segments import mark_deleted
 from whence.store.postgres.lexical.term_vectors import concatenated
-from whence.store.term_counts import Words
+from whence.store.term_counts import TermVector
 
 __all__ = (
     "ADD_STATISTICS",
@@ -99,7 +99,7 @@ def term_key(term: str) -> str:
 
 
 async def add_chunk_terms(
-    connection: Connection, collection_id: int, ords: Sequence[int], words: Sequence[Words]
+    connection: Connection, collection_id: int, ords: Sequence[int], words: Sequence[TermVector]
 ) -> None:
     """Add the term vectors of chunks just written, and count them in the statistics.
 
@@ -115,7 +115,7 @@ async def add_chunk_terms(
 
 
 async def write_term_vectors(
-    connection: Connection, collection_id: int, ords: Sequence[int], words: Sequence[Words]
+    connection: Connection, collection_id: int, ords: Sequence[int], words: Sequence[TermVector]
 ) -> None:
     """Write the term vectors of chunks, in new slots, and add to the document frequencies."""
     df: Counter[str] = Counter()
@@ -152,7 +152,7 @@ async def _reserve_slots(connection: Connection, collection_id: int, n: int) -> 
     return first
 
 
-def _packed(words: Words, ids: dict[str, int]) -> tuple[bytes, bytes]:
+def _packed(words: TermVector, ids: dict[str, int]) -> tuple[bytes, bytes]:
     """Return the ids of terms and their counts as two columns of bytes, ascending by id."""
     pairs = sorted([(ids[term], count) for term, count in words.counts.items()])
     # For some fifty numbers `struct` is faster than an array of numpy.

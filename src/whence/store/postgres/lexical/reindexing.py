@@ -17,7 +17,7 @@ from whence.store.postgres.lexical.forward_index import STATISTICS, write_term_v
 from whence.store.postgres.lexical.merge_policy import plan_compaction
 from whence.store.postgres.lexical.merging import list_segments, merge_segments
 from whence.store.postgres.lexical.segments import MAX_FLUSHED_CHUNKS, flush_postings
-from whence.store.term_counts import DEFAULT_LANGUAGES, Words, count_terms
+from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_terms
 from whence.text.analysis import ANALYZER_VERSION
 from whence.text.languages import detect_language, language_sample
 
@@ -110,9 +110,9 @@ async def _reset(connection: Connection, collection_id: int, boosts: FieldBoosts
     )
 
 
-def _analyze(rows: Sequence[Any], boosts: FieldBoosts, *, detect: bool) -> list[Words]:
+def _analyze(rows: Sequence[Any], boosts: FieldBoosts, *, detect: bool) -> list[TermVector]:
     """Count the terms of chunks; those of a document are next to one another."""
-    words: list[Words] = []
+    words: list[TermVector] = []
     for _, some in itertools.groupby(rows, key=lambda row: row["document"]):
         chunks = list(some)
         sample = language_sample(row["content"] for row in chunks) if detect else ""

@@ -1,4 +1,4 @@
-"""Reading the passage graph in PostgreSQL: both sides of a link are visible, and only the visible count."""
+"""Queries for links in PostgreSQL; both ends of a link are visible, and only visible passages count."""
 
 from __future__ import annotations
 
@@ -21,98 +21,98 @@ from whence.text.analysis import document_terms
 
 __all__ = ("LinkStatisticsCache", "linked_titles", "links_pending")
 
-_VISIBLE = "c.ord = {side}.ord AND c.class_id = ANY($2::int[])"
-_SIDE = (
-    f"SELECT w.name, k.* FROM unnest($1::int[]) w(name), LATERAL (SELECT c.chunk_key, d.document_id, {DOCUMENT_TAGS}"  # noqa: S608 - only constants
-    f" FROM {{table}} m JOIN chunk c ON {{visible}} JOIN document d ON d.id = c.document{TAGS_JOIN}"
-    " WHERE m.name = w.name {rule} LIMIT $3::int + 1) k ORDER BY w.name, k.chunk_key"
-)
-_BEARERS = _SIDE.format(table="passage_bearer", visible=_VISIBLE.format(side="m"), rule="")
-_MENTIONS = _SIDE.format(
-    table="passage_mention", visible=_VISIBLE.format(side="m"), rule=f"AND {IS_LINK}"
-)
-_RESOLVE = (
-    f"SELECT c.id, coalesce(l.languages[1], $2) AS language, {EPOCH}"  # noqa: S608 - only constants
-    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"
-)
-_STANDING = (
-    f"SELECT c.id, {EPOCH} FROM collection c"  # noqa: S608 - only constants
-    " JOIN passage_links l ON l.collection_id = c.id AND l.version = $2 WHERE c.name = $1"
-)
-#: Documents that stand for all, and the first passages of each: a share is known to 5 points by so many.
-_SAMPLE, _OF_EACH = 400, 5
-_RARE = (
-    "(SELECT count(*) FROM (SELECT FROM {table} m JOIN chunk c ON c.ord = m.ord AND c.class_id = ANY($2::int[])"
-    " WHERE m.name = a.name {rule} LIMIT {most} + 1) x) BETWEEN 1 AND {most}"
-)
-# Those with the least hash: which ones these are is up to the visible ones alone.
-_STATISTICS = (
-    "WITH sample AS MATERIALIZED (SELECT d.id FROM document d"  # noqa: S608 - only constants
-    " WHERE d.collection_id = $1 AND d.class_id = ANY($2::int[])"
-    f" ORDER BY hashtextextended(d.document_id, 0), d.document_id LIMIT {_SAMPLE}),"
-    " passages AS MATERIALIZED (SELECT c.ord, c.document FROM sample s JOIN chunk c ON c.document = s.id"
-    f" AND c.index < {_OF_EACH}),"
-    " around AS MATERIALIZED (SELECT b.name, b.ord FROM passages c JOIN passage_bearer b ON b.ord = c.ord"
-    f" UNION SELECT m.name, m.ord FROM passages c JOIN passage_mention m ON m.ord = c.ord WHERE {IS_LINK}),"
-    " rare AS MATERIALIZED (SELECT a.name FROM (SELECT DISTINCT name FROM around) a"
-    f" WHERE {_RARE.format(table='passage_bearer', rule='', most=MAX_TITLED)}"
-    f" AND {_RARE.format(table='passage_mention', rule=f'AND {IS_LINK}', most=MAX_MENTIONS)})"
-    " SELECT (SELECT count(DISTINCT document) FROM passages) AS documents,"
-    " (SELECT count(*) FROM passages) AS chunks,"
-    " (SELECT count(DISTINCT a.ord) FROM around a JOIN rare USING (name)) AS linked"
-)
-_AROUND = (
-    "SELECT b.name FROM passage_bearer b WHERE b.ord = ANY($1::int[])"
-    " UNION SELECT m.name FROM passage_mention m WHERE m.ord = ANY($1::int[])"
-)
+_RESOLVE = f"""
+    SELECT c.id, coalesce(l.languages[1], $2) AS language, {EPOCH}
+    FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"""  # noqa: S608 - only constants
+_RESOLVE_INDEXED = f"""
+    SELECT c.id, {EPOCH} FROM collection c
+    JOIN passage_links l ON l.collection_id = c.id AND l.version = $2 WHERE c.name = $1"""  # noqa: S608 - only constants
+_PENDING = """
+    SELECT EXISTS (SELECT FROM collection c WHERE c.name = $1 AND NOT c.internal
+        AND NOT EXISTS (SELECT FROM passage_links l WHERE l.collection_id = c.id AND l.version = $2))"""
+# Visible passages of each title at one end of its links, one more than the limit.
+_PASSAGES = f"""
+    SELECT w.name, k.* FROM unnest($1::int[]) w(name), LATERAL (
+        SELECT c.chunk_key, d.document_id, {DOCUMENT_TAGS}
+        FROM {{table}} m JOIN chunk c ON c.ord = m.ord AND c.class_id = ANY($2::int[])
+        JOIN document d ON d.id = c.document{TAGS_JOIN}
+        WHERE m.name = w.name AND {{condition}} LIMIT $3::int + 1) k
+    ORDER BY w.name, k.chunk_key"""  # noqa: S608 - only constants
+_TITLED = _PASSAGES.format(table="passage_bearer", condition="true")
+_MENTIONING = _PASSAGES.format(table="passage_mention", condition=IS_LINK)
+_TITLES_OF_CHUNKS = """
+    SELECT b.name FROM passage_bearer b WHERE b.ord = ANY($1::int[])
+    UNION SELECT m.name FROM passage_mention m WHERE m.ord = ANY($1::int[])"""
+_TITLES = "SELECT id, terms FROM passage_name WHERE id = ANY($1::int[]) ORDER BY terms"
+_CHUNKS = f"SELECT c.ord, c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
+
+#: Documents in the sample of the statistics, and passages of each: a share is accurate to 5 points.
+_SAMPLE_DOCUMENTS, _SAMPLE_PASSAGES = 400, 5
+_COUNT = """
+    (SELECT count(*) FROM (SELECT FROM {table} m
+        JOIN chunk c ON c.ord = m.ord AND c.class_id = ANY($2::int[])
+        WHERE m.name = a.name AND {condition} LIMIT {limit} + 1) x)"""
+_TITLED_COUNT = _COUNT.format(table="passage_bearer", condition="true", limit=MAX_TITLED)
+_MENTION_COUNT = _COUNT.format(table="passage_mention", condition=IS_LINK, limit=MAX_MENTIONS)
+# The sample is the visible documents with the least hash, so that hidden ones do not change it.
+_STATISTICS = f"""
+    WITH sample AS MATERIALIZED (
+        SELECT d.id FROM document d WHERE d.collection_id = $1 AND d.class_id = ANY($2::int[])
+        ORDER BY hashtextextended(d.document_id, 0), d.document_id LIMIT {_SAMPLE_DOCUMENTS}),
+    passages AS MATERIALIZED (
+        SELECT c.ord, c.document FROM sample s
+        JOIN chunk c ON c.document = s.id AND c.index < {_SAMPLE_PASSAGES}),
+    titles AS MATERIALIZED (
+        SELECT b.name, b.ord FROM passages c JOIN passage_bearer b ON b.ord = c.ord
+        UNION SELECT m.name, m.ord FROM passages c JOIN passage_mention m ON m.ord = c.ord WHERE {IS_LINK}),
+    rare AS MATERIALIZED (
+        SELECT a.name FROM (SELECT DISTINCT name FROM titles) a
+        WHERE {_TITLED_COUNT} BETWEEN 1 AND {MAX_TITLED}
+        AND {_MENTION_COUNT} BETWEEN 1 AND {MAX_MENTIONS})
+    SELECT (SELECT count(DISTINCT document) FROM passages) AS documents,
+        (SELECT count(*) FROM passages) AS chunks,
+        (SELECT count(DISTINCT t.ord) FROM titles t JOIN rare USING (name)) AS linked"""  # noqa: S608 - only constants
 
 
 class LinkStatisticsCache:
-    """How densely what readers see of collections is linked, remembered while nearly the same is there."""
+    """Link statistics of collections by what a reader sees, cached until a tenth of that has changed."""
 
-    #: Growth or loss at which it is found anew: often enough for a share, a logarithm of times in all.
-    _DRIFT = 0.1
-    _MOST = 1000
+    _MAX_CHANGE = 0.1
+    _MAX_ENTRIES = 1000
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, tuple[int, ...]], tuple[int, LinkStatistics]] = {}
+        self._cache: dict[tuple[int, tuple[int, ...]], tuple[int, LinkStatistics]] = {}
 
-    async def of(
+    async def read(
         self, connection: Connection, collection: str, access: Access
     ) -> LinkStatistics | None:
-        """Return how densely a collection is linked for a reader; None when its links are not known.
+        """Return the statistics of a collection for a reader; None while its links are not indexed.
 
-        Cost: linear in the classes of rights; when it is found anew, in the visible documents.
+        Cost: linear in the ACL classes; without a cached value, in the visible documents.
         """
-        row = await connection.fetchrow(_STANDING, collection, LINKS_VERSION)
+        row = await connection.fetchrow(_RESOLVE_INDEXED, collection, LINKS_VERSION)
         if row is None:
             return None
         classes = await allowed_classes(connection, access, row["epoch"])
         visible = await connection.fetchval(VISIBLE_CHUNKS, row["id"], classes)
         key = row["id"], tuple(classes)
-        known = self._known.get(key)
-        if known is not None and abs(visible - known[0]) <= self._DRIFT * known[0]:
-            return known[1]
+        cached = self._cache.get(key)
+        if cached is not None and abs(visible - cached[0]) <= self._MAX_CHANGE * cached[0]:
+            return cached[1]
         found = await connection.fetchrow(_STATISTICS, row["id"], classes)
         statistics = LinkStatistics(
             chunks=found["chunks"], linked=found["linked"], documents=found["documents"]
         )
-        if len(self._known) >= self._MOST:
-            self._known.clear()
-        self._known[key] = visible, statistics
+        if len(self._cache) >= self._MAX_ENTRIES:
+            self._cache.clear()
+        self._cache[key] = visible, statistics
         return statistics
 
 
 async def links_pending(connection: Connection, collection: str) -> bool:
-    """Return whether a collection is there whose links are to be found, but are not known by this version."""
-    found: bool = await connection.fetchval(
-        "SELECT EXISTS (SELECT FROM collection c WHERE c.name = $1 AND NOT c.internal"
-        " AND NOT EXISTS (SELECT FROM passage_links l"
-        "  WHERE l.collection_id = c.id AND l.version = $2))",
-        collection,
-        LINKS_VERSION,
-    )
-    return found
+    """Return whether the links of a collection must be indexed by this version."""
+    pending: bool = await connection.fetchval(_PENDING, collection, LINKS_VERSION)
+    return pending
 
 
 async def linked_titles(
@@ -122,7 +122,7 @@ async def linked_titles(
     access: Access,
     query_text: str,
 ) -> list[LinkTitle]:
-    """Return the rare names around visible chunks and in a query, from one snapshot of the database.
+    """Return the rare titles around visible chunks and in a query, from one snapshot of the database.
 
     Raises:
         NotFound: There is no such collection.
@@ -132,62 +132,57 @@ async def linked_titles(
         if row is None:
             raise missing_collection(collection)
         classes = await allowed_classes(connection, access, row["epoch"])
-        wanted = await connection.fetch(
-            f"SELECT c.ord, c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}",
-            *requested_values(access, collection, chunk_ids),
-        )
-        wanted = allowed_rows(wanted, access, "passages")
-        around = await connection.fetch(_AROUND, [one["ord"] for one in wanted])
-        asked = await _names_in(connection, row["id"], query_text, row["language"])
-        ids = sorted({one["name"] for one in around}.union(asked))
-        titled_passages = await _side(connection, _BEARERS, ids, classes, MAX_TITLED, access)
-        mentions = await _side(connection, _MENTIONS, ids, classes, MAX_MENTIONS, access)
-        names = await connection.fetch(
-            "SELECT id, terms FROM passage_name WHERE id = ANY($1::int[]) ORDER BY terms", ids
-        )
-    keys = frozenset(one["chunk_key"] for one in wanted)
+        rows = await connection.fetch(_CHUNKS, *requested_values(access, collection, chunk_ids))
+        chunks = allowed_rows(rows, access, "passages")
+        around = await connection.fetch(_TITLES_OF_CHUNKS, [one["ord"] for one in chunks])
+        in_query = await _titles_in(connection, row["id"], query_text, row["language"])
+        ids = sorted({one["name"] for one in around}.union(in_query))
+        titled = await _passages(connection, _TITLED, ids, classes, MAX_TITLED, access)
+        mentions = await _passages(connection, _MENTIONING, ids, classes, MAX_MENTIONS, access)
+        titles = await connection.fetch(_TITLES, ids)
+    keys = frozenset(one["chunk_key"] for one in chunks)
     found = (
         LinkTitle(
             name=one["terms"],
-            titled_passages=titled_passages.get(one["id"], ()),
+            titled_passages=titled.get(one["id"], ()),
             mentions=mentions.get(one["id"], ()),
-            in_query=one["id"] in asked,
+            in_query=one["id"] in in_query,
         )
-        for one in names
+        for one in titles
     )
     return [one for one in found if _is_rare(one) and (one.in_query or _touches(one, keys))]
 
 
-def _is_rare(name: LinkTitle) -> bool:
-    return 0 < len(name.titled_passages) <= MAX_TITLED and len(name.mentions) <= MAX_MENTIONS
+def _is_rare(title: LinkTitle) -> bool:
+    return 0 < len(title.titled_passages) <= MAX_TITLED and len(title.mentions) <= MAX_MENTIONS
 
 
-def _touches(name: LinkTitle, chunk_ids: frozenset[str]) -> bool:
-    """Return whether a link of the name ends at one of the chunks; one that bears and holds it has none."""
-    return any(ref.chunk_id in chunk_ids for ref in (*name.titled_passages, *name.mentions))
+def _touches(title: LinkTitle, chunk_ids: frozenset[str]) -> bool:
+    """Return whether one of the chunks is at an end of the title's links."""
+    return any(ref.chunk_id in chunk_ids for ref in (*title.titled_passages, *title.mentions))
 
 
-async def _names_in(
+async def _titles_in(
     connection: Connection, collection_id: int, text: str, language: str
 ) -> frozenset[int]:
-    """Return the ids of the names that a query holds, in its first terms."""
+    """Return the ids of the titles that the first terms of a query mention."""
     terms = document_terms(text, language)[:MAX_QUERY_WORDS] if text else []
     if not terms:
         return frozenset()
     ids = await titles_by_anchor(connection, collection_id, set(terms))
-    return frozenset(ids[name] for name in MentionFinder(ids).find(terms))
+    return frozenset(ids[title] for title in MentionFinder(ids).find(terms))
 
 
-async def _side(
+async def _passages(
     connection: Connection,
-    query: str,
-    names: list[int],
+    statement: str,
+    titles: list[int],
     classes: list[int],
     limit: int,
     access: Access,
 ) -> dict[int, tuple[PassageRef, ...]]:
-    """Return the visible passages of each title on one side, at most one more than the limit."""
-    rows = await connection.fetch(query, names, classes, limit)
+    """Return the visible passages of each title, at most one more than the limit."""
+    rows = await connection.fetch(statement, titles, classes, limit)
     return {
         name: tuple(PassageRef(row["chunk_key"], row["document_id"]) for row in some)
         for name, some in groupby(allowed_rows(rows, access, "links"), key=lambda row: row["name"])
