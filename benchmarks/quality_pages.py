@@ -19,7 +19,7 @@ _COLOURS = {
 _SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
     ' font-family="system-ui, sans-serif" font-size="12"'
-    ' aria-label="nDCG@10 of each way of searching on each collection">'
+    ' aria-label="nDCG@10 of each search mode on each collection">'
 )
 _WIDTH, _BAR, _GAP, _LEFT, _TOP, _HEIGHT = 960, 15, 22, 44, 56, 260
 
@@ -64,7 +64,7 @@ def _facts(measured: Measured) -> list[str]:
     if len(measured.collections) > 1:
         loo = sum(measured.leave_one_out.values()) / len(measured.leave_one_out)
         facts.append(
-            f"- Weight of the dense leg chosen on the other collections: mean nDCG@10 of hybrid {loo:.4f}"
+            f"- Weight of dense retrieval chosen on the other collections: mean nDCG@10 of hybrid {loo:.4f}"
             f" ({_mean(measured, 'hybrid', 'ndcg@10'):.4f} with the one in use)."
         )
     facts.append(
@@ -76,11 +76,11 @@ def _facts(measured: Measured) -> list[str]:
         if plain != walked:
             facts.append(
                 f"- All relevant documents in the top ten of {name}: {plain:.3f},"
-                f" with the passage graph {walked:.3f}."
+                f" with links between passages {walked:.3f}."
             )
     if measured.published is not None:
         facts.append(
-            f"- SciFact by one float32 vector a document, as published figures are made:"
+            f"- SciFact with one float32 vector per document, as in published figures:"
             f" {measured.published:.4f} (published .6451)."
         )
     return facts + _reranking(measured)
@@ -92,8 +92,8 @@ def _reranking(measured: Measured) -> list[str]:
         return []
     lines = [
         "",
-        "The first 20 candidates reranked by the local model (nDCG@10). Last: the share of its score that is chosen on the",
-        "seven other collections, and what that gains here.",
+        "nDCG@10 before and after reranking the first 20 candidates with the local model. Last column: the share of its",
+        "score chosen on the seven other collections, and the gain here.",
         "",
         "| collection | queries | before | after | chosen on the others |",
         "|---|---|---|---|---|",
