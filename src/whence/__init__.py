@@ -1,6 +1,6 @@
-"""Whence: retrieval that shows where every answer came from.
+"""Whence: retrieval that shows how every answer was produced.
 
-The names below are loaded when first used, so that importing the package costs nothing.
+The names below are imported on first use, so that importing the package is fast.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Access", "Engine", "RetrievalResult", "Retriever")
 
-_HOMES = {
+_MODULES = {
     "Access": "whence.schema.access",
     "Engine": "whence.engine.engine",
     "RetrievalResult": "whence.retrieval.results",
@@ -25,9 +25,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'whence' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -128,7 +128,7 @@ def _print_fleet(fleet: FlowStatus) -> None:
     out = console()
     out.print()
     out.print(f"flow [bold]{fleet.flow}[/] on {fleet.broker}", soft_wrap=True)
-    numbers = ("workers", "handled", "failed", "backlog", "held", "oldest", "dead")
+    numbers = ("workers", "handled", "failed", "backlog", "in flight", "oldest", "dead")
     table = plain_table("processor", *(f">{name}" for name in numbers))
     for one in fleet.topics:
         table.add_row(*_row(one, fleet))

@@ -77,9 +77,9 @@ def open_bundles(
                 f"a set holds snapshots of one repository, not of {', '.join(sorted(repos))}",
                 hint="name the repository with --repo, or import without a set",
             )
-    seen: dict[str, str] = {}
+    first: dict[str, str] = {}
     for bundle in bundles:
-        other = seen.setdefault(bundle.snapshot.snapshot_id, bundle.name)
+        other = first.setdefault(bundle.snapshot.snapshot_id, bundle.name)
         if other is not bundle.name:
             raise BadInput(
                 f"{other} and {bundle.name} are both {bundle.snapshot.repo} at"
