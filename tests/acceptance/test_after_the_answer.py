@@ -1,4 +1,4 @@
-"""What can be asked once an answer is there: why not this, is it still so, and take that out of it."""
+"""`why-not`, `replay` and `erase` after an answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def answer(cli: Any, handbook: Path) -> Any:
 
 
 def test_why_not_names_one_stage_and_one_reason(cli: Any, answer: Any) -> None:
-    """A cited passage is `cited`; one that came too late has a drop code with its ranks."""
+    """A cited passage has the code `cited`; a dropped one has its drop code and ranks."""
     cited = answer["citations"][0]["chunk_id"]
     told = cli("why-not", cited, "--answer", answer["answer_id"], "--json").json
     trace = cli("explain", answer["answer_id"], "--json").json
@@ -33,8 +33,8 @@ def test_why_not_names_one_stage_and_one_reason(cli: Any, answer: Any) -> None:
     assert other["numbers"]["rank"] == dropped["rank"]
 
 
-def test_hidden_and_nonexistent_look_the_same_to_why_not(cli: Any, answer: Any) -> None:
-    """A document that only some may see is answered like one that nobody has."""
+def test_why_not_does_not_reveal_hidden_documents(cli: Any, answer: Any) -> None:
+    """The answer for a hidden document equals the answer for one that does not exist."""
     hidden = "people/salary-bands.md"
     texts = [
         cli("why-not", item, "--answer", answer["answer_id"]).out.replace(item, "ITEM")
@@ -45,7 +45,7 @@ def test_hidden_and_nonexistent_look_the_same_to_why_not(cli: Any, answer: Any) 
 
 
 @pytest.mark.parametrize("command", ["explain", "replay", "why-not"])
-def test_an_answer_that_is_not_there(cli: Any, handbook: Path, command: str) -> None:
+def test_an_unknown_answer_is_not_found(cli: Any, handbook: Path, command: str) -> None:
     """Exit 3 with the id, one error and one hint."""
     words = ("why-not", "x", "--answer", "nobody") if command == "why-not" else (command, "nobody")
     result = cli(*words, "--json")
@@ -57,7 +57,7 @@ def test_an_answer_that_is_not_there(cli: Any, handbook: Path, command: str) -> 
 
 
 def test_replay_is_identical_until_a_document_changes(own: Any, handbook: Path) -> None:
-    """Twice the same on an unchanged collection; then the first stage that differs, and exit 1."""
+    """Identical on an unchanged collection; after a change exit 1 with the first differing stage."""
     folder = own.home / "docs"
     folder.mkdir()
     (folder / "leave.md").write_text("# Leave\n\nEmployees get 25 days of annual leave a year.\n")
@@ -84,7 +84,7 @@ def test_replay_is_identical_until_a_document_changes(own: Any, handbook: Path) 
 
 
 def test_an_erased_document_is_gone_and_leaves_a_tombstone(own: Any, tmp_path: Path) -> None:
-    """No command and no file of the database's tables shows its words; the trace stays complete."""
+    """Search, trace and answer no longer contain its words; the trace stays complete."""
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "leave.md").write_text("# Leave\n\nThe zebrafinch rule: 25 days of annual leave.\n")

@@ -12,7 +12,7 @@ import pytest
 
 @pytest.mark.parametrize("question", ["", "   ", "\n\t"])
 def test_a_blank_question_is_bad_input(cli: Any, handbook: Path, question: str) -> None:
-    """Asking nothing is refused with exit 2."""
+    """A blank question is exit 2."""
     cli("ask", question).assert_error(2)
 
 
@@ -28,8 +28,8 @@ def test_a_blank_question_is_bad_input(cli: Any, handbook: Path, question: str) 
     ],
     ids=str,
 )
-def test_what_cannot_be_asked_starts_nothing(fresh: Any, words: tuple[str | bytes, ...]) -> None:
-    """Bad input is refused before a home is made for it."""
+def test_invalid_questions_create_no_home(fresh: Any, words: tuple[str | bytes, ...]) -> None:
+    """Bad input is refused before the home is created."""
     result = fresh(*words)
 
     result.assert_error(2)
@@ -50,8 +50,8 @@ def test_what_cannot_be_asked_starts_nothing(fresh: Any, words: tuple[str | byte
     ],
     ids=str,
 )
-def test_nothing_is_made_where_nothing_was_stored(fresh: Any, words: tuple[str, ...]) -> None:
-    """Whoever mistypes a home is told which one, and finds no database there afterwards."""
+def test_reading_creates_no_database(fresh: Any, words: tuple[str, ...]) -> None:
+    """A command that reads from an empty home names it and creates no database."""
     result = fresh(*words)
 
     result.assert_error(3)
@@ -60,8 +60,8 @@ def test_nothing_is_made_where_nothing_was_stored(fresh: Any, words: tuple[str, 
     assert list(fresh.home.iterdir()) == []
 
 
-def test_an_answer_that_is_late_tells_who_was_asked(cli: Any, handbook: Path) -> None:
-    """The message is for people: no full names of topics."""
+def test_a_timeout_names_the_service(cli: Any, handbook: Path) -> None:
+    """The message contains the short name of the topic."""
     result = cli("ask", "How many days of leave are there?", "--timeout", "0.001")
 
     result.assert_error(4)
@@ -71,7 +71,7 @@ def test_an_answer_that_is_late_tells_who_was_asked(cli: Any, handbook: Path) ->
 
 @pytest.mark.parametrize("query", ["", "  "])
 def test_a_blank_search_is_an_empty_result(cli: Any, handbook: Path, query: str) -> None:
-    """Searching for nothing gives an empty result, a helpful message and exit 0."""
+    """A blank query has an empty result, a message and exit 0."""
     result = cli("search", query, "--json")
 
     assert result.code == 0
@@ -80,21 +80,21 @@ def test_a_blank_search_is_an_empty_result(cli: Any, handbook: Path, query: str)
 
 
 def test_a_question_that_is_not_utf8_is_bad_input(cli: Any, handbook: Path) -> None:
-    """Bytes that are no text are refused, not guessed."""
+    """Invalid UTF-8 is refused."""
     cli("ask", b"what \xff\xfe is").assert_error(2)
     cli("search", b"what \xff\xfe is").assert_error(2)
 
 
 def test_a_question_of_ten_thousand_words_is_answered_or_refused(cli: Any, handbook: Path) -> None:
-    """A huge question never ends in a traceback or a hang."""
+    """A very long question causes no traceback and no hang."""
     result = cli("ask", "holiday " * 10_000, "--json")
 
     assert result.code in (0, 2), result.err
     assert "Traceback" not in result.err
 
 
-def test_a_question_of_one_word_that_fills_the_line_is_answered(cli: Any, handbook: Path) -> None:
-    """The trace of a question of 120 kB fits into the messages that carry it."""
+def test_a_very_long_word_is_answered(cli: Any, handbook: Path) -> None:
+    """A question of 120 kB fits into the messages of its trace."""
     result = cli("ask", "a" * 120_000, "--no-rerank", "--json")
     trace = cli("explain", result.json["answer_id"], "--json").json
 
@@ -105,7 +105,7 @@ def test_a_question_of_one_word_that_fills_the_line_is_answered(cli: Any, handbo
 
 @pytest.mark.parametrize("command", ["ask", "search"])
 def test_an_unknown_collection_is_not_found(cli: Any, handbook: Path, command: str) -> None:
-    """A collection that does not exist gives exit 3 and its name."""
+    """A missing collection is exit 3, and the message names it."""
     result = cli(command, "how many holidays", "--collection", "nowhere")
 
     result.assert_error(3)
@@ -113,7 +113,7 @@ def test_an_unknown_collection_is_not_found(cli: Any, handbook: Path, command: s
 
 
 def test_an_unknown_answer_is_not_found(cli: Any, handbook: Path) -> None:
-    """An answer id that was never given out gives exit 3."""
+    """An unknown answer id is exit 3."""
     cli("explain", "no-such-answer").assert_error(3)
 
 
@@ -143,7 +143,7 @@ def test_an_unknown_answer_is_not_found(cli: Any, handbook: Path) -> None:
     ids=" ".join,
 )
 def test_wrong_usage_is_exit_two(cli: Any, handbook: Path, words: tuple[str, ...]) -> None:
-    """Wrong options and values are named, with exit 2."""
+    """Wrong options and values are exit 2."""
     cli(*words).assert_error(2)
 
 
@@ -156,7 +156,7 @@ def test_errors_are_json_too(cli: Any, handbook: Path) -> None:
 
 
 def test_missing_models_are_named(cli: Any, handbook: Path, tmp_path: Path) -> None:
-    """Without weights the command says which, where it looked, and how to get them."""
+    """A missing model is reported with its folder and the command that installs it."""
     result = cli("search", "holidays", "--mode", "dense", env={"WHENCE_MODELS": str(tmp_path)})
 
     result.assert_error(4)
@@ -165,7 +165,7 @@ def test_missing_models_are_named(cli: Any, handbook: Path, tmp_path: Path) -> N
 
 
 def test_an_unknown_level_of_logging_is_named(fresh: Any) -> None:
-    """A level that logging does not know is bad input, not a fault of ours."""
+    """An unknown log level is bad input."""
     result = fresh("search", "holidays", env={"WHENCE_LOG": "loud"})
 
     result.assert_error(2)
@@ -173,7 +173,7 @@ def test_an_unknown_level_of_logging_is_named(fresh: Any) -> None:
 
 
 def test_a_database_that_does_not_answer_is_unavailable(fresh: Any) -> None:
-    """A refused database gives exit 4, its address and not its password."""
+    """An unreachable database is exit 4 with its address, without the password."""
     url = "postgresql://me:secret@127.0.0.1:1/whence"
     result = fresh("search", "holidays", "--database-url", url)
 
@@ -188,8 +188,8 @@ def test_a_database_that_does_not_answer_is_unavailable(fresh: Any) -> None:
     ids=["no UTF-8", "too long", "below a file"],
 )
 @pytest.mark.parametrize("command", ["search", "ask", "collections"])
-def test_a_home_that_cannot_be_is_refused(fresh: Any, name: bytes, command: str) -> None:
-    """A folder that the database or the file system cannot use is bad input, and nothing is made."""
+def test_an_unusable_home_is_refused(fresh: Any, name: bytes, command: str) -> None:
+    """A folder that the database or file system cannot use is bad input, and nothing is created."""
     (fresh.home / "file").touch()
     words = (command,) if command == "collections" else (command, "holidays")
     result = fresh("--home", os.fsencode(fresh.home) + b"/" + name, *words)
@@ -199,7 +199,7 @@ def test_a_home_that_cannot_be_is_refused(fresh: Any, name: bytes, command: str)
 
 
 def test_a_home_of_a_newer_version_is_refused(fresh: Any) -> None:
-    """Data of a newer version are left alone."""
+    """Data of a newer version are not opened."""
     (fresh.home / "version").write_text("999\n")
     result = fresh("search", "holidays")
 
@@ -208,8 +208,8 @@ def test_a_home_of_a_newer_version_is_refused(fresh: Any) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
-def test_a_full_disk_stores_nothing_by_halves(fresh: Any, tmp_path: Path) -> None:
-    """When the disk is full indexing stops with a clear error, and the collection still answers."""
+def test_a_full_disk_leaves_no_partial_documents(fresh: Any, tmp_path: Path) -> None:
+    """On a full disk indexing fails with exit 4, and the collection can still be searched."""
     import subprocess
 
     small = tmp_path / "small"

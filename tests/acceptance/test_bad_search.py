@@ -1,4 +1,4 @@
-"""Odd searches from the command line: each is answered or refused in the contract's way."""
+"""Unusual queries and options of `whence search`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ODD_QUERIES = {
 
 @pytest.mark.parametrize("name", ODD_QUERIES)
 def test_any_text_is_a_query(cli: Any, handbook: Path, name: str) -> None:
-    """Whatever the text, the search ends with a result in JSON and exit 0."""
+    """Any text is searched: exit 0 and a JSON document."""
     result = cli("search", "--json", "--threshold", "0", "--", ODD_QUERIES[name])
 
     assert result.code == 0, result.err
@@ -58,7 +58,7 @@ def test_any_text_is_a_query(cli: Any, handbook: Path, name: str) -> None:
 def test_wrong_options_are_named(
     cli: Any, handbook: Path, words: tuple[str | bytes, ...], named: str
 ) -> None:
-    """What cannot be is exit 2, with one line that names it and one that helps."""
+    """An invalid option is exit 2, with an error that names it and a hint."""
     result = cli("search", "annual leave", "--json", *words)
 
     assert result.code == 2, result.err
@@ -67,7 +67,7 @@ def test_wrong_options_are_named(
     assert "Traceback" not in result.err
 
 
-def test_filters_narrow_from_the_command_line(cli: Any, handbook: Path) -> None:
+def test_filters_restrict_the_results(cli: Any, handbook: Path) -> None:
     """Equality, ranges of dates, prefixes and several at once; an unknown key lists the known ones."""
 
     def found(*filters: str) -> set[str]:
@@ -92,7 +92,7 @@ def test_filters_narrow_from_the_command_line(cli: Any, handbook: Path) -> None:
 
 
 def test_odd_tags_are_kept_and_compared_exactly(own: Any, tmp_path: Path) -> None:
-    """Tags with quotes, commas, Unicode and 10 kB open what carries them; 5,000 tags are no hindrance."""
+    """Tags with quotes, commas, Unicode or 10 kB are compared exactly, also among 5,000 tags."""
     tags = ["it's", 'a "b"', "a,b", "{x}", "日本語", "x" * 10_000]
     corpus = tmp_path / "corpus.jsonl"
     records = [{"_id": f"d{n}", "text": "annual leave", "acl": [tag]} for n, tag in enumerate(tags)]
@@ -111,8 +111,8 @@ def test_odd_tags_are_kept_and_compared_exactly(own: Any, tmp_path: Path) -> Non
     assert found(["a", "b", "x" * 9_999, "日本"]) == set()
 
 
-def test_reranking_is_told_in_the_result(cli: Any, handbook: Path) -> None:
-    """With --rerank each hit tells where it stood before; the order is still that of the score."""
+def test_reranking_is_reported(cli: Any, handbook: Path) -> None:
+    """With --rerank each hit has its former rank; hits are ordered by score."""
     words = ("search", "how many days of annual leave", "--json", "--threshold", "0")
     plain = cli(*words, "--no-rerank").json
     result = cli(*words, "--rerank", "--rerank-budget", "60").json
@@ -130,8 +130,8 @@ def test_reranking_is_told_in_the_result(cli: Any, handbook: Path) -> None:
     assert [fault["stage"] for fault in late["degraded"]] == ["rerank"]
 
 
-def test_fields_are_boosted_from_the_command_line(fresh: Any, tmp_path: Path) -> None:
-    """A path is searched when it is told to count, from then on; what is no field is refused and named."""
+def test_fields_can_be_boosted(fresh: Any, tmp_path: Path) -> None:
+    """With --boost the path is searched; invalid boosts are refused."""
     (tmp_path / "expenses.md").write_text("# Travel\n\nReceipts are kept for ten years.\n")
     refused = [
         fresh("index", tmp_path, "--json", "--boost", one)

@@ -1,4 +1,4 @@
-"""Services that die or are held up in the middle of a command."""
+"""Services that fail or block during a command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def chat_server(before_answer: Callable[[int], None]) -> Iterator[str]:
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
             self.end_headers()
-            # Whoever asked may have gone.
+            # The client may have disconnected.
             with suppress(OSError):
                 self.wfile.write(body)
 
@@ -64,7 +64,7 @@ def bikes(own: Any, tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("call", [1, 2], ids=["before the search", "before the answer"])
 def test_a_database_killed_mid_question(bikes: Any, call: int) -> None:
-    """The question ends in time with an answer or with exit 4 in words, and the next one is answered."""
+    """The question ends with an answer or with exit 4, and the next question is answered."""
 
     def kill(number: int) -> None:
         if number == call:
@@ -91,8 +91,8 @@ def test_a_database_killed_mid_question(bikes: Any, call: int) -> None:
     assert after.json["citations"]
 
 
-def test_a_start_lock_that_another_holds_is_told_and_waited_for(bikes: Any) -> None:
-    """A command that waits for another process says so, with its id, and goes on when it is free."""
+def test_waiting_for_the_start_lock_is_reported(bikes: Any) -> None:
+    """A command that waits for another process reports its id, and continues when the lock is free."""
     with (bikes.home / "start.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.truncate(0)

@@ -60,8 +60,8 @@ def expanded(cli: Any, *words: str) -> tuple[set[str], set[tuple[str, str, str]]
     return set(local.values()), edges
 
 
-def test_what_is_bundled_is_imported(bundle: Any) -> None:
-    """The same numbers, the commit and the branch; what was not resolved is counted."""
+def test_a_bundle_is_imported_completely(bundle: Any) -> None:
+    """Counts, commit and branch are equal after the import; unresolved calls are counted."""
     made, imported = bundle
 
     assert (made["head_sha"], made["branch"], made["repo"]) == (SHA, "main", "Shop")
@@ -74,8 +74,8 @@ def test_what_is_bundled_is_imported(bundle: Any) -> None:
     assert made["skipped"] == made["failures"] == []
 
 
-def test_code_is_followed_down_to_the_tables(cli: Any, bundle: Any) -> None:
-    """From a method through its calls and the procedure it names; what is inferred says so."""
+def test_methods_lead_to_tables(cli: Any, bundle: Any) -> None:
+    """Expansion leads from a method through calls and a procedure to tables; inferred edges are marked."""
     nodes, edges = expanded(cli, "Shop.Store.Buy()", "--max-depth", "4")
 
     assert edges == {
@@ -99,21 +99,21 @@ def test_code_is_followed_down_to_the_tables(cli: Any, bundle: Any) -> None:
 def test_relations_are_followed_by_name(
     cli: Any, bundle: Any, relation: str, reached: set[str]
 ) -> None:
-    """A call is a dependency as well."""
+    """Calls are dependencies too."""
     nodes, _ = expanded(cli, "Shop.Store.Buy()", "--relation", relation)
 
     assert nodes == {"Shop.Store.Buy()", *reached}
 
 
 def test_python_is_followed_across_modules(cli: Any, bundle: Any) -> None:
-    """And back: who calls this."""
+    """Callers are found in the other direction."""
     nodes, _ = expanded(cli, "helper.py:work", "--direction", "in", "--relation", "calls")
 
     assert nodes == {"helper.py:work", "tool.py:main"}
 
 
 def test_rights_given_to_the_bundle_hold(cli: Any, bundle: Any) -> None:
-    """Without the tag its nodes are as if they were not there."""
+    """Without the tag its nodes are not found."""
     assert cli("expand", "Shop.Store.Buy()", "--snapshot", SHA).code == 3
 
 
@@ -129,10 +129,8 @@ def test_the_same_checkout_makes_the_same_file(cli: Any, checkout: Path) -> None
 
 
 @pytest.mark.parametrize("what", ["empty", "missing", "file", "no target", "bad level"])
-def test_what_cannot_be_bundled_is_refused(
-    cli: Any, checkout: Path, tmp_path: Path, what: str
-) -> None:
-    """With one line on what is wrong and one on what to do, and exit code 2."""
+def test_invalid_folders_are_refused(cli: Any, checkout: Path, tmp_path: Path, what: str) -> None:
+    """An error, a hint and exit 2."""
     target = tmp_path / "out.zip"
     (tmp_path / "empty").mkdir()
     words: tuple[str | Path, ...] = {
@@ -151,7 +149,7 @@ def test_what_cannot_be_bundled_is_refused(
 
 
 def test_files_that_cannot_be_read_are_named(cli: Any, tmp_path: Path) -> None:
-    """The rest is bundled, and the exit code says that it is."""
+    """Unreadable files are reported, the others are bundled, exit 0."""
     (tmp_path / "good.py").write_text("def f(): ...")
     (tmp_path / "binary.py").write_bytes(b"\0")
     (tmp_path / "broken.py").write_text("def f(:")

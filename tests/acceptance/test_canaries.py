@@ -1,4 +1,4 @@
-"""Words of hidden documents never come out, whatever is asked and whatever is logged."""
+"""Words of hidden documents occur in no output and in no log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUESTION = "When is the merger signed and what is its price?"
 
 @pytest.fixture(scope="module")
 def corpus(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Index one public and some hidden documents into a collection; gives its name."""
+    """Index one public and some hidden documents into a collection; return its name."""
     records = [
         PUBLIC,
         HIDDEN,
@@ -44,15 +44,15 @@ def corpus(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def board_answer(cli: Any, corpus: str) -> str:
-    """Give the id of an answer that stands on hidden documents."""
+    """Return the id of an answer from hidden documents."""
     rights = ("--acl", "board-quokkatag", "--label", "quokkatag", "--clearance", "9")
     answer = cli("ask", QUESTION, *rights, "--collection", corpus, "--json").json
     assert any("quokkatext" in citation["quote"] for citation in answer["citations"])
     return str(answer["answer_id"])
 
 
-def silent(result: Any) -> Any:
-    """Check that no canary sings in what a command printed or logged."""
+def without_canaries(result: Any) -> Any:
+    """Assert that no canary occurs in the output and log of a command."""
     for canary in CANARIES:
         assert canary not in result.out.casefold(), result.out
         assert canary not in result.err.casefold(), result.err
@@ -62,35 +62,37 @@ def silent(result: Any) -> Any:
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "bm25"])
 @pytest.mark.parametrize("words", ["merger signed price secret"])
-def test_search_is_silent(cli: Any, corpus: str, mode: str, words: str) -> None:
-    """Hidden documents are the best match, and only the public one is found, if any."""
+def test_search_reveals_nothing(cli: Any, corpus: str, mode: str, words: str) -> None:
+    """Hidden documents match best, but only the public one is found."""
     options = ("--mode", mode, "--threshold", "0", "--top-k", "50", "--collection", corpus)
-    result = silent(cli("search", words, *options, "--json", env={"WHENCE_LOG": "debug"}))
+    result = without_canaries(cli("search", words, *options, "--json", env={"WHENCE_LOG": "debug"}))
 
     assert {hit["document_id"] for hit in result.json["hits"]} <= {"cafeteria"}
 
 
-def test_ask_and_what_follows_is_silent(cli: Any, corpus: str) -> None:
-    """The answer, its trace in every form, why-not, and a replay."""
+def test_ask_reveals_nothing(cli: Any, corpus: str) -> None:
+    """Neither the answer, its trace in any format, why-not nor a replay."""
     debug = {"WHENCE_LOG": "debug"}
-    answer = silent(cli("ask", QUESTION, "--collection", corpus, "--json", env=debug)).json
+    answer = without_canaries(
+        cli("ask", QUESTION, "--collection", corpus, "--json", env=debug)
+    ).json
     answer_id = answer["answer_id"]
 
     assert all(stage["candidates_in"] <= 1 for stage in answer["stages"])
     for form in ("tree", "json", "nquads", "trig", "jsonld", "svg"):
-        assert silent(cli("explain", answer_id, "--format", form, env=debug)).code == 0
-    assert silent(cli("replay", answer_id, "--collection", corpus, env=debug)).code == 0
+        assert without_canaries(cli("explain", answer_id, "--format", form, env=debug)).code == 0
+    assert without_canaries(cli("replay", answer_id, "--collection", corpus, env=debug)).code == 0
     told = cli("why-not", "quokkaid-merger", "--answer", answer_id, "--json").json
     nothing = cli("why-not", "no-such-thing", "--answer", answer_id, "--json").json
     assert told | {"chunk_id": ""} == nothing | {"chunk_id": ""}
 
 
 @pytest.mark.parametrize("words", [("explain",), ("replay",), ("why-not", "cafeteria", "--answer")])
-def test_an_answer_of_others_does_not_exist(
+def test_an_answer_from_hidden_documents_does_not_exist(
     cli: Any, corpus: str, board_answer: str, words: tuple[str, ...]
 ) -> None:
-    """An answer that stands on hidden documents is not found, in the words for any unknown id."""
-    result = silent(cli(*words, board_answer, "--json", env={"WHENCE_LOG": "debug"}))
+    """An answer from hidden documents has the error of an unknown id."""
+    result = without_canaries(cli(*words, board_answer, "--json", env={"WHENCE_LOG": "debug"}))
     unknown = cli(*words, "f" * len(board_answer), "--json")
 
     assert result.code == unknown.code == 3
@@ -100,7 +102,7 @@ def test_an_answer_of_others_does_not_exist(
 
 
 def test_a_revoked_right_holds_for_the_next_command(cli: Any, corpus: str, tmp_path: Path) -> None:
-    """A document that loses its public state is gone from search, from texts and from old answers."""
+    """A document that is no longer public is gone from search and from old answers."""
     name = "revoked"
     path = tmp_path / "one.jsonl"
     path.write_text(json.dumps(PUBLIC) + "\n")

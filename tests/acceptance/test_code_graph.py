@@ -1,4 +1,4 @@
-"""Expand, fetch and ask about code on the command line: shapes, exit codes, and what is never told."""
+"""`whence expand`, `fetch` and `ask` about code: documents, exit codes and rights."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def code(cli: Any, releases: Any) -> Any:
     return cli
 
 
-def test_an_expansion_has_the_shape_that_is_promised(code: Any) -> None:
-    """Nodes, edges and their order; the seed first, without a parent."""
+def test_the_document_of_an_expansion(code: Any) -> None:
+    """Nodes, edges and their order; the seed is first and has no parent."""
     words = ("expand", PAYMENT, "--snapshot", FIRST, "--max-depth", "1", "--json")
     result = code(*words)
     found = result.json
@@ -64,15 +64,15 @@ def test_an_expansion_has_the_shape_that_is_promised(code: Any) -> None:
     ids=["id", "head-sha", "ref", "set"],
 )
 def test_a_snapshot_has_many_names(code: Any, words: tuple[str, ...]) -> None:
-    """Id, head sha, ref and set all lead to it; canonical ids work as well as local ones."""
+    """Id, head sha, ref and set select it; canonical and local ids are accepted."""
     result = code("expand", canonical("C0005"), *words, "--json")
 
     assert result.code == 0, result.err
     assert result.json["seeds"] == [canonical("C0005")]
 
 
-def test_a_branch_is_followed_to_its_own_snapshot(code: Any) -> None:
-    """The secondary member of the set is another snapshot with other rights."""
+def test_the_secondary_member_of_a_set(code: Any) -> None:
+    """--snapshot-source secondary selects the other snapshot."""
     result = code(
         "expand", "C0006", "--set", "Fake_snapshot", "--snapshot-source", "secondary", "--json"
     )
@@ -82,7 +82,7 @@ def test_a_branch_is_followed_to_its_own_snapshot(code: Any) -> None:
 
 @pytest.mark.parametrize("name", ["dep", "CS_DEP", "cs_dep"])
 def test_relations_match_in_any_spelling(code: Any, name: str) -> None:
-    """With and without prefix, in any case; another relation leads nowhere."""
+    """With and without prefix, in any case; another relation has no edges here."""
     words = ("expand", "C0008", "C0005", "--snapshot", FIRST, "--json", "--relation")
     edges = code(*words, name).json["edges"]
 
@@ -92,7 +92,7 @@ def test_relations_match_in_any_spelling(code: Any, name: str) -> None:
 
 
 def test_an_unknown_relation_is_refused(code: Any) -> None:
-    """A name that stands for nothing is told with those that there are; a known one may lead nowhere."""
+    """An unknown relation is refused with the known ones; a known relation may have no edges."""
     words = ("expand", "C0008", "--snapshot", FIRST, "--relation")
     refused = code(*words, "ReadsFrom", "--relation", "ReadsForm")
 
@@ -103,8 +103,8 @@ def test_an_unknown_relation_is_refused(code: Any) -> None:
         assert code(*words, known).code == 0
 
 
-def test_a_cap_cuts_what_is_visible_and_says_so(code: Any) -> None:
-    """Hidden nodes use no room; the cap counts the seed."""
+def test_max_nodes_truncates_visible_nodes(code: Any) -> None:
+    """Hidden nodes do not count, the seed does."""
     words = ("expand", "C0005", "--snapshot", FIRST, "--json", "--max-nodes")
     whole = code(*words, "120").json
     cut = code(*words, "3").json
@@ -132,12 +132,12 @@ def test_a_cap_cuts_what_is_visible_and_says_so(code: Any) -> None:
     ],
 )
 def test_expand_refuses(code: Any, words: tuple[str, ...], exit_code: int) -> None:
-    """Wrong limits and words are bad input; what is not there is not found."""
+    """Wrong limits and values are bad input; missing items are not found."""
     code("expand", *words).assert_error(exit_code)
 
 
-def test_a_hidden_seed_is_told_of_like_a_missing_one(code: Any) -> None:
-    """The message differs in the id only, for expansion and for fetch."""
+def test_a_hidden_seed_looks_like_a_missing_one(code: Any) -> None:
+    """The messages differ in the id only, for expand and fetch."""
     for command in (("expand",), ("fetch", "--max-chars", "500", "--seed", "C0005", "--seed")):
         messages = []
         for node in ("C0027", "C9999"):
@@ -147,8 +147,8 @@ def test_a_hidden_seed_is_told_of_like_a_missing_one(code: Any) -> None:
         assert messages[0] == messages[1]
 
 
-def test_a_fetch_has_the_shape_that_is_promised(code: Any) -> None:
-    """Texts, sizes, one decision a node, and what was used of the budget."""
+def test_the_document_of_a_fetch(code: Any) -> None:
+    """Texts, sizes, one decision a node, and the used budget."""
     result = code(
         "fetch", "--snapshot", FIRST, "--seed", "C0005", "--graph", "C0008", "--graph", "C0007",
         "--graph", "C0006", "--graph", "C9999", "--prioritize", "graph_first",
@@ -175,8 +175,8 @@ def test_a_fetch_has_the_shape_that_is_promised(code: Any) -> None:
     assert actions[canonical("C0005")][0] == "include"
 
 
-def test_nothing_fits_is_an_answer(code: Any) -> None:
-    """A budget too small for any text gives an empty list and no error."""
+def test_a_too_small_budget_returns_no_texts(code: Any) -> None:
+    """An empty list and exit 0."""
     result = code("fetch", "--snapshot", FIRST, "--seed", "C0005", "--max-chars", "5", "--json")
 
     assert result.code == 0
@@ -224,13 +224,13 @@ def test_a_budget_is_read_from_settings(code: Any, tmp_path: Path, name: str, co
     ],
 )
 def test_fetch_refuses(code: Any, tmp_path: Path, words: tuple[str, ...], exit_code: int) -> None:
-    """No budget, two, or none that can be; unknown words, keys and files; another snapshot."""
+    """No budget, two or an invalid one; unknown values, keys and files; another snapshot."""
     (tmp_path / "s.yaml").write_text("top: 5\nword: five\n", encoding="utf-8")
     code("fetch", "--snapshot", FIRST, *words, cwd=tmp_path).assert_error(exit_code)
 
 
 def test_a_question_about_code_is_answered_with_its_trace(code: Any) -> None:
-    """The answer cites a node; its trace names seeds, edges and what the budget kept; it can be replayed."""
+    """The answer cites a node, its trace has seeds, edges and texts, and it can be replayed."""
     asked = code(
         "ask", "How does token validation check a signature?", "--flow", "code-rag",
         "--snapshot", "release-1.1", *FINANCE, "--json",
@@ -270,5 +270,5 @@ def test_a_question_about_code_is_answered_with_its_trace(code: Any) -> None:
     ],
 )
 def test_ask_refuses(code: Any, words: tuple[str, ...], exit_code: int) -> None:
-    """A question about code needs a snapshot that is there and a flow that answers such questions."""
+    """A question about code needs an existing snapshot and a suitable flow."""
     code("ask", "who validates tokens?", *words).assert_error(exit_code)

@@ -1,4 +1,4 @@
-"""Bundles of code on the command line: imported, listed, searched, and refused when they are bad."""
+"""`whence import` and `whence snapshots`, and searches of snapshots."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ COUNTS = [
 ]
 
 
-def test_an_import_tells_what_came_in(cli: Any, releases: Any) -> None:
-    """One object a bundle, in the order given, with counts, warnings and the set."""
+def test_the_document_of_an_import(cli: Any, releases: Any) -> None:
+    """One entry a bundle, in the given order, with counts, warnings and the set."""
     _, result = releases
     imports = result.json["imports"]
 
@@ -41,7 +41,7 @@ def test_an_import_tells_what_came_in(cli: Any, releases: Any) -> None:
 
 
 def test_importing_again_changes_nothing(cli: Any, releases: Any) -> None:
-    """The same bundles again give the same list, and nothing is embedded."""
+    """Importing the same bundles again embeds nothing and changes no list."""
     paths, _ = releases
     before = cli("snapshots", "--json").json
     result = cli("import", *paths, "--set", "Fake_snapshot", "--json")
@@ -72,7 +72,7 @@ def test_importing_again_changes_nothing(cli: Any, releases: Any) -> None:
 def test_a_snapshot_is_searched_by_any_of_its_names(
     cli: Any, releases: Any, words: tuple[str, ...], snapshot: str
 ) -> None:
-    """Every hit is a node of the snapshot that was named, whole and with its file."""
+    """Every hit is a node of the named snapshot, with its file."""
     rights = ("--label", "public", "--label", "confidential")
     how = ("--mode", "bm25", "--threshold", "0", "--json")
     result = cli("search", "token validation", *words, *rights, *how)
@@ -87,7 +87,7 @@ def test_a_snapshot_is_searched_by_any_of_its_names(
 
 
 def test_every_visible_node_can_be_listed(cli: Any, releases: Any) -> None:
-    """A dense search without a threshold gives each node the reader may see once, and no other."""
+    """A dense search without a threshold returns each visible node once."""
     everything = ("--top-k", "1000", "--mode", "dense", "--threshold", "0", "--json")
     public = cli("search", "anything at all", "--snapshot", "release-1.0", *everything).json["hits"]
     rights = [
@@ -123,15 +123,15 @@ def test_every_visible_node_can_be_listed(cli: Any, releases: Any) -> None:
         (("--snapshot", FIRST, "--mode", "psychic"), 2),
     ],
 )
-def test_a_search_that_cannot_be_is_refused(
+def test_invalid_searches_are_refused(
     cli: Any, releases: Any, words: tuple[str, ...], code: int
 ) -> None:
-    """What does not exist gives exit 3, what makes no sense exit 2."""
+    """Missing snapshots are exit 3, wrong arguments exit 2."""
     cli("search", "token validation", *words).assert_error(code)
 
 
-def test_what_is_switched_off_is_not_found(cli: Any, releases: Any) -> None:
-    """A set that is switched off cannot be searched until it is on again."""
+def test_a_deactivated_set_is_not_found(cli: Any, releases: Any) -> None:
+    """A deactivated set cannot be searched until it is activated."""
     query = ("search", "token validation", "--set", "Fake_snapshot", "--mode", "bm25")
 
     assert cli("snapshots", "deactivate", "Fake_snapshot").code == 0
@@ -140,7 +140,7 @@ def test_what_is_switched_off_is_not_found(cli: Any, releases: Any) -> None:
     assert cli(*query).code == 0
 
 
-def test_sets_and_snapshots_go(cli: Any, releases: Any, tmp_path: Path) -> None:
+def test_sets_are_removed_and_snapshots_purged(cli: Any, releases: Any, tmp_path: Path) -> None:
     """A set can be made, removed without its snapshots, and a snapshot purged."""
     path = write_small(tmp_path / "gone.zip", {"C1": "class Gone"}, repo="Gone", head_sha="g1")
 
@@ -164,7 +164,7 @@ def test_sets_and_snapshots_go(cli: Any, releases: Any, tmp_path: Path) -> None:
 
 
 def test_a_name_of_several_snapshots_changes_none(cli: Any, tmp_path: Path) -> None:
-    """A branch that moved on is read as its newest snapshot; switching off and purging ask which is meant."""
+    """A name of several snapshots reads the newest; deactivate and purge require an id."""
     paths = [
         write_small(
             tmp_path / f"{n}.zip",
@@ -186,8 +186,8 @@ def test_a_name_of_several_snapshots_changes_none(cli: Any, tmp_path: Path) -> N
     assert cli("snapshots", "purge", "moved").code == 0
 
 
-def test_other_content_needs_leave(cli: Any, tmp_path: Path) -> None:
-    """Other content at one commit is refused, and with --replace takes the place of what was there."""
+def test_other_content_requires_replace(cli: Any, tmp_path: Path) -> None:
+    """Other content at a commit is refused, and replaces the former with --replace."""
     paths = [
         write_small(tmp_path / f"{n}.zip", {f"C{n}": f"class Number{n}"}, repo="Swap", head_sha="s")
         for n in (1, 2)
@@ -203,7 +203,7 @@ def test_other_content_needs_leave(cli: Any, tmp_path: Path) -> None:
 
 
 def test_repository_of_the_caller(cli: Any, tmp_path: Path) -> None:
-    """--repo takes the place of the bundle's name, in every id."""
+    """--repo replaces the repository name of the bundle in every id."""
     path = write_small(tmp_path / "b.zip", {"C1": "class A"}, repo="Mine", head_sha="r1")
     imported = cli("import", path, "--repo", "Yours", "--json").json["imports"][0]
     hits = cli(
@@ -241,7 +241,7 @@ BAD: dict[str, Callable[[Files], object]] = {
 
 @pytest.mark.parametrize("fault", BAD)
 def test_a_bad_bundle_changes_nothing(cli: Any, releases: Any, tmp_path: Path, fault: str) -> None:
-    """An invalid bundle among good ones is exit 2 and leaves snapshots and sets as they were."""
+    """An invalid bundle among valid ones is exit 2 and changes neither snapshots nor sets."""
     before = cli("snapshots", "--json").json
     files = small_files({"C1": "class A"}, repo="Fake", head_sha="bad")
     BAD[fault](files)
@@ -255,8 +255,8 @@ def test_a_bad_bundle_changes_nothing(cli: Any, releases: Any, tmp_path: Path, f
     assert cli("snapshots", "--json").json == before
 
 
-def test_bundles_that_are_none(cli: Any, tmp_path: Path) -> None:
-    """A missing, a cut and a wrong file, and options that do not fit, are exit 2."""
+def test_invalid_archives_and_options(cli: Any, tmp_path: Path) -> None:
+    """A missing, truncated or wrong file, and invalid options, are exit 2."""
     good = write_small(tmp_path / "good.zip", {"C1": "class A"}, head_sha="good")
     cut = tmp_path / "cut.zip"
     cut.write_bytes(good.read_bytes()[:-40])

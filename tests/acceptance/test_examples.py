@@ -1,4 +1,4 @@
-"""What the README and the examples show is what happens."""
+"""The programs in the README and in `examples/` work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(cli: Any, *arguments: str | Path) -> str:
 
 
 def test_the_readme_example_answers(cli: Any, tmp_path: Path) -> None:
-    """The README's program runs as printed and cites the document it should."""
+    """The README's program cites the expected document."""
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program = tmp_path / "readme.py"
     program.write_text(block)

@@ -17,7 +17,7 @@ STAGES = ["question", "grounding", "exploration", "focus", "synthesis"]
 
 @pytest.fixture(scope="module")
 def questions() -> list[dict[str, Any]]:
-    """Give the demo's questions with the documents they should cite."""
+    """Return the demo's questions with the documents they should cite."""
     path = Path(__file__).resolve().parents[2] / "examples" / "demo_questions.json"
     document: dict[str, list[dict[str, Any]]] = json.loads(path.read_text())
     return document["questions"]
@@ -32,7 +32,7 @@ def test_indexing_again_changes_nothing(cli: Any, handbook: Path) -> None:
     assert (report["chunks"], report["embedded"], report["failures"]) == (0, 0, [])
 
 
-def test_search_finds_what_is_there(cli: Any, handbook: Path) -> None:
+def test_search_returns_ranked_hits(cli: Any, handbook: Path) -> None:
     """Hits are ranked, above the threshold, within the limit, with full metadata."""
     result = cli("search", "how many days of annual leave do employees get", "--json")
     hits = result.json["hits"]
@@ -53,8 +53,8 @@ def test_search_finds_what_is_there(cli: Any, handbook: Path) -> None:
         assert isinstance(metadata["chunk_index"], int)
 
 
-def test_search_tells_people_what_is_out_of_date(cli: Any, handbook: Path) -> None:
-    """Hits for people say which documents are old, and do not repeat the heading that their place names."""
+def test_outdated_documents_are_marked(cli: Any, handbook: Path) -> None:
+    """Hits printed as text mark outdated documents, and do not repeat the heading."""
     told = cli("search", "annual leave policy 2022", "--top-k", "3").out
     head, _, text = told.partition("\n")
 
@@ -62,7 +62,7 @@ def test_search_tells_people_what_is_out_of_date(cli: Any, handbook: Path) -> No
     assert not text.lstrip().startswith("#")
 
 
-def test_nothing_found_says_so(cli: Any, handbook: Path) -> None:
+def test_no_results(cli: Any, handbook: Path) -> None:
     """A query without hits is exit 0, an empty list and the words `no results found`."""
     result = cli("search", "quantum chromodynamics of neutron stars", "--json")
 
@@ -72,8 +72,8 @@ def test_nothing_found_says_so(cli: Any, handbook: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "bm25"])
-def test_what_just_missed_the_threshold_is_told(cli: Any, handbook: Path, mode: str) -> None:
-    """Nothing found tells the best score and a threshold that lets it pass."""
+def test_the_best_score_below_the_threshold_is_printed(cli: Any, handbook: Path, mode: str) -> None:
+    """Without results the best score and a lower threshold are printed."""
     query = ("search", "parental leave in Italy", "--mode", mode)
     none = cli(*query, "--threshold", "0.99")
     lower = re.search(r"scores ([\d.]+), below the threshold 0.99; --threshold ([\d.]+)", none.err)
@@ -85,7 +85,7 @@ def test_what_just_missed_the_threshold_is_told(cli: Any, handbook: Path, mode: 
     assert f"{hits['best_score']:.3f}" == lower[1]
 
 
-def test_every_demo_question_is_answered_as_it_should_be(
+def test_every_demo_question_is_answered(
     fresh: Any, handbook: Path, questions: list[dict[str, Any]]
 ) -> None:
     """`whence demo` cites the expected documents, quotes them verbatim, and every trace is complete."""
@@ -110,7 +110,7 @@ def test_every_demo_question_is_answered_as_it_should_be(
 
 
 def test_restricted_documents_are_for_their_readers_only(cli: Any, handbook: Path) -> None:
-    """Without the tag a restricted document is neither found nor cited nor named in the trace."""
+    """Without the tag a restricted document is not found, cited or named in the trace."""
     words = "What are the salary bands for engineers?"
     public = cli("search", words, "--threshold", "0", "--top-k", "50", "--json").json
     finance = cli(
@@ -128,7 +128,7 @@ def test_restricted_documents_are_for_their_readers_only(cli: Any, handbook: Pat
 
 
 def test_a_trace_of_hidden_documents_does_not_exist_for_others(cli: Any, handbook: Path) -> None:
-    """Who may not see what an answer stands on cannot tell it from an unknown id."""
+    """An answer from hidden documents has the error of an unknown id."""
     answer = cli(
         "ask", "What are the salary bands for engineers?", "--acl", "finance", "--json"
     ).json
@@ -209,7 +209,7 @@ def test_run_checks_a_flow(cli: Any) -> None:
 
 
 def test_run_says_ready_and_drains(cli: Any, handbook: Path) -> None:
-    """`run` prints `ready` when all consume and leaves with 0 on SIGTERM."""
+    """`run` prints `ready` when all processors consume, and exits with 0 on SIGTERM."""
     flow = Path(__file__).resolve().parents[2] / "flows" / "all-in-one.yaml"
     process = cli.start("run", flow)
     try:

@@ -90,8 +90,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_kind_is_read_and_the_broken_are_named(cli: Any, folder: Path) -> None:
-    """All good ones are in, the broken ones are told with their reason, and the exit code is 1."""
+def test_every_format_is_indexed(cli: Any, folder: Path) -> None:
+    """Valid files are indexed, invalid ones are reported with a reason, exit 1."""
     result = cli("index", folder, "--collection", "kinds", "--json")
     counts = result.json["documents"]
     failures = {Path(one["path"]).name: one["reason"] for one in result.json["failures"]}
@@ -111,8 +111,8 @@ def test_every_kind_is_read_and_the_broken_are_named(cli: Any, folder: Path) -> 
     assert again["embedded"] == 0
 
 
-def test_every_kind_is_found_by_its_heading(cli: Any, folder: Path) -> None:
-    """Each document has a chunk below the heading that its kind gives it; what surrounds pages has none."""
+def test_every_format_has_headings(cli: Any, folder: Path) -> None:
+    """Each document has a chunk under its heading; navigation around pages is not indexed."""
     cli("index", folder, "--collection", "kinds")
     words = (
         "--collection",
@@ -140,7 +140,7 @@ def test_every_kind_is_found_by_its_heading(cli: Any, folder: Path) -> None:
 
 
 def test_an_archive_given_by_name_fails(cli: Any, folder: Path) -> None:
-    """Whoever names an archive wants what is in it, and is told what to do."""
+    """An archive given as a path is an error with a hint."""
     result = cli("index", folder / "old.zip", "--collection", "kinds", "--json")
 
     assert result.code == 1
@@ -148,7 +148,7 @@ def test_an_archive_given_by_name_fails(cli: Any, folder: Path) -> None:
 
 
 def test_new_tags_embed_nothing(cli: Any, folder: Path) -> None:
-    """Only the rights change: every document is updated, none embedded, and the public sees them no more."""
+    """New tags update every document, embed none, and hide them from the public."""
     cli("index", folder / "fish.md", "--collection", "tagged")
     report = cli(
         "index", folder / "fish.md", "--collection", "tagged", "--acl", "staff", "--json"
@@ -163,8 +163,8 @@ def test_new_tags_embed_nothing(cli: Any, folder: Path) -> None:
     assert hidden["hits"] == []
 
 
-def test_prune_removes_what_is_gone(cli: Any, tmp_path: Path) -> None:
-    """A file that was deleted goes with --prune only; a changed one is replaced."""
+def test_prune_removes_deleted_files(cli: Any, tmp_path: Path) -> None:
+    """Deleted files are removed only with --prune; changed ones are replaced."""
     for name in "ab":
         (tmp_path / f"{name}.md").write_text(f"# {name}\n\nWords of {name}.\n")
     cli("index", tmp_path, "--collection", "pruned")
@@ -177,8 +177,8 @@ def test_prune_removes_what_is_gone(cli: Any, tmp_path: Path) -> None:
     assert (pruned["unchanged"], pruned["removed"]) == (1, 1)
 
 
-def test_prune_tells_when_it_removes_nothing(cli: Any, tmp_path: Path) -> None:
-    """What might be a document that failed stays, and that is said; a name that can be none stands for none."""
+def test_prune_keeps_documents_of_failed_files(cli: Any, tmp_path: Path) -> None:
+    """Documents that a failed file may contain are kept, and the output says so."""
     records = tmp_path / "records.jsonl"
     records.write_text('{"_id": "a", "text": "First words."}\n{"_id": "b", "text": "Others."}\n')
     cli("index", tmp_path, "--collection", "unsure")

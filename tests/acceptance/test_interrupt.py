@@ -1,4 +1,4 @@
-"""Ctrl-C while documents are indexed: what is stored stays whole, and the same command goes on."""
+"""Ctrl-C during `whence index`: stored documents are complete, and the same command continues."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from typing import Any
 import pytest
 
 RECORDS = 500
-#: Requests of 64 texts each, two to a message of 128 documents, two messages at once: whoever sends a fifth one
-#: has stored a message.
+#: Requests have 64 texts, messages 128 documents, and two messages are in flight: the fifth request follows a
+#: stored message.
 FREE_REQUESTS = 4
 
 
-#: Is run at the start of the command: on a signal it tells what each task of the event loop waits for.
+#: Runs at the start of the command: prints the stack of each task on a signal.
 DIAGNOSIS = """
 import asyncio, signal, sys
 
-def tell(*_):
+def print_stacks(*_):
     for task in asyncio.all_tasks():
         task.print_stack(file=sys.stderr)
 
-signal.signal(signal.SIGUSR2, tell)
+signal.signal(signal.SIGUSR2, print_stacks)
 """
 
 
 class SlowEmbeddings:
-    """A server of embeddings that answers a few requests and keeps all others waiting until it is let go."""
+    """An embedding service that answers a few requests and blocks the others until released."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -58,19 +58,19 @@ class SlowEmbeddings:
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                # Whoever asked may have gone.
+                # The client may have disconnected.
                 with suppress(OSError):
                     self.wfile.write(data)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Stay silent."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
 
     @property
     def settings(self) -> dict[str, str]:
-        """Give what makes a command embed here."""
+        """Environment that selects this service."""
         return {
             "WHENCE_EMBEDDER": "openai:slow",
             "OPENAI_BASE_URL": f"http://127.0.0.1:{self.server.server_port}/v1",
@@ -91,10 +91,10 @@ def embeddings() -> Iterator[SlowEmbeddings]:
     one.server.server_close()
 
 
-def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
+def test_ctrl_c_keeps_stored_documents(
     own: Any, embeddings: SlowEmbeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit 130, one line and a hint; no document twice or in part, and none embedded again."""
+    """Exit 130 with an error and a hint; no document is partial, duplicated or embedded twice."""
     (tmp_path / "sitecustomize.py").write_text(DIAGNOSIS)
     environment = own.environment(
         PYTHONFAULTHANDLER="1", PYTHONPATH=str(tmp_path), **embeddings.settings
@@ -140,6 +140,6 @@ def test_ctrl_c_leaves_what_was_stored_and_says_how_to_go_on(
 
 
 def counts(cli: Any) -> tuple[int, int]:
-    """Give how many documents and chunks another process sees."""
+    """Return the numbers of documents and chunks that another process sees."""
     (one,) = cli("collections", "--json").json["collections"]
     return one["documents"], one["chunks"]

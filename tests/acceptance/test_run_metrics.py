@@ -11,7 +11,7 @@ from typing import Any
 
 
 def free_port() -> int:
-    """Give a port that nobody listens on now."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -19,7 +19,7 @@ def free_port() -> int:
 
 
 def status(url: str) -> int:
-    """Give the status of a URL; 0 when nobody answers."""
+    """Return the HTTP status of a URL; 0 without a response."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return int(answer.status)
@@ -30,7 +30,7 @@ def status(url: str) -> int:
 
 
 def test_probes_and_metrics_of_a_running_flow(cli: Any) -> None:
-    """Ready once the processors take messages; metrics name each of them; SIGTERM ends all with 0."""
+    """Ready when the processors consume; metrics name each of them; SIGTERM exits with 0."""
     port = free_port()
     running = cli.start("run", "document-rag", "--metrics", str(port))
     try:
@@ -53,7 +53,7 @@ def test_probes_and_metrics_of_a_running_flow(cli: Any) -> None:
 
 
 def test_a_wrong_address_is_refused(cli: Any) -> None:
-    """What is no address is exit 2, before anything starts."""
+    """An invalid address is exit 2."""
     result = cli("run", "document-rag", "--metrics", "everywhere")
 
     assert result.code == 2

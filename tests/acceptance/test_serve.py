@@ -1,4 +1,4 @@
-"""`whence serve`: HTTP, events, MCP and the page of a running gateway, as callers meet them."""
+"""`whence serve`: HTTP, server-sent events, MCP and the web page of a running gateway."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def gateway(indexed: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert b"Traceback" not in err
 
 
-def test_answer_is_the_one_of_the_command_line(gateway: Gateway, indexed: Any) -> None:
-    """A question over HTTP has the shape and the words of `whence ask`, and is explained alike."""
+def test_http_answers_equal_the_command_line(gateway: Gateway, indexed: Any) -> None:
+    """Answer and trace over HTTP equal those of `whence ask` and `whence explain`."""
     told = gateway.post("/v1/ask", {"question": QUESTION}).json()
     printed = indexed("ask", QUESTION, "--collection", "serve", "--json").json
     assert set(told) == set(printed)
@@ -89,8 +89,8 @@ def test_answer_is_the_one_of_the_command_line(gateway: Gateway, indexed: Any) -
         assert text.startswith(start_of)
 
 
-def test_events_lead_to_the_same_answer(gateway: Gateway) -> None:
-    """Five stages and the text come as events, and the last one is the answer."""
+def test_events_end_with_the_answer(gateway: Gateway) -> None:
+    """Five stages and the text are events; the last event is the answer."""
     names, text = [], ""
     with gateway.http.stream(
         "POST", "/v1/ask", json={"question": QUESTION}, headers={"Accept": "text/event-stream"}
@@ -106,8 +106,8 @@ def test_events_lead_to_the_same_answer(gateway: Gateway) -> None:
     assert last["answer"].split() == text.split()
 
 
-def test_token_opens_what_others_never_hear_of(gateway: Gateway) -> None:
-    """A token opens a restricted document; without one, or with rights only claimed, it is not there."""
+def test_a_token_grants_its_rights(gateway: Gateway) -> None:
+    """A restricted document is visible with a token, and not with claimed rights."""
     seen = gateway.post("/v1/search", {"query": HIDDEN, "threshold": 0}, SECRET).json()
     opened = {hit["document_id"] for hit in seen["hits"]}
     claimed = {"query": HIDDEN, "threshold": 0, "top_k": 100, "access": {"acl": ["finance"]}}
@@ -129,7 +129,7 @@ def test_token_opens_what_others_never_hear_of(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_official_client_uses_the_tools(gateway: Gateway, mode: str) -> None:
-    """The protocol's own client lists and calls the tools, by the newest revision and by the handshake."""
+    """The official client lists and calls the tools, with the newest revision and the handshake."""
     from mcp import Client
 
     async def use() -> None:
@@ -150,7 +150,7 @@ def test_official_client_uses_the_tools(gateway: Gateway, mode: str) -> None:
 
 
 def test_official_client_over_standard_input(indexed: Any) -> None:
-    """An assistant that starts the program itself speaks to it over standard input and output."""
+    """The official client uses standard input and output."""
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
@@ -167,7 +167,7 @@ def test_official_client_over_standard_input(indexed: Any) -> None:
 
 
 def test_port_that_is_taken(indexed: Any, gateway: Gateway) -> None:
-    """A port in use is told in one line with what to do, and exit 4."""
+    """A port in use is exit 4 with a hint."""
     port = gateway.url.rpartition(":")[2]
     done = indexed("serve", "--port", port)
     assert done.code == 4
@@ -176,14 +176,14 @@ def test_port_that_is_taken(indexed: Any, gateway: Gateway) -> None:
 
 
 def test_more_than_public_for_the_whole_network(indexed: Any) -> None:
-    """Rights for whoever reaches the port are refused before anything starts."""
+    """Rights for all callers on the network are refused at start."""
     done = indexed("serve", "--host", "0.0.0.0", "--acl", "board", "--port", "0")
     assert done.code == 2
     assert "hint: assign rights to tokens" in done.err
 
 
 def test_stopping_ends_open_requests_first(indexed: Any) -> None:
-    """A request under way when SIGTERM comes is answered; then the program ends with 0."""
+    """A request in progress at SIGTERM is answered before the program exits with 0."""
     running = start(indexed)
     address = httpx.URL(running.url)
     body = json.dumps({"question": QUESTION}).encode()
@@ -225,7 +225,7 @@ def browser() -> Iterator[Any]:
 
 
 def test_page_in_a_browser(gateway: Gateway, browser: Any) -> None:
-    """A reader asks on the page: the answer leads to its sources, its picture, and what is not in it."""
+    """The page shows answer, sources, trace and why-not."""
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -253,7 +253,7 @@ def test_page_in_a_browser(gateway: Gateway, browser: Any) -> None:
     one("#why").send_keys("people/sick-leave.md")
     one("#why-form button").click()
     wait.until(lambda _: one("#why-told").text)
-    # A wrong token is told, and a right one opens what is hidden.
+    # An unknown token is an error; a known one shows restricted documents.
     for token, shown in (("wrong", "unknown token"), (SECRET, "")):
         browser.get(gateway.url)
         one("#who summary").click()

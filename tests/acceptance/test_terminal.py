@@ -95,10 +95,8 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_nothing_is_over_the_width_and_no_word_is_lost(
-    cli: Any, answer: str, crowded: Path, command: str
-) -> None:
-    """At 80 and 120 columns every line fits, and the letters are those that a pipe gets."""
+def test_output_fits_the_terminal(cli: Any, answer: str, crowded: Path, command: str) -> None:
+    """At 80 and 120 columns every line fits, and no letter is lost."""
     named = {"ANSWER": answer, "FOLDER": str(crowded)}
     words = [named.get(word, word.replace("~", " ")) for word in command.split()]
     if "index" in words[:1]:
@@ -120,10 +118,8 @@ def steady(text: str) -> str:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_bar_shows_what_is_done_how_fast_and_how_long_it_takes(
-    own: Any, tmp_path: Path, width: int
-) -> None:
-    """On a terminal a bar fits its line, counts, tells rate and time left, and is gone in the end."""
+def test_a_bar_shows_count_rate_and_remaining_time(own: Any, tmp_path: Path, width: int) -> None:
+    """On a terminal the bar fits its line, shows count, rate and remaining time, and is removed."""
     records = tmp_path / "records.jsonl"
     with records.open("w") as lines:
         for number in range(600):
@@ -137,7 +133,7 @@ def test_a_bar_shows_what_is_done_how_fast_and_how_long_it_takes(
 
 
 def test_colours_are_off_when_asked(cli: Any, answer: str) -> None:
-    """With NO_COLOR nothing is coloured; without, on a terminal, something is."""
+    """NO_COLOR disables colours on a terminal."""
     words = ["explain", answer]
     codes = _COLOUR.findall(on_terminal(cli, words, 80, NO_COLOR="1"))
 
@@ -147,7 +143,7 @@ def test_colours_are_off_when_asked(cli: Any, answer: str) -> None:
 
 
 def test_a_pipe_gets_whole_lines(cli: Any, answer: str) -> None:
-    """In a pipe nothing is coloured, no line is broken at a width, and nothing is drawn beside the result."""
+    """In a pipe there are no colours, wrapped lines or bars."""
     for words in (["status"], ["doctor"], ["collections"], ["explain", answer]):
         told = cli(*words)
 
@@ -159,7 +155,7 @@ def test_a_pipe_gets_whole_lines(cli: Any, answer: str) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_the_shell_completes_commands_and_options(cli: Any) -> None:
-    """The script for bash is printed and can be read by it, and completes what was begun."""
+    """The completion script for bash is valid and completes commands and options."""
     # The shell is found among those who called, so there must be one.
     whence = Path(sys.executable).with_name("whence")
     script = subprocess.run(

@@ -11,7 +11,7 @@ import pytest
 
 
 def test_the_handbook_passes_its_shipped_suite(cli: Any, handbook: Path, tmp_path: Path) -> None:
-    """Without a suite: the shipped one, all fields, report and picture, texts compared with their files."""
+    """Without --suite the shipped suite runs; the report has all fields; texts are compared with files."""
     report, svg = tmp_path / "report.json", tmp_path / "latency.svg"
     words = ("--report", report, "--svg", svg, "--source", handbook)
     result = cli("validate", *words, "--clients", "2", "--json")
@@ -33,7 +33,7 @@ def test_the_handbook_passes_its_shipped_suite(cli: Any, handbook: Path, tmp_pat
 
 
 def test_any_collection_has_a_suite_of_its_own(cli: Any, tmp_path: Path) -> None:
-    """From the headings of what is there; what --suggest prints is a suite that passes."""
+    """A suite is generated from headings, and --suggest prints a suite that passes."""
     folder = tmp_path / "docs"
     folder.mkdir()
     for name, text in (
@@ -57,10 +57,8 @@ def test_any_collection_has_a_suite_of_its_own(cli: Any, tmp_path: Path) -> None
     assert again.json["suite"]["digest"] == generated.json["suite"]["digest"]
 
 
-def test_what_cannot_be_found_fails_with_its_reason(
-    cli: Any, handbook: Path, tmp_path: Path
-) -> None:
-    """Exit 1; blank, short, strange and impossible queries each say why, and none breaks anything."""
+def test_failed_queries_have_a_reason(cli: Any, handbook: Path, tmp_path: Path) -> None:
+    """Blank, short, unusual and impossible queries fail with a reason; exit 1."""
     suite = tmp_path / "suite.yaml"
     suite.write_text(
         "queries:\n"
@@ -97,10 +95,10 @@ def test_what_cannot_be_found_fails_with_its_reason(
         (("--report", "/nonexistent/report.json"), 2, "/nonexistent"),
     ],
 )
-def test_what_is_wrong_is_said_in_words(
+def test_errors_are_reported(
     cli: Any, handbook: Path, words: tuple[str, ...], code: int, said: str
 ) -> None:
-    """The exit code of the table, one line with the cause, one with what to do, no password."""
+    """The documented exit code, an error and a hint, no password."""
     result = cli("validate", *words)
 
     assert result.code == code, result.err
@@ -110,8 +108,8 @@ def test_what_is_wrong_is_said_in_words(
     assert "Traceback" not in result.err
 
 
-def test_an_embedder_that_is_down_is_no_verdict(cli: Any, handbook: Path) -> None:
-    """Exit 4 with its address; validation of words alone needs none."""
+def test_an_unavailable_embedder_is_exit_four(cli: Any, handbook: Path) -> None:
+    """Exit 4 with its address; mode bm25 needs no embedder."""
     down = {
         "WHENCE_EMBEDDER": "cohere:embed-english-v3.0",
         "COHERE_API_KEY": "secret-key",
@@ -177,7 +175,7 @@ def qdrant(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_collection_of_qdrant_is_validated(fresh: Any, qdrant: str) -> None:
-    """With the model it was made with: a suite from its headings, every result complete."""
+    """A suite is generated from its headings, and every result is complete."""
     result = fresh("validate", "--store", qdrant, "--json")
     done = result.json
     missing = fresh("validate", "--store", qdrant.replace("/book", "/nothing"))
@@ -191,7 +189,7 @@ def test_a_collection_of_qdrant_is_validated(fresh: Any, qdrant: str) -> None:
 
 
 def test_two_reports_are_compared(cli: Any, tmp_path: Path) -> None:
-    """A table and a picture of what differs; other files are exit 2."""
+    """A table and a chart of the differences; other files are exit 2."""
     runs = []
     for name, ranks in (("a", (1, 1, 2)), ("b", (1, 2, 2))):
         queries = [

@@ -1,4 +1,4 @@
-"""An engine with an audit log accounts for each operation, and no text of a document gets into it."""
+"""An engine with an audit log writes a line for each operation, without text of documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXT = "Lunch is served from noon, and quokkatext is on the menu."
 def told(
     tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Path]
 ) -> tuple[list[Any], str]:
-    """Do everything once; gives the lines and the id of the answer."""
+    """Run every operation once; return the lines and the id of the answer."""
     folder = tmp_path_factory.mktemp("audit")
     new_home(folder / "home")
     answer_id = asyncio.run(_do_everything(folder))
@@ -66,7 +66,7 @@ async def _do_everything(folder: Path) -> str:
 
 
 def test_every_operation_has_its_line(told: tuple[list[Any], str]) -> None:
-    """Each call is logged once, a search by a retriever too, with the rights of whoever reads."""
+    """Each call is logged once with the reader's rights, also a search by a retriever."""
     lines, _ = told
     owners = {"index", "import", "erase"}
 
@@ -80,8 +80,8 @@ def test_every_operation_has_its_line(told: tuple[list[Any], str]) -> None:
         assert line["duration_ms"] >= 0
 
 
-def test_lines_say_what_was_asked_and_what_came_of_it(told: tuple[list[Any], str]) -> None:
-    """Questions, names and numbers are there; the words of documents are not."""
+def test_lines_have_arguments_and_outcomes(told: tuple[list[Any], str]) -> None:
+    """Lines contain questions, names and numbers, but no text of documents."""
     lines, answer_id = told
     of: dict[str, Any] = {line["operation"]: line for line in reversed(lines)}
 

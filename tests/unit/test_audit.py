@@ -1,4 +1,4 @@
-"""The audit log: one line an operation, nothing forged, nothing silent."""
+"""The audit log: one line an operation, which no question can forge or prevent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Library:
         collection: str = "default",
         fail: BaseException | None = None,
     ) -> list[str]:
-        """Give what was asked."""
+        """Return the query."""
         self.asked.append(list(nodes))
         if fail is not None:
             raise fail
@@ -55,8 +55,8 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-async def test_a_line_says_who_asked_what(tmp_path: Path) -> None:
-    """Time, operation, question, collection, rights, number of results and duration, and no text."""
+async def test_the_fields_of_a_line(tmp_path: Path) -> None:
+    """Time, operation, question, collection, rights, number of results and duration; no text of documents."""
     log = tmp_path / "audit.jsonl"
     await Library(str(log)).find("a question", access=READER)
     (line,) = lines(log)
@@ -75,7 +75,7 @@ async def test_a_line_says_who_asked_what(tmp_path: Path) -> None:
 
 
 async def test_the_file_is_private_and_grows(tmp_path: Path) -> None:
-    """A new file is for its owner alone, and lines are added to what is there."""
+    """A new file is readable by its owner only, and lines are appended."""
     log = tmp_path / "audit.jsonl"
     library = Library(str(log))
     await library.find("one")
@@ -85,8 +85,8 @@ async def test_the_file_is_private_and_grows(tmp_path: Path) -> None:
     assert [line["query"] for line in lines(log)] == ["one", "two"]
 
 
-async def test_what_is_read_once_reaches_the_method(tmp_path: Path) -> None:
-    """An iterator is logged and still arrives whole."""
+async def test_iterators_reach_the_method(tmp_path: Path) -> None:
+    """An iterator is logged and passed on completely."""
     log = tmp_path / "audit.jsonl"
     library = Library(str(log))
     await library.find("q", (node for node in ("n1", "n2")))
@@ -106,7 +106,7 @@ async def test_what_is_read_once_reaches_the_method(tmp_path: Path) -> None:
 async def test_a_failure_is_logged_by_its_code(
     tmp_path: Path, error: BaseException, code: str
 ) -> None:
-    """What fails is logged too, without the words of the error, and fails as it would have."""
+    """A failed operation is logged without the message of its error, which is raised."""
     log = tmp_path / "audit.jsonl"
     with pytest.raises(type(error)):
         await Library(str(log)).find("q", fail=error)
@@ -117,8 +117,8 @@ async def test_a_failure_is_logged_by_its_code(
     assert "secrets" not in log.read_text()
 
 
-async def test_without_a_log_nothing_is_done(tmp_path: Path) -> None:
-    """Where the log cannot be opened the operation does not begin."""
+async def test_an_unwritable_log_prevents_the_operation(tmp_path: Path) -> None:
+    """When the log cannot be opened the operation does not start."""
     library = Library(str(tmp_path / "missing" / "audit.jsonl"))
     with pytest.raises(Unavailable, match="audit log"):
         await library.find("q")
@@ -127,7 +127,7 @@ async def test_without_a_log_nothing_is_done(tmp_path: Path) -> None:
 
 
 async def test_a_line_that_cannot_be_written_withholds_the_result() -> None:
-    """A full disk is an error, not an answer that nobody can account for."""
+    """When the line cannot be written the result is withheld."""
     if not Path("/dev/full").exists():
         pytest.skip("there is no device that is always full")
     library = Library("/dev/full")
@@ -138,7 +138,7 @@ async def test_a_line_that_cannot_be_written_withholds_the_result() -> None:
 
 
 async def test_it_can_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """`stderr` is a place, and standard output stays clean."""
+    """`stderr` is a target; nothing is written to standard output."""
     await Library(STDERR).find("q")
     out, err = capsys.readouterr()
 
@@ -147,7 +147,7 @@ async def test_it_can_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -
 
 
 async def test_it_is_off_by_default(tmp_path: Path) -> None:
-    """Without the setting there is no log, and no line anywhere."""
+    """Without the setting there is no log."""
     library = Library(None)
 
     assert Settings.load(environ={}, folder=tmp_path).audit is None
@@ -156,7 +156,7 @@ async def test_it_is_off_by_default(tmp_path: Path) -> None:
 
 
 def test_the_setting_names_a_file_or_standard_error(tmp_path: Path) -> None:
-    """A relative path is that of the working folder; `stderr` is no file."""
+    """A relative path is relative to the working folder; `stderr` is not a file."""
     load = Settings.load
     relative = load(environ={"WHENCE_AUDIT": "log.jsonl"}, folder=tmp_path)
     assert relative.audit == str(Path("log.jsonl").absolute())
@@ -166,7 +166,7 @@ def test_the_setting_names_a_file_or_standard_error(tmp_path: Path) -> None:
 @given(query=st.text(st.characters(codec=None), max_size=40))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_no_question_forges_a_line(tmp_path: Path, query: str) -> None:
-    """Whatever is asked, it is one line, of ASCII, and reads back as it was."""
+    """Any question is one line of ASCII that decodes to itself."""
     log = tmp_path / "audit.jsonl"
     log.unlink(missing_ok=True)
     asyncio.run(Library(str(log)).find(query))

@@ -38,14 +38,14 @@ TRIPLE = Triple(
 
 
 class StubEngine:
-    """Notes what it was asked, and answers or fails as told."""
+    """Records its calls, and returns or raises as configured."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.failure: BaseException | None = None
         self.gate: asyncio.Event | None = None
 
-    async def _meet(self, **given: Any) -> None:
+    async def _record(self, **given: Any) -> None:
         self.asked.append(given)
         if self.gate is not None:
             await self.gate.wait()
@@ -53,7 +53,7 @@ class StubEngine:
             raise self.failure
 
     async def search_report(self, query: SearchQuery) -> SearchReport:
-        await self._meet(**{name: getattr(query, name) for name in query.__struct_fields__})
+        await self._record(**{name: getattr(query, name) for name in query.__struct_fields__})
         chunk = RetrievedChunk(id="urn:c:1", content="Text \N{SNOWMAN}", metadata={})
         hit = RetrievalResult(rank=1, similarity_score=0.9, chunk=chunk, document_id="a.md")
         return SearchReport(results=[hit], latency_ms={"total": 1.0})
@@ -61,7 +61,7 @@ class StubEngine:
     async def ask(
         self, question: str, chunk_callback: Any = None, explain_callback: Any = None, **given: Any
     ) -> Answer:
-        await self._meet(question=question, **given)
+        await self._record(question=question, **given)
         if explain_callback is not None:
             await explain_callback((TRIPLE,), "urn:trustgraph:docrag:a1")
         if chunk_callback is not None:
@@ -70,10 +70,10 @@ class StubEngine:
         return Answer(answer_id="a1", question=question, text="Thirty days.")
 
     async def explain(self, answer_id: str, access: Access) -> Any:
-        await self._meet(answer_id=answer_id, access=access)
+        await self._record(answer_id=answer_id, access=access)
 
     async def why_not(self, item: str, answer_id: str, access: Access) -> dict[str, Any]:
-        await self._meet(item=item, answer_id=answer_id, access=access)
+        await self._record(item=item, answer_id=answer_id, access=access)
         return {"chunk_id": item, "stage": "exploration"}
 
 
@@ -130,14 +130,14 @@ async def test_token_reads_with_its_rights(http: httpx.AsyncClient, engine: Stub
 async def test_rights_of_a_request_without_token_open_nothing(
     http: httpx.AsyncClient, engine: StubEngine
 ) -> None:
-    """A caller without a token who names tags reads public documents all the same."""
+    """A caller without a token reads public documents, also when naming tags."""
     await http.post("/v1/search", json={"query": "how long", "access": {"acl": ["finance"]}})
     await http.get("/v1/answers/a1/why-not?item=x&acl=finance&clearance=5")
     assert [one["access"] for one in engine.asked] == [Access.public()] * 2
 
 
 async def test_wrong_token_is_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
-    """401 with the scheme that is wanted, before anything is read."""
+    """401 with the required scheme, before the body is read."""
     head = {"Authorization": "Bearer wrong"}
     for path in ("/v1/search", "/v1/ask", "/mcp"):
         refused = await http.post(path, json={}, headers=head)
@@ -162,7 +162,7 @@ async def test_wrong_token_is_refused(http: httpx.AsyncClient, engine: StubEngin
 async def test_malformed_requests_name_the_field(
     http: httpx.AsyncClient, engine: StubEngine, body: Any, named: str
 ) -> None:
-    """A request that is not understood is refused with the field at fault, and changes nothing."""
+    """A malformed request is refused, and the message names the field."""
     refused = await http.post("/v1/search", json=body)
     assert refused.status_code == 400
     assert named in refused.json()["error"]["message"]
@@ -170,8 +170,8 @@ async def test_malformed_requests_name_the_field(
 
 
 @pytest.mark.parametrize("raw", [b"{", b"\xff\xfe", b'{"query": "\\ud800x"}', b"NaN"])
-async def test_bytes_that_are_no_json(http: httpx.AsyncClient, raw: bytes) -> None:
-    """Whatever bytes come, the answer is an error of ours."""
+async def test_invalid_json(http: httpx.AsyncClient, raw: bytes) -> None:
+    """Any invalid body is an error document."""
     head = {"Content-Type": "application/json"}
     refused = await http.post("/v1/search", content=raw, headers=head)
     assert refused.status_code == 400
@@ -181,7 +181,7 @@ async def test_bytes_that_are_no_json(http: httpx.AsyncClient, raw: bytes) -> No
 async def test_forms_of_foreign_pages_are_refused(
     http: httpx.AsyncClient, engine: StubEngine
 ) -> None:
-    """A body that does not say it is JSON, which any page could send, is not read."""
+    """A body of another content type, which any page could send, is not read."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         head = {"Content-Type": kind} if kind else {}
         refused = await http.post("/v1/ask", content=b'{"question": "x y"}', headers=head)
@@ -191,7 +191,7 @@ async def test_forms_of_foreign_pages_are_refused(
 
 @pytest.mark.parametrize("host", ["192.168.0.7:8080", "[::1]:8080", "127.0.0.1"])
 async def test_plain_addresses_are_served(http: httpx.AsyncClient, host: str) -> None:
-    """Nobody can point a plain address elsewhere: it needs no leave."""
+    """Plain IP addresses are always allowed."""
     found = await http.post("/v1/search", json={"query": "how long"}, headers={"Host": host})
     assert found.status_code == 200
 
@@ -200,14 +200,14 @@ async def test_plain_addresses_are_served(http: httpx.AsyncClient, host: str) ->
 async def test_foreign_names_are_refused(
     http: httpx.AsyncClient, engine: StubEngine, host: str
 ) -> None:
-    """A name that was pointed at this machine from outside is not served (DNS rebinding)."""
+    """A foreign host name is refused (DNS rebinding)."""
     refused = await http.post("/v1/search", json={"query": "how long"}, headers={"Host": host})
     assert refused.status_code == 421
     assert engine.asked == []
 
 
 async def test_foreign_pages_are_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
-    """A browser that asks for a page of elsewhere is refused; one that asks for ours is not."""
+    """A request of a foreign page is refused; one of this server's page is served."""
     for origin in ("http://evil.example", "null", "http://127.0.0.1:9999"):
         head = {"Origin": origin}
         refused = await http.post("/v1/search", json={"query": "how long"}, headers=head)
@@ -218,7 +218,7 @@ async def test_foreign_pages_are_refused(http: httpx.AsyncClient, engine: StubEn
 
 
 async def test_huge_bodies_are_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
-    """A body over the limit is refused, also one that comes in pieces without a length."""
+    """A body over the limit is refused, also a chunked one."""
     refused = await http.post("/v1/search", json={"query": "x" * 2000})
     assert refused.status_code == 413
 
@@ -243,10 +243,10 @@ async def test_huge_bodies_are_refused(http: httpx.AsyncClient, engine: StubEngi
         (WhenceError("other"), 500),
     ],
 )
-async def test_errors_keep_their_words(
+async def test_errors_keep_their_messages(
     http: httpx.AsyncClient, engine: StubEngine, failure: WhenceError, status: int
 ) -> None:
-    """An error has a status, its code, its message and its hint."""
+    """An error has a status, code, message and hint."""
     engine.failure = failure
     told = await http.post("/v1/ask", json={"question": "how long"})
     assert told.status_code == status
@@ -256,10 +256,10 @@ async def test_errors_keep_their_words(
         assert told.headers["Retry-After"] == "7"
 
 
-async def test_faults_of_our_own_tell_nothing(
+async def test_internal_errors_are_hidden(
     http: httpx.AsyncClient, engine: StubEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What nobody foresaw is logged here and not told to the caller."""
+    """An unexpected error is logged, and its message is not sent."""
     engine.failure = RuntimeError("password=hunter2")
     told = await http.post("/v1/ask", json={"question": "how long"})
     assert told.status_code == 500
@@ -268,10 +268,8 @@ async def test_faults_of_our_own_tell_nothing(
     assert "hunter2" in caplog.text
 
 
-async def test_too_many_at_once_are_told_to_wait(
-    http: httpx.AsyncClient, engine: StubEngine
-) -> None:
-    """Beyond the places there are, requests are refused at once; a place that is left is given again."""
+async def test_too_many_requests_are_refused(http: httpx.AsyncClient, engine: StubEngine) -> None:
+    """Requests beyond the limit are refused; a finished request frees its slot."""
     engine.gate = asyncio.Event()
     body = {"query": "how long"}
     waiting = [asyncio.create_task(http.post("/v1/search", json=body)) for _ in range(2)]
@@ -285,7 +283,7 @@ async def test_too_many_at_once_are_told_to_wait(
 
 
 async def test_unknown_paths_and_methods(http: httpx.AsyncClient) -> None:
-    """What is not there is told in the same form as every error."""
+    """Unknown paths and methods are error documents."""
     for method, path, status in (
         ("GET", "/v2", 404),
         ("GET", "/mcp", 405),
@@ -299,14 +297,14 @@ async def test_unknown_paths_and_methods(http: httpx.AsyncClient) -> None:
 
 
 async def test_unknown_format(http: httpx.AsyncClient, engine: StubEngine) -> None:
-    """A form of trace that does not exist is refused before the trace is read."""
+    """An unknown format is refused before the trace is read."""
     assert (await http.get("/v1/answers/a1?format=xml")).status_code == 400
     assert (await http.get("/v1/answers/a1?clearance=high")).status_code == 400
     assert engine.asked == []
 
 
-async def test_page_is_careful(http: httpx.AsyncClient) -> None:
-    """The page and its parts are served with a policy that lets no foreign script in."""
+async def test_the_page_has_security_headers(http: httpx.AsyncClient) -> None:
+    """The page is served with a policy that excludes foreign scripts."""
     page = await http.get("/")
     assert "<title>Whence</title>" in page.text
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
@@ -322,7 +320,7 @@ async def test_page_is_careful(http: httpx.AsyncClient) -> None:
 
 
 async def test_events_come_in_order(http: httpx.AsyncClient) -> None:
-    """Stages and text come as they are made, the answer last."""
+    """Stages and text are sent in order, the answer last."""
     head = {"Accept": "text/event-stream"}
     told = await http.post("/v1/ask", json={"question": "how long"}, headers=head)
     assert told.headers["Content-Type"].startswith("text/event-stream")
@@ -337,7 +335,7 @@ async def test_events_come_in_order(http: httpx.AsyncClient) -> None:
 async def test_failure_on_the_way_is_the_last_event(
     http: httpx.AsyncClient, engine: StubEngine
 ) -> None:
-    """A question that fails after its events began ends with one that says so."""
+    """A question that fails after the first event ends with an `error` event."""
     engine.failure = NotFound("no such collection", hint="index first")
     head = {"Accept": "text/event-stream"}
     told = await http.post("/v1/ask", json={"question": "how long"}, headers=head)
@@ -356,7 +354,7 @@ async def test_failure_on_the_way_is_the_last_event(
 
 
 async def test_leaving_cancels_the_question() -> None:
-    """A caller who stops reading does not keep a question alive; until then silence is bridged."""
+    """A disconnected client cancels its question; comments bridge silence."""
     cancelled = asyncio.Event()
 
     async def question(*_: Any) -> dict[str, Any]:
@@ -373,7 +371,7 @@ async def test_leaving_cancels_the_question() -> None:
 
 
 async def test_description_is_of_what_is_served(http: httpx.AsyncClient) -> None:
-    """Every path of the description exists with its methods, and its parts are all there."""
+    """Every path of the description exists with its methods and schemas."""
     described = (await http.get("/openapi.json")).json()
     assert described == json.loads(json.dumps(openapi()))
     for path, methods in described["paths"].items():
@@ -386,7 +384,7 @@ async def test_description_is_of_what_is_served(http: httpx.AsyncClient) -> None
 
 
 def test_every_error_class_has_a_status() -> None:
-    """The classes that a caller can act on have a status of their own; 500 is for the rest."""
+    """Every class of errors has a status; other errors are 500."""
     named = {kind for kind, _ in STATUSES}
     rest = {
         kind.code

@@ -40,25 +40,25 @@ def rights(*, require_token: bool = False) -> Authenticator:
 
 
 def test_no_token_is_the_public() -> None:
-    """A caller who says nothing sees public documents only."""
+    """Without a token only public documents are visible."""
     assert rights().caller(None).access_for(None) == Access.public()
 
 
 def test_token_opens_what_its_entry_says() -> None:
-    """A known token has exactly the rights of its entry, whatever the case of the scheme."""
+    """A known token has the rights of its entry; the scheme is case-insensitive."""
     for scheme in ("Bearer", "bearer"):
         assert rights().caller(f"{scheme} {SECRET}") is FINANCE
 
 
 @pytest.mark.parametrize("sent", [f"Basic {SECRET}", "Bearer wrong", "Bearer", "Bearer  ", SECRET])
 def test_wrong_token_is_not_taken_for_none(sent: str) -> None:
-    """Whoever sends something else than a known token is refused, not served as the public."""
+    """An unknown token is refused, not treated as no token."""
     with pytest.raises(Unauthorized):
         rights().caller(sent)
 
 
-def test_token_can_be_needed() -> None:
-    """With a token needed, a caller without one is refused, and one with it is not."""
+def test_a_token_can_be_required() -> None:
+    """If a token is required, a caller without one is refused."""
     with pytest.raises(Unauthorized):
         rights(require_token=True).caller(None)
     assert rights(require_token=True).caller(f"Bearer {SECRET}") is FINANCE
@@ -66,21 +66,21 @@ def test_token_can_be_needed() -> None:
 
 @given(RIGHTS, ASKED)
 def test_request_only_narrows(own: Access, asked: AccessBody) -> None:
-    """Whatever a request asks to read with, its rights are within the caller's."""
+    """The rights of a request are within the caller's."""
     assert own.covers(Caller("", own).access_for(asked))
     assert Caller("", own).access_for(None) == own
 
 
 @given(RIGHTS, ASKED)
 def test_speaking_for_others(own: Access, asked: AccessBody) -> None:
-    """A token that speaks for others reads as each request says, and as the public when it says nothing."""
+    """A token that speaks for others has the rights of each request, public by default."""
     caller = Caller("app", own, speaks_for_others=True)
     assert caller.access_for(asked) == asked.access()
     assert caller.access_for(None) == Access.public()
 
 
 def test_tokens_are_read(tmp_path: Path) -> None:
-    """The file gives each caller by the digest of their token; the token itself is not in it."""
+    """The file maps digests of tokens to callers."""
     file = tmp_path / "tokens.toml"
     file.write_text(
         f'[tokens.desk]\nsha256 = "{token_digest(SECRET).upper()}"\nacl = ["finance"]\nclearance = 2\n'
@@ -102,7 +102,7 @@ def test_tokens_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_malformed_tokens_are_refused(tmp_path: Path, text: str, named: str) -> None:
-    """A file of tokens that is not understood opens nothing: the error names what is wrong."""
+    """A malformed tokens file is refused, and the error names the fault."""
     file = tmp_path / "tokens.toml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=named):
