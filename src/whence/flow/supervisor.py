@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -70,7 +70,6 @@ class Supervisor:
         make: Creates the replica, once for every start.
         policy: Waits and number of restarts.
         clock: Monotonic seconds.
-        sleep: Waits a number of seconds.
     """
 
     def __init__(
@@ -80,7 +79,6 @@ class Supervisor:
         *,
         policy: RestartPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.name = name
         self.state = State.STARTING
@@ -93,7 +91,6 @@ class Supervisor:
         self._make = make
         self._policy = policy or RestartPolicy()
         self._clock = clock
-        self._sleep = sleep
         self._recent: deque[float] = deque()
         self._replica: Replica | None = None
         self._task: asyncio.Task[None] | None = None
@@ -215,7 +212,7 @@ class Supervisor:
                 "error": f"{type(error).__name__}: {error}",
             },
         )
-        await self._sleep(delay_s)
+        await asyncio.sleep(delay_s)
 
 
 def _failure(name: str, error: BaseException, restarts: int) -> WhenceError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -21,9 +21,6 @@ _TRACEPARENT = re.compile(
 )
 #: A receiver may drop a longer state.
 _MAX_STATE = 512
-
-HexSource = Callable[[int], str]
-"""Returns the hexadecimal form of a number of random bytes."""
 
 
 def _random_hex(size: int) -> str:
@@ -44,16 +41,16 @@ class TraceContext(msgspec.Struct, frozen=True):
     """W3C trace state of other systems, passed on unchanged."""
 
     @classmethod
-    def new(cls, token: HexSource = _random_hex) -> TraceContext:
+    def new(cls) -> TraceContext:
         """Start a trace."""
-        return cls(token(16), token(8))
+        return cls(_random_hex(16), _random_hex(8))
 
     @classmethod
-    def read(cls, headers: Mapping[str, str], token: HexSource = _random_hex) -> TraceContext:
+    def read(cls, headers: Mapping[str, str]) -> TraceContext:
         """Return the context in a message's headers; a new one when they have none, or a malformed one."""
         match = _TRACEPARENT.match(headers.get(_PARENT, ""))
         if match is None:
-            return cls.new(token)
+            return cls.new()
         state = headers.get(_STATE, "")
         return cls(match[1], match[2], match[3], state if len(state) <= _MAX_STATE else "")
 
@@ -65,13 +62,6 @@ class TraceContext(msgspec.Struct, frozen=True):
             headers[_STATE] = self.state
         return headers
 
-    def child_headers(self, message_type: str, token: HexSource = _random_hex) -> dict[str, str]:
+    def child_headers(self, message_type: str) -> dict[str, str]:
         """Return the headers of a message to the next hop: its type and a new span."""
-        return self.headers_of(message_type, token(8))
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers of this context."""
-        carried = {_PARENT: f"00-{self.trace_id}-{self.span_id}-{self.flags}"}
-        if self.state:
-            carried[_STATE] = self.state
-        return carried
+        return self.headers_of(message_type, _random_hex(8))

@@ -41,15 +41,13 @@ class FlowMonitor:
         self._endpoint = endpoint
 
     @asynccontextmanager
-    async def watch(
-        self, runtime: FlowRuntime, *, interval_s: float = _INTERVAL_S
-    ) -> AsyncIterator[None]:
+    async def watch(self, runtime: FlowRuntime) -> AsyncIterator[None]:
         """Check the health of a flow periodically within the block."""
         if self._metrics is None or self._endpoint is None:
             yield
             return
         task = asyncio.create_task(
-            _check_periodically(runtime, self._metrics, self._endpoint, interval_s),
+            _check_periodically(runtime, self._metrics, self._endpoint),
             name="whence-health",
         )
         try:
@@ -61,7 +59,7 @@ class FlowMonitor:
 
 
 async def _check_periodically(
-    runtime: FlowRuntime, metrics: FlowMetrics, endpoint: Endpoint, interval_s: float
+    runtime: FlowRuntime, metrics: FlowMetrics, endpoint: Endpoint
 ) -> None:
     pause_s = 0.1
     while True:
@@ -69,7 +67,7 @@ async def _check_periodically(
         metrics.update(await runtime.health())
         await asyncio.sleep(pause_s)
         # Frequent at first, so that a probe sees soon that the flow is ready.
-        pause_s = min(pause_s * 1.5, interval_s)
+        pause_s = min(pause_s * 1.5, _INTERVAL_S)
 
 
 @contextmanager
