@@ -73,7 +73,7 @@ async def _prepare(home: Path) -> None:
 
 @pytest.fixture(scope="session")
 def new_home(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Give a function that makes a home with an empty, migrated database: a copy of one made once for the run.
+    """Return a function that makes a home with an empty, migrated database: a copy of one made once for the run.
 
     For tests of what comes after the first start, which costs 2 s of a core; whatever tests that start begins
     with an empty folder.
@@ -132,7 +132,7 @@ async def postgres_store(database_url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture(scope="session")
 def pulsar_broker() -> Iterator[TestBroker]:
-    """Give the Pulsar broker of the test run; skips where there can be none."""
+    """Return the Pulsar broker of the test run; skips where there can be none."""
     from tests.support.pulsar_broker import running_broker
 
     with running_broker() as broker:

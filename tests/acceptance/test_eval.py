@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a test collection of three documents and two judged queries."""
+    """Return a test collection of three documents and two judged queries."""
     folder = tmp_path_factory.mktemp("tiny")
     texts = {
         "cats": "Cats sleep for most of the day and hunt at dusk.",
@@ -82,7 +82,7 @@ def _policy(path: Path) -> Path:
 
 @pytest.fixture
 def gated(cli: Any, tiny: Path, tmp_path: Path) -> list[Any]:
-    """Give the words of a gate whose baseline was recorded just now."""
+    """Return the words of a gate whose baseline was recorded just now."""
     cli("index", tiny / "corpus.jsonl", "--collection", "gated", "--json")
     suite, baseline = tmp_path / "suite.json", tmp_path / "baseline.json"
     queries = [

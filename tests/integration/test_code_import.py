@@ -71,7 +71,7 @@ async def statuses(store: PostgresStore) -> list[str]:
 
 
 async def texts_of(store: PostgresStore, record: SnapshotRecord, access: Access) -> dict[str, str]:
-    """Give the text of every visible node by its local id, found by a dense search without a threshold."""
+    """Return the text of every visible node by its local id, found by a dense search without a threshold."""
     query = np.zeros(64, dtype=np.float32)
     query[0] = 1.0
     found = await store.search_dense(record.collection, query, limit=1000, access=access)
@@ -543,7 +543,7 @@ async def test_reader_sees_what_rights_allow(
 
 
 async def chunks_by_term(store: PostgresStore) -> tuple[list[int], dict[str, list[int]]]:
-    """Give the nodes of each segment of the one snapshot, and those that its index has for each term."""
+    """Return the nodes of each segment of the one snapshot, and those that its index has for each term."""
     (record,) = await store.snapshots()
     async with store.pool.connection() as connection:
         number = await connection.fetchval("SELECT collection_id FROM code_snapshot")

@@ -50,7 +50,7 @@ TEXTS = st.lists(
 async def words_written(
     store: PostgresStore, batches: Sequence[Sequence[str]], max_cached: int
 ) -> tuple[list[dict[str, int]], dict[str, int], tuple[int, int, int]]:
-    """Give the terms of each text, the counts of terms, and the sums of the lexicon; nothing is kept."""
+    """Return the terms of each text, the counts of terms, and the sums of the lexicon; nothing is kept."""
     async with store.pool.connection() as connection:
         transaction = connection.transaction()
         await transaction.start()

@@ -84,7 +84,7 @@ def cohere_embeddings(path: str, body: dict[str, Any]) -> Answer:
 
 
 def in_turn(*answers: Answer | Respond) -> Respond:
-    """Give each answer once, the last one for ever."""
+    """Return each answer once, the last one for ever."""
     left = list(answers)
 
     def respond(path: str, body: dict[str, Any]) -> Answer:

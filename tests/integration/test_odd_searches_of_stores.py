@@ -47,7 +47,7 @@ async def store(request: pytest.FixtureRequest, postgres_store: PostgresStore) -
 
 
 def document(name: str, tags: DocumentTags, more: str = "") -> EmbeddedDocument:
-    """Give a document of one chunk; what is hidden has a canary in its text."""
+    """Return a document of one chunk; what is hidden has a canary in its text."""
     text = f"{TEXT} {more or ('' if name == 'open' else CANARY)}".strip()
     draft = DocumentDraft(document_id=name, chunks=(ChunkDraft(content=text),), tags=tags)
     return EmbeddedDocument(draft=draft, vectors=VECTOR[None])
@@ -71,7 +71,7 @@ async def search(
 
 
 def names(response: SearchResponse) -> set[str]:
-    """Give the documents that were found."""
+    """Return the documents that were found."""
     return {one.document_id for one in response.candidates}
 
 

@@ -115,7 +115,7 @@ async def test_the_retriever_ends_with_its_engine(
 
 @pytest.fixture
 async def stored(postgres_store: PostgresStore) -> PostgresStore:
-    """Give a store with the chunks of the suites."""
+    """Return a store with the chunks of the suites."""
     await postgres_store.ensure_collection("c", MODEL)
     documents = [
         EmbeddedDocument(
@@ -133,7 +133,7 @@ class TestPostgresVectors(VectorStoreSuite):
 
     @pytest.fixture
     def vectors(self, stored: PostgresStore) -> StoredVectors:
-        """Give the store of the suite."""
+        """Return the store of the suite."""
         return StoredVectors(stored, "c")
 
 
@@ -142,7 +142,7 @@ class TestPostgresWords(SparseRetrieverSuite):
 
     @pytest.fixture
     def words(self, stored: PostgresStore) -> StoredWords:
-        """Give the store of the suite."""
+        """Return the store of the suite."""
         return StoredWords(stored, "c")
 
 

@@ -52,7 +52,7 @@ def node(snapshot: str, local: str) -> str:
 
 
 def without_texts(reply: ExpandResponse) -> tuple[Any, ...]:
-    """Give a reply without what only tells where texts are."""
+    """Return a reply without what only tells where texts are."""
     nodes = [(one.id, one.local_id, one.depth, one.parent_id) for one in reply.nodes]
     return reply.seeds, nodes, reply.edges, reply.truncated, reply.reason
 

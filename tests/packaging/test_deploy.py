@@ -25,14 +25,14 @@ PROCESSORS = {processor.name for processor in load_flow(find_flow("all-in-one"))
 
 
 def documents() -> list[dict[str, Any]]:
-    """Give every object of the Kubernetes manifests."""
+    """Return every object of the Kubernetes manifests."""
     files = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
     every = [document for file in files for document in yaml.safe_load_all(file.read_text())]
     return [document for document in every if document["kind"] != "Kustomization"]
 
 
 def compose() -> dict[str, Any]:
-    """Give the compose file with its anchors filled in."""
+    """Return the compose file with its anchors filled in."""
     loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     return loaded
 
@@ -90,7 +90,7 @@ def test_manifests_are_those_of_the_flow() -> None:
 
 
 def by_kind() -> dict[str, dict[str, Any]]:
-    """Give the objects by kind and name."""
+    """Return the objects by kind and name."""
     found: dict[str, dict[str, Any]] = {}
     for document in documents():
         found.setdefault(document["kind"], {})[document["metadata"]["name"]] = document

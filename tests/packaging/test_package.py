@@ -34,7 +34,7 @@ HEAVY = {
 
 
 def loaded_by(statement: str) -> set[str]:
-    """Give the top-level modules that a fresh interpreter has loaded after a statement."""
+    """Return the top-level modules that a fresh interpreter has loaded after a statement."""
     code = f"{statement}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     return {name.partition(".")[0] for name in json.loads(done.stdout)}

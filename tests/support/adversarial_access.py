@@ -51,14 +51,14 @@ class AccessCorpus:
         self._visible: dict[Access, frozenset[str]] = {}
 
     def random_tags(self) -> DocumentTags:
-        """Give the tags of a document: of most few, of some none, of some many."""
+        """Return the tags of a document: of most few, of some none, of some many."""
         pick = self._random
         acl = pick.sample(TAGS, pick.choice((0, 0, 1, 1, 2, 5)))
         labels = pick.sample(TAGS, pick.choice((0, 0, 0, 1, 2)))
         return DocumentTags(tuple(acl), tuple(labels), pick.choice((0, 0, 0, 1, 2, 2**31 - 1)))
 
     def random_access(self) -> Access:
-        """Give a reader: nobody, everybody, holders of a few tags, and one of thousands."""
+        """Return a reader: nobody, everybody, holders of a few tags, and one of thousands."""
         pick = self._random
         kind = pick.random()
         if kind < 0.1:
@@ -72,27 +72,27 @@ class AccessCorpus:
         return Access(frozenset(acl), frozenset(labels), pick.choice((0, 0, 1, 2, 2**31 - 1)))
 
     def random_reader(self) -> Access:
-        """Give a new reader, or as often one that came before: rights that are remembered may be outdated."""
+        """Return a new reader, or as often one that came before: rights that are remembered may be outdated."""
         if self._readers and self._random.random() < 0.5:
             return self._random.choice(self._readers)
         self._readers.append(self.random_access())
         return self._readers[-1]
 
     def random_vector(self) -> NDArray[np.float32]:
-        """Give a unit vector, float32, shape (DIMENSION,)."""
+        """Return a unit vector, float32, shape (DIMENSION,)."""
         vector = self._vectors.normal(size=DIMENSION)
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
     def random_words(self) -> str:
-        """Give a query of one to three words, one of them perhaps in no document."""
+        """Return a query of one to three words, one of them perhaps in no document."""
         return " ".join(self._random.sample((*WORDS, "wordabsent"), self._random.randint(1, 3)))
 
     def random_names(self, most: int) -> list[str]:
-        """Give some documents."""
+        """Return some documents."""
         return self._random.sample(sorted(self.tags), self._random.randint(1, most))
 
     def _random_facts(self) -> dict[str, Any]:
-        """Give what a document states: most a color and a year, few something of a kind of their own."""
+        """Return what a document states: most a color and a year, few something of a kind of their own."""
         pick = self._random
         stated: dict[str, Any] = {"year": pick.randint(2000, 2009)}
         if pick.random() < 0.8:
@@ -102,7 +102,7 @@ class AccessCorpus:
         return stated
 
     def random_filters(self) -> dict[str, Any]:
-        """Give conditions on what documents state, of every kind; on what few of them state, too."""
+        """Return conditions on what documents state, of every kind; on what few of them state, too."""
         return self._random.choice(
             (
                 {"color": "green"},
@@ -114,7 +114,7 @@ class AccessCorpus:
         )
 
     def kept(self, names: Set[str], filters: Mapping[str, Any]) -> Set[str]:
-        """Give those of the documents that conditions of `random_filters` keep."""
+        """Return those of the documents that conditions of `random_filters` keep."""
         return {
             one
             for one in names
@@ -122,15 +122,15 @@ class AccessCorpus:
         }
 
     def state(self, names: Set[str], key: str) -> bool:
-        """Tell whether one of the documents states something of a kind."""
+        """Return whether one of the documents states something of a kind."""
         return any(key in self.facts[one] for one in names)
 
     def random_limit(self) -> int:
-        """Give how many results are asked for: a page, a few pages, or everything."""
+        """Return how many results are asked for: a page, a few pages, or everything."""
         return self._random.choice((1, 3, 10, 10, 1_000))
 
     def visible(self, access: Access) -> frozenset[str]:
-        """Give the documents that a reader may see; each is looked at once between two changes of rights."""
+        """Return the documents that a reader may see; each is looked at once between two changes of rights."""
         if access not in self._visible:
             self._visible[access] = frozenset(
                 name for name, tags in self.tags.items() if access.allows(tags)
@@ -138,16 +138,16 @@ class AccessCorpus:
         return self._visible[access]
 
     def with_words(self, names: Set[str], words: str) -> Set[str]:
-        """Give those of the documents that hold one of the words."""
+        """Return those of the documents that hold one of the words."""
         wanted = set(words.split())
         return {name for name in names if wanted.intersection(self.words[name])}
 
     def with_all_words(self, names: Set[str], words: str) -> Set[str]:
-        """Give those of the documents that hold each of the words."""
+        """Return those of the documents that hold each of the words."""
         return {name for name in names if set(words.split()) <= set(self.words[name])}
 
     def embedded(self) -> list[EmbeddedDocument]:
-        """Give the documents ready to be stored, one chunk each."""
+        """Return the documents ready to be stored, one chunk each."""
         return [self._document(name) for name in self.tags]
 
     def _document(self, name: str) -> EmbeddedDocument:
@@ -180,11 +180,11 @@ class AccessCorpus:
         return [self._document(name) for name in names]
 
     def retag(self, name: str) -> DocumentTags:
-        """Give a document other tags, and give these back."""
+        """Change the tags of a document, and return the new ones."""
         return self.set_tags(name, self.random_tags())
 
     def set_tags(self, name: str, tags: DocumentTags) -> DocumentTags:
-        """Give a document these tags, and give them back."""
+        """Set the tags of a document, and return them."""
         self.tags[name] = tags
         self._visible.clear()
         return tags
@@ -195,7 +195,7 @@ def _title(number: int) -> str:
 
 
 def _holds(stated: Any, wanted: Any) -> bool:
-    """Tell whether a condition holds for what a document states; None when it states nothing."""
+    """Return whether a condition holds for what a document states; None when it states nothing."""
     values = stated if isinstance(stated, list) else [] if stated is None else [stated]
     if isinstance(wanted, list):
         return not set(values).isdisjoint(wanted)

@@ -166,7 +166,7 @@ class Fleet:
         return code
 
     def is_alive(self, name: str) -> bool:
-        """Tell whether a process still runs."""
+        """Return whether a process still runs."""
         return bool(self._processes[name].is_alive())
 
     def forget(self, name: str) -> None:

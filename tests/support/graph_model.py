@@ -92,7 +92,7 @@ class GraphModel:
         )
 
     def visible(self, access: Access) -> set[str]:
-        """Give the nodes that a reader may see."""
+        """Return the nodes that a reader may see."""
         return {node for node, tags in self.tags.items() if access.allows(tags)}
 
     def _seeds(self, request: ExpandRequest) -> list[str]:
@@ -120,7 +120,7 @@ class GraphModel:
     def _reach(
         self, request: ExpandRequest, seeds: Sequence[str], travel: bool
     ) -> tuple[dict[str, int], dict[str, str], bool]:
-        """Give the depths in the order of the answer, the parents, and whether anything was cut."""
+        """Return the depths in the order of the answer, the parents, and whether anything was cut."""
         visible = self.visible(request.access)
         depths = dict.fromkeys(sorted(seeds), 0)
         parents: dict[str, str] = {}
@@ -154,7 +154,7 @@ class GraphModel:
                 yield edge.to_id, edge.from_id, edge.relation
 
     def _walked(self, edge: CodeEdge, depths: Mapping[str, int], request: ExpandRequest) -> bool:
-        """Tell whether both ends are in the answer and the one walked from was expanded."""
+        """Return whether both ends are in the answer and the one walked from was expanded."""
         if edge.from_id not in depths or edge.to_id not in depths:
             return False
         origins = {"out": [edge.from_id], "in": [edge.to_id]}.get(

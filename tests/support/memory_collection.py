@@ -80,7 +80,7 @@ class MemoryCollection:
         self._thread.run(lambda _: self._store(drafts, dict(metadata or {})))
 
     def retriever(self, *, hybrid: bool = True, access: Access | None = None) -> Retriever:
-        """Give a retriever of this collection.
+        """Return a retriever of this collection.
 
         Args:
             hybrid: False for the vector store alone.

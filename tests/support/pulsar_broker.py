@@ -67,7 +67,7 @@ class TestBroker:
         return self._broker is not None
 
     def options(self) -> PulsarOptions:
-        """Give the options of a client; credentials come from the environment."""
+        """Return the options of a client; credentials come from the environment."""
         given = PulsarOptions.from_environment()
         return PulsarOptions(
             token=given.token,
@@ -81,7 +81,7 @@ class TestBroker:
     def connect(
         self, namespace: str = DEFAULT_NAMESPACE, max_pending: int | None = None
     ) -> PulsarTransport:
-        """Give a new client."""
+        """Return a new client."""
         options = dataclasses.replace(self.options(), namespace=namespace)
         if max_pending is not None:
             options = dataclasses.replace(options, max_pending=max_pending)
@@ -98,7 +98,7 @@ class TestBroker:
         return namespace
 
     def environment(self, namespace: str) -> dict[str, str]:
-        """Give the settings with which another process talks to a namespace of this broker."""
+        """Return the settings with which another process talks to a namespace of this broker."""
         return {
             "WHENCE_PULSAR_ADMIN_URL": self.admin_url,
             "WHENCE_PULSAR_NAMESPACE": namespace,
@@ -138,7 +138,7 @@ class TestBroker:
 def running_broker(
     *, own: bool = False, settings: Mapping[str, object] | None = None, token: str = ""
 ) -> Iterator[TestBroker]:
-    """Give a broker for a session of tests, or skip with the reason; stops what it started.
+    """Return a broker for a session of tests, or skip with the reason; stops what it started.
 
     Args:
         own: Start one even when a running one is named, to be killed for example.

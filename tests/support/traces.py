@@ -25,7 +25,7 @@ _CONCEPTS = ("return policy", "refund", "How long may I keep it & <b>when</b> is
 
 
 def plain_triples(answer_id: str = "plain", *, reranked: bool = True) -> list[Triple]:
-    """Give a trace in the shared vocabulary alone: three chunks, of which the reranker keeps two."""
+    """Return a trace in the shared vocabulary alone: three chunks, of which the reranker keeps two."""
     chunks = ["urn:chunk:policy:0", "urn:chunk:policy:1", "urn:chunk:policy:2"]
     kept = [Selection(chunks[2], 0.95), Selection(chunks[0], 0.42)]
     return [
@@ -38,7 +38,7 @@ def plain_triples(answer_id: str = "plain", *, reranked: bool = True) -> list[Tr
 
 
 def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> list[Triple]:
-    """Give a trace with a full account, a reranker, drops at every stage and two citations.
+    """Return a trace with the full record, a reranker, drops at every stage and two citations.
 
     Args:
         answer_id: Id of the answer.
@@ -110,7 +110,7 @@ def full_triples(answer_id: str = "full", *, found: int = 12, kept: int = 4) -> 
 
 
 def failed_triples(answer_id: str = "failed") -> list[Triple]:
-    """Give the trace of a question that failed while it was searched for."""
+    """Return the trace of a question that failed while it was searched for."""
     return [
         *question_triples(answer_id, _CONCEPTS[2], _NOW),
         *grounding_triples(answer_id, _CONCEPTS[:1]),

@@ -34,7 +34,7 @@ class StubService:
 
 
 def message(method: str, params: Any = None, **more: Any) -> bytes:
-    """Give a request on the wire."""
+    """Return a request on the wire."""
     document = {"jsonrpc": "2.0", "id": 1, "method": method} | more
     if params is not None:
         document["params"] = params
@@ -44,13 +44,13 @@ def message(method: str, params: Any = None, **more: Any) -> bytes:
 async def call(
     raw: bytes, headers: dict[str, str] | None = None
 ) -> tuple[int, dict[str, Any] | None]:
-    """Give the status and document of a reply."""
+    """Return the status and document of a reply."""
     reply = await Mcp(StubService()).answer(raw, CALLER, headers)  # type: ignore[arg-type]
     return reply.status, reply.document
 
 
 async def result(raw: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """Give the result of a request that works."""
+    """Return the result of a request that works."""
     status, document = await call(raw, headers)
     assert status == 200
     assert document is not None

@@ -20,7 +20,7 @@ ROWS = st.lists(
 
 
 def row(*values: bytes) -> bytes:
-    """Give a row as the manual has it: how many columns, then length and bytes of each."""
+    """Return a row as the manual has it: how many columns, then length and bytes of each."""
     columns = [struct.pack("!i", len(value)) + value for value in values]
     return struct.pack("!h", len(values)) + b"".join(columns)
 

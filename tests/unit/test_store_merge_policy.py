@@ -36,7 +36,7 @@ def _covered(segments: Sequence[Segment], ranges: Sequence[Segment]) -> list[Seg
 
 
 def _after(segments: Sequence[Segment], ranges: Sequence[Segment]) -> list[Segment]:
-    """Give the segments after merges."""
+    """Return the segments after merges."""
     left = [one for one in segments if one not in _covered(segments, ranges)]
     made = [Segment(one.first, one.last, one.live) for one in ranges if one.live]
     return sorted([*left, *made], key=lambda one: one.first)
