@@ -73,7 +73,7 @@ async def _prepare(home: Path) -> None:
 
 @pytest.fixture(scope="session")
 def new_home(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Return a function that makes a home with an empty, migrated database: a copy of one made once for the run.
+    """Return a function that copies an empty, migrated home, made once for the run.
 
     For tests of what comes after the first start, which costs 2 s of a core; whatever tests that start begins
     with an empty folder.
