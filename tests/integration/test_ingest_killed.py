@@ -1,4 +1,4 @@
-"""Indexing that is killed, again and again: what was stored stays, the rest follows, nothing happens twice."""
+"""Indexing that is killed repeatedly: stored documents are kept, and none is embedded twice."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(900)]
 RECORDS = 2000
 KILLS = 10
 
-#: Indexes a file of records with an embedder that writes down what it is asked for. It notes what is stored
-#: before it begins, and is killed a moment after it was asked for so many texts.
+#: Indexes a file of records with an embedder that logs its texts. It writes the stored ids before it begins,
+#: and kills itself some time after a number of texts.
 WORKER = """
 import asyncio, json, os, signal, sys, threading
 from pathlib import Path
@@ -29,7 +29,7 @@ home, corpus, log, kill_after, delay = sys.argv[1:]
 out = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
 
-class Noted(HashEmbedder):
+class LoggingEmbedder(HashEmbedder):
     asked = 0
     async def embed(self, texts, purpose="query"):
         lines = "".join(text.partition("\\n")[0] + "\\n" for text in texts)
@@ -40,9 +40,8 @@ class Noted(HashEmbedder):
         return await super().embed(texts, purpose)
 
 async def main():
-    async with Engine(home=home, embedder=Noted(), only=("embedding", "ingest")) as engine:
-        _, resources = engine._opened()
-        store = await resources.get("store")
+    async with Engine(home=home, embedder=LoggingEmbedder(), only=("embedding", "ingest")) as engine:
+        store = await engine._session.store()
         before = await store.document_ids("default")
         Path(log + ".before").write_text("\\n".join(before))
         report = await engine.index([corpus])
@@ -70,7 +69,7 @@ class Runs:
                 lines.write(json.dumps(record) + "\n")
 
     def start(self, kill_after: int = 0, delay: float = 0.0) -> subprocess.Popen[str]:
-        """Start a worker; it ends by itself when `kill_after` is 0."""
+        """Start a worker; with `kill_after` 0 it is not killed."""
         self.number += 1
         words = (self.folder / "home", self.corpus, self.log(), kill_after, delay)
         return subprocess.Popen(
@@ -81,7 +80,7 @@ class Runs:
         )
 
     def log(self, number: int = 0) -> Path:
-        """Return where a worker notes what it embeds, of the last one by default."""
+        """Return the log of a worker, by default of the last one."""
         return self.folder / f"run{number or self.number}.log"
 
     def embedded(self, number: int = 0) -> list[str]:
