@@ -63,7 +63,7 @@ IN_FLIGHT = 200
 
 
 def fresh(*, persistent: bool = True) -> str:
-    """Return a topic that nobody used."""
+    """Return a new topic."""
     return full_topic(f"bench.{uuid4().hex}", persistent=persistent)
 
 
@@ -93,7 +93,8 @@ class Bare:
         for close in self.closers:
             with suppress(PulsarException):
                 await close()
-        await asyncio.to_thread(self.client._client.close)
+        with suppress(PulsarException):
+            await self.client.close()
 
 
 async def pace(times: int, once: Callable[[], Awaitable[None]]) -> float:
@@ -436,7 +437,7 @@ def measure(url: str, rounds: int, times: int, messages: int) -> dict[str, Any]:
     return report
 
 
-def kept(report: dict[str, Any]) -> bool:
+def within_limits(report: dict[str, Any]) -> bool:
     """Return whether every figure is within its limit."""
     return (
         max(report["hop"]["ratio"], report["request"]["ratio"]) <= LIMIT
@@ -447,7 +448,7 @@ def kept(report: dict[str, Any]) -> bool:
     )
 
 
-def tell(report: dict[str, Any]) -> None:
+def print_report(report: dict[str, Any]) -> None:
     """Print the figures for people."""
     for name in ("hop", "request", "message"):
         part = report[name]
@@ -498,8 +499,8 @@ def main() -> int:
     if options.json:
         print(json.dumps(report))
     else:
-        tell(report)
-    return int(not kept(report))
+        print_report(report)
+    return int(not within_limits(report))
 
 
 if __name__ == "__main__":

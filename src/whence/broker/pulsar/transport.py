@@ -241,7 +241,7 @@ class PulsarTransport:
         consumer_name = f"{self._instance}-{next(self._numbers)}"
         lanes, fetch = (prefetch, 0)
         if prefetch > _FETCH:
-            lanes, fetch = 1, min(max(_FETCH, prefetch // 2), _MAX_FETCH)
+            lanes, fetch = _FETCH, min(max(_FETCH, prefetch // 2), _MAX_FETCH)
         if mode is Mode.BROADCAST:
             lanes = 1
         if not name.startswith("persistent://"):
