@@ -8,6 +8,7 @@ import pytest
 
 from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Transport
+from whence.testing import transport_factory as factories
 from whence.testing.transport_suite import Capability, TransportFactory, TransportSuite
 
 
@@ -34,8 +35,9 @@ class MemoryFactory(TransportFactory):
 
 
 @pytest.fixture
-async def transport_factory() -> AsyncIterator[MemoryFactory]:
-    """Yield a factory of clients and close them."""
+async def transport_factory(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MemoryFactory]:
+    """Yield a factory of clients and close them; without a network a short silence is enough."""
+    monkeypatch.setattr(factories, "SILENCE_S", 0.05)
     factory = MemoryFactory()
     yield factory
     await factory.aclose()

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from whence.broker.dead_letters import DeadLetters
 from whence.broker.transport import Delivery, RetryPolicy, Subscription, Transport
 from whence.schema.topics import full_topic
 
@@ -21,6 +22,7 @@ __all__ = (
     "acked",
     "arrives",
     "counts_become",
+    "dead_letters",
     "eventually",
     "fresh_topic",
     "is_silent",
@@ -32,7 +34,7 @@ T = TypeVar("T")
 
 #: How long a test waits for what must happen, in seconds: far more than any loaded machine needs.
 PATIENCE_S = 30.0
-#: How long a test waits to see that nothing happens, in seconds.
+#: How long a test waits to see that nothing happens, in seconds; a transport without a network may set less.
 SILENCE_S = 0.3
 #: Retries that a test can wait for.
 QUICK = RetryPolicy(max_attempts=3, base_delay_s=0.05, factor=2.0, max_delay_s=1.0, jitter=0.0)
@@ -160,6 +162,11 @@ async def is_silent(subscription: Subscription) -> bool:
     except TimeoutError:
         return True
     return False
+
+
+def dead_letters(transport: Transport) -> DeadLetters:
+    """Return a reader of dead letters that waits a little for more."""
+    return DeadLetters(transport, wait_s=2 * SILENCE_S)
 
 
 async def publish_all(transport: Transport, topic: str, count: int) -> list[bytes]:

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from whence.broker.dead_letters import DeadLetters
 from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import MemoryLedger
 from whence.broker.transport import Headers, RetryPolicy, Transport
@@ -23,6 +22,7 @@ from whence.testing.transport_factory import (
     TransportFactory,
     acked,
     arrives,
+    dead_letters,
     eventually,
     fresh_topic,
     is_silent,
@@ -214,7 +214,7 @@ class WorkerSuite:
 
     async def test_dead_letters_can_be_replayed(self, transport: Transport, topic: str) -> None:
         """36: A dead letter sent again keeps its id, begins with attempt 1 and is dead no more."""
-        letters = DeadLetters(transport, wait_s=0.5)
+        letters = dead_letters(transport)
         broken = True
         seen: list[tuple[str, int]] = []
 
