@@ -9,17 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Protocol
 
+from whence.answering.arguments import ChunkCallback, ExplainCallback, SaveAnswerCallback
 from whence.answering.pipeline import RagResult, answer
 from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
-from whence.answering.state import (
-    ChunkCallback,
-    RagOptions,
-    SaveAnswerCallback,
-    Services,
-    Sources,
-    new_answer_id,
-    new_question,
-)
+from whence.answering.state import RagOptions, Services, Sources, new_answer_id, new_question
 from whence.answering.trace_recorder import EventListener, utc_now
 from whence.provenance.terms import Scalar
 from whence.retrieval.deadline import Deadline
@@ -30,12 +23,10 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError, NotFound, WhenceError
 from whence.schema.prompt import PromptResult
 from whence.schema.search import SearchMode
-from whence.schema.terms import Triple
 
 __all__ = (
     "DocumentRag",
     "EmbeddingClient",
-    "ExplainCallback",
     "FetchChunk",
     "FetchChunks",
     "PromptClient",
@@ -43,8 +34,6 @@ __all__ = (
     "SearchClient",
 )
 
-ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
-"""Takes the triples of a stage and the IRI of the stage."""
 FetchChunk = Callable[[str], Awaitable[str]]
 """Takes a chunk id and returns its text."""
 FetchChunks = Callable[[Sequence[str]], Awaitable[Mapping[str, Any]]]
@@ -158,7 +147,6 @@ class DocumentRag:
         deadline_s: float | None = None,
         event_callback: EventListener | None = None,
         keep_events: bool = False,
-        asked_at: str = "",
     ) -> RagResult:
         """Answer one question.
 
@@ -175,7 +163,6 @@ class DocumentRag:
             deadline_s: Seconds for the whole question; the shorter of this and the options' own applies.
             event_callback: Takes the whole event of each stage.
             keep_events: Whether the result carries the events even without a callback.
-            asked_at: When it was asked, ISO 8601 in UTC; now when empty.
 
         Raises:
             BadInput: The question or a limit is invalid, or the answer id cannot be part of an IRI.
@@ -199,7 +186,6 @@ class DocumentRag:
             listeners=_listeners(explain_callback, event_callback),
             keep_events=keep_events,
             deadline_s=deadline_s,
-            asked_at=asked_at,
         )
         question.on_piece = chunk_callback if streaming else None
         question.save_answer = save_answer_callback

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from whence.answering.state import ChunkCallback, RagOptions, Services
+from whence.answering.arguments import ChunkCallback
+from whence.answering.state import RagOptions, Services
 from whence.models.protocols import WriteRequest
 from whence.retrieval.deadline import Deadline
 from whence.retrieval.services import Caller, Passage, RetrievalClients

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from whence.answering.arguments import ChunkCallback, ExplainCallback
 from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
 from whence.schema.errors import InternalError
 from whence.schema.message import Message
-from whence.schema.terms import Triple
 
-__all__ = ("ChunkCallback", "ExplainCallback", "collect_answer")
-
-ChunkCallback = Callable[[str, bool], Awaitable[None]]
-"""Takes a piece of text and whether it is the last."""
-ExplainCallback = Callable[[tuple[Triple, ...], str], Awaitable[None]]
-"""Takes the triples of a stage and the stage's IRI."""
+__all__ = ("collect_answer",)
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +26,8 @@ async def collect_answer(
     Args:
         replies: Pieces, explain events and the answer, as they come.
         chunk_callback: Gets the text as it is written.
-        explain_callback: Gets the triples of each stage. An exception in it is logged and costs nothing but
-            the call: whoever only listens cannot make a question fail.
+        explain_callback: Gets the triples of each stage. An exception in it is logged and does not
+            fail the question.
 
     Raises:
         InternalError: There was no answer among them.

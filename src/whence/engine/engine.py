@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from whence.answering.state import check_timeout
-from whence.engine.answer_stream import ChunkCallback, ExplainCallback, collect_answer
+from whence.answering.arguments import ChunkCallback, ExplainCallback, check_timeout
+from whence.engine.answer_stream import collect_answer
 from whence.engine.audit import AuditLog, audited
 from whence.engine.code import CodeSnapshots
 from whence.engine.erasure import Erasure, erase

@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from whence.answering.arguments import check_limits, check_question
 from whence.answering.code_evidence import CodeRetrieval, CodeScope
 from whence.answering.pipeline import Steps, answer
 from whence.answering.prompts import bus_services
-from whence.answering.state import (
-    Question,
-    RagOptions,
-    Sources,
-    check_limits,
-    check_question,
-    new_answer_id,
-    new_question,
-)
+from whence.answering.state import Question, RagOptions, Sources, new_answer_id, new_question
 from whence.answering.streaming import AnswerStream, question_time_s
 from whence.answering.trace_recorder import utc_now
 from whence.processors.base import Context, StreamingProcessor

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from whence.answering.document_rag import DocumentRag, ExplainCallback
+from whence.answering.arguments import ExplainCallback
+from whence.answering.document_rag import DocumentRag
 from whence.answering.pipeline import RagResult, answer
 from whence.answering.prompts import bus_services
 from whence.answering.state import (
