@@ -61,7 +61,7 @@ class Scripted:
 async def run(search: Any) -> Any:
     """Run the suite."""
     suite = msgspec.convert(SUITE, Suite)
-    return await run_suite(search, suite, mode="hybrid", k=3, clock=lambda: 0.0)
+    return await run_suite(search, suite, mode="hybrid", k=3)
 
 
 async def judged(

@@ -142,7 +142,7 @@ WHERE: dict[str, Any] = {"collection": "c", "digest": "d"}
 async def run(found: list[Hit]) -> SuiteRun:
     """Run the suite over one hybrid ranking."""
     search = Modes(hybrid=found)
-    return await run_suite(search, SUITE, mode="hybrid", k=5, clock=lambda: 0.0)
+    return await run_suite(search, SUITE, mode="hybrid", k=5)
 
 
 async def recorded(found: list[Hit]) -> Baseline:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -194,9 +193,7 @@ async def _run_suite(
         document_ids = await store.document_ids(settings.collection)
         search = EngineSearcher(engine, settings.collection, access)
         with progress("suite") as moved:
-            run = await run_suite(
-                search, suite, mode=mode, k=k, clock=time.perf_counter, progress=moved
-            )
+            run = await run_suite(search, suite, mode=mode, k=k, progress=moved)
         # In a degraded run the retrievers would only repeat what the run reports.
         complete = not any(query.semantic_degraded for query in run.queries)
         legs = await _legs(search, resources, suite, k) if with_legs and complete else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +37,6 @@ class DocumentRanker:
         own_documents: The id of the document that is the query itself, by the query's text; it is left out.
         reranker: Scores the passages of the first documents again; None for the order of the search.
         candidates: Number of documents to rerank.
-        clock: Returns seconds.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class DocumentRanker:
         own_documents: Mapping[str, str] = MappingProxyType({}),
         reranker: Reranker | None = None,
         candidates: int = 20,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._search = search
         self._mode = mode
@@ -57,7 +55,6 @@ class DocumentRanker:
         self._own_documents = own_documents
         self._reranker = reranker
         self._candidates = candidates
-        self._clock = clock
         self._passages = self._wanted = depth + bool(own_documents)
 
     async def __call__(self, query: str) -> DocumentRanking:
@@ -71,9 +68,11 @@ class DocumentRanker:
         documents = [hit for hit in ranking.documents if hit.document_id != own][: self._depth]
         if self._reranker is None:
             return DocumentRanking(documents, ranking.latency_ms)
-        started = self._clock()
+        started = time.perf_counter()
         documents = await self._rerank(self._reranker, query, documents)
-        return DocumentRanking(documents, ranking.latency_ms + (self._clock() - started) * 1e3)
+        return DocumentRanking(
+            documents, ranking.latency_ms + (time.perf_counter() - started) * 1e3
+        )
 
     async def _best_passages(self, query: str) -> DocumentRanking:
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -84,7 +85,6 @@ async def run_suite(
     *,
     mode: str,
     k: int,
-    clock: Callable[[], float],
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> SuiteRun:
     """Run every query twice, after one search that is not counted; the results are those of the first run.
@@ -94,18 +94,17 @@ async def run_suite(
         suite: The queries.
         mode: `bm25`, `dense` or `hybrid`.
         k: Results of each query, 1 or more.
-        clock: Returns seconds, for a search that fails.
         progress: Called with the number of searches done and the number of all.
 
     Raises:
         NotFound: The collection does not exist. A service that does not answer only degrades its query.
     """
-    await _search(search, suite.queries[0], mode, k, clock)
+    await _search(search, suite.queries[0], mode, k)
     runs: list[list[SearchOutcome]] = []
     for number in range(2):
         outcomes: list[SearchOutcome] = []
         for query in suite.queries:
-            outcomes.append(await _search(search, query, mode, k, clock))
+            outcomes.append(await _search(search, query, mode, k))
             progress(number * len(suite.queries) + len(outcomes), 2 * len(suite.queries))
         runs.append(outcomes)
     return SuiteRun(
@@ -116,16 +115,14 @@ async def run_suite(
     )
 
 
-async def _search(
-    search: Searcher, query: SuiteQuery, mode: str, k: int, clock: Callable[[], float]
-) -> SearchOutcome:
-    started = clock()
+async def _search(search: Searcher, query: SuiteQuery, mode: str, k: int) -> SearchOutcome:
+    started = time.perf_counter()
     try:
         return await search(query.query, mode=mode, limit=k)
     except (Unavailable, ModelMissing, DeadlineExceeded, Overloaded) as error:
         return SearchOutcome(
             hits=[],
-            latency_ms=(clock() - started) * 1e3,
+            latency_ms=(time.perf_counter() - started) * 1e3,
             degraded=(error.message,),
             timed_out=isinstance(error, DeadlineExceeded),
         )

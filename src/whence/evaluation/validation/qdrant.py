@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whence.evaluation.validation.target import (
@@ -34,19 +34,15 @@ class QdrantTarget:
     Args:
         collection: The collection.
         embedder: The model that the collection was embedded with.
-        clock: Returns seconds.
     """
 
     def __init__(
         self,
         collection: QdrantCollection,
         embedder: Embedder,
-        *,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._collection = collection
         self._embedder = embedder
-        self._clock = clock
         self._pages: dict[str, str] = {}
 
     async def describe(self) -> TargetInfo:
@@ -81,14 +77,14 @@ class QdrantTarget:
         """
         if len(query.strip()) < _MIN_QUERY:
             raise BadInput(f"query_text must have at least {_MIN_QUERY} characters")
-        started = self._clock()
+        started = time.perf_counter()
         vectors = await self._embedder.embed([query], "query")
-        embedded = self._clock()
+        embedded = time.perf_counter()
         found = await self._collection.search(vectors[0], limit=limit, access=Access.public())
         return RetrievedPassages(
             passages=[_passage(chunk) for chunk in found],
             embedding_ms=(embedded - started) * 1e3,
-            search_ms=(self._clock() - embedded) * 1e3,
+            search_ms=(time.perf_counter() - embedded) * 1e3,
         )
 
     async def document(self, passage: Passage) -> StoredDocument:
