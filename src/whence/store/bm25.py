@@ -1,20 +1,18 @@
-"""BM25 on an absolute scale: how much of what a query asks for a chunk's words give, from 0 to below 1.
+"""BM25 on an absolute scale: the share of a query that the words of a chunk match, from 0 to below 1.
 
 The formula is Lucene's BM25 without its constant factor k1 + 1 (Robertson and Zaragoza, "The Probabilistic
 Relevance Framework: BM25 and Beyond", 2009, section 3; the 1 inside the logarithm keeps the idf positive):
 
     S  = sum over the query's terms of  idf * tf / (tf + k1 (1 - b + b length / mean))
-    B  = sum over the query's terms of  idf,  a term that is nowhere at  i0 = ln(2 N + 2)
+    B  = sum over the query's terms of  idf,  for a term without chunks  i0 = ln(2 N + 2)
     L  = S / max(B, 6 i),   i = i0; below 400 chunks less, see `_rarity`; i for a query of a single word
 
-Repeats of a term count as often as they stand in the query. Each summand of S is below its idf, so S < B and
-L is a share below 1 whatever the query; the floor of six terms of the greatest rarity keeps one matching word
-of two from looking like half an answer. Scores of different queries and collections are on one scale. Of a
-query of a single word, be it an identifier with its parts, nothing can be missing: there the floor would only
-hold the word back. Measured with
-words that 1 to 3 chunks have, 40 of each of five collections: in hybrid search the first chunk with the word
-stands at a mean reciprocal rank of .88 to 1, with a floor of six terms of .41 to .78. With 80 identifiers of
-code: .90 and none without a result at the threshold .5; .78 and 15 with the floor.
+Repeats of a term in the query count. Each summand of S is below its idf, so S < B, and L is below 1 for any
+query. The floor of six terms of the greatest rarity prevents that one matching word of two scores as half an
+answer. Scores of different queries and collections are on one scale. A query of a single word, or of an
+identifier with its parts, has no floor. Measured with words of 1 to 3 chunks, 40 of each of five collections:
+in hybrid search the mean reciprocal rank of the first chunk with the word is .88 to 1; with the floor .41 to
+.78. With 80 identifiers of code: .90, each with a result above .5; with the floor .78, and 15 without one.
 
 Impacts are whole multiples of 2**-24 and weights of 2**-28, both rounded down. Every product is then a
 multiple of 2**-52 and no sum reaches 1: double precision adds them without rounding, in any order. The same
@@ -47,18 +45,18 @@ __all__ = (
     "weights",
 )
 
-#: How fast repeats of a term stop counting; Lucene's default.
+#: Saturation of term frequencies; Lucene's default.
 K1 = 1.2
-#: How much a chunk's length counts; Lucene's default.
+#: Influence of the length of a chunk; Lucene's default.
 B = 0.75
-#: Terms of the greatest rarity that the bound of a query of several is worth at least; chosen on seven open
-#: collections and judged on the eighth, for each of eight.
+#: Terms of the greatest rarity in the least bound of a query of several words; chosen on seven open
+#: collections and tested on the eighth, for each of eight.
 FLOOR_TERMS = 6
 
-#: Chunks from which on i0 is taken as it is; all collections that the floor was chosen on have more.
+#: Chunks from which on i0 is used unchanged; all collections that the floor was chosen on have more.
 _KNOWN_CHUNKS = 400
 
-#: Occurrences in a chunk, and strong terms of one, above this count as this many: two bytes hold them.
+#: Term frequencies and lengths are clipped to two bytes.
 MAX_COUNT = 65_535
 
 _IMPACT_STEPS = 2.0**24
@@ -66,12 +64,12 @@ _WEIGHT_STEPS = 2.0**28
 
 
 def mean_length(total: int, chunks: int) -> float:
-    """Return the mean length of chunks in strong terms, 1 at least: chunks of weak terms have length 0."""
+    """Return the mean field length of chunks, at least 1: chunks of stop terms have length 0."""
     return max(1.0, total / chunks) if chunks else 1.0
 
 
 def idf(chunks: int, df: int) -> float:
-    """Return the weight of a term that df of the chunks have; above 0, and `ln(2 N + 2)` for df 0.
+    """Return the inverse document frequency of a term; above 0, and `ln(2 N + 2)` for df 0.
 
     Args:
         chunks: N, 0 or more.
@@ -81,21 +79,21 @@ def idf(chunks: int, df: int) -> float:
 
 
 def impact(tf: float, length: float, mean: float) -> float:
-    """Return what a term contributes per unit of weight: 0 to below 1, a multiple of 2**-24, rounded down.
+    """Return the summand of a term of weight 1: 0 to below 1, a multiple of 2**-24, rounded down.
 
     Args:
         tf: Occurrences in the chunk, 1 or more.
-        length: Strong terms of the chunk, 0 or more.
-        mean: Mean length of the chunks that the reader may see, 1 or more.
+        length: Field length of the chunk, 0 or more.
+        mean: Mean length of the visible chunks, 1 or more.
     """
     exact = tf / (tf + K1 * (1.0 - B + B * length / mean))
     return math.floor(exact * _IMPACT_STEPS) / _IMPACT_STEPS
 
 
 def impacts(tf: NDArray[np.uint16], length: NDArray[np.uint16], mean: float) -> NDArray[np.float64]:
-    """Return the `impact` of each of some terms, to the bit; arguments as there, shape (n,).
+    """Return the `impact` of each of some terms, equal to the bit; arguments as there, shape (n,).
 
-    Cost: linear in n and in the greatest length, which is looked up and not computed for each.
+    Cost: linear in n and in the greatest length; the norm of a length is computed once.
     """
     import numpy as np
 
@@ -112,20 +110,20 @@ def impacts(tf: NDArray[np.uint16], length: NDArray[np.uint16], mean: float) -> 
 
 
 def clipped_impact(count: int, length: int, mean: float) -> float:
-    """Return the `impact` of a term that a chunk of `length` strong terms has `count` times."""
+    """Return the `impact` of a term with clipped count and length."""
     return impact(float(min(count, MAX_COUNT)), float(min(length, MAX_COUNT)), mean)
 
 
 def bound(
     counts: Mapping[str, int], df: Mapping[str, int], chunks: int, *, one_word: bool = False
 ) -> float:
-    """Return max(B, 6 i), or max(B, i) for a single word, which no chunk's S reaches.
+    """Return max(B, 6 i), or max(B, i) for a single word; S of any chunk is less.
 
     Args:
-        counts: The query's terms and how often each stands in it.
-        df: Chunks with the term; a term that is missing is in none.
+        counts: Frequency of each term in the query.
+        df: Document frequencies; 0 for a term without one.
         chunks: N.
-        one_word: Whether the terms are one word and its parts; a single term is.
+        one_word: Whether the terms are a single word and its parts; a single term always is.
     """
     most = math.fsum(count * idf(chunks, df.get(term, 0)) for term, count in counts.items())
     floor_terms = 1 if one_word or len(counts) == 1 else FLOOR_TERMS
@@ -135,9 +133,8 @@ def bound(
 def _rarity(chunks: int) -> float:
     """Return the idf of each term of the floor: i0, and less in a small collection.
 
-    A single chunk says nothing of how rare its words are: measured by i0 none of them could ever count. There
-    the floor's terms are as rare as a term that is found can be, one of one chunk; with each further chunk more
-    of i0 counts.
+    A single chunk does not show how rare its words are: with i0 none of them could score. There the terms of
+    the floor have the idf of a term of one chunk; with each further chunk the share of i0 grows.
     """
     if not chunks:
         return idf(0, 0)
@@ -148,10 +145,9 @@ def _rarity(chunks: int) -> float:
 def coverage_per_share(
     counts: Mapping[str, int], df: Mapping[str, int], chunks: int, *, one_word: bool = False
 ) -> float:
-    """Return the factor from L to S / B: how much of the query itself a chunk covers, without the floor.
+    """Return the factor from L to S / B, the score without the floor, for rankings by words alone.
 
-    Fit for a ranking by words alone, where a short query is all there is. 1 or more; arguments as for
-    `bound`.
+    1 or more; arguments as for `bound`.
     """
     most = math.fsum(count * idf(chunks, df.get(term, 0)) for term, count in counts.items())
     return bound(counts, df, chunks, one_word=one_word) / most if most > 0 else 1.0
@@ -160,9 +156,9 @@ def coverage_per_share(
 def weights(
     counts: Mapping[str, int], df: Mapping[str, int], chunks: int, *, one_word: bool = False
 ) -> dict[str, float]:
-    """Return the query's terms that the collection has, each with its part of the bound.
+    """Return the weight of each query term that the collection has: its part of the bound.
 
-    A part is a multiple of 2**-28, rounded down; all together are 1 at most. Arguments as for `bound`.
+    A weight is a multiple of 2**-28, rounded down; the sum is at most 1. Arguments as for `bound`.
     """
     whole = bound(counts, df, chunks, one_word=one_word)
     return {
@@ -173,8 +169,5 @@ def weights(
 
 
 def share(parts: Iterable[tuple[float, float]]) -> float:
-    """Return L of a chunk, 0 to below 1, from weight and impact of each term it shares with the query.
-
-    The sum is exact, so it does not depend on the order.
-    """
+    """Return L of a chunk, 0 to below 1, from weight and impact of each common term; the sum is exact."""
     return sum((weight * value for weight, value in parts), 0.0)

@@ -1,4 +1,4 @@
-"""How much words count by the field they stand in, recorded with each collection."""
+"""Boosts of fields in lexical search, recorded with each collection."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from whence.schema.errors import BadInput
 
 __all__ = ("MAX_BOOST", "FieldBoosts", "parse_field_boosts")
 
-#: Greatest weight of a field.
+#: Greatest boost of a field.
 MAX_BOOST = 10
 _LEAST = {"title": 1, "heading": 1, "path": 0}
 
 
 class FieldBoosts(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a word of a field counts that stands there once, in occurrences as in length.
+    """Factors for the term frequencies of fields.
 
     BM25 over weighted occurrences is BM25F with one saturation for all fields (Robertson, Zaragoza and Taylor,
-    "Simple BM25 extension to multiple weighted fields", CIKM 2004). Every word of a text counts once.
+    "Simple BM25 extension to multiple weighted fields", CIKM 2004). The text has boost 1.
     """
 
     title: int = 1
@@ -33,7 +33,7 @@ class FieldBoosts(msgspec.Struct, frozen=True, kw_only=True):
         """Return the text to index: the text itself, and each field once less than its boost.
 
         Args:
-            text: What is searched, with title and heading in front where the document has them.
+            text: The searched text, with title and heading in front where the document has them.
             title: Of the document.
             heading: Of the chunk.
             path: Id of the document.
@@ -42,13 +42,13 @@ class FieldBoosts(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([text, *more]) if more else text
 
 
-def parse_field_boosts(given: Mapping[str, int]) -> FieldBoosts:
-    """Read weights by the names of fields; those that are not given are the default ones.
+def parse_field_boosts(values: Mapping[str, int]) -> FieldBoosts:
+    """Check boosts by the names of fields; the others have their defaults.
 
     Raises:
-        BadInput: There is no such field, or a weight is out of range.
+        BadInput: There is no such field, or a boost is out of range.
     """
-    for name, weight in given.items():
+    for name, weight in values.items():
         if name not in _LEAST:
             raise BadInput(f"no field {name!r} to boost", hint=f"use one of {', '.join(_LEAST)}")
         if isinstance(weight, bool) or not isinstance(weight, int):
@@ -57,7 +57,7 @@ def parse_field_boosts(given: Mapping[str, int]) -> FieldBoosts:
             )
         if not _LEAST[name] <= weight <= MAX_BOOST:
             raise BadInput(f"the boost of {name} cannot be {weight}", hint=_range(name))
-    return FieldBoosts(**given)
+    return FieldBoosts(**values)
 
 
 def _range(name: str) -> str:

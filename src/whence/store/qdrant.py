@@ -1,7 +1,7 @@
-"""A collection of Qdrant that exists already, to be searched and validated; nothing is ever written to it.
+"""Read-only access to an existing collection of Qdrant, for search and validation.
 
-Needs the extra `qdrant`. `QdrantCollection` serves as the vector store of a `whence.Retriever`. The text of a
-chunk and what is known about it are taken from the payload of its point, nested under `metadata` or not.
+Needs the extra `qdrant`. `QdrantCollection` is a vector store for `whence.Retriever`. Text and metadata of a
+chunk are in the payload of its point, nested under `metadata` or not.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
 
 __all__ = ("API_KEY", "QdrantAddress", "QdrantChunk", "QdrantCollection", "parse_address")
 
-#: Environment variable with the key of a server that wants one; keys are no part of an address.
+#: Environment variable with the key of the server; addresses do not contain keys.
 API_KEY = "QDRANT_API_KEY"
 
 _FORM = "qdrant://host:6333/collection, qdrant+https://host/collection or qdrant+file:///folder/collection"
 _OPTIONS = frozenset({"vector", "public"})
 _PORT = 6333
 _TIMEOUT_S = 10
-#: Names under which pipelines keep the text of a chunk, the first that is there counts.
+#: Payload keys of the text of a chunk, in order of precedence.
 _TEXTS = ("text", "content", "page_content", "chunk_text", "document")
 _NESTED = "metadata"
 _PAGE_POINTS = 1000
 
 
 class QdrantAddress(NamedTuple):
-    """Where a collection is."""
+    """Address of a collection."""
 
     shown: str
     """Server or folder for people."""
     client: dict[str, Any]
-    """What the client is made with."""
+    """Arguments of the client."""
     collection: str
     vector: str | None
     """Name of the vector; None for the only one."""
     public: bool
-    """True when all points are open to everybody, whatever their payload says."""
+    """True when all points are public, regardless of their payload."""
 
 
 class QdrantChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,13 +69,13 @@ class QdrantChunk(msgspec.Struct, frozen=True, kw_only=True):
     score: float = 0.0
     """Cosine of query and chunk, -1 to 1; 0 when there was no query."""
     metadata: dict[str, Any] = {}
-    """The payload without the text, what was nested included."""
+    """The payload without the text, nested entries included."""
     document_id: str = ""
     """Id of the document when the payload names one, else its address."""
 
 
 class QdrantClient(Protocol):
-    """What is used of the client: four calls, all of which only read."""
+    """The used part of the client: four calls that only read."""
 
     async def collection_exists(self, collection_name: str) -> bool:
         """Return whether there is such a collection."""
@@ -97,10 +97,10 @@ class QdrantClient(Protocol):
 def parse_address(address: str) -> QdrantAddress:
     """Read an address, `qdrant://host:port/collection`.
 
-    `?vector=NAME` picks one of several vectors; `?public=yes` tells that no point has rights of its own.
+    `?vector=NAME` selects one of several vectors; `?public=yes` declares that points have no rights.
 
     Raises:
-        ConfigError: It is no such address, or holds a password.
+        ConfigError: The address is not valid, or contains a password.
     """
     try:
         parts = urlsplit(address)
@@ -135,16 +135,15 @@ def parse_address(address: str) -> QdrantAddress:
 class QdrantCollection:
     """A collection with cosine similarity; implements `VectorStore` of `whence.engine.protocols`.
 
-    Points may carry rights in `acl`, `labels` and `clearance`. The first and the last are applied by the
-    server, before ranking; points with labels are left out altogether, since a server cannot compare them
-    with a reader's.
+    Points may have rights in `acl`, `labels` and `clearance`. The server applies the first and the last before
+    ranking. Points with labels are excluded, since the server cannot compare them with a reader's.
 
     Args:
         client: An open asynchronous client.
         collection: Name of the collection.
         shown: Server or folder for people.
         vector: Name of the vector; None for the only one.
-        public: True when no point has rights, so that the server need not look.
+        public: True when no point has rights, so that the server need not check them.
     """
 
     def __init__(
@@ -169,10 +168,10 @@ class QdrantCollection:
     @classmethod
     @asynccontextmanager
     async def open(cls, address: str) -> AsyncIterator[QdrantCollection]:
-        """Connect for the time of a block; the server is first spoken to by the first call.
+        """Connect for the time of a block; the first call contacts the server.
 
         Raises:
-            ConfigError: The address is none, or the extra is not installed.
+            ConfigError: The address is not valid, or the extra is not installed.
         """
         parsed = parse_address(address)
         client = _client(parsed)
@@ -192,7 +191,7 @@ class QdrantCollection:
 
         Raises:
             NotFound: There is no such collection.
-            ConfigError: It compares by something else than the cosine, or has several vectors.
+            ConfigError: Its distance is not the cosine, or it has several vectors.
             Unavailable: The server does not answer.
         """
         if self._dimension is None:
@@ -219,7 +218,7 @@ class QdrantCollection:
         Raises:
             ModelMismatch: The vector's length is not the collection's dimension.
             NotFound: There is no such collection.
-            DeadlineExceeded: The server gave up.
+            DeadlineExceeded: The server did not answer in time.
             Unavailable: The server does not answer.
         """
         found = await self._ranked(vector, limit, self._visible(access))
@@ -310,7 +309,7 @@ class QdrantCollection:
         return models.Filter(must=conditions) if conditions else None
 
     def _conditions(self, access: Access) -> list[Any]:
-        """Return what a point must fulfil to be visible to a reader."""
+        """Return the conditions under which a point is visible to a reader."""
         from qdrant_client import models
 
         if self._public:
@@ -360,7 +359,7 @@ class QdrantCollection:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Raise our errors in place of the client's."""
+        """Translate the errors of the client."""
         from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
         try:
@@ -404,11 +403,11 @@ def _client(address: QdrantAddress) -> Any:
         ) from error
     options = dict(address.client)
     if "url" in options:
-        # The version check would speak to the server here, and only print what it finds.
+        # The version check would contact the server here, and only print its result.
         options |= {"timeout": _TIMEOUT_S, "check_compatibility": False}
         options["api_key"] = os.environ.get(API_KEY) or None
     with warnings.catch_warnings():
-        # That a key goes over plain http is the address's choice; the warning is for programmers.
+        # The user chose plain http in the address; the warning about the key is for programmers.
         warnings.simplefilter("ignore")
         try:
             return AsyncQdrantClient(**options)

@@ -1,4 +1,4 @@
-"""How a node of code becomes a document of one chunk, the same in both stores."""
+"""Documents of code nodes, and the checks and errors of snapshots that stores share."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ __all__ = (
     "snapshot_refs",
 )
 
-#: What a bundle's branch is called when it names none; nothing can be found by it.
+#: Branch of a bundle without one; no snapshot is found by it.
 UNKNOWN_BRANCH = "(unknown)"
-#: No name that a user may give holds a dot.
+#: Prefix of internal collections; names given by users contain no dot.
 _INTERNAL = "code."
-#: A row of a B-tree holds 2704 bytes; names are for people.
+#: Longest name, in characters.
 _LONGEST_NAME = 200
 
 
 def internal_name(number: int) -> str:
-    """Return the name of the collection that an import writes into."""
+    """Return the name of the collection that an import writes."""
     return f"{_INTERNAL}{number}"
 
 
@@ -58,17 +58,17 @@ def is_internal(name: str) -> bool:
 
 
 class NodeText(msgspec.Struct, frozen=True):
-    """What a node is called, found by and filtered by."""
+    """Title, metadata and searched text of a node."""
 
     title: str
     metadata: dict[str, Any]
     searched: str
-    """What is embedded and whose words count: what the node is called and where it stands, so that a node
-    without text can be found as well, and then its text."""
+    """Text that is embedded and indexed: kind, title, signature and path, and then the node's text, so that a
+    node without text is found as well."""
 
 
 def node_text(node: CodeNode) -> NodeText:
-    """Return what a node is stored with beside its text."""
+    """Return title, metadata and searched text of a node."""
     title = node.qualified_name or node.name or node.local_id
     signature = str(node.metadata.get("signature", ""))
     head = " ".join(filter(None, (node.symbol_type, title, signature, node.path)))
@@ -85,7 +85,7 @@ def node_text(node: CodeNode) -> NodeText:
 
 
 def node_document(node: CodeNode) -> DocumentDraft:
-    """Return the document that a node is stored as: its id is the node's, its one chunk the whole text."""
+    """Return the document of a node: its id is the node's id, its one chunk the whole text."""
     text = node_text(node)
     title, metadata, searched = text.title, text.metadata, text.searched
     chunk = ChunkDraft(
@@ -107,10 +107,10 @@ def node_document(node: CodeNode) -> DocumentDraft:
 
 
 def snapshot_refs(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the names beside id and head sha that a snapshot is found by, sorted.
+    """Return the names that a snapshot is found by, other than id and head sha, sorted.
 
     Raises:
-        BadInput: One cannot be a name.
+        BadInput: A name is not valid.
     """
     for name in (snapshot.repo, snapshot.branch, snapshot.head_sha, *tags):
         _check_name(name, "a snapshot")
@@ -119,16 +119,16 @@ def snapshot_refs(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...
 
 
 def check_set_name(name: str) -> None:
-    """Refuse what cannot be the name of a set.
+    """Check the name of a set.
 
     Raises:
-        BadInput: It is blank, longer than 200 characters, or holds a character that does not show.
+        BadInput: It is blank, longer than 200 characters, or has a character that is not printable.
     """
     _check_name(name, "a set")
 
 
 def _check_name(name: str, what: str) -> None:
-    """Half of a surrogate pair and NUL do not show either."""
+    # Surrogates and NUL are not printable either.
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= _LONGEST_NAME:
         raise BadInput(
             f"{name[:40]!r} is no name for {what}",
@@ -137,7 +137,7 @@ def _check_name(name: str, what: str) -> None:
 
 
 def check_relation(name: str) -> None:
-    """Refuse what cannot be the name of a relation.
+    """Check the name of a relation.
 
     Raises:
         BadInput: As for `check_set_name`.
@@ -148,13 +148,13 @@ def check_relation(name: str) -> None:
 def check_vectors(
     vectors: NDArray[np.float32], n: int, model: EmbeddingModel, former: EmbeddingModel | None
 ) -> None:
-    """Refuse vectors that a snapshot cannot have.
+    """Check vectors of nodes.
 
     Args:
         vectors: float32, shape (n, model.dimension), rows of length 1.
-        n: How many there must be.
-        model: What made them.
-        former: What made those before; None for the first.
+        n: Number of nodes.
+        model: Model of the vectors.
+        former: Model of earlier vectors; None for the first.
 
     Raises:
         ModelMismatch: The models differ.
@@ -174,7 +174,7 @@ def check_vectors(
 
 
 def missing_snapshot(reference: str) -> NotFound:
-    """Return the error for a reference that stands for no snapshot that can be read."""
+    """Return the error for a reference without a readable snapshot."""
     shown = reference if is_text(reference) else repr(reference)
     return NotFound(
         f"there is no snapshot {shown!r}",
@@ -183,16 +183,16 @@ def missing_snapshot(reference: str) -> NotFound:
 
 
 def missing_set(name: str) -> NotFound:
-    """Return the error for a set that does not exist or is switched off."""
+    """Return the error for a set that is missing or switched off."""
     return NotFound(f"there is no active set {name!r}", hint="see whence snapshots")
 
 
 def different_content(snapshot: SnapshotInfo, *, comparable: bool = True) -> BadInput:
-    """Return the error for other content under an id that is taken.
+    """Return the error for a snapshot that is published with other content.
 
     Args:
-        snapshot: What was to be imported.
-        comparable: False when what is there cannot be compared: an earlier version imported it.
+        snapshot: The snapshot to import.
+        comparable: Whether the contents can be compared; those of an earlier version cannot.
     """
     other = (
         "with other content"

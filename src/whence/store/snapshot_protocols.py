@@ -1,4 +1,4 @@
-"""What is asked of the store about snapshots of code, and how one gets in."""
+"""Protocols of a store for snapshots of code and their import."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     info: SnapshotInfo
     """Which state of which repository it is."""
     collection: str
-    """Internal collection that holds its texts and its graph: one document of one chunk a node, the
-    document's id the canonical id. Another one once the snapshot is replaced; the old name is then gone."""
+    """Internal collection of its texts and its graph: a document of one chunk for each node, whose id is the
+    canonical id. A replaced snapshot gets a new one."""
     digest: str
-    """`ImportReport.digest` of what was imported; empty when an earlier version imported it, which made it in
-    another way."""
+    """`ImportReport.digest` of the import; empty when an earlier version imported it."""
     nodes: KindCounts
     edges: KindCounts
     refs: tuple[str, ...]
@@ -56,7 +55,7 @@ class SetMember(msgspec.Struct, frozen=True, kw_only=True):
     """One snapshot of a set."""
 
     ref: str
-    """What it was called when the set was made."""
+    """Reference in the request that made the set."""
     snapshot_id: str
 
 
@@ -72,14 +71,14 @@ class SnapshotSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotEdges(msgspec.Struct, frozen=True, kw_only=True):
-    """Edges of a snapshot as columns; a node is named by how many were added before it."""
+    """Edges of a snapshot as columns; a node is named by its place in the order of arrival."""
 
     sources: NDArray[np.int32]
-    """Of each edge: the node that depends."""
+    """The dependent node of each edge."""
     targets: NDArray[np.int32]
-    """Of each edge: the node it depends on."""
+    """The node that it depends on."""
     relations: NDArray[np.int32]
-    """Of each edge: which of the names."""
+    """Index of the relation in `names`."""
     names: tuple[str, ...]
     """Stored relations."""
 
@@ -88,20 +87,20 @@ class NodeText(msgspec.Struct, frozen=True, kw_only=True):
     """A staged node that has no vector yet."""
 
     key: int
-    """Names it towards `add_vectors`."""
+    """Key for `add_vectors`."""
     text: str
-    """What to embed; never empty."""
+    """Text to embed; never empty."""
 
 
 class StagedSnapshot(Protocol):
-    """A snapshot on its way in; nobody can read it. All nodes, their end, all edges, `close`, then vectors."""
+    """A snapshot that is being imported: nodes, `end_nodes`, edges, `close`, vectors. It cannot be read."""
 
     def preparer(self) -> Callable[[Sequence[CodeNode]], Any]:
-        """Return what prepares nodes, each id once; it can be sent to another process before it is used."""
+        """Return a function that prepares nodes, each id once; it can be pickled for another process."""
         ...
 
     async def add_prepared(self, batch: Any) -> None:
-        """Write some nodes that a preparer made ready."""
+        """Write some prepared nodes."""
         ...
 
     async def end_nodes(self) -> None:
@@ -115,7 +114,7 @@ class StagedSnapshot(Protocol):
     async def close(self, report: ImportReport, *, replace: bool = False) -> bool:
         """End the writing; return False when the published snapshot has the same content already.
 
-        Nothing is left to embed then, and nothing of what was written is kept.
+        In that case nothing has to be embedded, and the written rows are removed.
 
         Raises:
             BadInput: The snapshot is published with other content and `replace` is False.
@@ -123,10 +122,10 @@ class StagedSnapshot(Protocol):
         ...
 
     async def texts(self, limit: int) -> list[NodeText]:
-        """Return some nodes that have no vector and were not given before; empty when there are no more.
+        """Return some nodes without a vector, each node once; an empty list at the end.
 
-        The first call gives one: with its vector the model becomes known, and nodes that stand in another
-        snapshot of the repository with the same text and a vector of that model get that vector.
+        The first call returns one node. Its vector makes the model known; then nodes with the same text in
+        another snapshot of the repository get the vector that they have there.
         """
         ...
 
@@ -136,12 +135,12 @@ class StagedSnapshot(Protocol):
         """Store the vectors of nodes.
 
         Args:
-            keys: Of nodes from `texts`.
+            keys: Keys of nodes from `texts`.
             vectors: float32, shape (len(keys), dimension), rows of length 1.
-            model: What made them; the same for all of a snapshot.
+            model: Model of the vectors, the same for all of a snapshot.
 
         Raises:
-            ModelMismatch: It is another model than that of the first call.
+            ModelMismatch: The model is another one than in the first call.
             BadInput: The vectors cannot be stored.
         """
         ...
@@ -156,9 +155,9 @@ class CodeImport(Protocol):
         """Begin to write a snapshot.
 
         Args:
-            import_id: Names this run, once and for all.
+            import_id: Unique id of this run.
             snapshot: Which state of which repository.
-            tags: Other names for the snapshot, beside its branch.
+            tags: Further names of the snapshot.
 
         Raises:
             BadInput: The same snapshot is in this import already, or a name cannot be stored.
@@ -168,14 +167,14 @@ class CodeImport(Protocol):
     async def publish(
         self, *, set_name: str = "", refs: Sequence[str] = ()
     ) -> tuple[list[SnapshotRecord], SnapshotSet | None]:
-        """Make everything staged readable, in one transaction; return the snapshots in the order staged.
+        """Publish all staged snapshots in one transaction; return them in the order of staging.
 
         Args:
-            set_name: Set to make of these snapshots, in the place of any of that name; none when empty.
-            refs: What the set calls its members; one a snapshot.
+            set_name: Set to make of these snapshots, replacing any of that name; empty for none.
+            refs: Reference of each member in the set.
 
         Raises:
-            BadInput: The name of the set cannot be, the snapshots are not of one repository, or one was
+            BadInput: The name of the set is not valid, the snapshots are not of one repository, or one was
                 published with other content meanwhile.
         """
         ...
@@ -185,11 +184,11 @@ class CodeStore(Protocol):
     """Snapshots of code and the sets they are in."""
 
     async def snapshots(self) -> list[SnapshotRecord]:
-        """Return all published snapshots, newest first; for the owner's eyes only."""
+        """Return all published snapshots, newest first; regardless of rights."""
         ...
 
     async def sets(self) -> list[SnapshotSet]:
-        """Return all sets by name; for the owner's eyes only."""
+        """Return all sets by name; regardless of rights."""
         ...
 
     async def resolve_snapshot(self, reference: str, *, within: str = "") -> SnapshotRecord:
@@ -197,7 +196,7 @@ class CodeStore(Protocol):
 
         Args:
             reference: One of these.
-            within: Set that it must be in; any snapshot when empty.
+            within: Set to search in; empty for all snapshots.
 
         Raises:
             NotFound: There is none, or no such set that is active.
@@ -213,23 +212,22 @@ class CodeStore(Protocol):
         ...
 
     def importing(self) -> AbstractAsyncContextManager[CodeImport]:
-        """Begin an import for the time of a block.
+        """Run an import for the time of a block; what it does not publish is removed.
 
-        What was staged and not published when the block ends is removed, and so is what a process that
-        died has left.
+        It also removes what a process that died has left.
         """
         ...
 
     async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
-        """Make a set of published snapshots, in the place of any of that name.
+        """Make a set of published snapshots, replacing any of that name.
 
         Args:
             name: Its name.
             references: Ids, head shas, branches or tags; the first is primary.
 
         Raises:
-            NotFound: A reference stands for no active snapshot.
-            BadInput: The name cannot be, or the snapshots are none or not of one repository.
+            NotFound: A reference names no active snapshot.
+            BadInput: The name is not valid, or the snapshots are none or not of one repository.
         """
         ...
 
@@ -242,7 +240,7 @@ class CodeStore(Protocol):
         ...
 
     async def remove_set(self, name: str) -> None:
-        """Forget a set; its snapshots stay.
+        """Delete a set; its snapshots stay.
 
         Raises:
             NotFound: There is none.
@@ -250,7 +248,7 @@ class CodeStore(Protocol):
         ...
 
     async def purge_snapshot(self, snapshot_id: str) -> None:
-        """Delete a snapshot with everything of it, in sets too; a set left empty goes with it.
+        """Delete a snapshot, and sets that become empty.
 
         Raises:
             NotFound: There is none.

@@ -27,12 +27,12 @@ class PostgresCode:
         self._clock = clock
 
     async def snapshots(self) -> list[SnapshotRecord]:
-        """Return all published snapshots, newest first; for the owner's eyes only."""
+        """Return all published snapshots, newest first; regardless of rights."""
         async with self._pool.connection() as connection:
             return await code_snapshots.list_snapshots(connection)
 
     async def sets(self) -> list[SnapshotSet]:
-        """Return all sets by name; for the owner's eyes only."""
+        """Return all sets by name; regardless of rights."""
         async with self._pool.connection() as connection:
             return await code_snapshots.list_sets(connection)
 

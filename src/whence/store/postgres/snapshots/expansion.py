@@ -1,6 +1,6 @@
-"""Walking the graph of a snapshot in PostgreSQL: one statement a level, rights decided in each of them.
+"""Expansion of nodes along the graph of a snapshot: one statement a level, with access control in each.
 
-A walk reads one state of the database: a snapshot that is replaced meanwhile is seen as it was, whole.
+An expansion reads one snapshot of the database, also when the code is replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -22,58 +22,56 @@ from whence.store.validation import is_text
 
 __all__ = ("check_expand", "expand")
 
-#: Why an expansion was cut.
-CUT = "max_nodes"
+#: Reason of a truncated expansion.
+TRUNCATED_BY = "max_nodes"
 
-_SNAPSHOT = (
-    f"SELECT s.snapshot_id, s.repo, c.id, c.name, {EPOCH},"  # noqa: S608 - only constants
-    " (SELECT coalesce(array_agg(r.id ORDER BY r.name), '{}') FROM code_relation r) AS relations,"
-    " (SELECT coalesce(array_agg(r.name ORDER BY r.name), '{}') FROM code_relation r) AS relation_names"
-    " FROM code_snapshot s JOIN collection c ON c.id = s.collection_id"
-    " WHERE s.active AND (s.snapshot_id = $1 OR s.head_sha = $1"
-    " OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $1))"
-    " ORDER BY s.published DESC LIMIT 1"
-)
-# A limit in place of plain joins: the planner would read all chunks once it takes some hundred nodes for many.
-_NAMED = (
-    f"SELECT n.local_id, n.node, {DOCUMENT_TAGS} FROM code_node n CROSS JOIN LATERAL"  # noqa: S608 - only constants
-    " (SELECT d.id, d.class_id FROM chunk c JOIN document d ON d.id = c.document WHERE c.ord = n.ord LIMIT 1) d"
-    f"{TAGS_JOIN} WHERE n.collection_id = $1"
-)
-_SEEDS = f"{_NAMED} AND n.local_id = ANY($2::text[]) AND n.class_id = ANY($3::int[])"
-_NAMES = f"{_NAMED} AND n.node = ANY($2::int[])"
+_SNAPSHOT = f"""
+    SELECT s.snapshot_id, s.repo, c.id, c.name, {EPOCH},
+        (SELECT coalesce(array_agg(r.id ORDER BY r.name), '{{}}') FROM code_relation r) AS relations,
+        (SELECT coalesce(array_agg(r.name ORDER BY r.name), '{{}}') FROM code_relation r) AS relation_names
+    FROM code_snapshot s JOIN collection c ON c.id = s.collection_id
+    WHERE s.active AND (s.snapshot_id = $1 OR s.head_sha = $1
+        OR s.snapshot_id IN (SELECT r.snapshot_id FROM code_ref r WHERE r.ref = $1))
+    ORDER BY s.published DESC LIMIT 1"""  # noqa: S608 - only constants
+# A lateral limit instead of plain joins: for some hundred nodes the planner would read all chunks.
+_NODES = f"""
+    SELECT n.local_id, n.node, {DOCUMENT_TAGS} FROM code_node n
+    CROSS JOIN LATERAL (SELECT d.id, d.class_id FROM chunk c
+        JOIN document d ON d.id = c.document WHERE c.ord = n.ord LIMIT 1) d{TAGS_JOIN}
+    WHERE n.collection_id = $1"""  # noqa: S608 - only constants
+_SEEDS = f"{_NODES} AND n.local_id = ANY($2::text[]) AND n.class_id = ANY($3::int[])"
+_NAMES = f"{_NODES} AND n.node = ANY($2::int[])"
 
-# Relations of edges between nodes that the reader may see: those of hidden ones are nobody's to know.
-_SEEN = (
-    "SELECT r.name FROM code_relation r WHERE EXISTS (SELECT FROM code_neighbours e"
-    " JOIN code_node a ON a.collection_id = $1 AND a.node = e.node AND a.class_id = ANY($2::int[])"
-    " CROSS JOIN LATERAL unnest(e.others) o(node)"
-    " JOIN code_node b ON b.collection_id = $1 AND b.node = o.node AND b.class_id = ANY($2::int[])"
-    " WHERE e.collection_id = $1 AND NOT e.back AND e.relation = r.id) ORDER BY r.name"
-)
+# Relations of edges between visible nodes; those of hidden nodes stay secret.
+_VISIBLE_RELATIONS = """
+    SELECT r.name FROM code_relation r WHERE EXISTS (
+        SELECT FROM code_neighbours e
+        JOIN code_node a ON a.collection_id = $1 AND a.node = e.node AND a.class_id = ANY($2::int[])
+        CROSS JOIN LATERAL unnest(e.others) o(node)
+        JOIN code_node b ON b.collection_id = $1 AND b.node = o.node AND b.class_id = ANY($2::int[])
+        WHERE e.collection_id = $1 AND NOT e.back AND e.relation = r.id)
+    ORDER BY r.name"""
 
-# From the nodes of a level to all that an edge leads to. $1 collection, $2 nodes of the level, $3 relations in
-# their order, $4 classes of the reader.
-_ALONG = (
-    "SELECT e.node AS origin, o.target, e.relation, e.back, {visible}"
-    " FROM code_neighbours e CROSS JOIN LATERAL unnest(e.others) o(target)"
-    " JOIN code_node n ON n.collection_id = $1 AND n.node = o.target"
-    " WHERE e.collection_id = $1 AND e.back = {back} AND e.node = ANY($2::int[])"
-    " AND e.relation = ANY($3::int[]){only}"
-)
-_VISIBLE = {"visible": "true AS visible", "only": " AND n.class_id = ANY($4::int[])"}
-_ANY = {"visible": "n.class_id = ANY($4::int[]) AS visible", "only": ""}
-# Only the first new nodes that there is room for leave the database, and one more to tell that there are more:
-# a node with very many edges costs no more than reading them there. $5 nodes known, $6 room.
-_WITHIN = (
-    "WITH walked AS MATERIALIZED ({walked}), fresh AS MATERIALIZED ("
-    " SELECT w.target FROM walked w WHERE w.target <> ALL($5::int[])"
-    " GROUP BY w.target ORDER BY min(array_position($3::int[], w.relation)), w.target"
-    " LIMIT $6::int + 1)"
-    " SELECT w.* FROM walked w"
-    " WHERE w.target = ANY($5::int[]) OR w.target IN (SELECT f.target FROM fresh f)"
-)
-#: Whether edges are walked back.
+# The edges of the nodes of a level, by the primary key of the neighbours. $1 collection, $2 nodes of the level,
+# $3 relations in their order, $4 ACL classes of the reader.
+_STEPS = """
+    SELECT e.node AS origin, o.target, e.relation, e.back, {visible} AS visible
+    FROM code_neighbours e CROSS JOIN LATERAL unnest(e.others) o(target)
+    JOIN code_node n ON n.collection_id = $1 AND n.node = o.target
+    WHERE e.collection_id = $1 AND e.back = {back} AND e.node = ANY($2::int[])
+    AND e.relation = ANY($3::int[]) AND {condition}"""
+_IS_VISIBLE = "n.class_id = ANY($4::int[])"
+# Returns the first new nodes up to the limit, and one more to detect truncation, so that a node with very many
+# edges does not send them all. $5 known nodes, $6 limit.
+_LIMITED = """
+    WITH walked AS MATERIALIZED ({steps}),
+    fresh AS MATERIALIZED (
+        SELECT w.target FROM walked w WHERE w.target <> ALL($5::int[])
+        GROUP BY w.target ORDER BY min(array_position($3::int[], w.relation)), w.target
+        LIMIT $6::int + 1)
+    SELECT w.* FROM walked w
+    WHERE w.target = ANY($5::int[]) OR w.target IN (SELECT f.target FROM fresh f)"""
+#: Values of `back` for each direction.
 _DIRECTIONS = {"out": ("false",), "in": ("true",), "both": ("false", "true")}
 
 
@@ -86,13 +84,13 @@ class _Edge(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """One edge walked from a node of a level."""
+    """An edge from a node of a level."""
 
     origin: int
     target: int
     relation: int
     back: bool
-    """True when the stored edge leads the other way."""
+    """True when the stored edge has the other direction."""
     visible: bool
     """Whether the reader may see the target."""
 
@@ -106,7 +104,7 @@ class _Step(NamedTuple):
 async def expand(
     connection: Connection, request: ExpandRequest, *, travel: bool = False
 ) -> ExpandResponse:
-    """Walk as `GraphStore.expand` says.
+    """Expand nodes, see `GraphStore.expand`.
 
     Raises:
         BadInput: As for `GraphStore.expand`.
@@ -128,12 +126,12 @@ async def expand(
         await walk.run(list(seeds))
         rows = await connection.fetch(_NAMES, row["id"], list(walk.places))
         names = {r["node"]: r["local_id"] for r in allowed_rows(rows, request.access, "expansion")}
-        walk.keep(names)
+        walk.retain(names)
         return _response(row, seeds, walk, names)
 
 
 def check_expand(request: ExpandRequest) -> None:
-    """Refuse limits that cannot be.
+    """Check the limits of a request.
 
     Raises:
         BadInput: A limit is below 1, or there is no seed, or there are more of them than `max_nodes`.
@@ -152,7 +150,7 @@ def check_expand(request: ExpandRequest) -> None:
 
 
 async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> dict[int, str]:
-    """Return the seeds by number, in the order asked.
+    """Return the seeds by number, in the order of the request.
 
     Raises:
         BadInput: One is of another snapshot.
@@ -175,17 +173,17 @@ async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> di
 
 
 async def _check_relations(connection: Connection, row: Any, wanted: Sequence[str]) -> None:
-    """Refuse names of relations that stand for nothing: a walk along them would look like one to nowhere.
+    """Check the names of relations.
 
-    Cost: none for relations that bundles are known to have; otherwise linear in the edges at worst.
+    Cost: none for well-known relations; otherwise at worst linear in the edges.
 
     Raises:
-        BadInput: One is neither known nor that of an edge that the reader may see.
+        BadInput: A name is neither well known nor that of a visible edge.
     """
     allowed = RelationFilter(wanted)
     if not allowed.unknown():
         return
-    rows = await connection.fetch(_SEEN, row["id"], row["classes"])
+    rows = await connection.fetch(_VISIBLE_RELATIONS, row["id"], row["classes"])
     stored = [found["name"] for found in rows]
     unknown = set(allowed.unknown(stored))
     if unknown:
@@ -204,14 +202,14 @@ def _relations(row: Any, wanted: Iterable[str]) -> dict[int, str]:
 
 
 class _Walk:
-    """One walk.
+    """An expansion in progress.
 
     Args:
-        connection: In a transaction that sees one state.
-        row: The snapshot, its collection and the reader's classes.
+        connection: In a transaction with one snapshot of the database.
+        row: The code snapshot, its collection and the reader's classes.
         request: Limits and direction.
-        relations: Those to follow, by number, in order.
-        travel: Whether hidden nodes are walked through.
+        relations: Relations to follow, by number, in order.
+        travel: Whether the walk passes through hidden nodes.
     """
 
     def __init__(
@@ -237,7 +235,7 @@ class _Walk:
         self.truncated = False
 
     async def run(self, seeds: Sequence[int]) -> None:
-        """Walk level by level until nothing is new or the limits are reached."""
+        """Walk level by level until no node is new or a limit is reached."""
         self.places = dict.fromkeys(sorted(seeds), (0, None))
         frontier = list(self.places)
         last = 1 if self._request.seed_only else self._request.max_depth
@@ -252,15 +250,17 @@ class _Walk:
                 if step.target in self.places and step.origin in self.places
             )
 
-    def keep(self, named: Container[int]) -> None:
-        """Leave out nodes that are not named, all that was reached through them, and their edges."""
-        kept: dict[int, tuple[int, int | None]] = {}
+    def retain(self, named: Container[int]) -> None:
+        """Remove nodes without a name, the nodes reached through them, and their edges."""
+        retained: dict[int, tuple[int, int | None]] = {}
         for node, (depth, parent) in self.places.items():
-            if node in named and (parent is None or parent in kept):
-                kept[node] = (depth, parent)
-        if len(kept) < len(self.places):
-            self.places = kept
-            self.edges = {e for e in self.edges if e.from_node in kept and e.to_node in kept}
+            if node in named and (parent is None or parent in retained):
+                retained[node] = (depth, parent)
+        if len(retained) < len(self.places):
+            self.places = retained
+            self.edges = {
+                e for e in self.edges if e.from_node in retained and e.to_node in retained
+            }
 
     async def _steps(self, frontier: Sequence[int]) -> list[_Step]:
         arguments: list[Any] = [
@@ -279,7 +279,7 @@ class _Walk:
         return self._request.max_nodes - len(self.places)
 
     def _take(self, steps: Sequence[_Step], depth: int) -> list[int]:
-        """Take up the new nodes of a level as far as there is room; return those to go on from."""
+        """Add the new nodes of a level up to the limit; return the nodes of the next level."""
         reached: dict[int, tuple[int, int]] = {}
         hidden = set()
         for step in steps:
@@ -288,9 +288,9 @@ class _Walk:
             if not step.visible:
                 hidden.add(step.target)
                 continue
-            # A hidden origin gives no parent and no relation; any visible one goes before it.
-            seen = step.origin in self.places
-            way = (self._rank[step.relation], step.origin) if seen else _NO_WAY
+            # A hidden origin is no parent; any visible one is preferred.
+            visible = step.origin in self.places
+            way = (self._rank[step.relation], step.origin) if visible else _NO_WAY
             reached[step.target] = min(way, reached.get(step.target, way))
         new = sorted(reached, key=lambda node: (reached[node][0], node))
         taken = new[: self._room]
@@ -302,16 +302,17 @@ class _Walk:
         return taken + sorted(hidden)
 
 
-#: Rank and origin of a node that was reached through hidden nodes alone: after all relations.
+#: Rank and origin of a node that was reached through hidden nodes only: after all relations.
 _NO_WAY = (2**31, -1)
 
 
 def _statement(direction: str, *, travel: bool) -> str:
-    along = _ANY if travel else _VISIBLE
-    walked = " UNION ALL ".join(
-        _ALONG.format(back=back, **along) for back in _DIRECTIONS[direction]
+    form = (_IS_VISIBLE, "true") if travel else ("true", _IS_VISIBLE)
+    steps = " UNION ALL ".join(
+        _STEPS.format(back=back, visible=form[0], condition=form[1])
+        for back in _DIRECTIONS[direction]
     )
-    return walked if travel else _WITHIN.format(walked=walked)
+    return steps if travel else _LIMITED.format(steps=steps)
 
 
 def _response(
@@ -346,16 +347,16 @@ def _response(
         nodes=nodes,
         edges=edges,
         truncated=walk.truncated,
-        reason=CUT if walk.truncated else None,
+        reason=TRUNCATED_BY if walk.truncated else None,
         collection=row["name"],
     )
 
 
 class _Names:
-    """Names of the nodes of one snapshot.
+    """Ids of the nodes of a snapshot and of their chunks.
 
-    All share their first part, which is made once: checking and escaping it for each of some hundred nodes
-    would take a quarter of a walk.
+    Their common prefix is checked and escaped once; for each of some hundred nodes that would take a quarter of
+    an expansion.
     """
 
     def __init__(self, row: Any) -> None:
