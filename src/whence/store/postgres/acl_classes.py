@@ -45,14 +45,19 @@ ALLOWED: Final = (
 #: The state of all classes, for `allowed_classes`; an expression for the list of columns.
 EPOCH: Final = "(SELECT e.stamp FROM rights_epoch e) AS epoch"
 _CLASSES = f"SELECT s.id FROM sec_class s WHERE {ALLOWED}"  # noqa: S608 - only constants
-# The same for many tags. A plan that knows no values, as rankings by words use, hashes subqueries only.
-_CLASSES_OF_MANY = (
-    "SELECT s.id FROM sec_class s WHERE s.clearance <= $3::int"
-    " AND (s.acl = '{}' OR s.id IN (SELECT x.id FROM sec_class x, unnest(x.acl) a(tag)"
-    "  WHERE a.tag IN (SELECT unnest($1::text[]))))"
-    " AND s.id NOT IN (SELECT x.id FROM sec_class x, unnest(x.labels) l(tag)"
-    "  WHERE l.tag NOT IN (SELECT unnest($2::text[])))"
-)
+_NUMBERS = "SELECT digest, id FROM sec_class WHERE digest = ANY($1::bytea[])"
+_INSERT = """
+INSERT INTO sec_class (digest, acl, labels, clearance) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING
+"""
+# The same for many tags: a generic plan hashes only what comes out of a subquery.
+_CLASSES_OF_MANY = """
+SELECT s.id FROM sec_class s
+WHERE s.clearance <= $3::int
+    AND (s.acl = '{}' OR s.id IN (
+        SELECT x.id FROM sec_class x, unnest(x.acl) a(tag) WHERE a.tag IN (SELECT unnest($1::text[]))))
+    AND s.id NOT IN (
+        SELECT x.id FROM sec_class x, unnest(x.labels) l(tag) WHERE l.tag NOT IN (SELECT unnest($2::text[])))
+"""
 
 
 def access_values(access: Access) -> tuple[list[str], list[str], int]:
@@ -109,8 +114,7 @@ async def intern_classes(
     new = sorted(digest for digest in wanted if digest not in numbers)
     if new:
         await connection.executemany(
-            "INSERT INTO sec_class (digest, acl, labels, clearance) VALUES ($1, $2, $3, $4)"
-            " ON CONFLICT (digest) DO NOTHING",
+            _INSERT,
             [(d, wanted[d].acl, wanted[d].labels, wanted[d].clearance) for d in new],
         )
         numbers |= await _numbers(connection, new)
@@ -118,9 +122,7 @@ async def intern_classes(
 
 
 async def _numbers(connection: Connection, digests: list[bytes]) -> dict[bytes, int]:
-    rows = await connection.fetch(
-        "SELECT digest, id FROM sec_class WHERE digest = ANY($1::bytea[])", digests
-    )
+    rows = await connection.fetch(_NUMBERS, digests)
     return {row["digest"]: row["id"] for row in rows}
 
 

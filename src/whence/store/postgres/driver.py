@@ -11,7 +11,6 @@ import asyncpg
 
 __all__ = (
     "Connection",
-    "Pool",
     "connect",
     "create_pool",
     "errors",
@@ -98,44 +97,15 @@ class Connection(Protocol):
         ...
 
 
-class Pool(Protocol):
-    """A pool of connections."""
-
-    async def acquire(self, *, timeout: float | None = None) -> Connection:
-        """Return a connection, waiting for a free one."""
-        ...
-
-    async def release(self, connection: Connection) -> None:
-        """Return a connection to the pool."""
-        ...
-
-    def get_size(self) -> int:
-        """Return the number of open connections."""
-        ...
-
-    def get_max_size(self) -> int:
-        """Return the largest number of connections."""
-        ...
-
-    async def close(self) -> None:
-        """Close all connections once they are released."""
-        ...
-
-    def terminate(self) -> None:
-        """Close all connections at once."""
-        ...
-
-
 async def connect(url: str, timeout_s: float) -> Connection:
     """Open one connection."""
     connection: Connection = await _connect(url, timeout=timeout_s)
     return connection
 
 
-async def create_pool(url: str, **options: Any) -> Pool:
-    """Open a pool; options as for `asyncpg.create_pool`."""
-    pool: Pool = await _create_pool(url, **options)
-    return pool
+async def create_pool(url: str, **options: Any) -> Any:
+    """Open an `asyncpg.Pool`; options as for `asyncpg.create_pool`."""
+    return await _create_pool(url, **options)
 
 
 @contextlib.asynccontextmanager

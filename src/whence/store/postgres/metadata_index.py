@@ -57,23 +57,24 @@ _CHUNK_COLUMNS = {
 }
 _LONG_ID = _INDEXED_TEXT.format("d.document_id")
 _VISIBLE = "d.collection_id = $1 AND d.class_id = ANY($2::int[])"
-_FILTERED = (
-    "SELECT string_agg(int4send(c.ord) || int4send(coalesce(t.slot, -1)), '') FROM document d"  # noqa: S608 - only constants
-    f" JOIN chunk c ON c.document = d.id LEFT JOIN chunk_terms t ON t.ord = c.ord WHERE {_VISIBLE} AND "
-)
+# The conditions of the filter follow.
+_FILTERED = f"""
+SELECT string_agg(int4send(c.ord) || int4send(coalesce(t.slot, -1)), '')
+FROM document d JOIN chunk c ON c.document = d.id LEFT JOIN chunk_terms t ON t.ord = c.ord
+WHERE {_VISIBLE} AND """  # noqa: S608 - only constants
 _NEXT_DOCUMENTS = """
 SELECT id, document_id, title, source_file, source_url, metadata FROM document
 WHERE collection_id = $1 AND id > $2 ORDER BY id LIMIT $3
 """
-_UNKNOWN_KEY = (
-    "SELECT k FROM unnest($3::text[]) WITH ORDINALITY w(k, place) WHERE NOT EXISTS"  # noqa: S608 - only constants
-    f" (SELECT FROM document d WHERE {_VISIBLE} AND d.metadata ? w.k) ORDER BY w.place LIMIT 1"
-)
-_KNOWN_KEYS = (
-    f"SELECT DISTINCT ON (k, d.class_id) k, {DOCUMENT_TAGS} FROM"  # noqa: S608 - only constants
-    f" (SELECT d.id, d.class_id, d.metadata FROM document d WHERE {_VISIBLE} LIMIT {_SAMPLE}) d"
-    f" CROSS JOIN LATERAL jsonb_object_keys(d.metadata) k{TAGS_JOIN} ORDER BY k, d.class_id"
-)
+_UNKNOWN_KEY = f"""
+SELECT k FROM unnest($3::text[]) WITH ORDINALITY w(k, place)
+WHERE NOT EXISTS (SELECT FROM document d WHERE {_VISIBLE} AND d.metadata ? w.k) ORDER BY w.place LIMIT 1
+"""  # noqa: S608 - only constants
+_KNOWN_KEYS = f"""
+SELECT DISTINCT ON (k, d.class_id) k, {DOCUMENT_TAGS}
+FROM (SELECT d.id, d.class_id, d.metadata FROM document d WHERE {_VISIBLE} LIMIT {_SAMPLE}) d
+CROSS JOIN LATERAL jsonb_object_keys(d.metadata) k{TAGS_JOIN} ORDER BY k, d.class_id
+"""  # noqa: S608 - only constants
 
 
 # --- writing ---------------------------------------------------------------------------------------

@@ -24,6 +24,17 @@ SCHEMA = "whence"
 #: Key of the advisory lock under which migrations are applied: "whence" in ASCII.
 _LOCK = 0x7768656E6365
 _LOWEST_SERVER = 160000
+_CREATE_SCHEMA = f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"
+_CREATE_TABLE = f"""
+CREATE TABLE IF NOT EXISTS {SCHEMA}.migration (
+    version int PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now())
+"""
+_APPLIED = f"SELECT version, checksum FROM {SCHEMA}.migration"  # noqa: S608 - only constants
+_RECORD = f"INSERT INTO {SCHEMA}.migration (version, name, checksum) VALUES ($1, $2, $3)"  # noqa: S608 - only constants
+_VECTOR_SCHEMA = """
+SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'
+"""
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql\Z")
 
 
@@ -93,7 +104,7 @@ async def _applied(connection: Connection) -> dict[int, str]:
     """Return the checksums of applied files by version."""
     if await connection.fetchval("SELECT to_regclass($1)", f"{SCHEMA}.migration") is None:
         return {}
-    rows = await connection.fetch(f"SELECT version, checksum FROM {SCHEMA}.migration")  # noqa: S608
+    rows = await connection.fetch(_APPLIED)
     return {row["version"]: row["checksum"] for row in rows}
 
 
@@ -115,12 +126,9 @@ def _missing(applied: dict[int, str], known: tuple[Migration, ...]) -> list[Migr
 
 async def _prepare(connection: Connection) -> None:
     """Create the schema, the extension and the table of applied files."""
-    await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    await connection.execute(_CREATE_SCHEMA)
     await _ensure_vector(connection)
-    await connection.execute(
-        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.migration (version int PRIMARY KEY, name text NOT NULL,"
-        " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-    )
+    await connection.execute(_CREATE_TABLE)
 
 
 async def _ensure_vector(connection: Connection) -> None:
@@ -142,10 +150,7 @@ async def _ensure_vector(connection: Connection) -> None:
 
 async def extension_schema(connection: Connection) -> str | None:
     """Return the schema that pgvector is installed in, or None."""
-    schema: str | None = await connection.fetchval(
-        "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
-        " WHERE e.extname = 'vector'"
-    )
+    schema: str | None = await connection.fetchval(_VECTOR_SCHEMA)
     return schema
 
 
@@ -156,9 +161,4 @@ async def _apply(connection: Connection, migration: Migration) -> None:
             "SELECT set_config('search_path', $1, true)", f'{SCHEMA}, public, "{vector}"'
         )
         await connection.execute(migration.sql)
-        await connection.execute(
-            f"INSERT INTO {SCHEMA}.migration (version, name, checksum) VALUES ($1, $2, $3)",  # noqa: S608
-            migration.version,
-            migration.name,
-            migration.checksum,
-        )
+        await connection.execute(_RECORD, migration.version, migration.name, migration.checksum)

@@ -13,7 +13,7 @@ from typing import Any
 from pgvector.asyncpg import register_vector
 
 from whence.schema.errors import Overloaded, Unavailable, WhenceError
-from whence.store.postgres.driver import Connection, Pool, connect, create_pool
+from whence.store.postgres.driver import Connection, connect, create_pool
 from whence.store.postgres.errors import (
     DRIVER_ERRORS,
     address,
@@ -51,7 +51,7 @@ class ConnectionPool:
     """
 
     def __init__(
-        self, pool: Pool, search_pool: Pool, where: str, server: EmbeddedServer | None
+        self, pool: Any, search_pool: Any, where: str, server: EmbeddedServer | None
     ) -> None:
         self._pool = pool
         self._search_pool = search_pool
@@ -115,7 +115,8 @@ class ConnectionPool:
     @property
     def size(self) -> int:
         """Most connections of the first pool."""
-        return self._pool.get_max_size()
+        size: int = self._pool.get_max_size()
+        return size
 
     def connection(self) -> AbstractAsyncContextManager[Connection]:
         """Lend a connection whose settings and locks may be changed; they are reset afterwards."""
@@ -126,7 +127,7 @@ class ConnectionPool:
         return self._lend(self._search_pool)
 
     @contextlib.asynccontextmanager
-    async def _lend(self, pool: Pool) -> AsyncIterator[Connection]:
+    async def _lend(self, pool: Any) -> AsyncIterator[Connection]:
         try:
             with _translated(self._where):
                 connection = await self._acquire(pool)
@@ -140,15 +141,16 @@ class ConnectionPool:
                 await self._server.restart()
             raise
 
-    async def _acquire(self, pool: Pool) -> Connection:
+    async def _acquire(self, pool: Any) -> Connection:
         try:
-            return await pool.acquire(timeout=_ACQUIRE_TIMEOUT_S)
+            connection: Connection = await pool.acquire(timeout=_ACQUIRE_TIMEOUT_S)
         except TimeoutError as error:
             if pool.get_size() < pool.get_max_size():
                 raise
             raise Overloaded(
                 f"all {pool.get_size()} connections to {self._where} are in use"
             ) from error
+        return connection
 
 
 @contextlib.contextmanager
@@ -179,7 +181,7 @@ async def _create(
     max_size: int,
     settings: dict[str, str],
     **options: Any,
-) -> Pool:
+) -> Any:
     """Open a pool. Settings go into the start-up message: a reset undoes what `init` sets."""
 
     async def register(connection: Any) -> None:

@@ -66,9 +66,11 @@ _GRAPH = """
 """
 # Ranked by the exact distance.
 _GRAPH_NEAREST = versioned(
-    f"WITH near AS MATERIALIZED (SELECT v.ord, v.e <#> $1::vector AS distance FROM {_GRAPH}),"  # noqa: S608 - only constants
-    " nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($5::bigint) ROWS WITH TIES)"
-    f" {_RANKED}",
+    f"""
+WITH near AS MATERIALIZED (SELECT v.ord, v.e <#> $1::vector AS distance FROM {_GRAPH}),
+nearest AS (SELECT ord, distance FROM near ORDER BY 2 FETCH FIRST ($5::bigint) ROWS WITH TIES)
+{_RANKED}
+""",  # noqa: S608 - only constants
     6,
 )
 # Only their numbers and exact distances, for a filter that is applied in memory.
@@ -80,9 +82,11 @@ _GRAPH_ROWS = versioned(
 _GRAPH_ROW = np.dtype([("ord", ">i4"), ("distance", ">f8")])
 # Given rows, as far as they exist and are visible.
 _ROWS = versioned(
-    f"SELECT c.chunk_key, d.document_id, v.e <#> $2::vector AS distance, {DOCUMENT_TAGS}"  # noqa: S608 - only constants
-    f" FROM chunk_vec v JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}"
-    " WHERE v.ord = ANY($3::int[]) AND v.collection_id = $1 AND v.class_id = ANY($4::int[])",
+    f"""
+SELECT c.chunk_key, d.document_id, v.e <#> $2::vector AS distance, {DOCUMENT_TAGS}
+FROM chunk_vec v JOIN chunk c ON c.ord = v.ord JOIN document d ON d.id = c.document{TAGS_JOIN}
+WHERE v.ord = ANY($3::int[]) AND v.collection_id = $1 AND v.class_id = ANY($4::int[])
+""",  # noqa: S608 - only constants
     5,
 )
 _COSINES = versioned(

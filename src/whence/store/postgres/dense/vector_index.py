@@ -86,23 +86,23 @@ INDEXED = (
 _NOTE = f"obj_description(to_regclass('whence.{_PREFIX}' || c.id), 'pg_class')"
 #: The measured `ef_search` of the graph of the collection `c`, NULL before it was measured.
 MEASURED = f"substring({_NOTE} FROM 'ef_search=([0-9]+)')::int AS measured"
-_STATE = (
-    f"SELECT c.dimension, coalesce(l.chunks, 0) AS chunks, {INDEXED},"  # noqa: S608 - only constants
-    f" substring({_NOTE} FROM 'chunks=([0-9]+)')::int AS measured_of"
-    " FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.id = $1"
-)
+_STATE = f"""
+SELECT c.dimension, coalesce(l.chunks, 0) AS chunks, {INDEXED},
+    substring({_NOTE} FROM 'chunks=([0-9]+)')::int AS measured_of
+FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.id = $1
+"""  # noqa: S608 - only constants
 #: The number of chunks of a collection in some classes.
-VISIBLE_CHUNKS = (
-    "SELECT coalesce(sum(l.chunks), 0)::bigint FROM lexicon_class l"
-    " WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[])"
-)
+VISIBLE_CHUNKS = """
+SELECT coalesce(sum(l.chunks), 0)::bigint FROM lexicon_class l
+WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[])
+"""
 #: Changes the version of the collection, so that searches read its state again.
 _NEW_VERSION = "UPDATE lexicon SET chunks = chunks WHERE collection_id = $1"
-_ORPHANS = (
-    "SELECT i.relname FROM pg_class i JOIN pg_namespace n ON n.oid = i.relnamespace"  # noqa: S608 - only constants
-    f" WHERE n.nspname = 'whence' AND i.relkind = 'i' AND i.relname ^@ '{_PREFIX}' AND NOT EXISTS"
-    f" (SELECT FROM collection c WHERE i.relname = '{_PREFIX}' || c.id)"
-)
+_ORPHANS = f"""
+SELECT i.relname FROM pg_class i JOIN pg_namespace n ON n.oid = i.relnamespace
+WHERE n.nspname = 'whence' AND i.relkind = 'i' AND i.relname ^@ '{_PREFIX}'
+    AND NOT EXISTS (SELECT FROM collection c WHERE i.relname = '{_PREFIX}' || c.id)
+"""  # noqa: S608 - only constants
 
 
 def index_name(collection_id: int) -> str:
