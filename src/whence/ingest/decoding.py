@@ -45,32 +45,18 @@ _SIGN_IN_WORD = re.compile(r"[^\W\d_][\xa1\xa3\xa7\xaa\xb0\xb7\xba\xbf\u20ac\u20
 
 
 def read_bytes(path: str, limit: int) -> bytes:
-    """Return the content of a file of at most `limit` bytes, also of one that grows while it is read.
+    """Return the content of a file of at most `limit` bytes.
 
     Raises:
         BadInput: The file is larger.
         OSError: It cannot be read.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(descriptor).st_size
-        data = os.read(descriptor, min(size, limit) + 1)
-        if len(data) != size:
-            data += _read_more(descriptor, limit + 1 - len(data))
-    finally:
-        os.close(descriptor)
-    if len(data) > limit:
-        raise BadInput(f"is larger than {limit:,} bytes, the limit for one document")
-    return data
-
-
-def _read_more(descriptor: int, most: int) -> bytes:
-    """Read up to `most` further bytes of a file that has grown."""
-    parts: list[bytes] = []
-    while most > 0 and (part := os.read(descriptor, most)):
-        parts.append(part)
-        most -= len(part)
-    return b"".join(parts)
+    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - paths are strings here
+        if os.fstat(stream.fileno()).st_size <= limit:
+            data = stream.readall()
+            if len(data) <= limit:
+                return data
+    raise BadInput(f"is larger than {limit:,} bytes, the limit for one document")
 
 
 def decode_text(data: bytes) -> tuple[str, str]:

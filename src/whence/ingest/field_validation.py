@@ -33,7 +33,7 @@ def validate_id(value: object, name: str = "id") -> str:
 
     Raises:
         BadInput: It is neither text nor an integer, is blank, contains NUL, is not valid Unicode, or is too
-        long.
+            long.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
-from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,6 @@ from whence.schema.errors import BadInput
 
 __all__ = ("SourceFile", "display_path", "find_files", "suffix_of", "validate_paths")
 
-_NAME_OF = attrgetter("name")
 #: A shorter ASCII path is always a valid id.
 _VALID_ID_LENGTH = 512
 _ARCHIVES = frozenset(
@@ -95,8 +93,8 @@ def _walk(
 ) -> Iterator[SourceFile | LoadFailure | Skipped]:
     """Walk a folder with `os.scandir`, which knows the type of an entry without a system call."""
     try:
-        with os.scandir(folder) as entries_of_folder:
-            entries = sorted(entries_of_folder, key=_NAME_OF)
+        with os.scandir(folder) as iterator:
+            entries = sorted(iterator, key=lambda entry: entry.name)
     except OSError as error:
         reason = f"cannot be listed: {error.strerror}"
         yield LoadFailure(path=display_path(folder), reason=reason)
