@@ -75,8 +75,7 @@ async def _prepare(home: Path) -> None:
 def new_home(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
     """Return a function that copies an empty, migrated home, made once for the run.
 
-    For tests of what comes after the first start, which costs 2 s of a core; whatever tests that start begins
-    with an empty folder.
+    It saves the first start, which takes 2 s of a core; tests of the first start itself use an empty folder.
     """
     common = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
