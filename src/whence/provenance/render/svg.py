@@ -16,7 +16,7 @@ import msgspec
 from whence.provenance.checking import check_trace
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.render.svg_canvas import Canvas, Theme, text_length, wrap
-from whence.provenance.render.text import format_duration, one_line, ratio
+from whence.provenance.render.text import format_duration, one_line, ratio, stage_counts
 from whence.provenance.trace import Stage, Trace
 
 __all__ = ("Theme", "to_svg")
@@ -104,7 +104,10 @@ class _Picture:
         for left, right in pairwise(self.columns):
             self.canvas.arrow(left.right + 8, right.x - 8, _TOP + 12)
         height = self._legend(max(bottoms, default=_BODY) + 26) + _MARGIN / 2
-        counts = [f"{stage.stage} {_count(stage.stage, trace)}".strip() for stage in trace.stages]
+        counts = [
+            f"{stage.stage} {' · '.join(stage_counts(stage.stage, trace))}".strip()
+            for stage in trace.stages
+        ]
         return self.canvas.document(
             width,
             height,
@@ -127,8 +130,9 @@ class _Picture:
         name = column.stage.stage
         title = name.capitalize()
         self.canvas.text(column.x, _TOP + 16, title, column.width, kind="h2", size=14)
-        counts = (_count(name, self.trace), format_duration(column.stage.run.duration_ms))
-        self._line(column, _TOP + 32, " · ".join(part for part in counts if part))
+        duration = format_duration(column.stage.run.duration_ms)
+        counts = [*stage_counts(name, self.trace), *([duration] if duration else [])]
+        self._line(column, _TOP + 32, " · ".join(counts))
         draw_contents: dict[str, Callable[[_Column], float]] = {
             "question": self._question,
             "grounding": self._grounding,
@@ -344,17 +348,3 @@ def _columns(trace: Trace) -> list[_Column]:
             placed.append(_Column(stages[name], x, width))
             x += width + _GAP
     return placed
-
-
-def _count(stage: str, trace: Trace) -> str:
-    match stage:
-        case "grounding":
-            return f"{len(trace.concepts)} searched for"
-        case "exploration":
-            return f"{len(trace.candidates)} found · {len(trace.explored)} read"
-        case "focus":
-            return f"{trace.reranked_count} reranked · {len(trace.selections)} kept"
-        case "synthesis":
-            return f"{len(trace.used)} used · {len({c.chunk_id for c in trace.citations})} cited"
-        case _:
-            return ""

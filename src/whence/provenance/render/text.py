@@ -1,10 +1,12 @@
-"""Make untrusted texts safe to show: one line, no control characters, no longer than the room."""
+"""Texts of every rendering: untrusted ones made safe to show, durations, counts of a stage."""
 
 from __future__ import annotations
 
 import unicodedata
 
-__all__ = ("format_duration", "one_line", "ratio", "shorten")
+from whence.provenance.trace import Trace
+
+__all__ = ("format_duration", "one_line", "ratio", "shorten", "stage_counts")
 
 #: Characters that reverse the direction of the text around them, and could disguise it.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -50,3 +52,19 @@ def format_duration(duration_ms: float | None) -> str:
     if duration_ms < 10:
         return f"{duration_ms:.1f} ms"
     return f"{duration_ms:.0f} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.2f} s"
+
+
+def stage_counts(stage: str, trace: Trace) -> list[str]:
+    """Return what a stage received and what it kept, as short texts."""
+    match stage:
+        case "grounding":
+            return [f"{len(trace.concepts)} searched for"]
+        case "exploration":
+            return [f"{len(trace.candidates)} found", f"{len(trace.explored)} read"]
+        case "focus":
+            return [f"{trace.reranked_count} reranked", f"{len(trace.selections)} kept"]
+        case "synthesis":
+            cited = {citation.chunk_id for citation in trace.citations}
+            return [f"{len(trace.used)} used", f"{len(cited)} cited"]
+        case _:
+            return []

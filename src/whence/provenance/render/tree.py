@@ -11,7 +11,7 @@ from rich.tree import Tree
 from whence.provenance.checking import check_trace
 from whence.provenance.graph_walks import read_graph_walk
 from whence.provenance.reasons import DROP_REASONS
-from whence.provenance.render.text import format_duration, one_line, shorten
+from whence.provenance.render.text import format_duration, one_line, shorten, stage_counts
 from whence.provenance.stage_records import CandidateRecord, StageRun
 from whence.provenance.trace import Stage, Trace
 
@@ -63,26 +63,15 @@ def _styled(*parts: tuple[str, str]) -> Text:
 
 def _title(stage: Stage, trace: Trace) -> Text:
     style = "bold red" if stage.stage == "error" else "bold"
-    parts = (_count(stage.stage, trace), format_duration(stage.run.duration_ms))
-    numbers = ", ".join(part for part in parts if part)
+    parts = stage_counts(stage.stage, trace)
+    if stage.stage == "focus":
+        read, whole = trace.reranked_count, len(trace.explored)
+        verb = "weighed" if read_graph_walk(trace).nodes else "reranked"
+        parts[0] = f"{whole} {verb}" if read == whole else f"{read} of {whole} {verb}"
+    if duration := format_duration(stage.run.duration_ms):
+        parts.append(duration)
+    numbers = ", ".join(parts)
     return _styled((stage.stage.capitalize(), style), (f"  {numbers}" if numbers else "", "dim"))
-
-
-def _count(stage: str, trace: Trace) -> str:
-    match stage:
-        case "grounding":
-            return f"{len(trace.concepts)} searched for"
-        case "exploration":
-            return f"{len(trace.candidates)} found, {len(trace.explored)} read"
-        case "focus":
-            read, whole = trace.reranked_count, len(trace.explored)
-            share = f"{whole}" if read == whole else f"{read} of {whole}"
-            verb = "weighed" if read_graph_walk(trace).nodes else "reranked"
-            return f"{share} {verb}, {len(trace.selections)} kept"
-        case "synthesis":
-            return f"{len(trace.used)} used, {len({c.chunk_id for c in trace.citations})} cited"
-        case _:
-            return ""
 
 
 def _add_contents(branch: Tree, stage: str, trace: Trace) -> None:
