@@ -244,7 +244,7 @@ async def test_memory_stays_flat() -> None:
         await transport.request(TOPIC, b"x")
     await worker.aclose()
     topic = broker.topic(TOPIC)
-    group = topic.durable["g"]
+    group = topic.queues[0]
 
     assert (group.size, len(group._ready), group._parked, group._busy_keys) == (0, 0, {}, set())
     assert len(topic.retained) == 10
@@ -536,7 +536,7 @@ class Schedule:
                     self.held[place].append(future.result())
 
     def check(self) -> None:
-        group = self.transport.broker.topic(TOPIC).durable["g"]
+        group = self.transport.broker.topic(TOPIC).queues[0]
         for member in group.consumers:
             assert len(member.held) <= self.PREFETCH
         in_flight = [entry for member in group.consumers for entry in member.held.values()]

@@ -636,7 +636,7 @@ async def test_taken_group_leaves_nothing_behind() -> None:
     with pytest.raises(Unavailable):
         await worker.start()
 
-    assert broker.topic(cancel_topic(TOPIC)).queues() == []
+    assert broker.topic(cancel_topic(TOPIC)).queues == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -647,7 +647,7 @@ async def test_prefetch_is_half_as_many_again(concurrency: int, prefetch: int) -
     transport = MemoryTransport(broker=broker)
     worker = await started(transport, echo, concurrency=concurrency)
 
-    assert broker.topic(TOPIC).durable["g"].consumers[0].prefetch == prefetch
+    assert broker.topic(TOPIC).queues[0].consumers[0].prefetch == prefetch
     await worker.aclose()
 
 

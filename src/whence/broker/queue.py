@@ -249,7 +249,8 @@ class SubscriptionQueue:
     def release(self, entry: QueuedMessage) -> None:
         """Account for a settled message: its key, its place, and the publishers that wait for one."""
         self.size -= 1
-        self._free_key(entry)
+        if self.mode is Mode.KEY_ORDERED:
+            self._free_key(entry)
         if self.publishers:
             self.wake_publisher()
         if self._ready:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from whence.broker.checks import check_nack, dead_letter_headers
 from whence.broker.clock import Clock
@@ -51,9 +52,9 @@ class QueueSubscription(ABC):
     ) -> None:
         """Have a held message come again after `delay_s` seconds as that attempt."""
 
-    async def receive(self) -> Delivery:
+    def receive(self) -> Coroutine[Any, Any, Delivery]:
         """Wait for the next message. Cancelling loses nothing."""
-        return await self.consumer.receive()
+        return self.consumer.receive()
 
     async def ack(self, delivery: Delivery) -> bool:
         """Settle as done; False when it was settled before or is no longer this consumer's."""

@@ -22,23 +22,17 @@ class Topic:
     def __init__(self, name: str) -> None:
         self.name = name
         self.persistent = name.startswith("persistent://")
-        #: Queues of durable subscriptions by name.
-        self.durable: dict[str, SubscriptionQueue] = {}
-        #: One queue for each consumer of a broadcast, removed with the consumer.
-        self.broadcasts: list[SubscriptionQueue] = []
+        #: Every queue that a new message enters. A consumer of a broadcast has one of its own, removed with it.
+        self.queues: list[SubscriptionQueue] = []
         self.retained: deque[StoredMessage] = deque()
         self.retained_bytes = 0
 
-    def queues(self) -> list[SubscriptionQueue]:
-        """Return every queue that a new message enters."""
-        return [*self.durable.values(), *self.broadcasts]
-
-    def remove(self, queue: SubscriptionQueue) -> None:
-        """Remove a queue that does not outlive its consumers."""
-        if queue.mode is Mode.BROADCAST:
-            self.broadcasts.remove(queue)
-        else:
-            del self.durable[queue.name]
+    def durable(self, name: str) -> SubscriptionQueue | None:
+        """Return the queue of a durable subscription."""
+        for queue in self.queues:
+            if queue.name == name and queue.mode is not Mode.BROADCAST:
+                return queue
+        return None
 
 
 class MemoryBroker:
@@ -99,7 +93,7 @@ class MemoryBroker:
         self._loop = loop
         # Consumers, timers and publishers of the closed loop are gone.
         for topic in list(self._topics.values()):
-            for queue in topic.queues():
+            for queue in list(topic.queues):
                 queue.stop_timer()
                 queue.publishers.clear()
                 for consumer in list(queue.consumers):
@@ -120,7 +114,7 @@ class MemoryBroker:
 
     def full_queue(self, topic: Topic) -> SubscriptionQueue | None:
         """Return a queue of the topic that has no room for another message."""
-        for queue in topic.queues():
+        for queue in topic.queues:
             if queue.size >= self.max_backlog:
                 return queue
         return None
@@ -134,8 +128,7 @@ class MemoryBroker:
         delay_s: float | None,
     ) -> bool:
         """Add a message to every subscription of the topic; False, adding none, when one has no room."""
-        queues = topic.queues()
-        if not topic.persistent and not queues:
+        if not topic.persistent and not topic.queues:
             self.dropped += 1
             self._topics.pop(topic.name, None)
             return True
@@ -146,7 +139,7 @@ class MemoryBroker:
         message = StoredMessage(topic.name, payload, headers, key, clock.time(), due)
         if topic.persistent:
             self._retain(topic, message)
-        for queue in queues:
+        for queue in list(topic.queues):
             queue.add(QueuedMessage(message))
         return True
 
@@ -172,7 +165,7 @@ class MemoryBroker:
         Raises:
             Unavailable: The subscription is exclusive and taken, or its consumers share in another mode.
         """
-        queue = None if mode is Mode.BROADCAST else topic.durable.get(name)
+        queue = None if mode is Mode.BROADCAST else topic.durable(name)
         if queue is None:
             queue = self._new_queue(topic, name, mode, start)
         elif not queue.consumers:
@@ -198,10 +191,7 @@ class MemoryBroker:
         queue = SubscriptionQueue(
             topic.name, name, mode, clock=self.clock, faults=self.faults, orders=self._orders
         )
-        if mode is Mode.BROADCAST:
-            topic.broadcasts.append(queue)
-        else:
-            topic.durable[name] = queue
+        topic.queues.append(queue)
         first = Start.LATEST if mode is Mode.BROADCAST else Start.EARLIEST
         if (start or first) is Start.EARLIEST:
             for message in topic.retained:
@@ -217,16 +207,16 @@ class MemoryBroker:
         queue.leave(consumer)
         if queue.consumers or (topic.persistent and queue.mode is not Mode.BROADCAST):
             return
-        topic.remove(queue)
+        topic.queues.remove(queue)
         while queue.publishers:
             queue.wake_publisher()
-        if not topic.persistent and not topic.queues():
+        if not topic.persistent and not topic.queues:
             self._topics.pop(topic.name, None)
 
     def stats(self, topic_name: str, name: str) -> TopicStats:
         """Return how far a subscription is behind; the consumers of a broadcast are added up."""
         topic = self._topics.get(full_topic(topic_name))
-        queues = topic.queues() if topic is not None else []
+        queues = topic.queues if topic is not None else []
         each = [queue.stats() for queue in queues if queue.name == name]
         return TopicStats(
             backlog=sum(stats.backlog for stats in each),
@@ -239,7 +229,7 @@ class MemoryBroker:
         return [
             consumer
             for topic in self._topics.values()
-            for queue in topic.queues()
+            for queue in topic.queues
             for consumer in queue.consumers
             if consumer.client is client
         ]

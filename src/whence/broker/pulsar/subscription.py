@@ -224,7 +224,7 @@ class PulsarSubscription(QueueSubscription):
 
     async def receive(self) -> Delivery:
         """Wait for the next message. Cancelling loses nothing."""
-        # Messages whose key is busy leave the ready ones when a receiver looks.
+        # Messages whose key is busy leave the ready ones when a receiver looks; the feeds run after that.
         self.room.set()
         return await super().receive()
 
