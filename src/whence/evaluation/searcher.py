@@ -6,7 +6,10 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ("Hit", "SearchOutcome", "Searcher")
+__all__ = ("MIN_QUERY", "Hit", "SearchOutcome", "Searcher")
+
+#: Shortest query that can be searched for, in characters.
+MIN_QUERY = 3
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):

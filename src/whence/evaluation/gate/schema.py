@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from whence.evaluation.files import read_struct
+from whence.evaluation.searcher import MIN_QUERY
 from whence.schema.errors import ConfigError
 
 __all__ = (
@@ -40,8 +41,6 @@ INTENTS: tuple[Intent, ...] = ("symbol", "path", "error", "natural_language")
 
 #: Limits above this, a day, are mistakes; it also refuses numbers too large for a float.
 _MAX_MS = 86_400_000.0
-#: Shortest query that can be searched for.
-_MIN_QUERY = 3
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -220,8 +219,8 @@ def load_suite(path: Path) -> Suite:
         where = f"{path}: query {query.id!r}"
         if not query.id.strip() or not suite.version.strip():
             raise ConfigError(f"{path}: an id or the version is blank")
-        if len(query.query.strip()) < _MIN_QUERY:
-            raise ConfigError(f"{where}: query has fewer than {_MIN_QUERY} characters")
+        if len(query.query.strip()) < MIN_QUERY:
+            raise ConfigError(f"{where}: query has fewer than {MIN_QUERY} characters")
         hints = [target.hint.strip().casefold() for target in query.expected_targets]
         unwanted = [target.hint.strip().casefold() for target in query.negative_targets]
         if not all([*hints, *unwanted]):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from whence.evaluation.searcher import MIN_QUERY
 from whence.evaluation.validation.target import (
     Passage,
     RetrievedPassages,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ("QdrantTarget",)
 
-_MIN_QUERY = 3
 #: Chunks among which sections are chosen, and most chunks of one page.
 _SAMPLE, _PAGE = 1000, 2000
 
@@ -75,8 +75,8 @@ class QdrantTarget:
             BadInput: The query is too short.
             WhenceError: The embedder or the server does not answer.
         """
-        if len(query.strip()) < _MIN_QUERY:
-            raise BadInput(f"query_text must have at least {_MIN_QUERY} characters")
+        if len(query.strip()) < MIN_QUERY:
+            raise BadInput(f"query_text must have at least {MIN_QUERY} characters")
         started = time.perf_counter()
         vectors = await self._embedder.embed([query], "query")
         embedded = time.perf_counter()

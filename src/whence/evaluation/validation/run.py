@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from whence.evaluation.searcher import MIN_QUERY
 from whence.evaluation.validation.suite import TestQuery, ValidationSuite
 from whence.evaluation.validation.target import Passage, Target
 from whence.schema.errors import (
@@ -24,14 +25,12 @@ from whence.schema.errors import (
     WhenceError,
 )
 
-__all__ = ("MIN_QUERY", "Limits", "QueryOutcome", "ValidationRun", "run_validation")
+__all__ = ("Limits", "QueryOutcome", "ValidationRun", "run_validation")
 
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int | None], None]
 
-#: Shortest query that can be searched for, in characters.
-MIN_QUERY = 3
 _MIN_RESULTS = 3
 _MIN_REPEATS = 10
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from whence.evaluation.searcher import MIN_QUERY
 from whence.evaluation.validation.suite import TestQuery, ValidationSuite
 from whence.evaluation.validation.target import Section
 from whence.schema.errors import NotFound
@@ -54,7 +55,7 @@ def _by_heading(sections: Sequence[Section]) -> Iterator[TestQuery]:
         body = _words(_below_heading(section))
         text = " ".join([*path[:_WINDOW], *body[: max(0, _WINDOW - len(path))]])
         topic = " ".join(_words(section.heading)[:_WINDOW]) or text
-        if len(text) >= 3:
+        if len(text) >= MIN_QUERY:
             yield _query(text, section, topic)
 
 
@@ -63,7 +64,7 @@ def _by_text(sections: Sequence[Section]) -> Iterator[TestQuery]:
         words = _words(section.text)
         for start in range(0, len(words), _WINDOW):
             text = " ".join(words[start : start + _WINDOW])
-            if len(text) >= 3:
+            if len(text) >= MIN_QUERY:
                 yield _query(text, section, None)
 
 
