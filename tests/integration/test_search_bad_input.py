@@ -179,7 +179,7 @@ def test_a_tag_that_is_none_is_refused(tag: Any) -> None:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_tag_that_is_no_text_is_refused(engine: Engine) -> None:
     """Half of a surrogate pair, as it comes from bytes that are no UTF-8, is bad input."""
-    with pytest.raises(BadInput, match="no text"):
+    with pytest.raises(BadInput, match="not Unicode text"):
         await engine.search("annual leave", access=Access({"\ud800"}))
 
 

@@ -1,0 +1,224 @@
+"""From a question on the bus to the replies to it: checks, settings and the pipeline that answers it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import msgspec
+
+from whence.answering.arguments import check_limits, check_question
+from whence.answering.code_evidence import CodeRetrieval, CodeScope
+from whence.answering.pipeline import DOCUMENT_STEPS, Steps, answer
+from whence.answering.prompts import StreamCaller, bus_services
+from whence.answering.state import RagOptions, Sources, new_question
+from whence.answering.streaming import AnswerStream, Publisher, question_time_s
+from whence.provenance.terms import Scalar
+from whence.schema.code_rag import CODE_RAG, CodeRagRequest
+from whence.schema.document_rag import DocumentRagRequest
+from whence.schema.errors import BadInput
+from whence.schema.graph import Direction
+from whence.schema.message import Message
+from whence.schema.search import SearchMode
+from whence.schema.texts import BudgetKind, Prioritize, TextBudget
+
+if TYPE_CHECKING:
+    from whence.store.snapshot_protocols import CodeStore, SnapshotRecord
+
+__all__ = (
+    "CodeRagParameters",
+    "DocumentRagParameters",
+    "QuestionContext",
+    "answer_code_request",
+    "answer_document_request",
+)
+
+
+class QuestionContext(StreamCaller, Publisher, Protocol):
+    """Calls services and publishes for one question: a `Context` of a processor."""
+
+    def is_bound(self, port: str) -> bool:
+        """Return whether a port has a topic."""
+        ...
+
+
+class DocumentRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the document RAG processor."""
+
+    drop_duplicates: bool = True
+    """Whether of passages with equal texts only the best ranked is kept."""
+    mode: SearchMode = "dense"
+    """How candidates are found when the request does not say."""
+    fetch_limit: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    """Candidates retrieved when the request does not say; 0 for three times its `doc_limit`."""
+    max_doc_limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
+    """Largest `doc_limit` of a request; a larger one is refused."""
+    max_fetch_limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1500
+    """Largest `fetch_limit` of a request; a larger one is refused."""
+    trace_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 10.0
+    """Seconds for publishing the trace."""
+
+
+class CodeRagParameters(RagOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the code RAG processor; a request may say otherwise."""
+
+    mode: SearchMode = "hybrid"
+    """How seeds are found."""
+    seed_limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
+    """Nodes found by the search to start from."""
+    max_depth: Annotated[int, msgspec.Meta(ge=1, le=100)] = 2
+    """Most steps from a seed."""
+    direction: Direction = "out"
+    """Which way edges are walked."""
+    prioritize: Prioritize = "balanced"
+    """Which texts go first."""
+    budget_kind: BudgetKind = "tokens"
+    """What the budget counts."""
+    budget_limit: Annotated[int, msgspec.Meta(ge=1)] = 4000
+    """What the texts may add up to."""
+    max_doc_limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 500
+    """Largest `doc_limit` of a request; a larger one is refused."""
+    trace_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 10.0
+    """Seconds for publishing the trace."""
+
+
+def answer_document_request(
+    message: DocumentRagRequest,
+    parameters: DocumentRagParameters,
+    context: QuestionContext,
+    sources: Sources,
+) -> AsyncGenerator[Message, None]:
+    """Answer a question from documents.
+
+    Raises:
+        BadInput: The question or a filter is invalid, a limit is out of range, or the answer id cannot be part
+        of
+            an IRI.
+    """
+    for name, value, most in (
+        ("doc_limit", message.doc_limit, parameters.max_doc_limit),
+        ("fetch_limit", message.fetch_limit, parameters.max_fetch_limit),
+    ):
+        if value > most:
+            raise BadInput(f"{name} must be at most {most}, not {value}")
+    if parameters.fetch_limit and not message.fetch_limit:
+        message = msgspec.structs.replace(message, fetch_limit=parameters.fetch_limit)
+    mode = message.mode or parameters.mode
+    settings: dict[str, Scalar] = {"collection": message.collection, "mode": mode}
+    if message.filters:
+        wire = msgspec.json.encode(message.filters, order="deterministic")
+        settings["filters"] = wire.decode()
+    scope = {
+        "collection": message.collection,
+        "access": message.access,
+        "mode": mode,
+        "filters": message.filters,
+    }
+    return _answer(message, parameters, context, sources, scope, settings, DOCUMENT_STEPS)
+
+
+async def answer_code_request(
+    message: CodeRagRequest,
+    parameters: CodeRagParameters,
+    context: QuestionContext,
+    sources: Sources,
+    store: CodeStore,
+) -> AsyncGenerator[Message, None]:
+    """Answer a question about code; `store` resolves the snapshot.
+
+    Raises:
+        BadInput: The question is invalid, a limit is out of range, no snapshot is named, or the answer id
+        cannot
+            be part of an IRI.
+        NotFound: The snapshot does not exist.
+    """
+    _check_code_request(message, parameters)
+    if message.snapshot:
+        record = await store.resolve_snapshot(message.snapshot, within=message.set_name)
+    else:
+        record = await store.resolve_set(message.set_name, message.snapshot_source)
+    scope = _code_scope(message, parameters, record)
+    mode = message.mode or parameters.mode
+    # Enough to ask the question again.
+    settings: dict[str, Scalar] = {
+        "flow": CODE_RAG,
+        "collection": scope.collection,
+        "snapshot_id": scope.snapshot_id,
+        "mode": mode,
+        "seed_limit": scope.seed_limit,
+        "graph_max_depth": scope.max_depth,
+        "graph_max_nodes": scope.max_nodes,
+        "graph_edge_allowlist": json.dumps(scope.relations) if scope.relations else "*",
+        "graph_direction": scope.direction,
+        "prioritize": scope.prioritize,
+        "budget_kind": scope.budget.kind,
+        "budget_limit": scope.budget.limit,
+    }
+    code = CodeRetrieval(scope, context)
+    return _answer(
+        message,
+        parameters,
+        context,
+        sources,
+        {"collection": scope.collection, "access": scope.access, "mode": mode},
+        settings,
+        Steps(code.retrieve, code.select),
+    )
+
+
+def _answer(
+    message: DocumentRagRequest | CodeRagRequest,
+    parameters: DocumentRagParameters | CodeRagParameters,
+    context: QuestionContext,
+    sources: Sources,
+    scope: Mapping[str, Any],
+    settings: Mapping[str, Scalar],
+    steps: Steps,
+) -> AsyncGenerator[Message, None]:
+    stream = AnswerStream(context, trace_timeout_s=parameters.trace_timeout_s)
+    question = new_question(
+        message,
+        parameters,
+        bus_services(context, parameters, **scope),
+        sources,
+        has_reranker=context.is_bound("reranker"),
+        settings=settings,
+        listeners=(stream.event,),
+        deadline_s=question_time_s(context),
+    )
+    question.on_piece = stream.piece if message.streaming else None
+    return stream.run(question, lambda one: answer(one, steps))
+
+
+def _check_code_request(message: CodeRagRequest, parameters: CodeRagParameters) -> None:
+    check_question(message.question, max_bytes=parameters.max_question_bytes)
+    check_limits(message.doc_limit, 0)
+    for name, value in (("seed_limit", message.seed_limit), ("max_depth", message.max_depth)):
+        if value < 0:
+            raise BadInput(f"{name} must be at least 1, not {value}")
+    if message.doc_limit > parameters.max_doc_limit:
+        most = parameters.max_doc_limit
+        raise BadInput(f"doc_limit must be at most {most}, not {message.doc_limit}")
+    if message.budget is not None and message.budget.limit < 1:
+        raise BadInput(f"a budget must be at least 1, not {message.budget.limit}")
+    if not message.snapshot and not message.set_name:
+        raise BadInput("no snapshot is named", hint="name a snapshot or a set to ask about code")
+
+
+def _code_scope(
+    message: CodeRagRequest, parameters: CodeRagParameters, record: SnapshotRecord
+) -> CodeScope:
+    budget = TextBudget(kind=parameters.budget_kind, limit=parameters.budget_limit)
+    return CodeScope(
+        snapshot_id=record.info.snapshot_id,
+        collection=record.collection,
+        access=message.access,
+        seed_limit=message.seed_limit or parameters.seed_limit,
+        max_depth=message.max_depth or parameters.max_depth,
+        max_nodes=message.doc_limit,
+        relations=message.relations,
+        direction=message.direction or parameters.direction,
+        prioritize=message.prioritize or parameters.prioritize,
+        budget=message.budget or budget,
+    )
