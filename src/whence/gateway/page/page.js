@@ -1,8 +1,6 @@
 // The web page of the gateway. Text from documents is never inserted as markup.
 
-const STAGES = {
-  question: "question", grounding: "query processing", exploration: "retrieval", focus: "reranking", synthesis: "generation",
-};
+const STAGES = ["question", "grounding", "exploration", "focus", "synthesis"];
 const $ = (id) => document.getElementById(id);
 
 let token = "";
@@ -82,7 +80,7 @@ function options() {
 
 async function ask(question) {
   const mine = begin();
-  $("stages").append(...Object.values(STAGES).map((label) => make("li", { textContent: label })));
+  $("stages").append(...STAGES.map((stage) => make("li", { textContent: stage })));
   try {
     const response = await call("v1/ask", {
       body: { question, ...options() }, accept: "text/event-stream", signal: mine.signal,
@@ -101,7 +99,7 @@ async function ask(question) {
 }
 
 function markStage(stage) {
-  const at = Object.keys(STAGES).indexOf(stage);
+  const at = STAGES.indexOf(stage);
   if (at < 0) $("stages").append(make("li", { textContent: stage, className: "failed" }));
   else $("stages").children[at].className = "done";
 }
@@ -140,14 +138,14 @@ function source(documentId, url) {
 
 function showNotes(degraded) {
   $("notes").hidden = degraded.length === 0;
-  $("notes").replaceChildren(...degraded.map((one) => make("li", { textContent: `${STAGES[one.stage] ?? one.stage}: ${one.reason}` })));
+  $("notes").replaceChildren(...degraded.map((one) => make("li", { textContent: `${one.stage}: ${one.reason}` })));
 }
 
 async function showTrace(id, signal) {
   const path = `v1/answers/${encodeURIComponent(id)}`;
   const trace = await (await call(path, { signal })).json();
   const numbers = trace.stages.filter((stage) => stage.duration_ms != null)
-    .map((stage) => `${STAGES[stage.stage] ?? stage.stage} ${stage.duration_ms.toFixed(1)} ms`);
+    .map((stage) => `${stage.stage} ${stage.duration_ms.toFixed(1)} ms`);
   $("numbers").textContent = numbers.join(" · ");
   const explored = trace.stages.find((stage) => stage.stage === "exploration");
   const documents = new Set((explored?.candidates ?? []).flatMap((one) => [one.document_id, one.chunk_id]));
@@ -215,7 +213,7 @@ async function whyNot(item) {
       const shown = typeof value === "number" && !Number.isInteger(value) ? value.toFixed(3) : value;
       return `${name.replaceAll("_", " ")} ${shown}`;
     });
-    $("why-told").textContent = `${STAGES[reason.stage] ?? reason.stage}: ${reason.reason}\n${numbers.join(" · ")}`;
+    $("why-told").textContent = `${reason.stage}: ${reason.reason}\n${numbers.join(" · ")}`;
   } catch (error) {
     $("why-told").textContent = error.message;
   }
