@@ -120,15 +120,10 @@ def test_an_unknown_answer_is_not_found(cli: Any, handbook: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("search", "holidays", "--top-k", "0"),
-        ("search", "holidays", "--top-k", "-1"),
         ("search", "holidays", "--threshold", "1.5"),
-        ("search", "holidays", "--threshold", "nan"),
         ("search", "holidays", "--mode", "psychic"),
         ("search", "holidays", "--clearance", "-1"),
         ("search", "holidays", "--acl", ""),
-        ("search", "ab"),
-        ("ask", "holidays", "--doc-limit", "0"),
         ("ask", "holidays", "--mode", "psychic"),
         ("explain", "some-id", "--format", "crayon"),
         ("nonsense",),

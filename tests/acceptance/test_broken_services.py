@@ -7,49 +7,26 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.json_server import json_server
 
 
-@contextmanager
-def chat_server(before_answer: Callable[[int], None]) -> Iterator[str]:
+def chat_service(before_answer: Callable[[int], None]) -> AbstractContextManager[str]:
     """Run a chat service that calls a function with the number of each request before it answers."""
     calls = iter(range(1, 1_000))
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            before_answer(next(calls))
-            message = {"role": "assistant", "content": "company bikes [1]"}
-            body = json.dumps({"choices": [{"message": message}], "usage": {}}).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            # The client may have disconnected.
-            with suppress(OSError):
-                self.wfile.write(body)
+    def respond(_: Any) -> Any:
+        before_answer(next(calls))
+        message = {"role": "assistant", "content": "company bikes [1]"}
+        return {"choices": [{"message": message}], "usage": {}}
 
-        def log_message(self, *_: object) -> None:
-            """Stay silent."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return json_server(respond)
 
 
 @pytest.fixture
@@ -71,10 +48,10 @@ def test_a_database_killed_mid_question(bikes: Any, call: int) -> None:
             pid = int((bikes.home / "postgres" / "postmaster.pid").read_text().split()[0])
             os.kill(pid, signal.SIGKILL)
 
-    with chat_server(kill) as url:
+    with chat_service(kill) as url:
         environment = {
             "WHENCE_WRITER": "openai:some-model",
-            "OPENAI_BASE_URL": url,
+            "OPENAI_BASE_URL": f"{url}/v1",
             "OPENAI_API_KEY": "k",
         }
         result = bikes("ask", "Who may use company bikes?", "--json", env=environment)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.json_server import json_server
 
 RECORDS = 500
 #: Requests have 64 texts, messages 128 documents, and two messages are in flight: the fifth request follows a
@@ -40,66 +39,42 @@ class SlowEmbeddings:
         self.requests = 0
         self.stuck = threading.Event()
         self.released = threading.Event()
-        outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                outer.requests += 1
-                if outer.requests > FREE_REQUESTS:
-                    outer.stuck.set()
-                    outer.released.wait(60)
-                rows = [
-                    {"index": place, "embedding": [1.0, *[0.0] * 7]}
-                    for place in range(len(json.loads(body)["input"]))
-                ]
-                data = json.dumps({"data": rows, "model": "slow"}).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                # The client may have disconnected.
-                with suppress(OSError):
-                    self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None:
-                """Stay silent."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """Environment that selects this service."""
-        return {
-            "WHENCE_EMBEDDER": "openai:slow",
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{self.server.server_port}/v1",
-            "OPENAI_API_KEY": "none",
-        }
+    def respond(self, request: Any) -> Any:
+        """Return unit vectors."""
+        self.requests += 1
+        if self.requests > FREE_REQUESTS:
+            self.stuck.set()
+            self.released.wait(60)
+        vector = [1.0, *[0.0] * 7]
+        rows = [{"index": n, "embedding": vector} for n in range(len(request["input"]))]
+        return {"data": rows, "model": "slow"}
 
 
 @pytest.fixture
-def embeddings() -> Iterator[SlowEmbeddings]:
-    """Run the server beside the test."""
-    one = SlowEmbeddings()
-    thread = threading.Thread(target=one.server.serve_forever)
-    thread.start()
-    yield one
-    one.released.set()
-    one.server.shutdown()
-    thread.join()
-    one.server.server_close()
+def embeddings(
+    monkeypatch: pytest.MonkeyPatch, own: Any, tmp_path: Path
+) -> Iterator[SlowEmbeddings]:
+    """Run the service, and make the command use it and print stacks on SIGUSR2."""
+    (tmp_path / "sitecustomize.py").write_text(DIAGNOSIS)
+    service = SlowEmbeddings()
+    with json_server(service.respond) as url:
+        environment = own.environment(
+            PYTHONFAULTHANDLER="1",
+            PYTHONPATH=str(tmp_path),
+            WHENCE_EMBEDDER="openai:slow",
+            OPENAI_BASE_URL=f"{url}/v1",
+            OPENAI_API_KEY="none",
+        )
+        monkeypatch.setattr(own, "environment", lambda **more: environment | more)
+        yield service
+        service.released.set()
 
 
 def test_ctrl_c_keeps_stored_documents(
-    own: Any, embeddings: SlowEmbeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own: Any, embeddings: SlowEmbeddings, tmp_path: Path
 ) -> None:
     """Exit 130 with an error and a hint; no document is partial, duplicated or embedded twice."""
-    (tmp_path / "sitecustomize.py").write_text(DIAGNOSIS)
-    environment = own.environment(
-        PYTHONFAULTHANDLER="1", PYTHONPATH=str(tmp_path), **embeddings.settings
-    )
-    monkeypatch.setattr(own, "environment", lambda **more: environment | more)
     records = tmp_path / "records.jsonl"
     records.write_text(
         "".join(f'{{"_id": "r{n}", "text": "Ship {n} sails."}}\n' for n in range(RECORDS))
