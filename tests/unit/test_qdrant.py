@@ -67,7 +67,7 @@ def _payload(name: str, text: str, index: int) -> dict[str, Any]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[AsyncQdrantClient]:
-    """Give a client with a collection of five pages."""
+    """Return a client with a collection of five pages."""
     made = AsyncQdrantClient(":memory:")
     size = models.VectorParams(size=256, distance=models.Distance.COSINE)
     await made.create_collection(NAME, vectors_config=size)
@@ -82,7 +82,7 @@ async def client() -> AsyncIterator[AsyncQdrantClient]:
 
 
 def collection(client: Any, name: str = NAME, **options: Any) -> QdrantCollection:
-    """Give a collection that can only be read."""
+    """Return a collection that can only be read."""
     return QdrantCollection(ReadOnly(client), name, **options)
 
 
@@ -266,7 +266,7 @@ async def test_answers_of_a_server_become_our_errors(status: int, error: type[Ex
 
 
 def httpx_headers() -> Any:
-    """Give empty headers."""
+    """Return empty headers."""
     import httpx
 
     return httpx.Headers()
