@@ -141,7 +141,7 @@ async def test_a_graph_that_cannot_be_read_degrades() -> None:
         raise Unavailable("the store is down")
 
     broken = MemoryStore()
-    broken.linked_titles = fail  # type: ignore[assignment]
+    broken.linked_titles = fail  # type: ignore[method-assign]
 
     without = await searched(corpus(), passage_graph="off")
     response = await searched(corpus(), store=broken)

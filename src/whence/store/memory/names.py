@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -46,7 +46,7 @@ class MemoryNames:
         collections: By name, shared with the other parts of the store.
     """
 
-    def __init__(self, collections: Mapping[str, MemoryCollection]) -> None:
+    def __init__(self, collections: dict[str, MemoryCollection]) -> None:
         self._collections = collections
 
     async def find_symbols(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +39,7 @@ class MemorySearch:
         collections: By name, shared with the other parts of the store.
     """
 
-    def __init__(self, collections: Mapping[str, MemoryCollection]) -> None:
+    def __init__(self, collections: dict[str, MemoryCollection]) -> None:
         self._collections = collections
 
     async def search_dense(
