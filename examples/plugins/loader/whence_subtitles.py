@@ -7,7 +7,6 @@ import re
 from whence.ingest.blocks import ParsedDocument, prose_blocks
 from whence.ingest.decoding import decode_text
 from whence.ingest.document_builder import build_document
-from whence.ingest.front_matter import FrontMatter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
 
@@ -25,7 +24,7 @@ def load_subtitles(file: SourceFile, data: bytes) -> ParsedDocument:
     cues = re.split(r"\n[ \t]*\n", source.replace("\r\n", "\n"))
     text = "\n\n".join(spoken for cue in cues if (spoken := _spoken(cue)))
     blocks = prose_blocks(text, 0, len(text))
-    return build_document(file, text, FrontMatter(), blocks, encoding=encoding)
+    return build_document(file, text, blocks, encoding=encoding)
 
 
 def _spoken(cue: str) -> str:
