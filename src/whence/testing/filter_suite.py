@@ -147,7 +147,7 @@ def _short(document_id: str) -> str:
 
 
 async def _both_legs(store: ChunkStore, collection: str, filters: Any, access: Access) -> set[str]:
-    """Give the documents that a filter keeps in the two legs, which must agree, and never starve."""
+    """Return the documents that match a filter in both retrievers, which must agree and fill their limit."""
     parsed = parse_filters(filters)
     dense = await store.search_dense(collection, QUERY, limit=100, access=access, filters=parsed)
     lexical = await store.search_lexical(

@@ -75,7 +75,7 @@ def _unit(numbers: tuple[int, ...]) -> Any:
 
 
 def _stored(prefix: str, some: Any, tags: tuple[DocumentTags, ...]) -> list[EmbeddedDocument]:
-    """Give documents; those that are hidden have a key of their own in their metadata."""
+    """Return documents; hidden ones have a metadata key of their own."""
     own = {"secret": "canary"} if tags is _HIDDEN else {}
     return [
         EmbeddedDocument(
@@ -93,7 +93,7 @@ def _stored(prefix: str, some: Any, tags: tuple[DocumentTags, ...]) -> list[Embe
 
 
 async def _told(store: NamesStore, collection: str, asked: Any) -> list[bytes]:
-    """Give all that a reader is told, in every mode, each by a process that remembers nothing."""
+    """Return everything that a reader sees, in every mode, each from a store without caches."""
     text, vector, limit, threshold, filters = asked
     told = []
     for way, graph in _WAYS:

@@ -11,10 +11,9 @@ import json
 import re
 from typing import Any
 
-import _pulsar
 import msgspec
 from msgspec import inspect as mi
-from pulsar.schema.schema import Schema
+from pulsar.schema.schema import JsonSchema
 
 from whence.schema.errors import ConfigError
 from whence.schema.message import Message
@@ -34,7 +33,7 @@ def _containing(kinds: list[Any]) -> list[Any]:
 _ANYTHING = _containing(_containing(_SCALARS))
 
 
-class MessageSchema(Schema):
+class MessageSchema(JsonSchema):
     """Registers a message type with the broker and lets bodies pass as they are.
 
     Args:
@@ -46,9 +45,9 @@ class MessageSchema(Schema):
 
     def __init__(self, message_type: type[Message]) -> None:
         definition = avro_record(message_type)
-        super().__init__(  # type: ignore[no-untyped-call]
-            bytes, _pulsar.SchemaType.JSON, definition, message_type.TYPE
-        )
+        # The library takes a definition from the method `schema` of a class.
+        record = type(message_type.__name__, (), {"schema": staticmethod(lambda: definition)})
+        super().__init__(record)  # type: ignore[no-untyped-call]
 
     def encode(self, obj: bytes) -> bytes:
         """Return the payload, which is encoded already."""

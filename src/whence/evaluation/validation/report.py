@@ -148,7 +148,7 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def load_documents(target: Target, run: ValidationRun) -> dict[str, StoredDocument]:
-    """Give, for each result, what the store holds of its document. Cost: one read per result.
+    """Return for each result the stored data of its document. Cost: one read per result.
 
     Raises:
         WhenceError: The store does not answer.

@@ -83,7 +83,7 @@ Lend = Callable[[], AbstractAsyncContextManager[Connection]]
 
 
 class PostgresLedger:
-    """Gives a redelivered message one effect, over all processes that share a database.
+    """Ledger that ensures one effect of a redelivered message, for all processes of a database.
 
     A claim or a mark costs one statement; renewing all claims costs one every third of `lease_s`.
 
