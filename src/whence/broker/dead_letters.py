@@ -94,7 +94,7 @@ class DeadLetters:
             limit: Most to return, 1 or more.
 
         Raises:
-            Unavailable: The broker cannot be reached, or somebody else reads them now.
+            Unavailable: The broker cannot be reached, or another client reads them.
         """
         async with self._open(topic, limit) as subscription:
             return [_dead_letter(d) async for d in self._read(subscription, limit)]
@@ -111,7 +111,7 @@ class DeadLetters:
             How many were sent.
 
         Raises:
-            Unavailable: The broker cannot be reached, or somebody else reads them now.
+            Unavailable: The broker cannot be reached, or another client reads them.
             Overloaded: The topic is full; those not yet sent stay dead letters.
         """
         return await self._take(topic, ids, limit, send=True)
@@ -122,7 +122,7 @@ class DeadLetters:
         """Forget dead letters, all among the oldest `limit` when `ids` is None; gives how many.
 
         Raises:
-            Unavailable: The broker cannot be reached, or somebody else reads them now.
+            Unavailable: The broker cannot be reached, or another client reads them.
         """
         return await self._take(topic, ids, limit, send=False)
 

@@ -27,7 +27,7 @@ class ErrorKind(StrEnum):
     PERMANENT = "permanent"
     """This message can never succeed."""
     FATAL = "fatal"
-    """No message can succeed until somebody repairs something outside."""
+    """No message can succeed until an operator acts, for example frees disk space."""
 
 
 def classify(error: BaseException) -> ErrorKind:

@@ -240,7 +240,9 @@ class DeliverySuite:
         whole = await clients[1].subscribe(topic, "g", mode=Mode.BROADCAST, start=Start.EARLIEST)
         assert await acked(whole, 3) == [b"before", b"x", b"y"]
 
-    async def test_full_queue_is_felt(self, transport_factory: TransportFactory) -> None:
+    async def test_publishers_wait_for_a_full_queue(
+        self, transport_factory: TransportFactory
+    ) -> None:
         """25: When the queue is full a publisher waits or gets `Overloaded`; the loop goes on."""
         transport_factory.require(Capability.BOUNDED)
         transport, topic = await transport_factory(max_backlog=2), fresh_topic()

@@ -174,7 +174,7 @@ class LifecycleSuite:
         assert set(counts.values()) == {1}
         await counts_become(transport, topic, "g", backlog=0, in_flight=0)
 
-    async def test_process_ends_well(self, transport_factory: TransportFactory) -> None:
+    async def test_process_exits_cleanly(self, transport_factory: TransportFactory) -> None:
         """40: A process that closed its client ends with status 0 and without a warning."""
         transport_factory.require(Capability.PROCESS)
         for _ in range(self.exit_runs):
@@ -188,8 +188,8 @@ class LifecycleSuite:
                 check=False,
             )
             # That something took long on a busy machine is no warning about the client.
-            told = [line for line in result.stderr.splitlines() if " took " not in line]
-            assert (result.returncode, told) == (0, [])
+            warnings = [line for line in result.stderr.splitlines() if " took " not in line]
+            assert (result.returncode, warnings) == (0, [])
 
     async def test_two_clients_in_one_process(
         self, one: Transport, two: Transport, topic: str

@@ -279,7 +279,7 @@ class WorkerSuite:
 
         assert seen == [SearchResponse(candidates=())] * 2
 
-    async def test_fault_of_a_handler_is_told_and_survived(
+    async def test_fault_of_a_handler_is_reported_and_survived(
         self, transport: Transport, topic: str
     ) -> None:
         """20: An unexpected exception is reported by its class, and the worker takes the next message."""
