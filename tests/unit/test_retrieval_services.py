@@ -11,8 +11,8 @@ import pytest
 
 from whence.answering.prompts import DOCUMENT_PROMPT, WriterClient
 from whence.answering.state import RagOptions
-from whence.retrieval.deadline import Deadline
 from whence.retrieval.services import (
+    Deadline,
     Passage,
     Query,
     Ranking,

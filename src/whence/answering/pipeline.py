@@ -13,8 +13,7 @@ from whence.answering.state import Question
 from whence.answering.writing import Written, write_answer
 from whence.provenance.stages import question_triples
 from whence.provenance.terms import Scalar
-from whence.retrieval.deadline import as_whence_error
-from whence.retrieval.services import Passage
+from whence.retrieval.services import Passage, as_whence_error
 from whence.schema.document_rag import Answer, Citation, ExplainEvent
 from whence.schema.search import Degradation
 

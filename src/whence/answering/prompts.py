@@ -15,8 +15,7 @@ import msgspec
 from whence.answering.arguments import ChunkCallback
 from whence.answering.state import RagOptions, Services
 from whence.models.protocols import WriteRequest
-from whence.retrieval.deadline import Deadline
-from whence.retrieval.services import Caller, Passage, RetrievalClients
+from whence.retrieval.services import Caller, Deadline, Passage, RetrievalClients
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.message import Message
 from whence.schema.outdated import outdated

@@ -21,9 +21,8 @@ from whence.answering.trace_recorder import EventListener, TraceRecorder, iso_ut
 from whence.provenance.stage_records import CandidateRecord, ModelUse
 from whence.provenance.terms import Scalar
 from whence.provenance.uris import validate_answer_id
-from whence.retrieval.deadline import Deadline
 from whence.retrieval.rerank import RERANK_DEPTH
-from whence.retrieval.services import Passage, RetrievalServices, Timeouts
+from whence.retrieval.services import Deadline, Passage, RetrievalServices, Timeouts
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import DocumentRagRequest
 from whence.schema.prompt import PromptResult

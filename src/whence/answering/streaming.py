@@ -11,7 +11,7 @@ import msgspec
 
 from whence.answering.pipeline import RagResult
 from whence.answering.state import Question
-from whence.retrieval.deadline import as_whence_error
+from whence.retrieval.services import as_whence_error
 from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent, TraceRecord
 from whence.schema.errors import WhenceError
 from whence.schema.message import Message

@@ -17,8 +17,7 @@ from whence.flow.context import Caller, FlowContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
 from whence.flow.telemetry.observer import Observer, observe_nothing
 from whence.flow.tracing import TraceContext
-from whence.processors.base import Processor, StreamingProcessor
-from whence.processors.streams import closing
+from whence.processors.base import Processor, StreamingProcessor, closing
 from whence.schema.codec import decode_as, encode
 from whence.schema.errors import CodecError, ConfigError, InternalError
 from whence.schema.message import Message

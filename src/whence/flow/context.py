@@ -15,8 +15,7 @@ import msgspec
 
 from whence.broker.transport import Headers, Reply, Transport
 from whence.flow.tracing import TraceContext
-from whence.processors.base import Service
-from whence.processors.streams import closing
+from whence.processors.base import Service, closing
 from whence.schema.codec import decode_as, encode
 from whence.schema.errors import (
     CodecError,

@@ -8,13 +8,42 @@ and keeps dead letters.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
 from whence.schema.message import Message
 
-__all__ = ("Context", "NoParameters", "Processor", "Service", "StreamingProcessor")
+__all__ = (
+    "Context",
+    "NoParameters",
+    "Processor",
+    "Service",
+    "StreamingProcessor",
+    "closing",
+)
+
+T = TypeVar("T")
+
+
+class closing(Generic[T]):  # noqa: N801 - used like a function, as `contextlib.aclosing`
+    """Close a stream on exit, so that its source stops at once.
+
+    Python closes an abandoned async generator only when it is collected. An iterator that cannot be closed is
+    left as it is.
+    """
+
+    def __init__(self, items: AsyncIterator[T]) -> None:
+        self._items = items
+
+    async def __aenter__(self) -> AsyncIterator[T]:
+        return self._items
+
+    async def __aexit__(self, *_: object) -> None:
+        aclose = getattr(self._items, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
 
 M = TypeVar("M", bound=Message)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whence.processors.base import Context, Processor
 from whence.processors.services import SEARCH
-from whence.retrieval.search_service import SearchParameters, SearchService
+from whence.retrieval.hybrid import SearchParameters, SearchService
 from whence.schema.search import SearchRequest, SearchResponse
 
 if TYPE_CHECKING:

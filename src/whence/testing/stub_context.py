@@ -12,8 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from whence.processors.base import Processor, StreamingProcessor
-from whence.processors.streams import closing
+from whence.processors.base import Processor, StreamingProcessor, closing
 from whence.schema.errors import InternalError
 from whence.schema.message import Message
 
