@@ -16,8 +16,6 @@ from whence.schema.access import Access, DocumentTags
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.protocols import EmbeddedDocument
 
-__all__ = ("DIMENSION", "TAGS", "WORDS", "AccessCorpus")
-
 DIMENSION = 8
 #: Tags that a careless comparison, an unescaped array or a folded case would take for one another.
 TAGS = (

@@ -7,8 +7,6 @@ import zipfile
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ("make_docx", "make_pdf")
-
 Line = tuple[float, float, str]
 """Height of the letters in points, distance from the lower edge in points, words (Latin 1)."""
 

@@ -17,16 +17,6 @@ from typing import Any
 import msgspec
 from tests.support.fake_enterprise import RELEASES, FakeNode, FakeRelease, fake_release
 
-__all__ = (
-    "BundleForm",
-    "bundle_files",
-    "fake_bundle_name",
-    "fake_head_sha",
-    "write_fake_bundles",
-    "write_folder",
-    "write_zip",
-)
-
 _GENERATED = {"1.0": "2026-01-15T08:00:00Z", "1.1": "2026-04-15T08:00:00Z"}
 _FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 _REGULAR_FILE = 0o100644 << 16

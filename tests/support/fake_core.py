@@ -7,8 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ("CORE_RIGHTS", "CoreNode", "CoreObject", "core_nodes", "core_objects")
-
 
 class CoreNode(msgspec.Struct, frozen=True):
     """A C# node, a row of `fake_core_nodes.csv`."""

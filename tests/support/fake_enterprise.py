@@ -20,8 +20,6 @@ from tests.support.fake_core import (
     core_objects,
 )
 
-__all__ = ("RELEASES", "FakeNode", "FakeRelease", "FakeRights", "SqlEdge", "fake_release")
-
 RELEASES = ("1.0", "1.1")
 #: Shares of nodes with: no tags, an ACL, labels, both.
 TAG_MIX = {"none": 0.70, "acl": 0.15, "labels": 0.10, "both": 0.05}

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from whence.schema.embedding import Purpose
 
-__all__ = ("POISON", "Fleet", "FleetSpec")
-
 #: A text with this word kills the process that embeds it.
 POISON = "abrakadabra"
 #: How long a process may take to be ready on a loaded machine, in seconds.

@@ -20,8 +20,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ("ForkServer",)
-
 _NUMBER = struct.Struct("!i")
 
 

@@ -16,8 +16,6 @@ from whence.schema.errors import BadInput, NotFound
 from whence.schema.graph import ExpandRequest, ExpandResponse, GraphEdge, GraphNode
 from whence.schema.relations import RelationFilter, strip_relation_prefix
 
-__all__ = ("GraphModel",)
-
 
 class _Way(msgspec.Struct, frozen=True, order=True):
     """How a node was reached; the least one counts."""

@@ -12,8 +12,6 @@ from whence.store.chunk_ids import chunk_key
 from whence.store.postgres.acl_classes import intern_classes
 from whence.store.postgres.driver import Connection
 
-__all__ = ("write_graph",)
-
 _CHUNK = (
     "ord",
     "collection_id",

@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ("json_server",)
-
 
 @contextmanager
 def json_server(respond: Callable[[Any], Any]) -> Iterator[str]:

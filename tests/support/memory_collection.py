@@ -28,8 +28,6 @@ from whence.store.memory.store import MemoryStore
 from whence.store.protocols import EmbeddedDocument
 from whence.testing.stub_models import HashEmbedder
 
-__all__ = ("MemoryCollection",)
-
 _NAME = "memory"
 
 

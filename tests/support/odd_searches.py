@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ("QUERIES", "TAGS")
-
 #: Queries that mean little or too much, by name.
 QUERIES = {
     "only stop words": "the of and to a in",

@@ -31,8 +31,6 @@ from whence.schema.errors import ConfigError
 from whence.schema.topics import DEFAULT_NAMESPACE
 from whence.testing.transport_factory import Capability, TransportFactory
 
-__all__ = ("PulsarFactory", "TestBroker", "cut_connections", "running_broker", "stopped_after_us")
-
 _SCRIPT = Path("deploy") / "pulsar" / "broker.py"
 #: Over a restart of the broker, on a busy machine, a receipt or an answer may take this long, seconds.
 _SEND_TIMEOUT_S = 60.0

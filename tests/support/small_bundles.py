@@ -17,8 +17,6 @@ from whence.schema.message import Message
 from whence.store.snapshot_protocols import CodeStore, SnapshotEdges
 from whence.testing.stub_models import HashEmbedder
 
-__all__ = ("EmbeddingOnly", "edges_between", "import_into", "small_files", "write_small")
-
 M = TypeVar("M", bound=Message)
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import asyncpg
 
-__all__ = ("rows_of",)
-
 
 async def rows_of(url: str, *statements: str) -> list[Any]:
     """Run statements on a connection of their own; gives the rows of the last."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from whence.schema.search import Candidate
     from whence.store.protocols import ChunkStore
 
-__all__ = ("StoredVectors", "StoredWords")
-
 
 class _Stored:
     """One collection of a store.

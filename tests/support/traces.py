@@ -18,8 +18,6 @@ from whence.schema.document_rag import Citation
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple
 
-__all__ = ("failed_triples", "full_triples", "plain_triples")
-
 _NOW = "2026-01-01T10:00:00.000Z"
 _CONCEPTS = ("return policy", "refund", "How long may I keep it & <b>when</b> is it paid back?")
 

@@ -7,15 +7,6 @@ from collections.abc import Awaitable, Callable
 from whence.schema.errors import BadInput
 from whence.schema.terms import Triple
 
-__all__ = (
-    "ChunkCallback",
-    "ExplainCallback",
-    "SaveAnswerCallback",
-    "check_limits",
-    "check_question",
-    "check_timeout",
-)
-
 _MAX_TIMEOUT_S = 86_400.0
 
 ChunkCallback = Callable[[str, bool], Awaitable[None]]

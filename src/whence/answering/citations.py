@@ -12,8 +12,6 @@ from whence.schema.document_rag import Citation
 from whence.schema.outdated import outdated
 from whence.schema.prompt import Quote
 
-__all__ = ("CitedAnswer", "map_citations", "markers_of")
-
 #: `[3]`, `[1, 2]` or `[1][2]`, with the other dashes and blanks that models write. At most six digits:
 #: no prompt has a million documents.
 _MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")

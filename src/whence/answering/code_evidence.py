@@ -26,8 +26,6 @@ from whence.schema.texts import (
     TextResponse,
 )
 
-__all__ = ("CodeEvidence", "CodeRetrieval", "CodeScope")
-
 #: Characters that count as a token where no model can count tokens: English prose has about four a token.
 _CHARS_PER_TOKEN = 4
 

@@ -23,16 +23,6 @@ from whence.schema.errors import InternalError, NotFound, WhenceError
 from whence.schema.prompt import PromptResult
 from whence.schema.search import SearchMode
 
-__all__ = (
-    "DocumentRag",
-    "EmbeddingClient",
-    "FetchChunk",
-    "FetchChunks",
-    "PromptClient",
-    "RerankerClient",
-    "SearchClient",
-)
-
 FetchChunk = Callable[[str], Awaitable[str]]
 """Takes a chunk id and returns its text."""
 FetchChunks = Callable[[Sequence[str]], Awaitable[Mapping[str, Any]]]

@@ -18,8 +18,6 @@ from whence.retrieval.rerank import Reranking, read_reranking
 from whence.retrieval.services import Passage
 from whence.schema.errors import WhenceError
 
-__all__ = ("find", "rerank", "retrieve", "text_digest")
-
 
 async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passage]:
     """Search, pool what was found, and read the texts of the candidates that are kept.

@@ -17,8 +17,6 @@ from whence.retrieval.services import Passage, as_whence_error
 from whence.schema.document_rag import Answer, Citation, ExplainEvent
 from whence.schema.search import Degradation
 
-__all__ = ("DOCUMENT_STEPS", "RagResult", "Steps", "answer")
-
 
 class Steps(NamedTuple):
     """What differs between questions about documents and about code."""

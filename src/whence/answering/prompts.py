@@ -21,21 +21,6 @@ from whence.schema.message import Message
 from whence.schema.outdated import outdated
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 
-__all__ = (
-    "DOCUMENT_PROMPT",
-    "EXTRACT_CONCEPTS",
-    "TEMPLATES",
-    "StreamCaller",
-    "Template",
-    "Variables",
-    "WriterClient",
-    "bus_services",
-    "numbered_documents",
-    "outdated_numbers",
-    "read_variables",
-    "write_request",
-)
-
 EXTRACT_CONCEPTS = "extract-concepts"
 DOCUMENT_PROMPT = "document-prompt"
 

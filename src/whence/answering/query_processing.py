@@ -15,8 +15,6 @@ from whence.retrieval.services import Embedded, Query
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
 
-__all__ = ("ProcessedQuery", "plan_queries", "process_query", "read_concepts")
-
 #: List marks that models write although the prompt forbids them.
 _BULLET = re.compile(r"^(?:[-*\u2022]|\d{1,2}[.)])\s+")
 #: Longest concept in characters; a longer line is prose, not a search phrase.

@@ -26,14 +26,6 @@ from whence.schema.texts import BudgetKind, Prioritize, TextBudget
 if TYPE_CHECKING:
     from whence.store.snapshot_protocols import CodeStore, SnapshotRecord
 
-__all__ = (
-    "CodeRagParameters",
-    "DocumentRagParameters",
-    "QuestionContext",
-    "answer_code_request",
-    "answer_document_request",
-)
-
 
 class QuestionContext(StreamCaller, Publisher, Protocol):
     """Calls services and publishes for one question: a `Context` of a processor."""

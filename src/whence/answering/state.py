@@ -27,17 +27,6 @@ from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import DocumentRagRequest
 from whence.schema.prompt import PromptResult
 
-__all__ = (
-    "OVERFETCH_FACTOR",
-    "Question",
-    "RagOptions",
-    "Services",
-    "Sources",
-    "WriterService",
-    "new_answer_id",
-    "new_question",
-)
-
 #: Candidates retrieved for each chunk that a reranker is to keep.
 OVERFETCH_FACTOR = 3
 

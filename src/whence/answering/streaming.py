@@ -17,8 +17,6 @@ from whence.schema.errors import WhenceError
 from whence.schema.message import Message
 from whence.schema.search import Degradation
 
-__all__ = ("AnswerStream", "Publisher", "question_time_s")
-
 
 class Publisher(Protocol):
     """Publishes messages by port, for the time of one question: a `Context` of a processor."""

@@ -18,8 +18,6 @@ from whence.schema.errors import WhenceError
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple
 
-__all__ = ("BuildTriples", "EventListener", "TraceRecorder", "iso_utc", "utc_now")
-
 logger = logging.getLogger(__name__)
 
 EventListener = Callable[[ExplainEvent], Awaitable[None] | None]

@@ -18,8 +18,6 @@ from whence.schema.document_rag import Citation
 from whence.schema.errors import WhenceError
 from whence.schema.prompt import PromptResult
 
-__all__ = ("NOTHING_FOUND", "NOTHING_READABLE", "Written", "write_answer")
-
 #: The answer when no search returned anything; no model is called then.
 NOTHING_FOUND = "Nothing was found that could answer this question."
 #: The answer when passages were found and none of their texts could be read; no model is called then.

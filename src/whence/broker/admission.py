@@ -16,8 +16,6 @@ from whence.broker.transport import Delivery, Headers, Subscription
 from whence.broker.worker_state import WorkerState
 from whence.schema.errors import DeadlineExceeded, InternalError, WhenceError
 
-__all__ = ("Admission",)
-
 #: A message whose death was counted is handled this much later, seconds: brokers hear of acknowledgements late
 #: (Pulsar's client sends them every 100 ms), and when a worker dies before that its message comes twice.
 _COUNTED_S = 0.25

@@ -8,16 +8,6 @@ from collections.abc import Mapping
 from whence.broker.transport import Headers
 from whence.schema.errors import BadInput
 
-__all__ = (
-    "check_message",
-    "check_nack",
-    "check_prefetch",
-    "dead_letter_headers",
-    "deadline_of",
-    "message_wait_s",
-    "number_of",
-)
-
 #: Reasons of dead letters are for people; headers are no place for a whole traceback.
 _MAX_REASON = 1_000
 #: Longer numbers are neither dates nor counts, and do not fit a float.

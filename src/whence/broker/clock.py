@@ -7,8 +7,6 @@ import time as machine
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-__all__ = ("Clock", "HasClock", "ShiftedClock", "SystemClock", "Timer", "clock_of")
-
 
 class Timer(Protocol):
     """A scheduled call."""

@@ -16,8 +16,6 @@ from whence.broker.transport import Transport
 from whence.schema.errors import ConfigError
 from whence.schema.plugins import load_plugin, plugin_names
 
-__all__ = ("GROUP", "connect", "in_process")
-
 #: Entry-point group of transports.
 GROUP = "whence.transports"
 #: Module of each built-in transport, with a coroutine function `open_transport`.

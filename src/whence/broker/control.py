@@ -17,8 +17,6 @@ from whence.schema.errors import Unavailable, WhenceError
 from whence.schema.liveness import PING, ProcessorReport
 from whence.schema.topics import cancel_topic
 
-__all__ = ("ControlListener",)
-
 #: Cancelled requests that are remembered in case the request comes after its cancellation.
 _MAX_CANCELLED = 1_024
 #: How long a report may take, in seconds.

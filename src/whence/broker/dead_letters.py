@@ -12,8 +12,6 @@ from whence.broker.checks import number_of
 from whence.broker.transport import Delivery, Headers, Mode, Start, Subscription, Transport
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic, full_topic
 
-__all__ = ("DeadLetter", "DeadLetters", "replay_headers")
-
 #: Headers about the failure; a replayed message has those it was first published with.
 _OF_FAILURE = frozenset(
     {

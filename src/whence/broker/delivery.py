@@ -13,8 +13,6 @@ from whence.broker.checks import deadline_of
 from whence.broker.clock import Clock
 from whence.broker.transport import Delivery, Headers
 
-__all__ = ("MARGIN_S", "ActiveDelivery", "Handler", "IncomingMessage", "OutgoingMessage")
-
 #: The handler stops this long before the deadline, so that the answer is on time: a share, and at most.
 _MARGIN_SHARE = 0.1
 MARGIN_S = 0.05

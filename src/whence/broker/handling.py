@@ -14,8 +14,6 @@ from whence.broker.settlement import Settlement, retry_wait_s
 from whence.broker.worker_state import WorkerState
 from whence.schema.errors import DeadlineExceeded, InternalError, WhenceError
 
-__all__ = ("HandlerRunner", "HandlerStopped")
-
 logger = logging.getLogger(__name__)
 
 #: Waits below this are spent here, holding the message; longer ones in the broker's retry queue, seconds.

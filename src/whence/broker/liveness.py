@@ -16,8 +16,6 @@ from whence.schema.errors import CodecError
 from whence.schema.liveness import PING, ProcessorReport
 from whence.schema.topics import cancel_topic, full_topic
 
-__all__ = ("ping_workers",)
-
 
 async def ping_workers(
     transport: Transport, topics: Collection[str], *, wait_s: float = 2.0, enough: int | None = None

@@ -17,8 +17,6 @@ from whence.broker.checks import number_of
 from whence.broker.clock import Clock
 from whence.broker.transport import Delivery, Headers
 
-__all__ = ("Decision", "Probation", "deaths_of")
-
 #: A message that another consumer took for its probation is waited for this long, seconds.
 _LOST_S = 5.0
 

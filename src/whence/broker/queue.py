@@ -19,8 +19,6 @@ from whence.broker.memory.faults import Faults
 from whence.broker.transport import Delivery, Headers, Mode, TopicStats
 from whence.schema.errors import Unavailable
 
-__all__ = ("Consumer", "QueuedMessage", "StoredMessage", "SubscriptionQueue")
-
 
 class StoredMessage(msgspec.Struct, frozen=True, eq=False):
     """One message of a topic; its subscriptions may share it."""

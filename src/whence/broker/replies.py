@@ -11,8 +11,6 @@ from whence.broker.worker_state import WorkerState
 from whence.schema.codec import encode
 from whence.schema.errors import ErrorReply, WhenceError
 
-__all__ = ("ReplyPublisher",)
-
 logger = logging.getLogger(__name__)
 
 #: How long an error reply may take, in seconds.

@@ -40,8 +40,6 @@ from whence.schema.errors import (
 )
 from whence.schema.topics import cancel_topic, full_topic
 
-__all__ = ("Requester", "RequesterCounters", "reply_of")
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -13,8 +13,6 @@ from enum import StrEnum
 from whence.broker.transport import RetryPolicy
 from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, ModelMissing, WhenceError
 
-__all__ = ("ErrorKind", "check_policy", "classify", "wait_s")
-
 #: Errors that every message would meet, so that giving up this one would not help.
 _FATAL = (DiskFull, HomeTooNew, ModelMissing, MemoryError)
 

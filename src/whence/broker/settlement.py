@@ -16,8 +16,6 @@ from whence.broker.transport import RetryPolicy
 from whence.broker.worker_state import WorkerState
 from whence.schema.errors import BadInput, InternalError, NotFound, WhenceError
 
-__all__ = ("SETTLE_RETRY", "Settlement", "retry_wait_s")
-
 logger = logging.getLogger(__name__)
 
 #: Pauses between two attempts to settle a message with a broker that does not answer.

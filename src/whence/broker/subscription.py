@@ -13,8 +13,6 @@ from whence.broker.retry import wait_s
 from whence.broker.transport import Delivery, NackOutcome, RetryPolicy, Transport
 from whence.schema.topics import dead_letter_topic
 
-__all__ = ("QueueSubscription",)
-
 
 class QueueSubscription(ABC):
     """A `Subscription` over a consumer of a `SubscriptionQueue`.

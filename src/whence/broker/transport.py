@@ -15,21 +15,6 @@ import msgspec
 
 from whence.schema.message import Message
 
-__all__ = (
-    "Delivery",
-    "Headers",
-    "Mode",
-    "NackOutcome",
-    "Reply",
-    "RetryPolicy",
-    "Start",
-    "Subscription",
-    "SupportsSchemas",
-    "SupportsStats",
-    "TopicStats",
-    "Transport",
-)
-
 
 class Headers:
     """Names of the headers we set; all values are strings, any Unicode."""

@@ -15,8 +15,6 @@ from whence.broker.idempotency import Ledger
 from whence.broker.transport import Delivery, Headers, RetryPolicy, Subscription, Transport
 from whence.schema.errors import WhenceError
 
-__all__ = ("WorkerCounters", "WorkerState")
-
 
 @dataclass(slots=True)
 class WorkerCounters:

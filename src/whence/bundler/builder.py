@@ -24,8 +24,6 @@ from whence.schema.access import DocumentTags
 from whence.schema.code_ids import validate_repo
 from whence.schema.errors import BadInput
 
-__all__ = ("BundleReport", "ResolutionCounts", "SkippedFile", "analyze_folder", "bundle_folder")
-
 
 class ResolutionCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls in code, or names in SQL, were resolved; only resolved ones become edges."""

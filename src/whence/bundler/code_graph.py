@@ -8,18 +8,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-__all__ = (
-    "CodeGraph",
-    "Definition",
-    "Edge",
-    "EdgeRecorder",
-    "Language",
-    "Resolution",
-    "StringLiteral",
-    "UnresolvedCall",
-    "shorten_id",
-)
-
 Language = Literal["csharp", "python", "sql"]
 #: `external`: part of a library or of the language. `ambiguous`: several definitions in the folder match.
 #: `unresolved`: the target is unknown.

@@ -7,8 +7,6 @@ from collections.abc import Container
 from whence.bundler.csharp_project import CSharpProject, ExternalInstance, Value
 from whence.bundler.csharp_types import TypeRef
 
-__all__ = ("ELEMENT_CALLBACKS", "TRY_METHODS", "CollectionTypes", "is_task", "last_part")
-
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())

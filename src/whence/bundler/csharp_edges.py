@@ -36,8 +36,6 @@ from whence.bundler.source_files import SourceText
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ("read_csharp",)
-
 _NAMES = frozenset({"identifier", "generic_name", "qualified_name"})
 _ACCESSES = frozenset({"member_access_expression", "conditional_access_expression"})
 _CREATIONS = frozenset({"object_creation_expression", "implicit_object_creation_expression"})

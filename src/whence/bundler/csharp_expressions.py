@@ -40,8 +40,6 @@ from whence.bundler.csharp_types import CSharpMember, TypeRef, node_text, parse_
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ("ExpressionResolver",)
-
 _MAX_DEPTH = 100
 #: Variables that are resolved for one expression; variables assigned from one another could need any number.
 _MAX_STEPS = 300

@@ -11,8 +11,6 @@ from whence.bundler.csharp_types import TypeRef, node_text, parse_type
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ("ElementOf", "LocalVariable", "LocalVariables", "ValueSource", "plain_name")
-
 #: Nodes that limit the scope of the names declared in them.
 _SCOPES = frozenset(
     {"block", "lambda_expression", "anonymous_method_expression", "local_function_statement"}

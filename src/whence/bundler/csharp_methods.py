@@ -22,8 +22,6 @@ from whence.bundler.csharp_project import (
 )
 from whence.bundler.csharp_types import CSharpMember, CSharpType, Parameter, TypeRef
 
-__all__ = ("Argument", "find_constructors", "find_methods", "find_property")
-
 #: Distances of a user-defined conversion and of the conversion to `object`; an inherited type has its depth.
 _CONVERSION_DISTANCE = 1000
 _OBJECT_DISTANCE = 2000

@@ -17,8 +17,6 @@ from whence.bundler.csharp_project import (
 )
 from whence.bundler.csharp_types import CSharpMember, CSharpType, TypeRef
 
-__all__ = ("OBJECT_METHODS", "NameResolver")
-
 #: Methods that every object has.
 OBJECT_METHODS = frozenset({"Equals", "GetHashCode", "GetType", "ToString", "ReferenceEquals"})
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ("without_directives",)
-
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w+)")
 
 

@@ -12,20 +12,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from whence.bundler.csharp_types import CSharpFile, CSharpMember, CSharpType, TypeRef
 
-__all__ = (
-    "LAMBDA_TYPE",
-    "NUMBERS",
-    "PREDEFINED",
-    "CSharpProject",
-    "ExternalInstance",
-    "Instance",
-    "NameContext",
-    "NamespaceValue",
-    "TypeValue",
-    "Value",
-    "context_of",
-)
-
 #: Numeric types; conversion distance is the distance in this order.
 NUMBERS = (
     "sbyte", "byte", "short", "ushort", "int", "uint", "nint", "nuint", "long", "ulong", "float",

@@ -10,8 +10,6 @@ from whence.bundler.csharp_types import node_text
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ("STRINGS", "operands", "string_text")
-
 STRINGS = frozenset(
     {"string_literal", "verbatim_string_literal", "raw_string_literal"}
     | {"interpolated_string_expression"}

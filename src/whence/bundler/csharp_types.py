@@ -14,18 +14,6 @@ from whence.ingest.loaders.source_code import syntax_tree
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
 
-__all__ = (
-    "CSharpFile",
-    "CSharpMember",
-    "CSharpType",
-    "Parameter",
-    "Part",
-    "TypeRef",
-    "node_text",
-    "parse_type",
-    "read_file",
-)
-
 _TYPES = {
     "class_declaration": "Class",
     "struct_declaration": "Struct",

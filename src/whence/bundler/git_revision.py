@@ -9,8 +9,6 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ("GitRevision", "read_git_revision")
-
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH = "refs/heads/"
 #: Symbolic references that are followed, as in git.

@@ -27,8 +27,6 @@ from whence.bundler.python_modules import (
 )
 from whence.bundler.source_files import SourceText
 
-__all__ = ("read_python",)
-
 #: Folders that are on the import path in common layouts.
 _SOURCE_FOLDERS = frozenset({"src", "lib", "python"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -28,8 +28,6 @@ from whence.bundler.python_modules import (
     last_name,
 )
 
-__all__ = ("Instance", "ModuleValue", "PythonProject", "Scope", "Value")
-
 #: `external`: of a library or the language. `local`: defined inside the same function. `nothing`: None.
 #: `ambiguous`: one of several definitions.
 Plain: TypeAlias = Literal["external", "local", "nothing", "ambiguous", "unknown"]

@@ -14,8 +14,6 @@ from whence.bundler.python_modules import (
     last_name,
 )
 
-__all__ = ("LocalBinding", "attributes_assigned", "first_parameter", "local_bindings")
-
 #: How an expression determines a value. `element`: of the iterable; `context`: entered with `with`;
 #: `exception`: instance of the class; `self`: first parameter of a method. `external`, `local` and `unknown`
 #: have no expression.

@@ -10,20 +10,6 @@ from typing import NamedTuple, TypeAlias
 from whence.bundler.code_graph import CodeGraph, Definition, shorten_id
 from whence.bundler.source_files import SourceText
 
-__all__ = (
-    "BLOCKS",
-    "Binding",
-    "FunctionNode",
-    "Imported",
-    "PythonClass",
-    "PythonFunction",
-    "PythonModule",
-    "assignments",
-    "last_name",
-    "read_module",
-    "statements",
-)
-
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 #: Statements that contain statements of the same scope.

@@ -15,8 +15,6 @@ from whence.ingest.sources import SourceFile, find_files
 from whence.schema.code_ids import validate_local_id
 from whence.schema.errors import BadInput
 
-__all__ = ("MAX_FILE_BYTES", "SourceText", "Sources", "read_sources")
-
 #: Larger files are generated or data; a node must also be within the importer's limit of 16 MiB.
 MAX_FILE_BYTES = 2 * 1024 * 1024
 _LANGUAGES: dict[str, Language] = {

@@ -13,8 +13,6 @@ from whence.bundler.sql_objects import SqlObjects, object_edge
 from whence.bundler.sql_references import is_sql, sql_references
 from whence.schema.errors import BadInput
 
-__all__ = ("connect_sql",)
-
 _PART = r'(?:\[[^\]]+\]|"[^"]+"|[\w$]+)'
 _NAME = re.compile(rf"\s*{_PART}(?:\s*\.\s*{_PART}){{0,3}}\s*;?\s*")
 _PARTS = re.compile(_PART)

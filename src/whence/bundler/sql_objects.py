@@ -21,8 +21,6 @@ from whence.ingest.loaders.sql import SqlStatement, contains_batch_end, sql_stat
 from whence.schema.code_ids import SQL_PREFIX, validate_local_id
 from whence.schema.errors import BadInput
 
-__all__ = ("SqlObjects", "read_sql")
-
 _KINDS = {
     "table": "Table",
     "view": "View",

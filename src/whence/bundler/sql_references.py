@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
     from sqlglot.tokens import Tokenizer
 
-__all__ = ("SqlReference", "is_sql", "sql_references")
-
 #: Beginnings of SQL statements; a keyword alone could also begin a sentence.
 _BEGINS = re.compile(
     r"(?is)\s*(?:select\b.*?\bfrom\s|insert\s+into\s|update\s+\S+\s+set\s|delete\s+from\s|merge\s+(?:into\s+)?\S+"

@@ -22,8 +22,6 @@ from whence.schema.code_ids import kind_from_local_id
 from whence.schema.errors import BadInput
 from whence.schema.relations import inferred_relation
 
-__all__ = ("write_bundle",)
-
 #: The earliest time that the zip format can express.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3

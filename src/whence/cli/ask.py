@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from whence.engine.snapshot_reading import SnapshotChoice
     from whence.schema.document_rag import Answer
 
-__all__ = ("ask", "print_answer")
-
 _FETCH_LIMIT_HELP = (
     "Candidates before reranking; 0 for three times --doc-limit. The reranker reads the best third."
 )

@@ -14,8 +14,6 @@ from whence.cli.session import as_json
 if TYPE_CHECKING:
     from whence.bundler.builder import BundleReport
 
-__all__ = ("bundle",)
-
 #: Files printed as text; JSON lists all.
 _MAX_FILES = 10
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from whence.schema.graph import ExpandResponse
     from whence.schema.texts import TextBudget
 
-__all__ = ("expand", "fetch")
-
 _NODE_FIELDS = ("id", "local_id", "depth", "parent_id")
 _EDGE_FIELDS = ("from_id", "to_id", "relation", "stored_relation")
 _PRIORITIZE_HELP = (

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from whence.engine.erasure import Erasure
     from whence.store.protocols import CollectionInfo
 
-__all__ = ("collections", "collections_table", "erase")
-
 
 def collections(context: typer.Context) -> int:
     """List the collections with their counts, sizes, models and last changes."""

@@ -17,8 +17,6 @@ from typer.main import get_command, get_group
 from whence.cli.help_examples import epilog_of, group_of
 from whence.cli.options import with_common_options
 
-__all__ = ("COMMANDS", "LazyGroup")
-
 
 class _Group(NamedTuple):
     """A group of commands: `module:function` by name."""

@@ -13,8 +13,6 @@ from whence.cli.session import as_json, settings_of, start_logging
 if TYPE_CHECKING:
     from whence.broker.dead_letters import DeadLetter, DeadLetters
 
-__all__ = ("drop", "list_letters", "replay", "show")
-
 _Topic = Annotated[
     str,
     typer.Argument(

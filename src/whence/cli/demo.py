@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from whence.engine.engine import Engine
     from whence.schema.document_rag import Answer
 
-__all__ = ("demo",)
-
 #: A collection of its own keeps the demo apart from the user's documents.
 _COLLECTION = "handbook"
 

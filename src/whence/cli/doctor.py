@@ -23,8 +23,6 @@ from whence.schema.errors import Unavailable, WhenceError
 if TYPE_CHECKING:
     from whence.flow.settings import Settings
 
-__all__ = ("Check", "doctor")
-
 #: Minimum free space in bytes; an empty database takes 40 MB.
 _MIN_FREE_BYTES = 200_000_000
 _INSTALL = "run `whence models install`"

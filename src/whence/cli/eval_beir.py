@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.models.protocols import Reranker
 
-__all__ = ("beir", "collection_name", "working_reranker")
-
 _MODES = ("all", "bm25", "dense", "semantic", "hybrid", "rerank")
 
 

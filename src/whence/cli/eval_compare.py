@@ -13,8 +13,6 @@ from whence.cli.session import as_json
 if TYPE_CHECKING:
     from whence.evaluation.gate.comparison import Comparison
 
-__all__ = ("compare",)
-
 _SHOWN = 20
 
 

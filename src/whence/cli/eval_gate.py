@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.schema.access import Access
 
-__all__ = ("baseline", "gate")
-
 _MODES = ("bm25", "dense", "hybrid")
 _SuiteFile = Annotated[Path, typer.Option("--suite", help="Queries with expected results.")]
 _K = Annotated[int, typer.Option("--k", help="Number of results scored for each query.")]

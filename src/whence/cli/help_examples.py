@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ("EXAMPLES", "GROUPS", "epilog_of", "group_of")
-
 #: Headings under which `whence --help` lists the commands, in this order.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Documents": ("index", "search", "collections", "erase"),

@@ -13,8 +13,6 @@ from whence.cli.options import state_of
 from whence.cli.output import print_json, say
 from whence.schema.errors import BadInput
 
-__all__ = ("show_page",)
-
 
 def show_page(
     context: typer.Context,

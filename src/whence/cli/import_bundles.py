@@ -13,8 +13,6 @@ from whence.cli.session import as_json, run_with_engine
 if TYPE_CHECKING:
     from whence.engine.results import ImportResult
 
-__all__ = ("import_bundles",)
-
 #: Warnings printed as text; JSON lists all.
 _MAX_WARNINGS = 10
 

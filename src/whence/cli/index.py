@@ -25,8 +25,6 @@ from whence.schema.errors import BadInput
 if TYPE_CHECKING:
     from whence.engine.results import IndexReport
 
-__all__ = ("index",)
-
 _COUNTS = ("added", "updated", "unchanged", "removed", "skipped", "failed")
 #: Failures printed as text; JSON lists all.
 _MAX_FAILURES = 20

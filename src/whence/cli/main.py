@@ -18,8 +18,6 @@ from whence.cli.options import state_of, with_common_options
 from whence.cli.output import fail, print_json, say
 from whence.schema.errors import BadInput, WhenceError
 
-__all__ = ("app", "main", "run_command")
-
 app = typer.Typer(
     name="whence",
     cls=LazyGroup,

@@ -10,8 +10,6 @@ import typer
 from whence.cli.output import console, note, print_json, progress
 from whence.cli.session import as_json, settings_of
 
-__all__ = ("install", "status")
-
 
 def install(
     context: typer.Context,

@@ -12,21 +12,6 @@ import typer
 from whence.engine.snapshot_reading import SnapshotChoice
 from whence.schema.access import Access, DocumentTags
 
-__all__ = (
-    "ChosenSnapshot",
-    "Filter",
-    "Option",
-    "OptionGroup",
-    "OwnTags",
-    "ReaderAccess",
-    "RequiredSnapshot",
-    "State",
-    "keep_common",
-    "option",
-    "state_of",
-    "with_common_options",
-)
-
 _PANEL = "Options of every command"
 
 

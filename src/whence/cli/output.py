@@ -16,25 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = (
-    "console",
-    "counts_text",
-    "facts_table",
-    "fail",
-    "headline",
-    "id_table",
-    "json_text",
-    "note",
-    "note_some",
-    "one_line",
-    "plain_table",
-    "print_json",
-    "progress",
-    "say",
-    "size",
-)
-
-
 #: Columns of output that is not for a terminal.
 _UNBOUNDED = 10_000
 

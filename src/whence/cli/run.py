@@ -12,8 +12,6 @@ from whence.cli.session import as_json, settings_of, start_logging
 if TYPE_CHECKING:
     from whence.flow.definition import FlowDefinition
 
-__all__ = ("run",)
-
 
 def run(
     context: typer.Context,

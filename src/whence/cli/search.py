@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from whence.retrieval.results import SearchReport
 
-__all__ = ("search",)
-
 _PREVIEW_CHARACTERS = 300
 
 _Match = Annotated[

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.schema.access import Access
 
-__all__ = ("serve",)
-
 
 def serve(
     context: typer.Context,

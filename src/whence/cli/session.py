@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from whence.engine.engine import Engine
     from whence.flow.settings import Settings
 
-__all__ = ("as_json", "run_with_engine", "settings_of", "start_logging")
-
 T = TypeVar("T")
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from whence.schema.code import KindCounts
     from whence.store.snapshot_protocols import SnapshotRecord
 
-__all__ = ("activate", "deactivate", "make_set", "purge", "remove", "snapshots")
-
 _EITHER = Annotated[
     str, typer.Argument(help="Name of a set; or id, head sha, branch or tag of a snapshot.")
 ]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from whence.flow.status import FlowStatus, TopicStatus
     from whence.store.protocols import CollectionInfo, Store, StoreOverview
 
-__all__ = ("status",)
-
 _NO_BROKER = (
     "without a broker (memory://) each command runs its own flow: its processors are not visible here, and a"
     " failed message is an error of the command, not a dead letter"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from whence.engine.replay import Difference, ReplayReport
     from whence.provenance.why_not import WhyNot
 
-__all__ = ("explain", "replay", "why_not")
-
 _FORMATS = ("tree", "json", "nquads", "trig", "jsonld", "svg")
 _STAGES = ("question", "grounding", "exploration", "focus", "synthesis")
 #: Lines printed of each side of a difference; JSON has all.

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from whence.evaluation.validation.target import Target
     from whence.flow.settings import Settings
 
-__all__ = ("validate",)
-
 _SECTIONS = 40
 _SUGGESTED = 10
 

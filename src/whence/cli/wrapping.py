@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ("Wrapping",)
-
 #: Splits before each white space: a part is a space and the word after it.
 _BEFORE_SPACE = re.compile(r"(?=\s)")
 

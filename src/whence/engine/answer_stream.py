@@ -11,8 +11,6 @@ from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
 from whence.schema.errors import InternalError
 from whence.schema.message import Message
 
-__all__ = ("collect_answer",)
-
 logger = logging.getLogger(__name__)
 
 

@@ -25,8 +25,6 @@ import msgspec
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import Unavailable, WhenceError
 
-__all__ = ("STDERR", "AuditLog", "Audited", "audited")
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet, SnapshotSource
 
-__all__ = ("CodeSnapshots",)
-
 _PUBLIC = Access.public()
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
         StagedSnapshot,
     )
 
-__all__ = ("CodeImporter", "open_bundles")
-
 Progress = Callable[[int, int | None], None]
 
 #: Nodes written at once: large enough for COPY, small enough to keep some batches in memory.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from whence.retrieval.results import RetrievalResult
     from whence.schema.access import Access
 
-__all__ = ("EngineRetriever",)
-
 
 class EngineRetriever(Retriever):
     """Searches one collection of an engine with the rights of one reader; made by `Engine.retriever`.

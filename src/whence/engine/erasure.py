@@ -13,8 +13,6 @@ from whence.schema.errors import NotFound
 if TYPE_CHECKING:
     from whence.store.protocols import DocumentParts, Store
 
-__all__ = ("Erasure", "Remains", "erase")
-
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of what is stored of a document."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from whence.schema.texts import ChunkText
     from whence.store.protocols import Store
 
-__all__ = ("EngineSearcher", "EngineTarget")
-
 #: Chunks before a passage in which its heading is searched.
 _PAGE_CHUNKS = 1000
 _BATCH_SIZE = 100

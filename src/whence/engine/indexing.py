@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from whence.flow.client import FlowClient
     from whence.ingest.documents import KnownSources
 
-__all__ = ("Progress", "index_paths")
-
 Progress = Callable[[int, int | None], None]
 """Takes the number of documents done and their total; the total is None until they are counted."""
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from whence.retrieval.results import SearchReport
     from whence.schema.document_rag import Answer
 
-__all__ = ("answer_document", "result_message", "search_document", "select_fields")
-
 _CITATION = (
     *("marker", "chunk_id", "document_id", "source_file", "source_url"),
     *("heading", "quote", "outdated"),

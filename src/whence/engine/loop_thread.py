@@ -10,8 +10,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
-__all__ = ("LoopThread",)
-
 T = TypeVar("T")
 R = TypeVar("R")
 

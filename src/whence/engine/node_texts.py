@@ -22,8 +22,6 @@ from whence.store.chunk_ids import chunk_key
 if TYPE_CHECKING:
     from whence.store.snapshot_protocols import SnapshotRecord
 
-__all__ = ("AroundNode", "FetchReport", "FetchedNode", "NodeChunks")
-
 
 class AroundNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node near the seeds."""

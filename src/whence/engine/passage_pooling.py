@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from whence.models.protocols import Embedder
 
-__all__ = ("PassagePooling",)
-
 #: Passages of one text that are embedded; a longer text is generated code or data, and its beginning suffices.
 _MAX_PASSAGES = 16
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from whence.schema.access import Access
 
-__all__ = ("Embedder", "FoundChunk", "MaybeAwaitable", "SparseRetriever", "VectorStore")
-
 T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from whence.provenance.trace import Trace
     from whence.schema.access import Access
 
-__all__ = ("Difference", "ReplayReport", "compare", "replay", "replay_request")
-
 #: Decimal places to which scores are compared: another processor or library may round the last bits of a
 #: float32 differently.
 _SCORE_PLACES = 5

@@ -7,15 +7,6 @@ import msgspec
 from whence.schema.code import BundleWarning
 from whence.store.snapshot_protocols import SnapshotRecord, SnapshotSet
 
-__all__ = (
-    "DocumentCounts",
-    "ImportResult",
-    "ImportedBundle",
-    "IndexReport",
-    "PathFailure",
-    "SnapshotOverview",
-)
-
 
 class DocumentCounts(msgspec.Struct, kw_only=True):
     """Outcomes of the documents of one `index` run; a document is counted once."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from whence.engine.protocols import Embedder, SparseRetriever, VectorStore
     from whence.retrieval.results import RetrievalResult
 
-__all__ = ("Retriever", "RetrieverNotReady")
-
 
 class RetrieverNotReady(WhenceError, RuntimeError):
     """A vector store or an embedder is missing, or does not answer."""

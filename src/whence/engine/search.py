@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from whence.engine.session import EngineSession
     from whence.retrieval.results import SearchReport
 
-__all__ = ("SearchQuery", "run_search")
-
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What to search for, where, and with which rights."""

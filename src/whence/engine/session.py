@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from whence.store.protocols import Store
     from whence.store.snapshot_protocols import CodeStore
 
-__all__ = ("EngineSession",)
-
 #: Silence after which a client asks the broker whether a fleet is running, in seconds.
 _ABSENT_AFTER_S = 3.0
 #: Types of processors that a search needs.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from whence.retrieval.results import SearchReport
     from whence.store.snapshot_protocols import CodeStore, SnapshotRecord, SnapshotSource
 
-__all__ = ("SnapshotChoice", "read_snapshot", "resolve", "search_snapshot")
-
 T = TypeVar("T")
 
 _SOURCES = ("primary", "secondary")

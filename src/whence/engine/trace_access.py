@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from whence.schema.document_rag import TraceRecord
     from whence.store.protocols import Store, TraceStore
 
-__all__ = ("ReadableTrace", "answer_not_found", "explain", "load_trace", "why_not")
-
 #: How long to wait for the trace of an answer of this engine that is not stored yet, in seconds.
 _RECORDER_TIMEOUT_S = 3.0
 _POLL_INTERVAL_S = 0.02

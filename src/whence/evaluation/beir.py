@@ -16,8 +16,6 @@ from whence.evaluation.qrels import Qrels, read_qrels
 from whence.ingest.strict_json import parse_object
 from whence.schema.errors import BadInput
 
-__all__ = ("BeirDataset", "LeftOut", "load_beir")
-
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """What is left out of a measurement."""

@@ -13,16 +13,6 @@ from whence.evaluation.qrels import RunRow
 from whence.evaluation.searcher import Hit
 from whence.schema.errors import BadInput
 
-__all__ = (
-    "MODES",
-    "LatencyPercentiles",
-    "ModeScores",
-    "Run",
-    "run_queries",
-    "run_rows",
-    "scores_of",
-)
-
 #: Modes in the order in which they are measured.
 MODES = ("bm25", "dense", "hybrid", "rerank")
 

@@ -13,8 +13,6 @@ from whence.retrieval.rerank import blended_score, text_to_read
 if TYPE_CHECKING:
     from whence.models.protocols import Reranker
 
-__all__ = ("DocumentRanker", "DocumentRanking")
-
 
 class DocumentRanking(NamedTuple):
     """Documents of one query, each once."""

@@ -16,17 +16,6 @@ from whence.flow.yaml_nodes import read_yaml
 from whence.ingest.strict_json import parse_json
 from whence.schema.errors import BadInput, ConfigError
 
-__all__ = (
-    "check_folder",
-    "digest_of",
-    "parse_data",
-    "read_lines",
-    "read_struct",
-    "read_text",
-    "to_struct",
-    "write_text",
-)
-
 _CONSTANT = re.compile(r'"([^"]*)"\s*:\s*(?:NaN|-?Infinity)')
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-__all__ = ("clustering_ratio", "mean", "ndcg", "percentile", "recall", "reciprocal_rank")
-
 
 def recall(gains: Sequence[float], relevant: int, k: int) -> float:
     """Return the share of the relevant that is within the first k, 0 to 1.

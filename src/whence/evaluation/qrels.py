@@ -9,8 +9,6 @@ from typing import NamedTuple
 from whence.evaluation.files import read_text, write_text
 from whence.schema.errors import BadInput
 
-__all__ = ("Qrels", "RunRow", "read_qrels", "write_qrels", "write_run")
-
 #: Grade by query and document; 0 and below mean judged as not relevant.
 Qrels = dict[str, dict[str, int]]
 

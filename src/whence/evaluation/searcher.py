@@ -6,8 +6,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ("MIN_QUERY", "Hit", "SearchOutcome", "Searcher")
-
 #: Shortest query that can be searched for, in characters.
 MIN_QUERY = 3
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ("Interval", "bootstrap_interval", "paired_p_value")
-
 _RESAMPLES = 2000
 #: Numbers in memory at a time, 8 MB.
 _NUMBERS = 1_000_000

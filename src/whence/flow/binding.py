@@ -22,8 +22,6 @@ from whence.schema.codec import decode_as, encode
 from whence.schema.errors import CodecError, ConfigError, InternalError
 from whence.schema.message import Message
 
-__all__ = ("Binding", "Replica")
-
 
 class Binding:
     """The handler that a worker calls for each message of a processor."""

@@ -9,8 +9,6 @@ from whence.flow.definition import nearest
 from whence.flow.yaml_nodes import read_yaml
 from whence.schema.errors import BadInput
 
-__all__ = ("budget_from_file",)
-
 
 def budget_from_file(path: Path, key: str) -> int:
     """Return a number of a YAML or JSON file.

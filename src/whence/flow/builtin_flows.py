@@ -7,8 +7,6 @@ from pathlib import Path
 from whence.flow.definition import nearest
 from whence.schema.errors import ConfigError
 
-__all__ = ("find_flow", "shipped_flows", "shipped_folder")
-
 _HERE = Path(__file__).parent
 
 

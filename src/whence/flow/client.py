@@ -26,8 +26,6 @@ from whence.schema.ingest import IngestRequest, IngestResponse
 from whence.schema.message import Message
 from whence.schema.topics import short_topic
 
-__all__ = ("DOCUMENT_RAG", "INGEST", "FlowClient")
-
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 

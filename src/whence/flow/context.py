@@ -27,8 +27,6 @@ from whence.schema.errors import (
 from whence.schema.message import Message
 from whence.schema.topics import short_topic
 
-__all__ = ("DEFAULT_TIMEOUT_S", "Caller", "FlowContext", "read_reply")
-
 M = TypeVar("M", bound=Message)
 
 #: Seconds to wait for a reply when the caller set no deadline.

@@ -15,26 +15,6 @@ from whence.processors.base import Processor
 from whence.schema.errors import ConfigError
 from whence.schema.topics import DEFAULT_NAMESPACE
 
-__all__ = (
-    "EXPLAIN",
-    "MAX_CONCURRENCY",
-    "MAX_PREFETCH",
-    "MAX_PROCESSORS",
-    "MAX_REPLICAS",
-    "FlowDefinition",
-    "InterfaceDefinition",
-    "ParameterDefinition",
-    "ParameterFile",
-    "ParameterKind",
-    "ProcessorClass",
-    "ProcessorDefinition",
-    "check_report",
-    "inbound_port",
-    "inbound_type",
-    "nearest",
-    "ports",
-)
-
 #: Name of the interface on which explain events are published.
 EXPLAIN = "explain"
 MAX_REPLICAS = 64

@@ -12,8 +12,6 @@ from whence.flow.registry import Registry
 from whence.flow.yaml_nodes import MAX_BYTES, FlowError, Problem, compose
 from whence.schema.errors import ConfigError
 
-__all__ = ("load_flow", "parse_flow")
-
 
 def load_flow(
     path: str | Path, *, values: Mapping[str, Any] | None = None, registry: Registry | None = None

@@ -9,8 +9,6 @@ import msgspec
 from whence.flow.definition import FlowDefinition, inbound_port
 from whence.schema.errors import ConfigError
 
-__all__ = ("without_disabled",)
-
 
 def without_disabled(definition: FlowDefinition, disabled: Mapping[str, str]) -> FlowDefinition:
     """Return a flow without the processors that need a disabled resource, and without the ports to them.

@@ -11,8 +11,6 @@ from whence.flow.definition import ParameterDefinition, ParameterFile, nearest
 from whence.flow.typed_reader import TypedReader, refusal
 from whence.schema.errors import ConfigError
 
-__all__ = ("read_parameters",)
-
 _TYPES: Mapping[str, Any] = {
     "string": str,
     "integer": int,

@@ -33,8 +33,6 @@ from whence.processors.base import NoParameters, Processor
 from whence.schema.errors import ConfigError
 from whence.schema.topics import DEFAULT_NAMESPACE, full_topic
 
-__all__ = ("build_flow",)
-
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+\Z")
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from whence.flow.settings import Settings
     from whence.store.postgres.store import PostgresStore
 
-__all__ = ("read_only_store",)
-
 #: SQLSTATE of a change in a transaction that only reads.
 _READ_ONLY = "25006"
 

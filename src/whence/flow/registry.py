@@ -19,8 +19,6 @@ from whence.schema.errors import ConfigError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ("BUILT_IN", "GROUP", "Registry")
-
 GROUP = "whence.processors"
 
 #: Class of every built-in type, in the form of an entry point.

@@ -18,8 +18,6 @@ from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 if TYPE_CHECKING:
     from whence.models.factory import ModelSettings
 
-__all__ = ("KINDS", "MissingReranker", "Resources")
-
 #: Kinds of resources; a processor lists those that it uses in `needs`.
 KINDS = ("store", "ledger", "embedder", "reranker", "writer")
 

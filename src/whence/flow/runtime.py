@@ -30,8 +30,6 @@ from whence.flow.topology import callers_first
 from whence.processors.base import Processor
 from whence.schema.errors import ConfigError, WhenceError
 
-__all__ = ("DRAIN_S", "FlowHealth", "FlowRuntime", "ProcessorHealth", "run_flow")
-
 logger = logging.getLogger(__name__)
 
 #: Seconds for messages in progress at a stop. Kubernetes kills after 30.

@@ -11,8 +11,6 @@ from whence.flow.settings import Settings
 from whence.flow.signals import StopSignals
 from whence.flow.telemetry.monitor import start_telemetry
 
-__all__ = ("serve_flow",)
-
 
 async def serve_flow(
     definition: FlowDefinition,

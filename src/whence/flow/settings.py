@@ -16,8 +16,6 @@ from urllib.parse import urlsplit, urlunsplit
 from whence.flow.definition import nearest
 from whence.schema.errors import ConfigError
 
-__all__ = ("FILE_NAME", "SETTINGS", "Origin", "ResolvedSetting", "Setting", "Settings", "mask_url")
-
 FILE_NAME: Final = "whence.toml"
 
 Origin = Literal["option", "environment", "whence.toml", "default"]

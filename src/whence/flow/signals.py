@@ -7,8 +7,6 @@ import signal
 from collections.abc import Awaitable
 from contextlib import suppress
 
-__all__ = ("StopSignals",)
-
 
 class StopSignals:
     """Handles SIGTERM and SIGINT within a `with` block."""

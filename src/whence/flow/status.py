@@ -16,8 +16,6 @@ from whence.schema.errors import Unavailable
 from whence.schema.liveness import ProcessorReport
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic
 
-__all__ = ("FlowStatus", "TopicStatus", "flow_status", "has_global_stats", "topics_of")
-
 
 class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Backlog of one processor; a number is None when the broker does not report it."""

@@ -23,8 +23,6 @@ from whence.schema.errors import InternalError, WhenceError
 if TYPE_CHECKING:
     from whence.flow.binding import Replica
 
-__all__ = ("RestartPolicy", "State", "Supervisor")
-
 logger = logging.getLogger(__name__)
 
 

@@ -10,8 +10,6 @@ from whence.broker.transport import SupportsSchemas, Transport
 from whence.flow.definition import FlowDefinition, ProcessorDefinition, inbound_port, inbound_type
 from whence.schema.message import Message
 
-__all__ = ("register_types", "topic_types")
-
 
 def topic_types(definition: FlowDefinition) -> dict[str, type[Message]]:
     """Return the message type of each topic by full name; the loader checked that it is unique."""

@@ -16,8 +16,6 @@ from whence.flow.definition import (
 from whence.flow.typed_reader import TypedReader
 from whence.schema.topics import short_topic
 
-__all__ = ("callers_first", "check_topology")
-
 
 def check_topology(
     processors: Sequence[ProcessorDefinition],

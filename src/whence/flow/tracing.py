@@ -13,8 +13,6 @@ import msgspec
 
 from whence.broker.transport import Headers
 
-__all__ = ("TraceContext",)
-
 _TYPE, _PARENT, _STATE = Headers.TYPE, Headers.TRACEPARENT, Headers.TRACESTATE
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?\Z"

@@ -13,8 +13,6 @@ import yaml
 from whence.flow.definition import ParameterDefinition, nearest
 from whence.flow.yaml_nodes import FlowError, Problem, describe, problem_at, scalar, to_builtins
 
-__all__ = ("THE_FLOW", "Invalid", "TypedReader", "refusal")
-
 #: The whole file, in errors.
 THE_FLOW = "the flow"
 

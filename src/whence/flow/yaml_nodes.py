@@ -15,21 +15,6 @@ import yaml
 
 from whence.schema.errors import ConfigError
 
-__all__ = (
-    "MAX_BYTES",
-    "MAX_DEPTH",
-    "MAX_NODES",
-    "FlowError",
-    "Problem",
-    "compose",
-    "describe",
-    "empty_mapping",
-    "problem_at",
-    "read_yaml",
-    "scalar",
-    "to_builtins",
-)
-
 #: Bounds of a file; the shipped flows have under 8 kB, 300 nodes and a depth of 5.
 MAX_BYTES = 262_144
 MAX_NODES = 20_000

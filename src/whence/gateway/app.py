@@ -36,8 +36,6 @@ from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
 from whence.gateway.service import FORMATS, MEDIA_TYPES, Service, render_trace
 from whence.schema.errors import BadInput, WhenceError
 
-__all__ = ("gateway",)
-
 _PAGE: Final = Path(__file__).parent / "page"
 _EVENTS: Final = "text/event-stream"
 

@@ -17,8 +17,6 @@ import msgspec
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, ConfigError, WhenceError
 
-__all__ = ("AccessBody", "Authenticator", "Caller", "Unauthorized", "read_tokens", "token_digest")
-
 
 class Unauthorized(WhenceError):
     """The request has no token where one is required, or an unknown one."""

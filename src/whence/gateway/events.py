@@ -22,8 +22,6 @@ from whence.provenance.render.json import triple_to_json
 from whence.provenance.uris import stage_from_uri
 from whence.schema.terms import Triple
 
-__all__ = ("encode_event", "stream_events")
-
 #: Silence in seconds after which a comment is sent: proxies close silent connections.
 _PING_S = 15.0
 #: Events queued for a slow reader before the question waits.

@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
 
-__all__ = (
-    "STATUSES",
-    "JsonResponse",
-    "as_whence_error",
-    "error_document",
-    "handle_error",
-    "handle_http_error",
-)
-
 logger = logging.getLogger(__name__)
 
 #: Status of each class of errors; the first match counts.

@@ -18,8 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from whence.gateway.failures import JsonResponse
 from whence.schema.errors import BadInput
 
-__all__ = ("LOOPBACK", "MAX_BODY", "HostCheck")
-
 #: Names of the local host.
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Largest request body in bytes, far above the longest accepted question.

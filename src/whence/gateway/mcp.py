@@ -20,8 +20,6 @@ from whence.gateway.requests import AskBody, ExplainBody, SearchBody, WhyNotBody
 from whence.gateway.service import Service, render_trace
 from whence.schema.errors import WhenceError
 
-__all__ = ("HANDSHAKE_REVISIONS", "REVISIONS", "TOOLS", "Mcp", "McpReply", "Tool")
-
 #: Revisions that begin with `initialize`, newest first.
 HANDSHAKE_REVISIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 #: Revisions whose requests carry an envelope, newest first.

@@ -13,8 +13,6 @@ from whence.gateway.failures import STATUSES
 from whence.gateway.requests import AskBody, SearchBody
 from whence.gateway.service import FORMATS, MEDIA_TYPES
 
-__all__ = ("openapi",)
-
 
 @cache
 def openapi() -> dict[str, Any]:

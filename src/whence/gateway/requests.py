@@ -10,8 +10,6 @@ from whence.gateway.auth import AccessBody
 from whence.retrieval.pipeline import RERANK_BUDGET_S
 from whence.schema.errors import BadInput
 
-__all__ = ("MAX_TIMEOUT_S", "AskBody", "ExplainBody", "SearchBody", "WhyNotBody", "parse_body")
-
 #: Maximum time limit of a question in seconds: an absent caller must not occupy a slot for long.
 MAX_TIMEOUT_S = 600.0
 

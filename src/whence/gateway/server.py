@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from whence.gateway.auth import Caller
     from whence.gateway.service import Service
 
-__all__ = (
-    "allowed_hosts",
-    "check_exposure",
-    "listen",
-    "serve_http",
-    "serve_stdio",
-    "standard_streams",
-    "url_of",
-)
-
 #: Time for open requests when the server stops, in seconds.
 _DRAIN_S = 10
 #: Longest line on standard input, in bytes.

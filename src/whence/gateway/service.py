@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from whence.provenance.why_not import WhyNot
     from whence.schema.terms import Triple
 
-__all__ = ("FORMATS", "MEDIA_TYPES", "Service", "render_trace")
-
 #: Media type of each format of a trace.
 MEDIA_TYPES = {
     "json": "application/json",

@@ -10,16 +10,6 @@ from whence.schema.access import DocumentTags
 from whence.text.sentences import sentence_spans
 from whence.text.spans import Span, paragraphs
 
-__all__ = (
-    "Block",
-    "BlockKind",
-    "Outline",
-    "ParsedDocument",
-    "heading_path",
-    "prose_blocks",
-    "push_heading",
-)
-
 BlockKind = Literal["heading", "prose", "atomic"]
 
 #: The current headings with their levels, the top one first.

@@ -16,8 +16,6 @@ from whence.schema.errors import ConfigError
 from whence.schema.ingest import ChunkDraft
 from whence.text.spans import Span, slices
 
-__all__ = ("DEFAULT_MAX_TOKENS", "SPECIAL_TOKENS", "Chunker", "TokenCounter")
-
 #: Returns the number of tokens of each text without special tokens; at most its bytes in UTF-8.
 TokenCounter = Callable[[Sequence[str]], list[int]]
 

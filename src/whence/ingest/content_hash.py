@@ -10,8 +10,6 @@ from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
 from whence.schema.ingest import DocumentDraft
 
-__all__ = ("content_hash", "with_content_hash")
-
 #: Changes when documents must be stored again, e.g. because their text is analysed in another way.
 _VERSION = b"whence document 1\n"
 

@@ -8,14 +8,6 @@ import re
 
 from whence.schema.errors import BadInput
 
-__all__ = (
-    "decode_as",
-    "decode_text",
-    "decode_utf8",
-    "read_bytes",
-    "refuse_wide_encoding",
-)
-
 #: Byte order marks other than that of UTF-8; UTF-32 first, because its mark begins with that of UTF-16.
 _WIDE_MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32", "utf-32"),

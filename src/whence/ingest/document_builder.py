@@ -11,8 +11,6 @@ from whence.ingest.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
 from whence.ingest.tags import TAG_NAMES, parse_tags
 
-__all__ = ("MAX_HEADING", "build_document", "first_line", "shorten")
-
 #: Longest heading, in characters; each chunk below it repeats it.
 MAX_HEADING = 200
 _FIRST_LINE = 80

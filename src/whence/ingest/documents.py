@@ -26,8 +26,6 @@ from whence.schema.codec import encode
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 
-__all__ = ("MAX_DOCUMENT_BYTES", "MAX_DRAFT_BYTES", "KnownSources", "count", "load")
-
 #: Largest text file that is one document, and longest record, in bytes.
 MAX_DOCUMENT_BYTES = 16 * 2**20
 #: Largest binary file, in bytes: most of a PDF or Word file is pictures, which are not read.

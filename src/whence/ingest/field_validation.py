@@ -8,15 +8,6 @@ from typing import Any
 
 from whence.schema.errors import BadInput
 
-__all__ = (
-    "MAX_ID_BYTES",
-    "single_line",
-    "split_source_url",
-    "validate_id",
-    "validate_metadata",
-    "validate_text",
-)
-
 #: Longest document id, in bytes of UTF-8; a PostgreSQL index entry has about 2,700 bytes.
 MAX_ID_BYTES = 1024
 _MAX_DEPTH = 32

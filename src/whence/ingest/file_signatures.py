@@ -10,8 +10,6 @@ from whence.ingest.loader_registry import loaders_by_suffix
 from whence.ingest.loaders.base import Loader
 from whence.schema.errors import BadInput
 
-__all__ = ("detect_loader",)
-
 _ARCHIVE = "an archive, unpack it first"
 #: First bytes of files that are not documents.
 _SIGNATURES = (

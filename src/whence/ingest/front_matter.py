@@ -20,8 +20,6 @@ import msgspec
 from whence.ingest.tags import TAG_NAMES
 from whence.schema.errors import BadInput
 
-__all__ = ("FrontMatter", "read_front_matter")
-
 _KEY = re.compile(r"""(["']?)([A-Za-z_][\w. -]*?)\1[ \t]*:(?:[ \t]+(.*))?$""")
 _TAGS = re.compile(r"""["']?\b(acl|labels|clearance)\b["']?\s*[:=]""", re.IGNORECASE)
 _ITEM = re.compile(

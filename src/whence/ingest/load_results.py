@@ -6,8 +6,6 @@ import msgspec
 
 from whence.schema.ingest import DocumentDraft
 
-__all__ = ("LoadFailure", "LoadResult", "LoadedDocument", "Skipped", "Unchanged")
-
 
 class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A document that can be stored."""

@@ -13,8 +13,6 @@ from whence.ingest.sources import SourceFile
 from whence.schema.errors import ConfigError
 from whence.schema.plugins import load_plugin, plugin_names
 
-__all__ = ("GROUP", "loader_for", "loaders_by_suffix")
-
 GROUP = "whence.loaders"
 
 

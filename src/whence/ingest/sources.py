@@ -13,8 +13,6 @@ from whence.ingest.field_validation import validate_id
 from whence.ingest.load_results import LoadFailure, Skipped
 from whence.schema.errors import BadInput
 
-__all__ = ("SourceFile", "display_path", "find_files", "suffix_of", "validate_paths")
-
 #: A shorter ASCII path is always a valid id.
 _VALID_ID_LENGTH = 512
 _ARCHIVES = frozenset(

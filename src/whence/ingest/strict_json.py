@@ -7,8 +7,6 @@ from typing import Any
 
 from whence.schema.errors import BadInput
 
-__all__ = ("parse_json", "parse_object")
-
 
 def parse_json(text: str) -> Any:
     """Parse one JSON value.

@@ -8,8 +8,6 @@ from typing import Any
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
 
-__all__ = ("TAG_NAMES", "merge_tags", "parse_tags")
-
 #: Names of the access tags in front matter and records.
 TAG_NAMES = ("acl", "labels", "clearance")
 

@@ -10,8 +10,6 @@ from whence.ingest.document_builder import MAX_HEADING, shorten
 from whence.text.sentences import sentence_spans
 from whence.text.spans import Span
 
-__all__ = ("TextBuilder", "collapse_spaces")
-
 _SEPARATOR = "\n\n"
 #: Control characters, surrogates and noncharacters, which damaged files contain.
 _INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import httpx
     from tenacity import RetryCallState
 
-__all__ = ("TIMEOUT_S", "ApiClient")
-
 T = TypeVar("T")
 
 #: Longest time of a request with all its attempts, in seconds.

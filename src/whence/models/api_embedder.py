@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ("ApiEmbedder", "estimated_tokens")
-
 #: Dimensions that providers document, so that they are known before the first call.
 _DIMENSIONS = {
     "text-embedding-3-small": 1536,

@@ -8,8 +8,6 @@ from whence.models.api_client import TIMEOUT_S, ApiClient
 from whence.models.api_embedder import ApiEmbedder
 from whence.schema.embedding import Purpose
 
-__all__ = ("COHERE_URL", "CohereEmbedder")
-
 COHERE_URL = "https://api.cohere.com"
 #: Most texts in a call, from the API's reference.
 _BATCH_TEXTS = 96

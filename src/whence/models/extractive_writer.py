@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ("NOTHING_FOUND", "ExtractiveWriter")
-
 #: The answer when no sentence is relevant enough; constant, so that programs can recognize it.
 NOTHING_FOUND = "Nothing was found in the documents that answers this question."
 

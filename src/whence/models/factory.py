@@ -24,8 +24,6 @@ from whence.schema.plugins import load_plugin, plugin_names
 if TYPE_CHECKING:
     from whence.models.local_embedder import Precision
 
-__all__ = ("ModelSettings", "RerankerChoice", "make_embedder", "make_reranker", "make_writer")
-
 _PRECISIONS: Final[dict[str, Precision]] = {
     "local": "auto",
     "local:w8": "w8",

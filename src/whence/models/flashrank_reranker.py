@@ -26,8 +26,6 @@ from whence.schema.errors import ConfigError, ModelMissing, Unavailable
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ("FlashrankReranker", "hub_models")
-
 _TOKENIZER_FILES: Final = (
     "config.json",
     "special_tokens_map.json",

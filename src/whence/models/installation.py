@@ -48,8 +48,6 @@ from whence.models.weights import (
 )
 from whence.schema.errors import BadInput, DiskFull, InternalError
 
-__all__ = ("InstallReport", "install_models")
-
 _STAGING: Final = ".staging-"
 _LOCK: Final = ".lock"
 

@@ -26,25 +26,6 @@ from whence.models.weights import (
 )
 from whence.schema.errors import ModelMissing
 
-__all__ = (
-    "MANIFEST",
-    "MODELS",
-    "FileRecord",
-    "Manifest",
-    "ModelState",
-    "ModelStatus",
-    "check_files",
-    "expected_digests",
-    "file_sha256",
-    "find_model",
-    "install_target",
-    "is_current",
-    "model_folders",
-    "model_status",
-    "shipped_graph",
-    "write_manifest",
-)
-
 #: All models that `whence models install` installs.
 MODELS = (EMBEDDER_NAME, RERANKER_NAME)
 #: Written last, so that a folder with a manifest is complete.

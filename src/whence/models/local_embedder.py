@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-__all__ = ("LocalEmbedder", "Precision")
-
 Precision = Literal["auto", "w8", "float32"]
 
 _GRAPHS: Final = {"w8": "minilm-w8.onnx", "float32": "minilm-fp32.onnx"}

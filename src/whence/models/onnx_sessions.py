@@ -18,8 +18,6 @@ from typing import Any, Protocol, TypeVar
 
 from whence.schema.errors import ModelMissing
 
-__all__ = ("Session", "Workers", "int8_is_exact", "open_session", "usable_cores")
-
 T = TypeVar("T")
 R = TypeVar("R")
 

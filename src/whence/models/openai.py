@@ -17,8 +17,6 @@ from whence.schema.prompt import PromptResult
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ("OPENAI_URL", "OpenAIEmbedder", "OpenAIWriter")
-
 OPENAI_URL = "https://api.openai.com/v1"
 _SERVICE = "OpenAI-compatible service"
 _KEY_NAME = "OPENAI_API_KEY"

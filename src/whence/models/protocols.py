@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ("Embedder", "Reranker", "WritePiece", "WriteRequest", "Writer")
-
 
 class Embedder(Protocol):
     """Turns texts into unit vectors; a vector never depends on the other texts of the call."""

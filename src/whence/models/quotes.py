@@ -9,8 +9,6 @@ from whence.schema.prompt import Quote
 from whence.text.overlap import content_terms, inverse_document_frequencies, overlap
 from whence.text.sentences import split_sentences
 
-__all__ = ("find_quotes",)
-
 #: `[3]` or `[1, 2]`.
 _MARKERS = re.compile(r"\[\s*(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\s*\]")
 #: A quote has at least this share of the words of the sentence with the marker.

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ("TokenCounts",)
-
 #: ASCII that the tokenizer neither removes nor splits in another way.
 _PLAIN = re.compile(r"[ -~\t\n\r]*")
 _NO_MARKS = str.maketrans(dict.fromkeys(string.punctuation, " "))

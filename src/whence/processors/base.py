@@ -14,15 +14,6 @@ import msgspec
 
 from whence.schema.message import Message
 
-__all__ = (
-    "Context",
-    "NoParameters",
-    "Processor",
-    "Service",
-    "StreamingProcessor",
-    "closing",
-)
-
 T = TypeVar("T")
 
 

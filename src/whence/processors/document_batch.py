@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from whence.store.protocols import DocumentState
 
-__all__ = ("DocumentBatch", "document_fault", "draft_digest", "embed_documents")
-
 #: Errors that one text can cause; all others are faults of the service.
 _TEXT_ERRORS = (BadInput, CodecError, InternalError)
 #: Kinds of `BadInput` that no text can cause.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from whence.models.protocols import Embedder
 
-__all__ = ("EmbeddingParameters", "EmbeddingProcessor")
-
 #: How far a vector's length may be from 1: wide enough for a provider that rounds to half precision
 #: (relative error 2**-11 a component), narrow enough to notice one that does not normalise.
 _LENGTH_TOLERANCE = 0.01

@@ -18,8 +18,6 @@ from whence.schema.graph import ExpandRequest, ExpandResponse
 if TYPE_CHECKING:
     from whence.store.protocols import GraphStore
 
-__all__ = ("GraphExpanderParameters", "GraphExpanderProcessor")
-
 
 class GraphExpanderParameters(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True

@@ -21,8 +21,6 @@ from whence.store.protocols import SupportsDocumentListing, SupportsEffects
 if TYPE_CHECKING:
     from whence.store.protocols import ChunkStore, EmbeddedDocument
 
-__all__ = ("IngestParameters", "IngestProcessor")
-
 
 class IngestParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the ingest processor."""

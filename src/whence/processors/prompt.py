@@ -16,8 +16,6 @@ from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 if TYPE_CHECKING:
     from whence.models.protocols import Writer
 
-__all__ = ("PromptParameters", "PromptProcessor")
-
 
 class PromptParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the prompt processor."""

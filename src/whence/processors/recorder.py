@@ -14,8 +14,6 @@ from whence.schema.document_rag import TraceRecord
 if TYPE_CHECKING:
     from whence.store.protocols import TraceStore
 
-__all__ = ("RecorderProcessor",)
-
 
 class RecorderProcessor(Processor):
     """Writes traces to the store."""

@@ -15,8 +15,6 @@ from whence.schema.rerank import RerankRequest, RerankResponse
 if TYPE_CHECKING:
     from whence.models.protocols import Reranker
 
-__all__ = ("RerankerParameters", "RerankerProcessor")
-
 
 class RerankerParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the reranker."""

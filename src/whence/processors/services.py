@@ -14,18 +14,6 @@ from whence.schema.rerank import RerankRequest, RerankResponse
 from whence.schema.search import SearchRequest, SearchResponse
 from whence.schema.texts import TextRequest, TextResponse
 
-__all__ = (
-    "CODE_RAG",
-    "DOCUMENT_RAG",
-    "EMBEDDING",
-    "EXPAND",
-    "INGEST",
-    "PROMPT",
-    "RERANK",
-    "SEARCH",
-    "TEXTS",
-)
-
 
 def _has_result(message: Message) -> bool:
     return isinstance(message, PromptResponse) and message.result is not None

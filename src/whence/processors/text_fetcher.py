@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from whence.models.protocols import Embedder
     from whence.store.protocols import ChunkStore
 
-__all__ = ("TextFetcherParameters", "TextFetcherProcessor")
-
 
 class TextFetcherParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the text fetcher."""

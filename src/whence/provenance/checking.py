@@ -13,8 +13,6 @@ from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.trace import STAGE_TYPES, Trace
 from whence.provenance.uris import answer_uris
 
-__all__ = ("Fault", "check_trace")
-
 #: Predicates of a stage that link to nodes which the trace must describe. `tg:selectedChunk` links a focus to
 #: such a node, but an exploration to the chunk itself, which the store describes.
 _LINKS = (

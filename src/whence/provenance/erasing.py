@@ -16,8 +16,6 @@ from whence.provenance.uris import id_from_iri
 from whence.schema.document_rag import Answer, Citation, TraceRecord
 from whence.schema.terms import Triple, iri, literal
 
-__all__ = ("ERASED", "erase_texts")
-
 #: Replaces a text that was erased.
 ERASED = "[erased]"
 

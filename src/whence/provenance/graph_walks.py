@@ -13,8 +13,6 @@ from whence.provenance.trace import Trace
 from whence.provenance.uris import answer_uris, candidate_uri, id_from_iri, iri_from_id
 from whence.schema.terms import Term, Triple, iri, literal
 
-__all__ = ("GraphWalk", "WalkEdge", "WalkNode", "graph_walk_triples", "read_graph_walk")
-
 
 class WalkNode(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that the walk started from or reached."""

@@ -10,8 +10,6 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = ("DROP_REASONS", "OUTCOMES", "DropCode", "Reason", "describe_reason")
-
 DropCode = Literal[
     "below_threshold",
     "duplicate",

@@ -17,8 +17,6 @@ from whence.provenance.trace import Trace, read_trace
 from whence.provenance.uris import answer_uris, id_from_iri
 from whence.schema.terms import Triple, iri, literal
 
-__all__ = ("WITHHELD", "chunk_ids", "redact_trace")
-
 #: Replaces a message that names what the reader may not see.
 WITHHELD = "withheld: it names what this access may not see"
 

@@ -11,15 +11,6 @@ from whence.provenance import namespaces as ns
 from whence.provenance.terms import Scalar
 from whence.schema.search import Degradation
 
-__all__ = (
-    "SCORE_PREDICATES",
-    "CandidateRecord",
-    "ModelRole",
-    "ModelUse",
-    "Selection",
-    "StageRun",
-)
-
 ModelRole = Literal["embedding", "reranker", "writer"]
 
 

@@ -31,15 +31,6 @@ from whence.schema.document_rag import Citation
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
 
-__all__ = (
-    "exploration_triples",
-    "failure_triples",
-    "focus_triples",
-    "grounding_triples",
-    "question_triples",
-    "synthesis_triples",
-)
-
 _SETTING_KEY = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 #: Longest concept that is named in full, in characters; those of a language model are a few words.
 _MAX_CONCEPT_CHARS = 1_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 from whence.provenance.namespaces import XSD_BOOLEAN, XSD_DATE_TIME, XSD_DOUBLE, XSD_INTEGER
 from whence.schema.terms import Term
 
-__all__ = ("Scalar", "boolean", "date_time", "double", "integer", "read_scalar", "scalar")
-
 Scalar = str | int | float | bool
 """Type of a setting."""
 

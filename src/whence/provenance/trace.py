@@ -30,8 +30,6 @@ from whence.schema.errors import BadInput
 from whence.schema.search import Degradation
 from whence.schema.terms import Term, Triple
 
-__all__ = ("STAGE_TYPES", "Failure", "Stage", "Trace", "read_trace")
-
 #: Class of each stage, in the order of the chain.
 STAGE_TYPES: Mapping[str, str] = {
     "question": ns.TG_DOC_RAG_QUESTION,

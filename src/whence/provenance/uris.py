@@ -10,17 +10,6 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = (
-    "AnswerUris",
-    "answer_id_from_uri",
-    "answer_uris",
-    "candidate_uri",
-    "id_from_iri",
-    "iri_from_id",
-    "stage_from_uri",
-    "validate_answer_id",
-)
-
 QUESTION_PREFIX = "urn:trustgraph:docrag:"
 SELECTION_PREFIX = "urn:trustgraph:prov:chunk:"
 #: Prefix of an id that is not an IRI; everything but letters, digits and `_.-~` is percent-escaped after it.

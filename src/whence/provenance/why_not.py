@@ -10,8 +10,6 @@ from whence.provenance.stage_records import SCORE_PREDICATES, CandidateRecord
 from whence.provenance.terms import Scalar
 from whence.provenance.trace import Trace
 
-__all__ = ("WhyNot", "why_not")
-
 #: Order of the stages that can drop a candidate; a document is answered by its chunk that came furthest.
 _STAGE_ORDER = {"exploration": 0, "focus": 1, "synthesis": 2}
 

@@ -18,17 +18,6 @@ import msgspec
 from whence.retrieval.symbols import boost_symbols
 from whence.schema.search import Candidate
 
-__all__ = (
-    "FUSIONS",
-    "Fusion",
-    "Scores",
-    "absolute_score",
-    "evidence",
-    "lexical_score",
-    "rank_candidates",
-    "score_of",
-)
-
 Fusion = Literal["absolute", "rrf", "min_max"]
 
 #: Share of the cosine in the sum; the rest is the lexical share's. Both were chosen on those collections,

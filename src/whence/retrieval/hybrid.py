@@ -46,15 +46,6 @@ if TYPE_CHECKING:
 
     from whence.store.protocols import ChunkStore
 
-__all__ = (
-    "RETRIEVER_DEPTH",
-    "FindSymbols",
-    "HybridSearch",
-    "Retriever",
-    "SearchParameters",
-    "SearchService",
-)
-
 #: Candidates that each retriever of a hybrid search returns at least: one may rank high what the other ranks
 #: low.
 RETRIEVER_DEPTH: Final = 100

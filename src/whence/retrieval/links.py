@@ -34,19 +34,6 @@ if TYPE_CHECKING:
 
     from whence.store.linked_titles import LinkStatistics, LinkTitle
 
-__all__ = (
-    "MAX_PASSAGES_PER_DOCUMENT",
-    "MIN_LINKED_SHARE",
-    "FindTitles",
-    "Neighbourhood",
-    "PassageGraph",
-    "Walk",
-    "is_linked_enough",
-    "neighbourhood",
-    "page_rank",
-    "walk_scores",
-)
-
 #: Share of linked passages from which on the graph of a collection is used. Measured: at 0.57, on encyclopaedia
 #: passages, "all evidence in the top ten" rises from .58 to .95; at 0.18 and below, on four collections of
 #: abstracts, the titles are topics or sentences.

@@ -29,22 +29,6 @@ from whence.schema.errors import (
 from whence.schema.search import Candidate, Degradation, GraphUse, Match, SearchMode, truncate_query
 from whence.schema.texts import ChunkText
 
-__all__ = (
-    "RERANK_BUDGET_S",
-    "Found",
-    "check_budget",
-    "check_dense_query",
-    "check_text",
-    "find_candidates",
-    "passage_of",
-    "pool_candidates",
-    "read_passages",
-    "rerank_results",
-    "search",
-    "search_match",
-    "search_mode",
-)
-
 T = TypeVar("T")
 
 #: Seconds that reranking may take; on two busy cores loading the model and reading takes half of them.

@@ -20,17 +20,6 @@ from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, Rera
 if TYPE_CHECKING:
     from whence.models.protocols import Reranker
 
-__all__ = (
-    "RERANK_DEPTH",
-    "RERANK_SHARE",
-    "RerankedItem",
-    "Reranking",
-    "blended_score",
-    "read_reranking",
-    "score_documents",
-    "text_to_read",
-)
-
 #: Least number of candidates that are read together with the query. With so small a share of the score hardly
 #: any candidate rises from further down, and those that do are no better: see `docs/benchmarks.md`.
 RERANK_DEPTH = 20

@@ -8,8 +8,6 @@ import msgspec
 
 from whence.schema.search import Degradation, GraphUse
 
-__all__ = ("Reranking", "RetrievalResult", "RetrievedChunk", "SearchReport")
-
 
 class RetrievedChunk(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a document, verbatim."""

@@ -28,22 +28,6 @@ from whence.schema.search import (
 )
 from whence.schema.texts import ChunkText, TextRequest, TextResponse
 
-__all__ = (
-    "Caller",
-    "Deadline",
-    "Embedded",
-    "Passage",
-    "Query",
-    "Ranking",
-    "RerankReply",
-    "RetrievalClients",
-    "RetrievalServices",
-    "Timeouts",
-    "Vector",
-    "as_whence_error",
-    "embed_texts",
-)
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-__all__ = ("MAX_UNBOOSTED_SCORE", "MIN_BOOSTED_SCORE", "boost_symbols")
-
 #: Lowest score of a definition.
 MIN_BOOSTED_SCORE = 0.99
 #: Highest score of any other chunk beside a definition.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from whence.models.protocols import Embedder
     from whence.store.protocols import ChunkStore
 
-__all__ = ("FETCHED", "Sizes", "decide", "in_order", "read_texts")
-
 #: Reasons of decisions. A hidden text is answered like one that does not exist.
 FETCHED = "fits"
 MISSING = "not_found"

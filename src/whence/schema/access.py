@@ -13,8 +13,6 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = ("Access", "DocumentTags")
-
 #: Largest clearance, the top of PostgreSQL's `integer`.
 MAX_CLEARANCE = 2**31 - 1
 _NO_TAGS: frozenset[str] = frozenset()

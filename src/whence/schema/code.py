@@ -8,15 +8,6 @@ from whence.schema.access import DocumentTags
 from whence.schema.code_ids import CodeKind
 from whence.schema.message import Message
 
-__all__ = (
-    "BundleWarning",
-    "CodeEdge",
-    "CodeNode",
-    "ImportReport",
-    "KindCounts",
-    "SnapshotInfo",
-)
-
 
 class SnapshotInfo(Message, frozen=True, kw_only=True):
     """One state of one repository."""

@@ -15,18 +15,6 @@ import msgspec
 
 from whence.schema.errors import BadInput, NotFound
 
-__all__ = (
-    "CodeId",
-    "CodeKind",
-    "canonical_id",
-    "kind_from_local_id",
-    "local_id_from_name",
-    "make_snapshot_id",
-    "node_not_found",
-    "validate_local_id",
-    "validate_repo",
-)
-
 CodeKind = Literal["cs", "sql"]
 
 #: Prefix of the local ids of SQL objects, and of no others.

@@ -10,8 +10,6 @@ from whence.schema.message import Message
 from whence.schema.search import SearchMode
 from whence.schema.texts import Prioritize, TextBudget
 
-__all__ = ("CODE_RAG", "CodeRagRequest")
-
 #: Name of the flow, its interface and its processor.
 CODE_RAG: Final = "code-rag"
 

@@ -13,8 +13,6 @@ import msgspec
 from whence.schema.errors import BadInput, CodecError
 from whence.schema.message import Message, message_type
 
-__all__ = ("decode", "decode_as", "encode", "to_builtins")
-
 M = TypeVar("M", bound=Message)
 
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -9,16 +9,6 @@ from whence.schema.message import Message
 from whence.schema.search import Degradation, SearchMode
 from whence.schema.terms import Triple
 
-__all__ = (
-    "Answer",
-    "AnswerPiece",
-    "Citation",
-    "DocumentRagRequest",
-    "ExplainEvent",
-    "StageReport",
-    "TraceRecord",
-)
-
 
 class DocumentRagRequest(Message, frozen=True, kw_only=True):
     """Ask a question of a collection."""

@@ -6,8 +6,6 @@ from typing import ClassVar, Literal
 
 from whence.schema.message import Message
 
-__all__ = ("EmbeddingModel", "EmbeddingRequest", "EmbeddingResponse", "Purpose")
-
 Purpose = Literal["document", "query"]
 
 

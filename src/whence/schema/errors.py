@@ -10,24 +10,6 @@ from typing import ClassVar
 
 from whence.schema.message import Message
 
-__all__ = (
-    "BadInput",
-    "CodecError",
-    "ConfigError",
-    "DeadlineExceeded",
-    "DiskFull",
-    "ErrorReply",
-    "HomeTooNew",
-    "InternalError",
-    "ModelMismatch",
-    "ModelMissing",
-    "NotFound",
-    "Overloaded",
-    "Unavailable",
-    "WhenceError",
-    "error_from_reply",
-)
-
 
 class ErrorReply(Message, frozen=True, kw_only=True):
     """An error, sent in place of a reply."""

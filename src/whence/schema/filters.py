@@ -25,23 +25,6 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = (
-    "CHUNK_KEYS",
-    "DOCUMENT_KEYS",
-    "FILTER_SYNTAX",
-    "MAX_PREFIX_CHARS",
-    "Bound",
-    "Condition",
-    "FilterValue",
-    "Filters",
-    "document_values",
-    "matches",
-    "parse_filter_options",
-    "parse_filters",
-    "to_filter_value",
-    "unknown_key_error",
-)
-
 #: Keys of each chunk: the section path under two names, the nearest heading, and the index.
 CHUNK_KEYS: Final = ("section_path", "header_path", "heading", "chunk_index")
 #: Keys that every document has, whatever its metadata.

@@ -7,8 +7,6 @@ from typing import ClassVar, Literal
 from whence.schema.access import Access
 from whence.schema.message import Message
 
-__all__ = ("Direction", "ExpandRequest", "ExpandResponse", "GraphEdge", "GraphNode")
-
 Direction = Literal["out", "in", "both"]
 """Direction of a walk: to the dependencies of a node, to its dependents, or both."""
 

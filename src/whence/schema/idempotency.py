@@ -8,8 +8,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ("Claim", "ClaimState", "EffectKind", "Effects")
-
 EffectKind = Literal["added", "updated", "tagged"]
 
 

@@ -8,15 +8,6 @@ from whence.schema.access import DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.message import Message
 
-__all__ = (
-    "ChunkDraft",
-    "DocumentDraft",
-    "DocumentOutcome",
-    "IngestRequest",
-    "IngestResponse",
-    "OutcomeKind",
-)
-
 OutcomeKind = Literal["added", "updated", "unchanged", "failed"]
 
 

@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from whence.schema.message import Message
 
-__all__ = ("PING", "ProcessorReport")
-
 #: Type of a ping on a control topic; it has no body.
 PING = "ping.v1"
 

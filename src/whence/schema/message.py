@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-__all__ = ("Message", "message_type", "message_types")
-
 _REGISTRY: dict[str, type[Message]] = {}
 
 

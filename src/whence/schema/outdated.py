@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ("outdated",)
-
 #: Values of the metadata `status` of an outdated document, in lower case.
 _STATUSES: Final = frozenset(
     {"archived", "deprecated", "expired", "obsolete", "outdated", "superseded", "withdrawn"}

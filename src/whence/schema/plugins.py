@@ -12,8 +12,6 @@ from typing import Any
 
 from whence.schema.errors import ConfigError
 
-__all__ = ("load_plugin", "plugin_names")
-
 
 def plugin_names(group: str) -> tuple[str, ...]:
     """Return the names of the installed plug-ins of a group, sorted."""

@@ -8,8 +8,6 @@ import msgspec
 
 from whence.schema.message import Message
 
-__all__ = ("PromptRequest", "PromptResponse", "PromptResult", "Quote")
-
 
 class Quote(msgspec.Struct, frozen=True):
     """A verbatim passage that supports a marker of the answer."""

@@ -11,16 +11,6 @@ from collections.abc import Iterable
 
 from whence.schema.code_ids import CodeKind
 
-__all__ = (
-    "CS_DEPENDENCY",
-    "RELATIONS",
-    "RelationFilter",
-    "inferred_relation",
-    "normalize_relation",
-    "stored_relation",
-    "strip_relation_prefix",
-)
-
 #: Relation of a dependency between C# nodes.
 CS_DEPENDENCY = "cs_dep"
 #: Relations of known bundles; others may occur.

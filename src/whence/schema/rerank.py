@@ -8,8 +8,6 @@ import msgspec
 
 from whence.schema.message import Message
 
-__all__ = ("RerankItem", "RerankRequest", "RerankResponse", "RerankerResult")
-
 
 class RerankItem(Message, frozen=True, kw_only=True, gc=False):
     """A query or a document with its id."""

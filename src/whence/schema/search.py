@@ -9,22 +9,6 @@ from whence.schema.access import Access
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.message import Message
 
-__all__ = (
-    "MAX_QUERY_CHARS",
-    "MAX_QUERY_WORDS",
-    "Candidate",
-    "Degradation",
-    "GraphUse",
-    "Match",
-    "SearchMode",
-    "SearchQuery",
-    "SearchRequest",
-    "SearchResponse",
-    "SearchResult",
-    "check_query_words",
-    "truncate_query",
-)
-
 #: Longest query, in characters; the rest of a longer one is ignored.
 MAX_QUERY_CHARS = 16_384
 #: Most distinct words of a query; the others are ignored.

@@ -10,8 +10,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ("Term", "Triple", "iri", "literal")
-
 
 class Term(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An IRI or a literal; `.value` of an IRI and `.iri` of a literal are empty."""

@@ -7,18 +7,6 @@ from typing import Any, ClassVar, Literal
 from whence.schema.access import Access
 from whence.schema.message import Message
 
-__all__ = (
-    "BudgetKind",
-    "ChunkText",
-    "PlannedText",
-    "Prioritize",
-    "TextBudget",
-    "TextDecision",
-    "TextPlan",
-    "TextRequest",
-    "TextResponse",
-)
-
 BudgetKind = Literal["chars", "tokens"]
 """Unit of a budget: characters, or tokens of the configured embedding model."""
 Prioritize = Literal["seed_first", "graph_first", "balanced", "clustered"]

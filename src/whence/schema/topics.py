@@ -9,16 +9,6 @@ import re
 
 from whence.schema.errors import ConfigError
 
-__all__ = (
-    "DEAD_LETTER_GROUP",
-    "DEFAULT_NAMESPACE",
-    "cancel_topic",
-    "dead_letter_topic",
-    "full_topic",
-    "retry_topic",
-    "short_topic",
-)
-
 DEFAULT_NAMESPACE = "public/default"
 #: Group that keeps dead letters until they are replayed or dropped.
 DEAD_LETTER_GROUP = "dead-letters"

@@ -16,8 +16,6 @@ from typing import Any
 
 from whence.schema.access import Access, DocumentTags
 
-__all__ = ("DOCUMENT_TAGS", "TAGS_JOIN", "allowed_rows")
-
 logger = logging.getLogger(__name__)
 
 #: Pairs of rights and tags whose comparison is cached.

@@ -29,22 +29,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = (
-    "FLOOR_TERMS",
-    "K1",
-    "MAX_COUNT",
-    "B",
-    "bound",
-    "clipped_impact",
-    "coverage_per_share",
-    "idf",
-    "impact",
-    "impacts",
-    "mean_length",
-    "share",
-    "weights",
-)
-
 #: Saturation of term frequencies; Lucene's default.
 K1 = 1.2
 #: Influence of the length of a chunk; Lucene's default.

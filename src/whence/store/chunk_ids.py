@@ -6,8 +6,6 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-__all__ = ("ChunkKey", "chunk_key", "document_key", "parse_chunk_key")
-
 _PREFIX = "urn:chunk:"
 #: Indexes are PostgreSQL's `integer`.
 _MAX_INDEX = 2**31 - 1

@@ -8,8 +8,6 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = ("MAX_BOOST", "FieldBoosts", "parse_field_boosts")
-
 #: Greatest boost of a field.
 MAX_BOOST = 10
 _LEAST = {"title": 1, "heading": 1, "path": 0}

@@ -9,8 +9,6 @@ import msgspec
 
 from whence.schema.access import Access
 
-__all__ = ("LinkStatistics", "LinkTitle", "PassageRef", "SupportsLinks")
-
 
 class PassageRef(msgspec.Struct, frozen=True, order=True):
     """A visible passage."""

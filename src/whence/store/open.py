@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 from whence.schema.errors import ConfigError
 from whence.schema.plugins import load_plugin, plugin_names
 
-__all__ = ("GROUP", "open_store")
-
 GROUP = "whence.stores"
 _POSTGRES = ("postgresql", "postgres")
 

@@ -26,23 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = (
-    "ChunkStore",
-    "CollectionInfo",
-    "DocumentParts",
-    "DocumentState",
-    "EmbeddedDocument",
-    "GraphStore",
-    "Store",
-    "StoreOverview",
-    "StoredTrace",
-    "SupportsDocumentListing",
-    "SupportsEffects",
-    "SupportsErasure",
-    "SupportsFieldBoosts",
-    "TraceStore",
-)
-
 
 class CollectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A collection and the model of all its vectors."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ("API_KEY", "QdrantAddress", "QdrantChunk", "QdrantCollection", "parse_address")
-
 #: Environment variable with the key of the server; addresses do not contain keys.
 API_KEY = "QDRANT_API_KEY"
 

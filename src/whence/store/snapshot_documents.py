@@ -23,22 +23,6 @@ from whence.store.validation import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = (
-    "UNKNOWN_BRANCH",
-    "NodeText",
-    "check_relation",
-    "check_set_name",
-    "check_vectors",
-    "different_content",
-    "internal_name",
-    "is_internal",
-    "missing_set",
-    "missing_snapshot",
-    "node_document",
-    "node_text",
-    "snapshot_refs",
-)
-
 #: Branch of a bundle without one; no snapshot is found by it.
 UNKNOWN_BRANCH = "(unknown)"
 #: Prefix of internal collections; names given by users contain no dot.

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = (
-    "CodeImport",
-    "CodeStore",
-    "NodeText",
-    "SetMember",
-    "SnapshotEdges",
-    "SnapshotRecord",
-    "SnapshotSet",
-    "SnapshotSource",
-    "StagedSnapshot",
-)
-
 SnapshotSource = Literal["primary", "secondary"]
 """First or second member of a set."""
 

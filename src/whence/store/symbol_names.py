@@ -19,16 +19,6 @@ from whence.schema.access import Access
 from whence.schema.filters import Filters
 from whence.text.analysis import is_stop_term
 
-__all__ = (
-    "LONGEST_NAME",
-    "SupportsSymbols",
-    "SymbolMatch",
-    "best_matches",
-    "is_symbol_heading",
-    "parse_symbol_query",
-    "symbol_fit",
-)
-
 #: Longest name in bytes; an entry of an index holds 2,700.
 LONGEST_NAME = 400
 

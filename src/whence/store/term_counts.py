@@ -18,18 +18,6 @@ from whence.text.analysis import (
 )
 from whence.text.languages import DEFAULT_LANGUAGE, detect_language, language_sample
 
-__all__ = (
-    "DEFAULT_LANGUAGES",
-    "DocumentTerms",
-    "LexicalQuery",
-    "TermVector",
-    "count_document_terms",
-    "count_terms",
-    "merge_languages",
-    "parse_lexical_query",
-    "reader_languages",
-)
-
 #: Languages of a collection before its first document; titles are always analyzed in the first.
 DEFAULT_LANGUAGES = (DEFAULT_LANGUAGE,)
 

@@ -16,19 +16,6 @@ import msgspec
 from whence.schema.ingest import DocumentDraft
 from whence.text.analysis import ANALYZER_VERSION, document_terms, is_stop_term
 
-__all__ = (
-    "LINKS_VERSION",
-    "MAX_MENTIONS",
-    "MAX_TITLED",
-    "MentionFinder",
-    "PassageTitles",
-    "anchor_term",
-    "chunk_titles",
-    "normalize_title",
-    "passage_titles",
-    "title_terms",
-)
-
 #: Recorded with each collection: titles of another version cannot be matched.
 LINKS_VERSION = f"{ANALYZER_VERSION}.1"
 

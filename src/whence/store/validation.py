@@ -24,29 +24,6 @@ from whence.store.protocols import CollectionInfo, EmbeddedDocument
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = (
-    "NORM_TOLERANCE",
-    "candidate",
-    "check_dense_query",
-    "check_documents",
-    "check_json",
-    "check_limit",
-    "check_model",
-    "check_name",
-    "check_tags",
-    "check_text",
-    "check_trace",
-    "chunk_metadata",
-    "content_digest",
-    "cosine",
-    "describe_model",
-    "filter_values",
-    "is_text",
-    "json_text",
-    "lexical_candidate",
-    "missing_collection",
-)
-
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 #: A row of a B-tree holds 2704 bytes; an id shares it with the collection.
 _MAX_ID_BYTES = 2000

@@ -22,8 +22,6 @@ from whence.testing.transport_factory import (
     received,
 )
 
-__all__ = ("DeliverySuite", "SettlementSuite")
-
 
 class DeliverySuite:
     """Publishing and receiving; behaviours 1 to 4, 9 to 11, 13, 17 to 19, 25 and 41."""

@@ -19,8 +19,6 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.store_samples import MODEL, QUERY
 
-__all__ = ("FilterSuite",)
-
 PUBLIC = Access.public()
 _numbers = itertools.count()
 

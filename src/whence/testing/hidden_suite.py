@@ -23,8 +23,6 @@ from whence.store.protocols import EmbeddedDocument
 from whence.testing.passages_suite import NamesStore
 from whence.testing.stub_context import StubContext
 
-__all__ = ("HiddenSuite",)
-
 MODEL = EmbeddingModel(name="hidden", dimension=3)
 READER = Access(frozenset({"a"}), frozenset(), 1)
 _SEEN = (DocumentTags(), DocumentTags(("a",)), DocumentTags(("a", "b"), (), 1))

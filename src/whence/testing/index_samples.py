@@ -14,19 +14,6 @@ from whence.schema.embedding import EmbeddingModel
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.store_samples import serial_numbers
 
-__all__ = (
-    "EVERYTHING",
-    "MODEL",
-    "PUBLIC",
-    "SECRET",
-    "VECTOR",
-    "any_access",
-    "any_tags",
-    "apply_write",
-    "fill_collection",
-    "store_writes",
-)
-
 MODEL = EmbeddingModel(name="suite", dimension=2)
 EVERYTHING = Access(frozenset({"a", "b"}), frozenset({"x"}), 9)
 PUBLIC = Access.public()

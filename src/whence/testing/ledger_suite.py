@@ -15,8 +15,6 @@ import pytest
 from whence.broker.idempotency import Claim, ClaimState, Ledger
 from whence.schema.errors import ConfigError
 
-__all__ = ("LedgerBench", "LedgerSuite")
-
 
 class LedgerBench(Protocol):
     """Makes ledgers over the same records."""

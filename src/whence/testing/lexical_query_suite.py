@@ -13,8 +13,6 @@ from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.index_samples import EVERYTHING, SECRET, VECTOR, fill_collection
 from whence.testing.lexical_samples import found_documents, text_document
 
-__all__ = ("LexicalQuerySuite",)
-
 
 class LexicalQuerySuite:
     """Any query is answered from the visible chunks only, with complete candidates."""

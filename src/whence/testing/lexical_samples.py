@@ -15,8 +15,6 @@ from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.index_samples import EVERYTHING, VECTOR, any_tags, store_writes
 from whence.text.analysis import document_terms, is_stop_term, parse_query, query_terms
 
-__all__ = ("Corpus", "any_text", "any_writes", "found_documents", "text_document")
-
 
 def text_document(
     document_id: str, *texts: str, tags: DocumentTags | None = None, embed_text: str = ""

@@ -31,8 +31,6 @@ from whence.testing.lexical_samples import (
 )
 from whence.testing.store_samples import on_one_store
 
-__all__ = ("LexicalScoreSuite",)
-
 
 class LexicalScoreSuite:
     """Scores equal the formula of BM25 over the visible chunks, in every language and field."""

@@ -15,8 +15,6 @@ pytest.register_assert_rewrite(
 from whence.testing.lexical_query_suite import LexicalQuerySuite  # noqa: E402
 from whence.testing.lexical_score_suite import LexicalScoreSuite  # noqa: E402
 
-__all__ = ("LexicalSuite",)
-
 
 class LexicalSuite(LexicalScoreSuite, LexicalQuerySuite):
     """Behaviours of lexical search; a subclass provides the `store` fixture."""

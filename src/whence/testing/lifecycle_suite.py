@@ -24,8 +24,6 @@ from whence.testing.transport_factory import (
     received,
 )
 
-__all__ = ("LifecycleSuite",)
-
 _CLEAN_EXIT = """
 import asyncio, sys
 from whence.broker.connect import connect

@@ -34,8 +34,6 @@ from whence.testing.index_samples import (
 )
 from whence.testing.store_samples import on_one_store
 
-__all__ = ("NamesStore", "PassagesSuite", "titled")
-
 
 class NamesStore(ChunkStore, SupportsLinks, Protocol):
     """A store with links between passages."""

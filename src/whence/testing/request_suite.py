@@ -23,8 +23,6 @@ from whence.testing.transport_factory import (
     fresh_topic,
 )
 
-__all__ = ("RequestSuite", "StreamSuite")
-
 
 async def _answer(
     transport: Transport, asked: Delivery, body: bytes, *, sequence: int = 0, end: bool = True

@@ -22,8 +22,6 @@ from whence.engine.retriever import Retriever
 from whence.retrieval.results import RetrievalResult
 from whence.schema.access import Access, DocumentTags
 
-__all__ = ("CHUNKS", "EmbedderSuite", "RetrieverSuite", "SparseRetrieverSuite", "VectorStoreSuite")
-
 #: Contents of the stores in the suites below, by id: text, vector, rights.
 CHUNKS: dict[str, tuple[str, tuple[float, ...], DocumentTags]] = {
     "near": ("apples and pears", (1.0, 0.0, 0.0), DocumentTags()),

@@ -10,8 +10,6 @@ import msgspec
 
 from whence.schema.access import Access, DocumentTags
 
-__all__ = ("sample",)
-
 S = TypeVar("S", bound=msgspec.Struct)
 
 

@@ -30,8 +30,6 @@ from whence.testing.store_samples import (
     unit,
 )
 
-__all__ = ("DocumentSuite",)
-
 
 class DocumentSuite:
     """Collections have one model; documents are written, read and removed as a whole."""

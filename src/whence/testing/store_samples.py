@@ -21,29 +21,6 @@ from whence.store.protocols import EmbeddedDocument, Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = (
-    "EVERYTHING",
-    "MODEL",
-    "ODD_IDS",
-    "QUERY",
-    "any_access",
-    "any_corpus",
-    "any_events",
-    "any_json",
-    "any_metadata",
-    "any_tags",
-    "any_text",
-    "fill_collection",
-    "ids_of",
-    "make_document",
-    "make_trace",
-    "make_trace_with_term",
-    "on_one_store",
-    "search_all",
-    "serial_numbers",
-    "unit",
-)
-
 MODEL = EmbeddingModel(name="suite", revision="r1", precision="float32", dimension=4)
 EVERYTHING = Access(frozenset({"a", "b", "c"}), frozenset({"x", "y"}), 9)
 QUERY = np.array([1, 0, 0, 0], dtype=np.float32)

@@ -26,8 +26,6 @@ from whence.testing.store_samples import (
     unit,
 )
 
-__all__ = ("SearchSuite",)
-
 
 class SearchSuite:
     """Searches return exactly the visible chunks, by cosine, with a rule for ties."""

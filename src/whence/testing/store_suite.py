@@ -26,8 +26,6 @@ from whence.testing.store_document_suite import DocumentSuite  # noqa: E402
 from whence.testing.store_search_suite import SearchSuite  # noqa: E402
 from whence.testing.store_trace_suite import TraceSuite  # noqa: E402
 
-__all__ = ("StoreSuite",)
-
 
 class StoreSuite(DocumentSuite, SearchSuite, TraceSuite):
     """Behaviours of a store; a subclass provides the `store` fixture."""

@@ -29,8 +29,6 @@ from whence.testing.store_samples import (
     serial_numbers,
 )
 
-__all__ = ("TraceSuite",)
-
 
 class TraceSuite:
     """Traces are recorded once and returned as they were."""

@@ -23,17 +23,6 @@ from whence.schema.rerank import RerankerResult
 from whence.schema.search import Candidate
 from whence.schema.texts import ChunkText
 
-__all__ = (
-    "NEVER",
-    "ChunkMatch",
-    "StubEmbeddings",
-    "StubPrompt",
-    "StubReranker",
-    "StubSearch",
-    "StubTexts",
-    "candidate",
-)
-
 
 class _Never(Exception):
     """See `NEVER`."""

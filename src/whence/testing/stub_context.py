@@ -16,8 +16,6 @@ from whence.processors.base import Processor, StreamingProcessor, closing
 from whence.schema.errors import InternalError
 from whence.schema.message import Message
 
-__all__ = ("StubContext", "serving")
-
 M = TypeVar("M", bound=Message)
 
 Answerer = Callable[[Any], Any]

@@ -27,8 +27,6 @@ from whence.testing.index_samples import EVERYTHING, PUBLIC, SECRET, fill_collec
 from whence.testing.store_samples import on_one_store
 from whence.testing.stub_context import StubContext
 
-__all__ = ("SymbolsStore", "SymbolsSuite", "defining")
-
 _QUERY = np.array([1, 0], dtype="<f4").tobytes()
 
 

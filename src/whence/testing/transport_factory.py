@@ -14,22 +14,6 @@ from whence.broker.dead_letters import DeadLetters
 from whence.broker.transport import Delivery, RetryPolicy, Subscription, Transport
 from whence.schema.topics import full_topic
 
-__all__ = (
-    "PATIENCE_S",
-    "QUICK",
-    "Capability",
-    "TransportFactory",
-    "acked",
-    "arrives",
-    "counts_become",
-    "dead_letters",
-    "eventually",
-    "fresh_topic",
-    "is_silent",
-    "publish_all",
-    "received",
-)
-
 T = TypeVar("T")
 
 #: How long a test waits for what must happen, in seconds: far more than any loaded machine needs.

@@ -28,8 +28,6 @@ from whence.testing.transport_factory import (
     is_silent,
 )
 
-__all__ = ("WorkerRequestSuite", "WorkerSuite")
-
 _TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 

@@ -22,20 +22,6 @@ import msgspec
 
 from whence.text.normalization import STOP_WORDS, fold, snowball_stem
 
-__all__ = (
-    "ANALYZER_VERSION",
-    "QueryWord",
-    "analyze_pretoken",
-    "ascii_pretokens",
-    "document_terms",
-    "field_length",
-    "is_stop_term",
-    "parse_query",
-    "pretoken_terms",
-    "query_terms",
-    "term_counts",
-)
-
 #: Recorded with each collection: terms of another version cannot be matched.
 ANALYZER_VERSION = "3"
 

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from whence.text.overlap import content_terms
 
-__all__ = ("Identifier", "names_other_identifier", "question_identifiers")
-
 
 class Identifier(NamedTuple):
     """A value of a name."""

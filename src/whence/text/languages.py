@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
-__all__ = ("DEFAULT_LANGUAGE", "detect_language", "language_sample")
-
 DEFAULT_LANGUAGE = "english"
 
 #: Characters of a document that are examined: some six hundred words.

@@ -11,8 +11,6 @@ from functools import lru_cache
 
 import Stemmer
 
-__all__ = ("FUNCTION_WORDS", "LANGUAGES", "STOP_WORDS", "fold", "light_stem", "snowball_stem")
-
 #: Languages that Snowball can stem.
 LANGUAGES = frozenset(Stemmer.algorithms())
 

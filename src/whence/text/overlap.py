@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 
 from whence.text.normalization import FUNCTION_WORDS, fold, light_stem
 
-__all__ = ("content_terms", "inverse_document_frequencies", "overlap")
-
 _WORD = re.compile(r"\w+(?:['\u2019.-]\w+)*")
 
 

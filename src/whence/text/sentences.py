@@ -12,8 +12,6 @@ from typing import Literal, NamedTuple
 
 from whence.text.spans import Span, spans_between, trimmed
 
-__all__ = ("Sentence", "SentenceKind", "sentence_spans", "split_sentences")
-
 SentenceKind = Literal["prose", "item", "table", "code", "heading"]
 
 

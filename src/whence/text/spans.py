@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-__all__ = ("Span", "lines", "paragraphs", "slices", "spans_between", "trimmed")
-
 #: Offset of the first character and offset after the last one.
 Span = tuple[int, int]
 

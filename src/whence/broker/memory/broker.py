@@ -13,8 +13,6 @@ from whence.broker.transport import Mode, Start, TopicStats
 from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.topics import full_topic
 
-__all__ = ("MemoryBroker", "Topic")
-
 
 class Topic:
     """The subscriptions of one topic and the last messages published to it."""

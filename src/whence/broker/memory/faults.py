@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-__all__ = ("Faults",)
-
-
 _SWITCHES = frozenset(
     {
         "duplicate_after_ack",

@@ -16,8 +16,6 @@ from whence.schema.errors import Unavailable
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ("clock_offset", "find_admin", "group_stats")
-
 _TIMEOUT_S = 10.0
 #: Default port of the admin interface, and how long to wait for it there, seconds.
 _DEFAULT_PORT = 8080

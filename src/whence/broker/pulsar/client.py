@@ -22,8 +22,6 @@ from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.message import Message
 from whence.schema.topics import DEAD_LETTER_GROUP, DEFAULT_NAMESPACE, full_topic
 
-__all__ = ("PulsarClient",)
-
 T = TypeVar("T")
 C = TypeVar("C", Consumer, Reader)
 

@@ -7,8 +7,6 @@ from pulsar.asyncio import PulsarException
 
 from whence.schema.errors import BadInput, ConfigError, Overloaded, Unavailable, WhenceError
 
-__all__ = ("is_gone", "is_taken", "translate")
-
 _FULL = {
     Result.ProducerQueueIsFull,
     Result.MemoryBufferIsFull,

@@ -19,8 +19,6 @@ from pulsar.asyncio import Consumer, Producer, PulsarException, Reader
 from whence.broker.clock import Clock
 from whence.schema.errors import WhenceError
 
-__all__ = ("ConsumerFeed", "FeedOwner", "close_quietly")
-
 logger = logging.getLogger(__name__)
 
 #: First and longest wait before a lost consumer is opened again, seconds.

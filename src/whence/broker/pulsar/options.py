@@ -20,8 +20,6 @@ import pulsar
 from whence.schema.errors import ConfigError
 from whence.schema.topics import DEFAULT_NAMESPACE
 
-__all__ = ("PulsarOptions", "checked_url")
-
 _PREFIX = "WHENCE_PULSAR_"
 _KINDS: dict[str, type[str | int | float]] = {"str": str, "int": int, "float": float}
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+\Z")

@@ -14,8 +14,6 @@ from pulsar.asyncio import Producer
 from whence.broker.clock import Clock, Timer
 from whence.broker.pulsar.feed import close_quietly
 
-__all__ = ("PooledProducer", "ProducerPool")
-
 #: Producers kept open, beyond those that are sending.
 _MAX_IDLE = 256
 #: Seconds without a message after which a producer is closed; opening one takes about 10 ms.

@@ -18,8 +18,6 @@ from pulsar.schema.schema import JsonSchema
 from whence.schema.errors import ConfigError
 from whence.schema.message import Message
 
-__all__ = ("MessageSchema", "avro_record")
-
 _NAME = re.compile(r"[^A-Za-z0-9_]")
 _SCALARS: list[Any] = ["null", "boolean", "long", "double", "string"]
 

@@ -31,8 +31,6 @@ from whence.broker.queue import Consumer, QueuedMessage, StoredMessage, Subscrip
 from whence.broker.subscription import QueueSubscription
 from whence.broker.transport import Delivery, Headers, Mode, RetryPolicy, TopicStats, Transport
 
-__all__ = ("INTERNAL", "PulsarSubscription", "RetryPublisher", "Stamps")
-
 #: Prefix of message properties that are ours and not headers.
 INTERNAL = "_whence-"
 #: A non-persistent topic drops what a consumer does not take at once, so it takes this many.

@@ -13,17 +13,6 @@ from whence.evaluation.files import parse_data, read_text, to_struct
 from whence.evaluation.statistics import Interval, bootstrap_interval, paired_p_value
 from whence.schema.errors import BadInput, ConfigError
 
-__all__ = (
-    "MEASURES",
-    "Comparison",
-    "MeasureComparison",
-    "QueryDifference",
-    "RecordedRun",
-    "compare_runs",
-    "differences_svg",
-    "load_run",
-)
-
 #: Measures by the field of a query that holds them.
 MEASURES: Mapping[str, str] = {
     "ndcg_at_k": "ndcg_at_k",

@@ -15,8 +15,6 @@ import msgspec
 from whence.evaluation.gate.run import QueryReport, SuiteRun, intents_of, latency_by_intent, measure
 from whence.evaluation.gate.schema import Baseline, LatencyLimits, Metrics, Policy
 
-__all__ = ("Category", "Check", "Gate", "Mover", "check_run", "loose_checks", "movers")
-
 Category = Literal[
     "recall_drop",
     "ranking_shift",

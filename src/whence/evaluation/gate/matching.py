@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from whence.evaluation.searcher import Hit
 
-__all__ = ("assign", "documents_named", "matches")
-
 _PATH = ("/", "#")
 _NAME = ("::", ".", "#")
 _IN_PATH = re.compile(r"[/#]")

@@ -20,8 +20,6 @@ from whence.schema.errors import BadInput, DeadlineExceeded, ModelMissing, Overl
 if TYPE_CHECKING:
     from whence.models.protocols import Reranker
 
-__all__ = ("RetrieverReport", "compare_retrievers", "measure_retrievers")
-
 #: Depth of the fused ranking: as deep as a hybrid search reads its two retrievers.
 _DEPTH = 100
 #: Candidates that are reranked: enough to notice a worse order, in half the time of twice as many.

@@ -27,15 +27,6 @@ from whence.evaluation.statistics import bootstrap_interval
 from whence.schema.errors import BadInput, NotFound
 from whence.store.protocols import Store
 
-__all__ = (
-    "Change",
-    "baseline_changes",
-    "check_comparable",
-    "collection_digest",
-    "gate_document",
-    "record",
-)
-
 REPORT_VERSION = "retrieval-eval-report-v1"
 #: Documents read at a time.
 _BATCH = 1000

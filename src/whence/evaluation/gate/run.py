@@ -22,17 +22,6 @@ from whence.evaluation.gate.schema import (
 from whence.evaluation.searcher import Hit, Searcher, SearchOutcome
 from whence.schema.errors import DeadlineExceeded, ModelMissing, Overloaded, Unavailable
 
-__all__ = (
-    "QueryReport",
-    "SuiteRun",
-    "TopResult",
-    "intents_of",
-    "latency_by_intent",
-    "measure",
-    "run_suite",
-    "score_hits",
-)
-
 
 class TopResult(msgspec.Struct, frozen=True, kw_only=True):
     """One result of a query."""

@@ -11,29 +11,6 @@ from whence.evaluation.files import read_struct
 from whence.evaluation.searcher import MIN_QUERY
 from whence.schema.errors import ConfigError
 
-__all__ = (
-    "BASELINE_VERSION",
-    "INTENTS",
-    "Baseline",
-    "BaselineQuery",
-    "Intent",
-    "IntentLatency",
-    "LatencyLimits",
-    "LatencyPolicy",
-    "Metrics",
-    "NegativeTarget",
-    "Policy",
-    "Quality",
-    "RetrieverScores",
-    "Suite",
-    "SuiteQuery",
-    "Target",
-    "Tolerance",
-    "load_baseline",
-    "load_policy",
-    "load_suite",
-)
-
 BASELINE_VERSION: Final = "retrieval-eval-baseline-v1"
 
 Intent = Literal["symbol", "path", "error", "natural_language"]

@@ -16,19 +16,6 @@ from whence.evaluation.validation.suite import TestQuery
 from whence.evaluation.validation.target import Passage
 from whence.text.analysis import document_terms
 
-__all__ = (
-    "found_topics",
-    "heading_fault",
-    "metadata_fault",
-    "overlap",
-    "overlap_fault",
-    "pattern_fault",
-    "results_fault",
-    "threshold_fault",
-    "uniqueness_fault",
-    "verbatim_fault",
-)
-
 #: Largest share of text that two chunks of one document may have in common; our chunker's is an eighth.
 _MAX_OVERLAP = 0.5
 #: Smallest share of an excerpt's runs of five words that must be in the page: footnotes and the like interrupt

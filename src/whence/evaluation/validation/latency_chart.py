@@ -8,8 +8,6 @@ from xml.sax.saxutils import escape
 
 from whence.evaluation import measures
 
-__all__ = ("latency_svg",)
-
 _WIDTH, _LEFT, _TOP, _HEIGHT = 720, 56, 64, 200
 _BINS = 24
 _COLOURS = ("#3b6ea5", "#c77d2e")

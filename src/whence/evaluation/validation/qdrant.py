@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from whence.models.protocols import Embedder
     from whence.store.qdrant import QdrantChunk, QdrantCollection
 
-__all__ = ("QdrantTarget",)
-
 #: Chunks among which sections are chosen, and most chunks of one page.
 _SAMPLE, _PAGE = 1000, 2000
 

@@ -16,18 +16,6 @@ from whence.evaluation.validation.source_texts import SourceTexts
 from whence.evaluation.validation.suite import ValidationSuite
 from whence.evaluation.validation.target import Passage, StoredDocument, Target, TargetInfo
 
-__all__ = (
-    "Latencies",
-    "LoadReport",
-    "QueryResult",
-    "ResultRow",
-    "SequenceReport",
-    "Thresholds",
-    "ValidationReport",
-    "build_report",
-    "load_documents",
-)
-
 #: Longest mean for interactive use, in milliseconds; more is a warning.
 _MOST_MEAN_MS = 2000.0
 #: A sequence gets slower when its second half's median is this much above the first's ...

@@ -25,8 +25,6 @@ from whence.schema.errors import (
     WhenceError,
 )
 
-__all__ = ("Limits", "QueryOutcome", "ValidationRun", "run_validation")
-
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int | None], None]

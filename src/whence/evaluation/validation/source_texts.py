@@ -16,8 +16,6 @@ from whence.schema.errors import BadInput
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ("Page", "SourceTexts", "fetch_pages", "read_documents", "read_source_texts")
-
 _PAGE_TIMEOUT_S = 10.0
 _LARGEST_PAGE = 8 * 2**20
 _AT_ONCE = 4

@@ -12,15 +12,6 @@ import msgspec
 from whence.evaluation.files import parse_data, read_text, to_struct
 from whence.schema.errors import ConfigError
 
-__all__ = (
-    "SHIPPED_DOCUMENTS",
-    "TestQuery",
-    "ValidationSuite",
-    "load_suite",
-    "parse_suite",
-    "shipped_suite",
-)
-
 #: Documents of the example handbook that the shipped suite asks about; a collection with all of them is it.
 SHIPPED_DOCUMENTS = (
     "incidents/2025-02-harbour-outage.md",

@@ -10,8 +10,6 @@ from whence.evaluation.validation.suite import TestQuery, ValidationSuite
 from whence.evaluation.validation.target import Section
 from whence.schema.errors import NotFound
 
-__all__ = ("MIN_QUERIES", "generate_suite")
-
 #: Queries of a generated suite, at least.
 MIN_QUERIES = 5
 _WINDOW = 12

@@ -7,8 +7,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ("Passage", "RetrievedPassages", "Section", "StoredDocument", "Target", "TargetInfo")
-
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk that a search returned. A field is None when it is missing or of another type."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from whence.flow.telemetry.metrics import FlowMetrics
 
-__all__ = ("Endpoint", "read_address")
-
 #: Seconds without a heartbeat after which the event loop counts as stalled.
 _STALL_S = 30.0
 

@@ -6,8 +6,6 @@ import json
 import logging
 import sys
 
-__all__ = ("LogfmtFormatter", "log_to_stderr")
-
 #: Attributes of every record; all others come from `extra`.
 _STANDARD = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"})
 #: Characters that need quotes in a value.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from whence.flow.telemetry.endpoint import Endpoint
     from whence.flow.telemetry.metrics import FlowMetrics
 
-__all__ = ("FlowMonitor", "start_telemetry")
-
 #: Seconds between two health checks. Prometheus scrapes every 15 to 60 s.
 _INTERVAL_S = 5.0
 

@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from whence.flow.tracing import TraceContext
 
-__all__ = ("Observer", "observe_nothing", "observe_with")
-
 #: Observes one message within a `with` block. Arguments: name of the processor, type of the message, trace
 #: context of the message. The block's value is the trace context for all work on the message; exceptions
 #: pass through.

@@ -21,8 +21,6 @@ from whence.ingest.bundles.locations import Location
 from whence.ingest.decoding import refuse_wide_encoding
 from whence.schema.errors import BadInput
 
-__all__ = ("Archive", "MemberStream", "open_archive")
-
 #: Exceptions of `zipfile` and `zlib` on damaged input, found by fuzzing.
 _DAMAGE = (
     zipfile.BadZipFile,

@@ -13,8 +13,6 @@ from whence.ingest.bundles.limits import BundleLimits
 from whence.ingest.bundles.repo_meta import read_snapshot
 from whence.schema.code import SnapshotInfo
 
-__all__ = ("Bundle", "open_bundle")
-
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     """A bundle whose directory and `repo_meta.json` were read; no file is kept open."""

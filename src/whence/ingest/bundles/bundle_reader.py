@@ -29,8 +29,6 @@ from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts
 from whence.schema.code_ids import kind_from_local_id, validate_local_id
 from whence.store.snapshot_protocols import SnapshotEdges
 
-__all__ = ("KNOWN_LABELS", "MAX_WARNINGS", "BundleReader", "node_batches", "validate")
-
 T = TypeVar("T")
 
 #: Labels that are not reported as unknown. Other labels protect a node in the same way.

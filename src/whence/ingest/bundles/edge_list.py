@@ -13,8 +13,6 @@ from whence.schema.code_ids import CodeKind
 from whence.schema.relations import normalize_relation
 from whence.store.snapshot_protocols import SnapshotEdges
 
-__all__ = ("EdgeList", "canonical_edges")
-
 
 class EdgeList:
     """Edges in the order they are read, repeats included."""

@@ -17,8 +17,6 @@ from whence.schema.code import BundleWarning
 from whence.schema.code_ids import CodeKind
 from whence.schema.relations import CS_DEPENDENCY, stored_relation
 
-__all__ = ("LocatedEdges", "read_edges")
-
 _FROM_NAMES = ("from_id", "from", "From")
 _TO_NAMES = ("to_id", "to", "To")
 _RELATION_NAMES = ("edge_type", "relation", "Relation", "type")

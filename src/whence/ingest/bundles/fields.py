@@ -8,8 +8,6 @@ from typing import Any
 from whence.ingest.field_validation import validate_text
 from whence.schema.errors import BadInput
 
-__all__ = ("first_text", "integer", "whole_text")
-
 
 def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str:
     """Return the first of these fields that holds text, stripped.

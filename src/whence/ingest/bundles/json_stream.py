@@ -18,8 +18,6 @@ from whence.ingest.decoding import refuse_wide_encoding
 from whence.ingest.strict_json import parse_json
 from whence.schema.errors import BadInput
 
-__all__ = ("JsonElement", "array_elements", "object_elements")
-
 _BLOCK_BYTES = 64 * 1024
 _NOT_SPACE = re.compile(rb"[^ \t\r\n]")
 _BRACKET_OR_STRING = re.compile(rb'[{}\[\]]|"[^"\\]*+(?:\\.[^"\\]*+)*"|"', re.DOTALL)

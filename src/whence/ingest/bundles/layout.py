@@ -8,8 +8,6 @@ import msgspec
 
 from whence.ingest.bundles.archive import Archive
 
-__all__ = ("Layout", "find_layout")
-
 _REPO_META = "repo_meta.json"
 _CHUNKS = ("regular_code_bundle/chunks.json", "code/chunks.json")
 _DEPENDENCIES = ("regular_code_bundle/dependencies.json", "code/dependencies.json")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ("BundleLimits",)
-
 _MIB = 1024 * 1024
 
 

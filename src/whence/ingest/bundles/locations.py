@@ -9,8 +9,6 @@ import msgspec
 
 from whence.schema.errors import BadInput
 
-__all__ = ("Location",)
-
 
 class Location(msgspec.Struct, frozen=True, gc=False):
     """A bundle, one of its members, a line of the member, and the number of an item in a list."""

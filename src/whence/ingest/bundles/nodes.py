@@ -19,8 +19,6 @@ from whence.schema.access import DocumentTags
 from whence.schema.code import BundleWarning, CodeNode, SnapshotInfo
 from whence.schema.code_ids import CodeKind, canonical_id, validate_local_id
 
-__all__ = ("LocatedNode", "read_nodes")
-
 _KEY_NAMES = ("key", "Key")
 #: Kinds of SQL objects, by the names that bundles use.
 _SQL_KINDS = {

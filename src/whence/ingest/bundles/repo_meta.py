@@ -13,8 +13,6 @@ from whence.schema.code import SnapshotInfo
 from whence.schema.code_ids import make_snapshot_id, validate_repo
 from whence.schema.errors import BadInput
 
-__all__ = ("read_snapshot",)
-
 _REPO_NAMES = ("RepoName", "Repo", "Repository", "RepositoryName", "repo", "repository")
 _BRANCH_NAMES = ("Branch", "branch")
 #: In order of preference: a commit, a fingerprint of the content, the bundle's own snapshot id.

@@ -10,8 +10,6 @@ from whence.ingest.bundles.archive import MemberStream
 from whence.ingest.bundles.locations import Location
 from whence.ingest.decoding import refuse_wide_encoding
 
-__all__ = ("Line", "Row", "csv_rows", "text_lines")
-
 _BYTE_ORDER_MARK = "\ufeff"
 
 

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
 
-__all__ = ("ACL_NAMES", "CLEARANCE_NAMES", "LABEL_NAMES", "read_tags")
-
 T = TypeVar("T")
 
 ACL_NAMES = ("acl_allow", "acl_tags_any", "AclTags")

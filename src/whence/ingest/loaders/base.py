@@ -12,8 +12,6 @@ from whence.ingest.load_results import LoadFailure
 from whence.ingest.sources import SourceFile
 from whence.schema.errors import BadInput
 
-__all__ = ("Loader", "Record")
-
 
 class Record(msgspec.Struct, frozen=True):
     """A record of a file of records whose id is known and whose text is not yet parsed."""

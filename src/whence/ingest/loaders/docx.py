@@ -15,8 +15,6 @@ from whence.ingest.sources import SourceFile
 from whence.ingest.text_builder import TextBuilder
 from whence.schema.errors import BadInput
 
-__all__ = ("LOADERS", "load_word")
-
 #: Largest unpacked size of the parts that are read, in bytes.
 _MAX_UNPACKED_BYTES = 128 * 2**20
 #: Styles of headings that mammoth does not map by itself.

@@ -20,8 +20,6 @@ from whence.schema.errors import BadInput
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-__all__ = ("LOADERS", "load_html", "write_html")
-
 #: Elements without content.
 _NO_CONTENT = (
     "script, style, noscript, template, iframe, object, svg, canvas, audio, video, button, select, input,"

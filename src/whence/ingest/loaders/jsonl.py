@@ -28,8 +28,6 @@ from whence.ingest.strict_json import parse_object
 from whence.ingest.tags import parse_tags
 from whence.schema.errors import BadInput
 
-__all__ = ("LOADERS", "parse_record", "read_records")
-
 
 def read_records(file: SourceFile, max_bytes: int) -> Iterator[Record | LoadFailure]:
     """Read records one by one; memory holds one line at a time, however long the file.

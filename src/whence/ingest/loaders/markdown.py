@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ("LOADERS", "load_markdown", "markdown_blocks")
-
 _LISTS = ("bullet_list_open", "ordered_list_open")
 _LINE_BLOCKS = ("table_open", "fence", "code_block", "html_block")
 #: A longer list item, in characters, may be split between sentences.

@@ -19,8 +19,6 @@ from whence.schema.errors import BadInput
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
-__all__ = ("LOADERS", "load_pdf")
-
 #: PDFium is not thread-safe.
 _PDFIUM = threading.Lock()
 

@@ -9,8 +9,6 @@ from whence.ingest.front_matter import read_front_matter
 from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
 
-__all__ = ("LOADERS", "load_text")
-
 
 def load_text(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file of plain text.

@@ -17,8 +17,6 @@ from whence.schema.errors import BadInput
 from whence.text.sentences import sentence_spans
 from whence.text.spans import Span, lines, paragraphs, trimmed
 
-__all__ = ("LOADERS", "load_rst", "rst_blocks")
-
 _ITEM = re.compile(
     r"(?:[*+\-•‣\u2043]|(?:\d+|[a-zA-Z#]|[ivxlcdmIVXLCDM]+)[.)]|\([\da-zA-Z#]+\)|:[^:\n]+:)\s"
 )

@@ -20,8 +20,6 @@ from whence.text.spans import Span, trimmed
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Tree
 
-__all__ = ("LOADERS", "code_blocks", "load_code", "syntax_tree")
-
 
 class _Language(msgspec.Struct, frozen=True):
     """The node types of a grammar."""

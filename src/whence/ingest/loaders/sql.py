@@ -13,15 +13,6 @@ from whence.ingest.loaders.base import Loader
 from whence.ingest.sources import SourceFile
 from whence.text.spans import Span, lines, spans_between
 
-__all__ = (
-    "LOADERS",
-    "SqlStatement",
-    "contains_batch_end",
-    "load_sql",
-    "sql_blocks",
-    "sql_statements",
-)
-
 #: The batch separator of SQL Server's tools, on a line of its own.
 _BATCH = re.compile(r"^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t]*$", re.IGNORECASE | re.MULTILINE)
 #: Text without a statement, after the end of one.

@@ -11,8 +11,6 @@ from whence.provenance.trace import Stage, Trace
 from whence.schema.codec import to_builtins
 from whence.schema.terms import Triple
 
-__all__ = ("to_json", "trace_summary", "triple_to_json")
-
 
 def to_json(trace: Trace) -> dict[str, Any]:
     """Return `{answer_id, question, graph, stages, triples, complete, faults}`; JSON types only."""

@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from whence.provenance.namespaces import XSD_STRING
 from whence.schema.terms import Term, Triple
 
-__all__ = ("to_nquads",)
-
 #: Canonical N-Quads escapes these and nothing else (RDF 1.2 N-Quads, section "A canonical form").
 _SPECIAL = re.compile(r'[\x00-\x1f"\\\x7f]')
 _NAMED = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rdflib import Dataset
     from rdflib.query import Result
 
-__all__ = ("PREFIXES", "SparqlAnswer", "run_sparql", "serialize", "to_json_ld", "to_trig")
-
 #: Prefixes of our output; a query may use them without declaring them.
 PREFIXES = {
     "prov": ns.PROV,

@@ -8,8 +8,6 @@ from xml.sax.saxutils import escape
 
 from whence.provenance.render.text import one_line
 
-__all__ = ("Canvas", "Theme", "text_length", "wrap")
-
 Theme = Literal["auto", "light", "dark"]
 
 _LIGHT = {

@@ -6,8 +6,6 @@ import unicodedata
 
 from whence.provenance.trace import Trace
 
-__all__ = ("format_duration", "one_line", "ratio", "shorten", "stage_counts")
-
 #: Characters that reverse the direction of the text around them, and could disguise it.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 

@@ -18,8 +18,6 @@ from whence.provenance.trace import Stage, Trace
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ("to_tree", "tree_text")
-
 _EDGES_SHOWN = 12
 _FAULTS_SHOWN = 10
 

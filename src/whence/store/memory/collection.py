@@ -46,11 +46,6 @@ from whence.store.validation import (
     missing_collection,
 )
 
-__all__ = (
-    "MemoryCollection",
-    "find",
-)
-
 
 class MemoryCollection:
     """A model and the documents embedded with it, by id."""

@@ -29,8 +29,6 @@ from whence.store.validation import (
     json_text,
 )
 
-__all__ = ("MemoryDocuments",)
-
 
 class MemoryDocuments:
     """Writes and lists the documents of collections.

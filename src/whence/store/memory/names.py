@@ -25,8 +25,6 @@ from whence.store.title_mentions import MAX_MENTIONS, MAX_TITLED, MentionFinder,
 from whence.store.validation import check_limit
 from whence.text.analysis import document_terms
 
-__all__ = ("MemoryNames",)
-
 
 class _Sides(msgspec.Struct):
     """The passages that have a title and those that mention it."""

@@ -29,8 +29,6 @@ from whence.store.validation import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("MemorySearch",)
-
 
 class MemorySearch:
     """Reads chunks; every call takes time linear in the collection.

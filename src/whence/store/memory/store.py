@@ -12,8 +12,6 @@ from whence.store.memory.search import MemorySearch
 from whence.store.memory.traces import MemoryTraces
 from whence.store.protocols import StoreOverview
 
-__all__ = ("MemoryStore",)
-
 
 class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
     """Chunks, names and traces in memory; subclass it for a store with other storage.

@@ -17,8 +17,6 @@ from whence.store.validation import (
     check_trace,
 )
 
-__all__ = ("MemoryTraces",)
-
 
 class MemoryTraces:
     """Stores traces by answer id, in the order of recording.

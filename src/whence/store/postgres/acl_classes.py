@@ -23,15 +23,6 @@ from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.driver import Connection
 from whence.store.validation import is_text
 
-__all__ = (
-    "ALLOWED",
-    "EPOCH",
-    "access_values",
-    "allowed_classes",
-    "cached_classes",
-    "intern_classes",
-)
-
 #: More tags than this are looked up in a hash: `&&` and `<@` compare each with each.
 _FEW: Final = 50
 #: The visibility rule over a row of `sec_class`; takes `access_values` as $1, $2 and $3.

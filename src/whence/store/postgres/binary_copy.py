@@ -17,15 +17,6 @@ from numpy.typing import NDArray
 
 from whence.store.postgres.driver import Connection
 
-__all__ = (
-    "Numbers",
-    "copy_columns",
-    "copy_rows",
-    "copy_vectors",
-    "int_arrays",
-    "rows_of_columns",
-)
-
 _HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TAIL = struct.pack("!h", -1)
 _LENGTH = struct.Struct("!i")

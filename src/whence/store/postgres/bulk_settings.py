@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from whence.store.postgres.driver import Connection
 
-__all__ = ("bulk_settings",)
-
 
 async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, ...]:
     """Return the settings of a transaction that writes rows of a snapshot, for `driver.writing`.

@@ -11,8 +11,6 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
-__all__ = ("ByteCache",)
-
 #: Bytes of a key and its bookkeeping, about.
 _ENTRY_BYTES = 300
 

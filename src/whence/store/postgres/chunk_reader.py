@@ -16,14 +16,6 @@ from whence.store.postgres.acl_classes import ALLOWED, access_values
 from whence.store.postgres.driver import Connection
 from whence.store.validation import chunk_metadata, is_text
 
-__all__ = (
-    "REQUESTED_CHUNKS",
-    "chunk_texts",
-    "known_chunks",
-    "requested_values",
-    "visible_chunks",
-)
-
 _REQUESTED = """
  FROM unnest(${ids}::text[], ${indexes}::int[]) WITH ORDINALITY w(document_id, index, place)
  JOIN collection n ON n.name = ${collection}

@@ -32,8 +32,6 @@ from whence.store.snapshot_protocols import (
 )
 from whence.store.validation import is_text
 
-__all__ = ("PostgresCode",)
-
 _NEWEST_FIRST = f"{SNAPSHOTS} ORDER BY s.published DESC"
 _RESOLVE = f"""{SNAPSHOTS}
     WHERE s.active

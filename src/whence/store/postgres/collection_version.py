@@ -23,17 +23,6 @@ from whence.store.postgres.driver import Connection
 from whence.store.protocols import CollectionInfo
 from whence.store.validation import missing_collection
 
-__all__ = (
-    "CollectionVersion",
-    "ReaderView",
-    "StaleVersion",
-    "cached_view",
-    "fetch_versioned",
-    "read_version",
-    "read_view",
-    "versioned",
-)
-
 _VERSIONED: Final = """
 SELECT r.* FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id CROSS JOIN rights_epoch e
 LEFT JOIN ({rows}) r ON true

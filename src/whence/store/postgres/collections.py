@@ -26,16 +26,6 @@ from whence.store.validation import (
     missing_collection,
 )
 
-__all__ = (
-    "LockedCollection",
-    "PostgresCollections",
-    "is_writable",
-    "lock_collection",
-    "model_of",
-    "writable_collection",
-    "write_settings",
-)
-
 _COUNTED = """
 SELECT c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, count(d.id) AS documents,
     coalesce(sum(d.chunks), 0)::bigint AS chunks, max(d.stored_at) AS changed_at

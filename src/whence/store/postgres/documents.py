@@ -37,8 +37,6 @@ from whence.store.protocols import DocumentParts, DocumentState, EmbeddedDocumen
 from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_document_terms
 from whence.store.validation import check_documents, check_tags, content_digest, is_text, json_text
 
-__all__ = ("PostgresDocuments",)
-
 _DOCUMENT_COLUMNS = (
     "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
     "source_file", "source_url", "metadata", "source_digest",

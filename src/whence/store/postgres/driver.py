@@ -9,16 +9,6 @@ from typing import Any, Protocol
 
 import asyncpg
 
-__all__ = (
-    "Connection",
-    "connect",
-    "create_pool",
-    "errors",
-    "set_local",
-    "snapshot",
-    "writing",
-)
-
 #: The driver's exceptions, by name.
 errors: Any = asyncpg
 

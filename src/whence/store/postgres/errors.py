@@ -16,8 +16,6 @@ from whence.schema.errors import (
 )
 from whence.store.postgres.driver import errors
 
-__all__ = ("DRIVER_ERRORS", "address", "check_url", "is_connection_lost", "translate")
-
 #: All errors of the driver.
 DRIVER_ERRORS = (errors.PostgresError, errors.InterfaceError, errors.InternalClientError)
 _LOST = (

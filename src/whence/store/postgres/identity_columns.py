@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from whence.store.postgres.driver import Connection
 
-__all__ = ("reserve", "reserve_all")
-
 #: `OFFSET 0` makes the server look the sequence up once, not for every number.
 _RESERVE = """
     SELECT t.place, min(x.n) AS low,

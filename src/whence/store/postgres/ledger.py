@@ -18,8 +18,6 @@ from whence.schema.idempotency import Claim, ClaimState, EffectKind, Effects
 from whence.store.postgres.driver import Connection
 from whence.store.validation import is_text
 
-__all__ = ("PostgresLedger", "find_effects", "record_effects")
-
 logger = logging.getLogger(__name__)
 
 #: Rows deleted by one statement, so that none takes long.

@@ -18,8 +18,6 @@ from whence.store.postgres.metadata_index import ensure_metadata_indexed
 from whence.store.postgres.pool import ConnectionPool
 from whence.store.validation import is_text, missing_collection
 
-__all__ = ("Maintenance", "index_words", "maintain")
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

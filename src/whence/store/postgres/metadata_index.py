@@ -29,14 +29,6 @@ from whence.store.postgres.collection_version import ReaderView
 from whence.store.postgres.driver import Connection
 from whence.store.validation import filter_values
 
-__all__ = (
-    "METADATA_VERSION",
-    "FilteredChunks",
-    "ensure_metadata_indexed",
-    "filtered_chunks",
-    "index_metadata",
-)
-
 #: Incremented when `schema.filters` extracts other values from the same metadata.
 METADATA_VERSION = 1
 _REBUILD_BATCH = 2000

@@ -16,8 +16,6 @@ import msgspec
 from whence.schema.errors import ConfigError, HomeTooNew
 from whence.store.postgres.driver import Connection, errors
 
-__all__ = ("SCHEMA", "Migration", "extension_schema", "migrate", "migrations")
-
 #: Schema of all tables, so that their names clash with no others.
 SCHEMA = "whence"
 

@@ -15,8 +15,6 @@ from whence.store.postgres.pool import ConnectionPool
 from whence.store.symbol_names import SymbolMatch
 from whence.store.validation import check_limit, is_text, missing_collection
 
-__all__ = ("PostgresNames",)
-
 
 class PostgresNames:
     """Implements `SupportsLinks` and `SupportsSymbols`.

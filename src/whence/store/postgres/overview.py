@@ -10,8 +10,6 @@ from whence.store.postgres.driver import Connection
 from whence.store.postgres.migrate import SCHEMA
 from whence.store.protocols import StoreOverview
 
-__all__ = ("overview",)
-
 _COUNTS = """
 SELECT current_setting('server_version') AS server,
     (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector,

@@ -24,8 +24,6 @@ from whence.store.postgres.errors import (
 from whence.store.postgres.migrate import SCHEMA, extension_schema, migrate, migrations
 from whence.store.postgres.server.server import EmbeddedServer
 
-__all__ = ("ConnectionPool",)
-
 logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 10.0

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ("PostgresSearch",)
-
 
 class PostgresSearch:
     """Implements the reads of `ChunkStore` and `TraceStore` that take a reader's access.

@@ -21,8 +21,6 @@ from whence.store.postgres.traces import PostgresTraces
 from whence.store.postgres.view_reader import ViewReader
 from whence.store.protocols import StoreOverview
 
-__all__ = ("PostgresStore",)
-
 
 def _now() -> datetime:
     return datetime.now(UTC)

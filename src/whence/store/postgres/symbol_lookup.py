@@ -15,8 +15,6 @@ from whence.store.postgres.driver import Connection, snapshot
 from whence.store.postgres.metadata_index import filtered_chunks
 from whence.store.symbol_names import LONGEST_NAME, SymbolMatch, symbol_fit
 
-__all__ = ("find_symbols",)
-
 #: Expression and condition of the index of headings, word for word.
 _REVERSED = 'reverse(lower(c.heading COLLATE "C"))'
 _IS_NAME = (

@@ -18,8 +18,6 @@ from whence.store.postgres.pool import ConnectionPool
 from whence.store.protocols import StoredTrace
 from whence.store.validation import check_limit, check_trace, is_text, json_text
 
-__all__ = ("PostgresTraces",)
-
 _RECORD = """
 WITH recorded AS (
     INSERT INTO trace (answer_id, collection, question, acl_tags, labels, clearance, settings, answer,

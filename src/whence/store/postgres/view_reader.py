@@ -20,8 +20,6 @@ from whence.store.postgres.pool import ConnectionPool
 from whence.store.postgres.server.tuning import memory_bytes
 from whence.store.validation import is_text
 
-__all__ = ("ViewReader",)
-
 T = TypeVar("T")
 
 #: Size of the cache: a part of the memory, and at most.

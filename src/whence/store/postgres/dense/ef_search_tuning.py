@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("least_ef_search",)
-
 #: Recall that has to be reached, the number of queries, and the places of each.
 _RECALL, _QUERIES, _PLACES = 0.99, 60, 10
 #: Weight of the first vector of a query, where the second has 1.

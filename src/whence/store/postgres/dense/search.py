@@ -27,8 +27,6 @@ from whence.store.validation import candidate, check_dense_query, cosine
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("dense_scores", "search_dense")
-
 #: Above it, a limit means no limit.
 _LARGEST_LIMIT = 2**62
 # A plan for the values at hand: only a constant array of classes or rows is probed by hash. A plan for any

@@ -20,20 +20,6 @@ from typing import Any
 from whence.store.postgres.dense.ef_search_tuning import least_ef_search
 from whence.store.postgres.driver import Connection
 
-__all__ = (
-    "INDEXED",
-    "MEASURED",
-    "VISIBLE_CHUNKS",
-    "GraphSearch",
-    "build_index",
-    "drop_orphan_indexes",
-    "fewest_visible",
-    "filtered_graph_search",
-    "graph_search",
-    "index_name",
-    "needs_index_build",
-)
-
 #: Chunks from which on a collection gets a graph; an exact scan of as many takes some ten milliseconds.
 _MIN_CHUNKS = 20_000
 #: Most dimensions that pgvector indexes in half precision.

@@ -21,18 +21,6 @@ from whence.store.postgres.lexical.segments import mark_deleted
 from whence.store.postgres.lexical.term_vectors import concatenated
 from whence.store.term_counts import TermVector
 
-__all__ = (
-    "ADD_STATISTICS",
-    "STATISTICS",
-    "add_chunk_terms",
-    "chunk_slots",
-    "delete_unused_terms",
-    "move_chunk_terms",
-    "remove_document_terms",
-    "term_key",
-    "write_term_vectors",
-)
-
 #: Longest term stored as it is, in characters; a row of a B-tree holds 2704 bytes, a character takes 4 at most.
 _MAX_TERM = 500
 

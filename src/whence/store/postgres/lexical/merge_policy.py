@@ -11,15 +11,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-__all__ = (
-    "MAX_SEGMENT_CHUNKS",
-    "Segment",
-    "plan_all_merges",
-    "plan_background_merges",
-    "plan_compaction",
-    "plan_inline_merges",
-)
-
 #: Most chunks in a segment: their places in it take two bytes.
 MAX_SEGMENT_CHUNKS = 65_536
 #: Small segments above which the newest are merged.

@@ -31,8 +31,6 @@ from whence.store.postgres.lexical.posting_writer import (
     write_postings,
 )
 
-__all__ = ("list_segments", "merge_in_background", "merge_segments")
-
 #: First half of the key of the advisory lock under which a collection is merged: "merg" in ASCII.
 _LOCK = 0x6D657267
 #: How often a background merge is started whose sources another merge replaced.

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from whence.store.postgres.binary_copy import copy_rows, int_arrays, rows_of_columns
 from whence.store.postgres.driver import Connection
 
-__all__ = ("BATCH_POSTINGS", "PostingLists", "write_postings")
-
 #: Postings that are sorted and written at a time, about: a megabyte with the intermediate arrays.
 BATCH_POSTINGS = 1 << 13
 #: Most posting lists and postings of a row that holds more than one term. Such a row is stored in its page, and

@@ -21,14 +21,6 @@ from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_terms
 from whence.text.analysis import ANALYZER_VERSION
 from whence.text.languages import detect_language, language_sample
 
-__all__ = (
-    "ensure_indexed",
-    "is_indexed",
-    "read_field_boosts",
-    "reindex_batch",
-    "set_field_boosts",
-)
-
 #: Stands in place of the analyzer's version while a collection is reindexed.
 _IN_PROGRESS = f"{ANALYZER_VERSION} in part"
 #: Documents whose chunks are indexed in one batch.

@@ -12,8 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("POSTING_BYTES", "PostingList", "top_scores")
-
 #: Bytes of a posting: a place in two bytes, an impact in four.
 POSTING_BYTES = 6
 #: With this many places per posting, or more, no array of all places is made.

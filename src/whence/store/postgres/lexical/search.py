@@ -27,8 +27,6 @@ from whence.store.term_counts import LexicalQuery, parse_lexical_query
 from whence.store.validation import check_limit, lexical_candidate
 from whence.text.analysis import ANALYZER_VERSION
 
-__all__ = ("lexical_scores", "search_lexical")
-
 # The rights of the chunk decide, not those of its postings: slots of chunks that are gone or retagged find
 # nothing.
 _CHUNKS = versioned(

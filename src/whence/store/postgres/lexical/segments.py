@@ -25,18 +25,6 @@ from whence.store.postgres.lexical.merging import list_segments, merge_segments
 from whence.store.postgres.lexical.posting_writer import write_postings
 from whence.store.postgres.lexical.term_vectors import TermVectors, concatenated
 
-__all__ = (
-    "MAX_FLUSHED_CHUNKS",
-    "chunks_with_terms",
-    "count_deleted_postings",
-    "expunge_deleted",
-    "flush",
-    "flush_postings",
-    "mark_deleted",
-    "merge_pending",
-    "write_segment",
-)
-
 #: Most chunks in a flushed segment, some 16 MB at 60 terms a chunk. An import writes more at once; it flushes
 #: several segments and merges them.
 MAX_FLUSHED_CHUNKS = 1 << 14

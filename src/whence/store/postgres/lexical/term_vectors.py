@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from whence.store.bm25 import MAX_COUNT
 from whence.store.postgres.lexical.posting_writer import BATCH_POSTINGS, PostingLists
 
-__all__ = ("TermVectors", "concatenated", "term_batches")
-
 _LOW_HALF = 0xFFFFFFFF
 
 

@@ -20,8 +20,6 @@ from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.scoring import POSTING_BYTES
 from whence.store.term_counts import reader_languages
 
-__all__ = ("Postings", "VisibleTerm", "read_slots", "read_terms")
-
 #: Bytes that a term takes beside its postings, about.
 _TERM_BYTES = 500
 #: Classes from which on they are looked up in a hash, and postings are fetched whole.

@@ -31,16 +31,6 @@ from whence.store.title_mentions import (
 )
 from whence.text.analysis import document_terms
 
-__all__ = (
-    "IS_LINK",
-    "add_links",
-    "delete_unused_titles",
-    "document_titles",
-    "ensure_links_indexed",
-    "titles_by_anchor",
-    "titles_of_drafts",
-)
-
 #: Texts that are read and analyzed at a time.
 _BATCH = 2000
 

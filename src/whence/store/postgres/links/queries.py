@@ -19,8 +19,6 @@ from whence.store.title_mentions import LINKS_VERSION, MAX_MENTIONS, MAX_TITLED,
 from whence.store.validation import missing_collection
 from whence.text.analysis import document_terms
 
-__all__ = ("LinkStatisticsCache", "linked_titles", "links_pending")
-
 _RESOLVE = f"""
     SELECT c.id, coalesce(l.languages[1], $2) AS language, {EPOCH}
     FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"""  # noqa: S608 - only constants

@@ -6,8 +6,6 @@ import asyncio
 import logging
 import time
 
-__all__ = ("Backoff",)
-
 #: Long waits have a logger of their own, which the command line shows; it shows nothing else of the server.
 logger = logging.getLogger("whence.waiting")
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from whence.schema.errors import ConfigError
 
-__all__ = ("MAJOR_VERSION", "program")
-
 #: Major version of PostgreSQL; a data directory can be read by its own version only.
 MAJOR_VERSION = 18
 

@@ -25,8 +25,6 @@ from pathlib import Path
 from whence.schema.errors import ConfigError, DiskFull, HomeTooNew, WhenceError
 from whence.store.postgres.server.locks import open_owned
 
-__all__ = ("LAYOUT", "SOCKET_NAME", "Home", "default_home")
-
 #: Layout of the folder; incremented by a change that older versions cannot read.
 LAYOUT = 1
 

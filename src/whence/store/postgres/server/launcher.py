@@ -29,8 +29,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ("ALIVE_ELSEWHERE", "main")
-
 #: Exit status when another program holds the `alive` lock (EX_TEMPFAIL of sysexits.h).
 ALIVE_ELSEWHERE = 75
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from whence.schema.errors import ConfigError, Unavailable
 from whence.store.postgres.server.backoff import Backoff
 
-__all__ = ("FileLock", "open_owned")
-
 
 def open_owned(path: Path, flags: int) -> int:
     """Open a file of the home, created with mode 0600 if missing; return the descriptor.

@@ -21,8 +21,6 @@ from whence.store.postgres.server.home import Home
 from whence.store.postgres.server.locks import FileLock, open_owned
 from whence.store.postgres.server.tuning import memory_bytes, server_arguments
 
-__all__ = ("PORT", "STARTING_UP", "SUPERUSER", "ServerProcess")
-
 logger = logging.getLogger(__name__)
 
 PORT = 5432

@@ -33,8 +33,6 @@ from whence.store.postgres.server.launcher import ALIVE_ELSEWHERE
 from whence.store.postgres.server.locks import FileLock
 from whence.store.postgres.server.process import PORT, SUPERUSER, ServerProcess
 
-__all__ = ("EmbeddedServer",)
-
 logger = logging.getLogger(__name__)
 
 _PROBE_TIMEOUT_S = 5.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ("memory_bytes", "server_arguments")
-
 _MB = 1024 * 1024
 _CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),

@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager
 from whence.schema.errors import InternalError
 from whence.store.postgres.driver import Connection, writing
 
-__all__ = ("BackgroundWrites",)
-
 Work = Callable[[Connection], Awaitable[object]]
 
 # Removing the collection waits for this lock.

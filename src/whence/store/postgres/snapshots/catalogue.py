@@ -15,17 +15,6 @@ from whence.store.snapshot_documents import check_set_name
 from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
 from whence.store.validation import json_text
 
-__all__ = (
-    "SETS",
-    "SNAPSHOTS",
-    "find_published",
-    "hide",
-    "snapshot_record",
-    "snapshot_sets",
-    "write_set",
-    "write_snapshot",
-)
-
 SNAPSHOTS = """
     SELECT s.snapshot_id, s.repo, s.branch, s.head_sha, s.generated_at, s.digest, s.nodes_cs,
         s.nodes_sql, s.edges_cs, s.edges_sql, s.active, s.published_at, c.name AS collection,

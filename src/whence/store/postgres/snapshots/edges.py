@@ -15,8 +15,6 @@ from whence.store.postgres.snapshots.nodes import ROWS_AT_ONCE
 from whence.store.snapshot_documents import check_relation
 from whence.store.snapshot_protocols import SnapshotEdges
 
-__all__ = ("relation_ids", "write_edges")
-
 _COLUMNS = ("collection_id", "node", "relation", "back", "others")
 _INSERT_RELATIONS = """
     INSERT INTO code_relation (name) SELECT w.name FROM unnest($1::text[]) w(name)

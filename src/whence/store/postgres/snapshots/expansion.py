@@ -20,8 +20,6 @@ from whence.store.postgres.driver import Connection
 from whence.store.snapshot_documents import missing_snapshot
 from whence.store.validation import is_text
 
-__all__ = ("check_expand", "expand")
-
 #: Reason of a truncated expansion.
 TRUNCATED_BY = "max_nodes"
 

@@ -25,8 +25,6 @@ from whence.store.postgres.snapshots.staging import PostgresStagedSnapshot, unca
 from whence.store.snapshot_documents import internal_name, snapshot_refs
 from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
 
-__all__ = ("PostgresImport", "importing")
-
 logger = logging.getLogger(__name__)
 
 #: First key of the lock of a run, "code" in ASCII; the second is the number of the run.

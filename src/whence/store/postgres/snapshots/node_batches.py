@@ -16,8 +16,6 @@ from whence.store.chunk_ids import document_key
 from whence.store.snapshot_documents import node_text
 from whence.store.validation import check_text
 
-__all__ = ("NodeBatch", "NodePreparer")
-
 #: First byte of the binary format of `jsonb`.
 _JSONB = b"\x01"
 _encoder = msgspec.json.Encoder()

@@ -17,8 +17,6 @@ from whence.store.postgres.binary_copy import copy_columns, copy_rows, rows_of_c
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.snapshots.node_batches import NodeBatch
 
-__all__ = ("ROWS_AT_ONCE", "StagedNodes")
-
 #: Rows encoded at a time.
 ROWS_AT_ONCE = 2000
 _COLUMNS = ("collection_id", "node", "ord", "class_id", "local_id")

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.driver import Connection, writing
 
-__all__ = ("discard",)
-
 #: Internal collections without a snapshot; locked, so that a second process waits.
 _GONE = (
     "SELECT c.id FROM collection c WHERE c.id = ANY($1::int[]) AND c.internal"

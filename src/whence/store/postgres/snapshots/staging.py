@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ("PostgresStagedSnapshot", "uncancellable")
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

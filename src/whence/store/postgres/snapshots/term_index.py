@@ -27,8 +27,6 @@ from whence.store.postgres.lexical.segments import write_segment
 from whence.store.postgres.lexical.term_vectors import TermVectors
 from whence.text.analysis import analyze_pretoken, ascii_pretokens, document_terms, is_stop_term
 
-__all__ = ("CountedTerms", "SnapshotTermWriter", "TermCounter")
-
 #: Most cached terms, and most cached pre-tokens; some 250 bytes each.
 _MAX_CACHED = 200_000
 #: Longer pre-tokens are data, and do not recur.

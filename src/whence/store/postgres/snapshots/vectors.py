@@ -15,8 +15,6 @@ from whence.store.postgres.snapshots.nodes import StagedNodes
 from whence.store.snapshot_documents import check_vectors
 from whence.store.snapshot_protocols import NodeText
 
-__all__ = ("SnapshotVectors",)
-
 _TEXTS = "SELECT ord, embed_text FROM chunk WHERE ord = ANY($1::int[]) ORDER BY ord"
 _SET_MODEL = """
     UPDATE collection SET model_name = $2, model_revision = $3, model_precision = $4, dimension = $5
