@@ -165,7 +165,7 @@ class _Runner:
         return found
 
     async def _load(self) -> list[QueryOutcome]:
-        """Let each reader search for all queries, each starting at another one."""
+        """Run the readers concurrently; each searches for all queries and starts at another one."""
         found: list[QueryOutcome] = []
 
         async def reader(number: int) -> None:
