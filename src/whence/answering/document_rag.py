@@ -236,11 +236,7 @@ class _PlainServices:
         )
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
-        """Return one vector per text.
-
-        Raises:
-            InternalError: The client did not return one vector per text.
-        """
+        """See `RetrievalServices.embed`."""
         vectors = await self.deadline.limit(
             f"embedding {what}",
             lambda: self.rag.embeddings_client.embed(texts),

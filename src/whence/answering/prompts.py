@@ -169,13 +169,7 @@ class StreamCaller(Caller, Protocol):
 
 
 class WriterClient:
-    """The prompt service over the bus, for one question.
-
-    Args:
-        caller: Sends the requests.
-        deadline: End of the question's time.
-        options: Limits of single calls.
-    """
+    """`WriterService` over the bus, for one question."""
 
     def __init__(self, caller: StreamCaller, deadline: Deadline, options: RagOptions) -> None:
         self._caller = caller
@@ -232,13 +226,7 @@ class WriterClient:
 def bus_services(
     caller: StreamCaller, options: RagOptions, **scope: Any
 ) -> Callable[[Deadline], Services]:
-    """Return what makes the services of one question over the bus.
-
-    Args:
-        caller: Sends the requests.
-        options: Limits of single calls.
-        **scope: Collection, access, mode and filters, as for `RetrievalClients`.
-    """
+    """Return what makes the services of one question; `scope` has further arguments of `RetrievalClients`."""
     return lambda deadline: Services(
         RetrievalClients(caller, deadline=deadline, timeouts=options.timeouts(), **scope),
         WriterClient(caller, deadline, options),

@@ -248,18 +248,7 @@ async def embed_texts(
 
 
 class RetrievalClients:
-    """The services of retrieval over the bus, with the rights of one reader in one collection.
-
-    Args:
-        caller: Sends the requests.
-        collection: Collection to search.
-        access: Rights of the reader.
-        mode: How to rank.
-        filters: Conditions on metadata.
-        match: How the words of a query must match.
-        deadline: End of the time for everything.
-        timeouts: Limits of single calls.
-        texts_port: Port of the text service.
+    """`RetrievalServices` over the bus.
 
     Raises:
         BadInput: A filter is invalid.
@@ -292,11 +281,7 @@ class RetrievalClients:
         self._texts_port = texts_port
 
     async def embed(self, texts: Sequence[str], what: str) -> Embedded:
-        """Return one vector per text.
-
-        Raises:
-            InternalError: The service did not return one vector per text.
-        """
+        """See `RetrievalServices.embed`."""
         reply = await self._deadline.limit(
             f"embedding {what}",
             lambda: embed_texts(self._caller, texts, "query"),
@@ -357,7 +342,7 @@ class RetrievalClients:
             return error
 
     async def fetch(self, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
-        """Return the texts that exist and are visible, by chunk id."""
+        """See `RetrievalServices.fetch`."""
         texts: dict[str, ChunkText] = {}
         for start in range(0, len(chunk_ids), _TEXTS_PER_REQUEST):
             message = TextRequest(
