@@ -15,9 +15,9 @@ from tests.support.small_bundles import write_small
 from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.bundle_reader import BundleReader
 from whence.schema.errors import InternalError
-from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.identity_columns import reserve
 from whence.store.postgres.lexical import forward_index, reindexing
+from whence.store.postgres.snapshots.removal import bulk_settings
 from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, TermCounter
 from whence.store.postgres.store import PostgresStore
 from whence.store.term_counts import count_terms

@@ -13,7 +13,6 @@ from whence.text.analysis import (
     field_length,
     is_stop_term,
     parse_query,
-    query_terms,
     term_counts,
 )
 from whence.text.normalization import LANGUAGES
@@ -31,6 +30,10 @@ PIECES = [
     "x1",
 ]
 ascii_texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+
+
+def query_terms(text: str, languages: tuple[str, ...] = ("english",)) -> list[str]:
+    return [term for word in parse_query(text, languages)[0] for term in dict.fromkeys(word.terms)]
 
 
 @pytest.mark.parametrize(

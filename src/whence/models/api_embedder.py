@@ -56,12 +56,7 @@ class ApiEmbedder(ABC):
         return EmbeddingModel(name=f"{self._provider}:{self._name}", dimension=self._dimension)
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Return float32 vectors of shape (len(texts), dimension), each of length 1.
-
-        Raises:
-            Unavailable: The service does not answer, or not with such vectors.
-            BadInput: The service rejects the request.
-        """
+        """See `Embedder.embed`; an unusable answer is `Unavailable`, a rejected request `BadInput`."""
         import numpy as np
 
         parts = []

@@ -76,14 +76,7 @@ class FlashrankReranker:
         return f"flashrank:{Path(self._name).name}"
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Return one score per document, 0 to 1, in the order given.
-
-        Cost: one pass of the model per document.
-
-        Raises:
-            ModelMissing: The model's files are absent or damaged.
-            Unavailable: The model had to be fetched from flashrank's hub and could not be.
-        """
+        """See `Reranker.score`; `Unavailable` when the model must be fetched and cannot be."""
         if not documents:
             return []
         loaded = self._encoder

@@ -93,13 +93,7 @@ class LocalEmbedder:
         return MAX_TOKENS
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Return float32 vectors of shape (len(texts), 384), each of length 1; purposes do not differ.
-
-        Cost: proportional to the tokens, of which each text has at most 256.
-
-        Raises:
-            ModelMissing: The model's files are absent or damaged.
-        """
+        """See `Embedder.embed`; purposes do not differ."""
         loaded = self._loaded
         if loaded is None and texts:
             loaded = await self._workers.run(self._load)
@@ -127,11 +121,7 @@ class LocalEmbedder:
         return vectors
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Count the tokens of each text, without special tokens and without truncation.
-
-        Raises:
-            ModelMissing: The model's files are absent or damaged.
-        """
+        """See `Embedder.count_tokens`."""
         with self._loading:
             if self._counter is None:
                 self._counter = TokenCounts(_read_tokenizer(self._find()))

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
@@ -72,26 +72,6 @@ class QdrantChunk(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the document when the payload names one, else its address."""
 
 
-class QdrantClient(Protocol):
-    """The used part of the client: four calls that only read."""
-
-    async def collection_exists(self, collection_name: str) -> bool:
-        """Return whether there is such a collection."""
-        ...
-
-    async def get_collection(self, collection_name: str) -> Any:
-        """Return its configuration."""
-        ...
-
-    async def query_points(self, collection_name: str, **options: Any) -> Any:
-        """Rank points."""
-        ...
-
-    async def scroll(self, collection_name: str, **options: Any) -> Any:
-        """Return points in order of their ids."""
-        ...
-
-
 def parse_address(address: str) -> QdrantAddress:
     """Read an address, `qdrant://host:port/collection`.
 
@@ -137,7 +117,7 @@ class QdrantCollection:
     ranking. Points with labels are excluded, since the server cannot compare them with a reader's.
 
     Args:
-        client: An open asynchronous client.
+        client: An open asynchronous client, of which only calls that read are used.
         collection: Name of the collection.
         shown: Server or folder for people.
         vector: Name of the vector; None for the only one.
@@ -146,7 +126,7 @@ class QdrantCollection:
 
     def __init__(
         self,
-        client: QdrantClient,
+        client: Any,
         collection: str,
         *,
         shown: str = "memory",

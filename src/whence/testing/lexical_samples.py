@@ -13,7 +13,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.bm25 import FLOOR_TERMS, K1, B, impact, share, weights
 from whence.store.protocols import ChunkStore, EmbeddedDocument
 from whence.testing.index_samples import EVERYTHING, VECTOR, any_tags, store_writes
-from whence.text.analysis import document_terms, is_stop_term, parse_query, query_terms
+from whence.text.analysis import document_terms, is_stop_term, parse_query
 
 
 def text_document(
@@ -54,8 +54,8 @@ class Corpus:
         mean = self.mean(access)
         visible = self.chunks(access)
         df = Counter(term for words in visible.values() for term in words)
-        counts = Counter(query_terms(query))
-        _, one_word = parse_query(query)
+        asked, one_word = parse_query(query)
+        counts = Counter(word.terms[0] for word in asked)
         parts = weights(counts, df, len(visible), one_word=one_word)
         found: dict[str, float | None] = {}
         for key, words in visible.items():

@@ -51,7 +51,7 @@ class HashEmbedder:
         return self._model
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
-        """Return float32 vectors of shape (len(texts), dimension), each of length 1."""
+        """See `Embedder.embed`."""
         import numpy as np
 
         self.calls.append(tuple(texts))

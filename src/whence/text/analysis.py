@@ -213,16 +213,10 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
             found.append(QueryWord((token.lower(),) * len(languages)))
         else:
             # An identifier has the same parts in every language.
-            terms = list(zip(*(_word_terms(token, one) for one in languages), strict=True))
+            terms = list(zip(*[_word_terms(token, one) for one in languages], strict=True))
             found += [
                 QueryWord(some, required=place > 0 or len(terms) == 1)
                 for place, some in enumerate(terms)
             ]
     words = [word for word in found if not is_stop_term(word.terms[0])] or found
     return words, strong == 1 and not is_cjk
-
-
-def query_terms(text: str, languages: Sequence[str] = ("english",)) -> list[str]:
-    """Return the terms of the words of a query in all languages, in order, with repeats."""
-    words, _ = parse_query(text, languages)
-    return [term for word in words for term in dict.fromkeys(word.terms)]

@@ -46,13 +46,7 @@ async def find_symbols(
     filters: Filters = (),
     cache: ByteCache,
 ) -> list[SymbolMatch] | None:
-    """Return the visible chunks that define a name; None while the metadata is not indexed.
-
-    One statement; with a filter, a few, in one snapshot of the database. See `SupportsSymbols`.
-
-    Raises:
-        BadInput: No visible document has a key of the filters.
-    """
+    """See `SupportsSymbols`; None while the metadata is not indexed. With filters, from one snapshot."""
     if not filters:
         return await _named(connection, collection, name, limit, access, None)
     async with snapshot(connection):

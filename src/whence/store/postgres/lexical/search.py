@@ -183,15 +183,7 @@ async def lexical_scores(
     chunk_ids: Sequence[str],
     match: Match,
 ) -> dict[str, float] | None:
-    """Return the lexical share of visible chunks; None while the words are not indexed by this version.
-
-    It is 0 of a chunk without a term of the query, with `match="all"` of one that lacks any. It is computed
-    from the forward index, equal to the last bit to what the postings give. Cost: linear in the terms of the
-    chunks.
-
-    Raises:
-        StaleVersion: The collection changed.
-    """
+    """See `ChunkStore.lexical_scores`; equal to the last bit to `search_lexical`, None while not indexed."""
     if view.version.analyzer != ANALYZER_VERSION:
         return None
     query = await _read_query(connection, view, query_text)

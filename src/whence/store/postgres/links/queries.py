@@ -120,11 +120,7 @@ async def linked_titles(
     access: Access,
     query_text: str,
 ) -> list[LinkTitle]:
-    """Return the rare titles around visible chunks and in a query, from one snapshot of the database.
-
-    Raises:
-        NotFound: There is no such collection.
-    """
+    """See `SupportsLinks.linked_titles`; read from one snapshot of the database."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         row = await connection.fetchrow(_RESOLVE, collection, DEFAULT_LANGUAGES[0])
         if row is None:

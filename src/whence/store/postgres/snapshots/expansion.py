@@ -102,12 +102,7 @@ class _Step(NamedTuple):
 async def expand(
     connection: Connection, request: ExpandRequest, *, travel: bool = False
 ) -> ExpandResponse:
-    """Expand nodes, see `GraphStore.expand`.
-
-    Raises:
-        BadInput: As for `GraphStore.expand`.
-        NotFound: As for `GraphStore.expand`.
-    """
+    """Expand nodes; see `GraphStore.expand`."""
     check_expand(request)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         if not is_text(request.snapshot):

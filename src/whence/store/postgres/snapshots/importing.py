@@ -15,12 +15,11 @@ from datetime import datetime
 
 from whence.schema.code import SnapshotInfo
 from whence.schema.errors import BadInput, InternalError, WhenceError
-from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.driver import Connection, errors
 from whence.store.postgres.errors import DRIVER_ERRORS
 from whence.store.postgres.lexical import reindexing
 from whence.store.postgres.snapshots.catalogue import find_published, hide, write_set
-from whence.store.postgres.snapshots.removal import discard
+from whence.store.postgres.snapshots.removal import bulk_settings, discard
 from whence.store.postgres.snapshots.staging import PostgresStagedSnapshot, uncancellable
 from whence.store.snapshot_documents import internal_name, snapshot_refs
 from whence.store.snapshot_protocols import SetMember, SnapshotRecord, SnapshotSet
@@ -113,11 +112,7 @@ class PostgresImport:
     async def stage(
         self, import_id: str, snapshot: SnapshotInfo, *, tags: Sequence[str] = ()
     ) -> PostgresStagedSnapshot:
-        """Begin to write a snapshot.
-
-        Raises:
-            BadInput: The same snapshot is in this import already, or a name cannot be stored.
-        """
+        """Begin to write a snapshot; see `CodeImport.stage`."""
         if any(one.snapshot.snapshot_id == snapshot.snapshot_id for one in self._staged):
             raise BadInput(
                 f"{snapshot.repo} at {snapshot.head_sha} is given twice",
@@ -169,13 +164,7 @@ class PostgresImport:
     async def publish(
         self, *, set_name: str = "", refs: Sequence[str] = ()
     ) -> tuple[list[SnapshotRecord], SnapshotSet | None]:
-        """Publish all staged snapshots in one transaction; return them in the order of staging.
-
-        Raises:
-            BadInput: The name of the set is not valid, the snapshots are not of one repository, or one was
-                published with other content meanwhile.
-            InternalError: A snapshot was not closed, or a node has no vector.
-        """
+        """Publish all staged snapshots in one transaction; see `CodeImport.publish`."""
         connection, now = self._connection, self._clock()
         ids = [one.snapshot.snapshot_id for one in self._staged]
         made: SnapshotSet | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.store.postgres.bulk_settings import bulk_settings
 from whence.store.postgres.driver import Connection, writing
 
 #: Internal collections without a snapshot; locked, so that a second process waits.
@@ -41,6 +40,23 @@ _STATEMENTS = (
     "UPDATE code_import SET collection_id = NULL WHERE collection_id = ANY($1::int[])",
     "DELETE FROM collection WHERE id = ANY($1::int[])",
 )
+
+
+async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, ...]:
+    """Return the settings of a transaction that writes rows of a snapshot, for `driver.writing`.
+
+    Where the role permits, the server does not check foreign keys: the caller writes and deletes whole
+    snapshots, to which nothing else refers.
+
+    Args:
+        connection: Its role is checked for the permission.
+        timeout_s: Longest one statement may take, in seconds.
+    """
+    settings = (f"statement_timeout = {int(timeout_s * 1000)}", "synchronous_commit = off")
+    may_skip_checks = await connection.fetchval(
+        "SELECT has_parameter_privilege('session_replication_role', 'SET')"
+    )
+    return (*settings, "session_replication_role = replica") if may_skip_checks else settings
 
 
 async def discard(connection: Connection, collection_ids: Sequence[int], timeout_s: float) -> None:

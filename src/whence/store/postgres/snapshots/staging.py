@@ -134,10 +134,7 @@ class PostgresStagedSnapshot:
 
     @uncancellable
     async def add_prepared(self, batch: NodeBatch) -> None:
-        """Write some nodes, in the order of the calls; memory keeps the local ids. Cost: linear in their texts.
-
-        While some are written, the terms of the next can be counted.
-        """
+        """Write some nodes, in the order of the calls; while some are written, the next can be counted."""
         async with self._counting:
             counted = await asyncio.to_thread(self._counter.count_bytes, batch.chunks["embed_text"])
         async with self._lock:
@@ -190,11 +187,7 @@ class PostgresStagedSnapshot:
 
     @uncancellable
     async def close(self, report: ImportReport, *, replace: bool = False) -> bool:
-        """End the writing; return False when the published snapshot has the same content already.
-
-        Raises:
-            BadInput: The snapshot is published with other content and `replace` is False.
-        """
+        """End the writing; see `StagedSnapshot.close`."""
         async with self._lock:
             self._report, self._replace = report, replace
             snapshot_id = self.snapshot.snapshot_id
@@ -225,7 +218,7 @@ class PostgresStagedSnapshot:
 
     @uncancellable
     async def texts(self, limit: int) -> list[NodeText]:
-        """Return the texts of some nodes without a vector, each node once; the first call returns one."""
+        """Return nodes to embed; see `StagedSnapshot.texts`."""
         if self._unchanged:
             return []
         async with self._lock:
@@ -235,12 +228,7 @@ class PostgresStagedSnapshot:
     async def add_vectors(
         self, keys: Sequence[int], vectors: NDArray[np.float32], model: EmbeddingModel
     ) -> None:
-        """Store the vectors of nodes.
-
-        Raises:
-            ModelMismatch: The model is another one than in the first call.
-            BadInput: The vectors cannot be stored.
-        """
+        """Store vectors; see `StagedSnapshot.add_vectors`."""
         async with self._lock:
             await self._vectors.add(keys, vectors, model, self._writing())
 

@@ -81,12 +81,7 @@ class SnapshotVectors:
         model: EmbeddingModel,
         transaction: AbstractAsyncContextManager[None],
     ) -> None:
-        """Store the vectors of nodes, in a transaction; the first call also copies those of equal texts.
-
-        Raises:
-            ModelMismatch: The model is another one than in the first call.
-            BadInput: The vectors cannot be stored.
-        """
+        """Store the vectors of nodes in a transaction; the first call also copies those of equal texts."""
         check_vectors(vectors, len(keys), model, self._model)
         identity = (model.name, model.revision, model.precision, model.dimension)
         async with transaction:
