@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whence.cli.options import ChosenSnapshot, Filter, ReaderAccess
-from whence.cli.output import console, note, print_json
+from whence.cli.output import Wrapping, console, note, print_json
 from whence.cli.session import as_json, run_with_engine, settings_of
-from whence.cli.wrapping import Wrapping
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`whence eval gate` and `whence eval baseline`: compare a suite with recorded results, and record them."""
+"""`whence eval gate`, `baseline` and `compare`: run a suite, record its results, compare two runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from whence.cli.eval_beir import working_reranker
 from whence.cli.options import ReaderAccess
-from whence.cli.output import console, json_text, note, plain_table, print_json, progress
+from whence.cli.output import console, json_text, note, plain_table, print_json, progress, say
 from whence.cli.session import as_json, run_with_engine
 from whence.schema.errors import BadInput, ModelMissing
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from whence.engine.engine import Engine
     from whence.engine.evaluation_targets import EngineSearcher
+    from whence.evaluation.gate.comparison import Comparison
     from whence.evaluation.gate.run import SuiteRun
     from whence.evaluation.gate.schema import Baseline, RetrieverScores, Suite
     from whence.flow.resources import Resources
@@ -250,3 +251,52 @@ def _print_movers(movers: list[Any], out: Console) -> None:
         lost = f" lost {', '.join(mover.lost_hints)}" if mover.lost_hints else ""
         gained = f" gained {', '.join(mover.gained_hints)}" if mover.gained_hints else ""
         out.print(Text(f"moved: {mover.id} first hit {before} -> {now}{lost}{gained}"))
+
+
+_MAX_DIFFERENCES = 20
+
+
+def compare(
+    context: typer.Context,
+    a: Annotated[Path, typer.Argument(help="Report of a gate, or a baseline.")],
+    b: Annotated[Path, typer.Argument(help="Another report or baseline of the same suite.")],
+    measure: Annotated[
+        str,
+        typer.Option(help="Measure of the differences by query: ndcg_at_k, mrr or recall_at_k."),
+    ] = "ndcg_at_k",
+    svg: Annotated[
+        Path | None, typer.Option(help="Write a chart of the differences by query to this file.")
+    ] = None,
+) -> int:
+    """Compare two runs of one suite, with significance tests."""
+    from whence.evaluation.files import check_folder, write_text
+    from whence.evaluation.gate.comparison import compare_runs, differences_svg, load_run
+
+    check_folder(svg)
+    comparison = compare_runs(load_run(a), load_run(b), measure)
+    if svg is not None:
+        write_text(svg, differences_svg(comparison))
+    print_json(comparison) if as_json(context) else _print_comparison(comparison)
+    return 0
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    from rich.text import Text
+
+    out = console()
+    compared = f"{comparison.queries} queries, k {comparison.k}"
+    numbers = ("A", "B", "B - A", "95 %", "p", "better", "worse", "equal")
+    table = plain_table(compared, *(f">{name}" for name in numbers))
+    for name, one in comparison.measures.items():
+        span = f"{one.interval.low:+.4f} {one.interval.high:+.4f}"
+        counts = (str(one.better), str(one.worse), str(one.equal))
+        star = " *" if one.significant else ""
+        values = (f"{one.a:.4f}", f"{one.b:.4f}", f"{one.delta:+.4f}", span)
+        table.add_row(name, *values, f"{one.p_value:.4f}{star}", *counts)
+    out.print(table)
+    for query in comparison.differences[:_MAX_DIFFERENCES]:
+        ranks = f"first hit {query.hit_rank_a or '-'} -> {query.hit_rank_b or '-'}"
+        out.print(Text(f"{query.delta:+.3f} {query.id} {ranks}"))
+    more = len(comparison.differences) - _MAX_DIFFERENCES
+    if more > 0:
+        say(f"and {more} more")

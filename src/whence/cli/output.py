@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,8 +34,6 @@ def note(text: str) -> None:
 def _wrapped(text: str) -> str:
     """Wrap a line at the width of the terminal; a longer word, such as an id or a path, stays whole."""
     import shutil
-
-    from whence.cli.wrapping import Wrapping
 
     return Wrapping(shutil.get_terminal_size().columns).add(text, end=True)
 
@@ -193,3 +192,52 @@ def size(count: int) -> str:
             break
         amount, unit = amount / 1000, larger
     return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+
+
+#: Splits before each white space: a part is a space and the word after it.
+_BEFORE_SPACE = re.compile(r"(?=\s)")
+
+
+class Wrapping:
+    """Wraps a stream of text between words.
+
+    Args:
+        width: Columns of a line; None for no wrapping.
+    """
+
+    def __init__(self, width: int | None) -> None:
+        self._width = width
+        self._column = 0
+        self._unfinished = ""
+
+    def add(self, text: str, *, end: bool) -> str:
+        """Return the text to print now: all but the last word, which may continue; at the end all of it.
+
+        A word wider than a line is not wrapped.
+
+        Args:
+            text: The next piece.
+            end: Whether it is the last piece.
+        """
+        if self._width is None:
+            return text
+        *whole, last = _BEFORE_SPACE.split(self._unfinished + text)
+        if end:
+            whole.append(last)
+        self._unfinished = "" if end else last
+        return "".join(self._placed(word, self._width) for word in whole)
+
+    def _placed(self, word: str, width: int) -> str:
+        """Place a word, with the space before it, on this line or the next."""
+        from rich.cells import cell_len
+
+        if word.startswith("\n"):
+            self._column = cell_len(word[1:])
+            return word
+        columns = cell_len(word)
+        if self._column and self._column + columns > width:
+            word = "\n" + word.lstrip()
+            self._column = cell_len(word[1:])
+            return word
+        self._column += columns
+        return word

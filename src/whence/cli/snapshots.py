@@ -1,19 +1,20 @@
-"""`whence snapshots`: imported snapshots of code, and sets of them."""
+"""`whence import` and `whence snapshots`: import bundles of code; list and change snapshots and sets."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.cli.output import console, id_table, note, print_json
+from whence.cli.output import console, id_table, note, note_some, print_json, progress
 from whence.cli.session import as_json, run_with_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from whence.engine.engine import Engine
-    from whence.engine.results import SnapshotOverview
+    from whence.engine.results import ImportResult, SnapshotOverview
     from whence.schema.code import KindCounts
     from whence.store.snapshot_protocols import SnapshotRecord
 
@@ -130,3 +131,73 @@ def _print_overview(overview: SnapshotOverview) -> None:
         refs = escape(", ".join(member.ref for member in made.members))
         state = "" if made.active else " [dim](inactive)[/]"
         out.print(f"set [bold]{escape(made.name)}[/]{state}: {refs}")
+
+
+#: Warnings printed as text; JSON lists all.
+_MAX_WARNINGS = 10
+
+
+def import_bundles(
+    context: typer.Context,
+    bundles: Annotated[
+        list[Path], typer.Argument(metavar="BUNDLE...", help="Zip archives or folders.")
+    ],
+    set_name: Annotated[
+        str | None,
+        typer.Option(
+            "--set", metavar="NAME", help="Set to make of the snapshots; the first is primary."
+        ),
+    ] = None,
+    repo: Annotated[
+        str | None, typer.Option(help="Name of the repository; the bundle's own by default.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace other content at the same commit.")
+    ] = False,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(help="Additional name of a snapshot; once for each bundle, in their order."),
+    ] = None,
+) -> int:
+    """Import bundles of code in one transaction: all of them or none."""
+    from whence.store.snapshot_documents import check_set_name
+
+    if set_name is not None:
+        check_set_name(set_name)
+    with progress("importing") as moved:
+        result = run_with_engine(
+            context,
+            lambda engine, _settings: engine.code.import_bundles(
+                bundles,
+                set_name=set_name or "",
+                repo=repo,
+                replace=replace,
+                tags=tag or (),
+                progress=moved,
+            ),
+        )
+    print_json(result) if as_json(context) else _print_import(result)
+    return 0
+
+
+def _print_import(result: ImportResult) -> None:
+    from rich.markup import escape
+
+    table = id_table("repository", "branch", "snapshot", ">nodes", ">edges", ">embedded")
+    for one in result.imports:
+        table.add_row(
+            escape(one.repo),
+            escape(one.branch),
+            one.snapshot_id,
+            str(sum(one.nodes.values())),
+            str(sum(one.edges.values())),
+            "unchanged" if one.unchanged else str(one.embedded),
+        )
+    out = console()
+    out.print(table)
+    if result.set:
+        refs = ", ".join(member.ref for member in result.set.members)
+        out.print(f"set [bold]{escape(result.set.name)}[/]: {escape(refs)}")
+    out.print(f"{result.seconds:.1f} s")
+    warnings = [warning.message for one in result.imports for warning in one.warnings]
+    note_some("warning", warnings, _MAX_WARNINGS)

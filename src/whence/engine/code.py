@@ -93,11 +93,7 @@ class CodeSnapshots:
         return SnapshotOverview(snapshots=await store.snapshots(), sets=await store.sets())
 
     async def make_set(self, name: str, references: Sequence[str]) -> SnapshotSet:
-        """Make a set of published snapshots; replaces a set of that name.
-
-        Args:
-            name: Name of the set.
-            references: Ids, head shas, branches or tags; the first is primary.
+        """Make a set of published snapshots by any of their names, the first primary; replaces a set.
 
         Raises:
             NotFound: A reference matches no readable snapshot.
