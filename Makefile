@@ -42,11 +42,12 @@ proofs: dev ## The long proofs: 100,000 random searches compared with each docum
 	WHENCE_ACCESS_CHECKS=$(PROOF_SEARCHES) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal \
 		tests/integration/test_access_proof.py
 
-check: dev ## Format, lint, types and import rules
+check: dev ## Format, lint, types, import rules, size and structure
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/house.py
 
 format: dev ## Put the code in order
 	$(BIN)/ruff format .
