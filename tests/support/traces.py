@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
+from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, Selection, StageRun
 from whence.provenance.stages import (
     exploration_triples,
     failure_triples,
@@ -13,7 +13,6 @@ from whence.provenance.stages import (
     question_triples,
     synthesis_triples,
 )
-from whence.provenance.terms import Scalar
 from whence.schema.document_rag import Citation
 from whence.schema.search import Degradation
 from whence.schema.terms import Triple

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from whence.processors.document_rag import DocumentRag
 from whence.schema import ChunkText
-from whence.schema.outdated import outdated
+from whence.schema.texts import outdated
 from whence.testing.stub_clients import StubEmbeddings, StubPrompt, StubSearch, candidate
 
 JSON = st.recursive(

@@ -17,14 +17,18 @@ from whence.provenance.render import text
 from whence.provenance.render.rdf import run_sparql
 from whence.provenance.stage_records import CandidateRecord, Selection, StageRun
 from whence.provenance.stages import (
+    boolean,
+    double,
     exploration_triples,
     failure_triples,
     focus_triples,
     grounding_triples,
+    integer,
     question_triples,
+    read_scalar,
+    scalar,
     synthesis_triples,
 )
-from whence.provenance.terms import boolean, double, integer, read_scalar, scalar
 from whence.provenance.uris import answer_id_from_uri, answer_uris, id_from_iri, iri_from_id
 from whence.schema.errors import BadInput
 from whence.schema.terms import Triple

@@ -9,8 +9,8 @@ import msgspec
 
 from whence.retrieval.services import Passage
 from whence.schema.document_rag import Citation
-from whence.schema.outdated import outdated
 from whence.schema.prompt import Quote
+from whence.schema.texts import outdated
 
 #: `[3]`, `[1, 2]` or `[1][2]`, with the other dashes and blanks that models write. At most six digits:
 #: no prompt has a million documents.

@@ -14,7 +14,7 @@ from whence.answering.pipeline import RagResult, answer
 from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
 from whence.answering.state import RagOptions, Services, Sources, new_answer_id, new_question
 from whence.answering.trace_recorder import EventListener, utc_now
-from whence.provenance.terms import Scalar
+from whence.provenance.stage_records import Scalar
 from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply
 from whence.schema.access import Access
 from whence.schema.document_rag import DocumentRagRequest

@@ -10,9 +10,8 @@ import msgspec
 from whence.answering.query_processing import ProcessedQuery, plan_queries
 from whence.answering.state import Question
 from whence.provenance.reasons import DropCode
-from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection
+from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar, Selection
 from whence.provenance.stages import exploration_triples, focus_triples
-from whence.provenance.terms import Scalar
 from whence.retrieval.pipeline import Found, find_candidates, read_passages
 from whence.retrieval.rerank import Reranking, read_reranking
 from whence.retrieval.services import Passage

@@ -11,8 +11,8 @@ from whence.answering.evidence import rerank, retrieve
 from whence.answering.query_processing import ProcessedQuery, process_query
 from whence.answering.state import Question
 from whence.answering.writing import Written, write_answer
+from whence.provenance.stage_records import Scalar
 from whence.provenance.stages import question_triples
-from whence.provenance.terms import Scalar
 from whence.retrieval.services import Passage, as_whence_error
 from whence.schema.document_rag import Answer, Citation, ExplainEvent
 from whence.schema.search import Degradation

@@ -18,8 +18,8 @@ from whence.models.protocols import WriteRequest
 from whence.retrieval.services import Caller, Deadline, Passage, RetrievalClients
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.message import Message
-from whence.schema.outdated import outdated
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
+from whence.schema.texts import outdated
 
 EXTRACT_CONCEPTS = "extract-concepts"
 DOCUMENT_PROMPT = "document-prompt"

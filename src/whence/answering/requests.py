@@ -14,7 +14,7 @@ from whence.answering.pipeline import DOCUMENT_STEPS, Steps, answer
 from whence.answering.prompts import StreamCaller, bus_services
 from whence.answering.state import RagOptions, Sources, new_question
 from whence.answering.streaming import AnswerStream, Publisher, question_time_s
-from whence.provenance.terms import Scalar
+from whence.provenance.stage_records import Scalar
 from whence.schema.code_rag import CODE_RAG, CodeRagRequest
 from whence.schema.document_rag import DocumentRagRequest
 from whence.schema.errors import BadInput

@@ -18,8 +18,7 @@ from whence.answering.arguments import (
     check_question,
 )
 from whence.answering.trace_recorder import EventListener, TraceRecorder, iso_utc, utc_now
-from whence.provenance.stage_records import CandidateRecord, ModelUse
-from whence.provenance.terms import Scalar
+from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
 from whence.provenance.uris import validate_answer_id
 from whence.retrieval.rerank import RERANK_DEPTH
 from whence.retrieval.services import Deadline, Passage, RetrievalServices, Timeouts

@@ -9,9 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from whence.provenance.stage_records import ModelUse, StageRun
+from whence.provenance.stage_records import ModelUse, Scalar, StageRun
 from whence.provenance.stages import failure_triples
-from whence.provenance.terms import Scalar
 from whence.provenance.uris import answer_uris
 from whence.schema.document_rag import ExplainEvent, StageReport
 from whence.schema.errors import WhenceError

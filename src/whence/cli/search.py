@@ -130,7 +130,7 @@ def _print_hits(report: SearchReport) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from whence.schema.outdated import outdated
+    from whence.schema.texts import outdated
 
     out = console()
     for hit in report.results:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.terms import date_time
+from whence.provenance.stages import date_time
 from whence.provenance.trace import read_trace
 from whence.provenance.uris import id_from_iri
 from whence.schema.document_rag import Answer, Citation, TraceRecord

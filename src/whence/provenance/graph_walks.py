@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.terms import integer
+from whence.provenance.stages import integer
 from whence.provenance.trace import Trace
 from whence.provenance.uris import answer_uris, candidate_uri, id_from_iri, iri_from_id
 from whence.schema.terms import Term, Triple, iri, literal

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from whence.provenance import namespaces as ns
-from whence.provenance.terms import integer
+from whence.provenance.stages import integer
 from whence.provenance.trace import Trace, read_trace
 from whence.provenance.uris import answer_uris, id_from_iri
 from whence.schema.terms import Triple, iri, literal

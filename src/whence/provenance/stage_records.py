@@ -8,9 +8,10 @@ from typing import Literal
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.terms import Scalar
 from whence.schema.search import Degradation
 
+Scalar = str | int | float | bool
+"""Type of a setting."""
 ModelRole = Literal["embedding", "reranker", "writer"]
 
 

@@ -4,7 +4,10 @@ With the required arguments only, a stage states exactly what the shared vocabul
 states, in its order, with its untyped literals. Optional arguments add statements in our own namespace and
 change none of the others. All triples lie in `urn:graph:retrieval`.
 
-A malformed answer id or name of a setting raises `BadInput`.
+In every function `answer_id` determines all IRIs of the trace, `run` is how the stage ran, `model` names the
+language model that was used, `in_token` and `out_token` count what it read and wrote, when known. A malformed
+answer id, name of a setting or reason code, an empty chunk id, and candidates with equal ranks or ranks below
+1 raise `BadInput`.
 
 Cost: a stage is linear in its candidates, at most 12 triples each; sorting them by rank is n log n.
 """
@@ -14,22 +17,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
+from operator import attrgetter
 
 from whence.provenance import namespaces as ns
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.stage_records import (
     SCORE_PREDICATES,
     CandidateRecord,
+    Scalar,
     Selection,
     StageRun,
 )
-from whence.provenance.terms import boolean, date_time, double, integer, scalar
 from whence.provenance.uris import answer_uris, iri_from_id
 from whence.schema.document_rag import Citation
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple, iri, literal
+
+#: A statement: subject, predicate and object; without an object nothing is stated.
+_Row = tuple[Term, str, Term | None]
 
 _SETTING_KEY = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 #: Longest concept that is named in full, in characters; those of a language model are a few words.
@@ -42,53 +49,21 @@ _shared_literal = lru_cache(maxsize=1024)(literal)
 
 @lru_cache(maxsize=1024)
 def _concept_term(concept: str) -> Term:
-    """Return the term of a concept; each candidate names those that found it."""
-    return literal(_concept_name(concept))
+    """Return the name of a concept: its words, or of a very long one the beginning and a digest.
+
+    The question is a concept and may be long; each of its candidates names it.
+    """
+    if len(concept) > _MAX_CONCEPT_CHARS:
+        digest = sha256(concept.encode()).hexdigest()[:16]
+        beginning = concept[:_MAX_CONCEPT_CHARS]
+        return literal(f"{beginning}… ({len(concept)} characters, sha256 {digest})")
+    return literal(concept)
 
 
 @lru_cache(maxsize=4096)
 def _id_term(identifier: str) -> Term:
     """Return the IRI term of a chunk's id; each chunk is named at several stages."""
     return iri(iri_from_id(identifier))
-
-
-def _optional(text: str | None) -> Term | None:
-    """Return a plain literal, or None for an empty text."""
-    return literal(text) if text else None
-
-
-class _StageTriples:
-    """The triples of one stage, in the order in which they were added."""
-
-    def __init__(self, uri: str, label: str, *types: str, derived_from: str = "") -> None:
-        self.node = iri(uri)
-        self.triples: list[Triple] = []
-        self.add(
-            *[(ns.RDF_TYPE, _shared_iri(kind)) for kind in (ns.PROV_ENTITY, *types)],
-            (ns.RDFS_LABEL, _shared_literal(label)),
-            (ns.PROV_WAS_DERIVED_FROM, iri(derived_from) if derived_from else None),
-        )
-
-    def add(self, *statements: tuple[str, Term | None], node: Term | None = None) -> None:
-        """Add predicates with their objects, on the stage itself by default; an object of None adds nothing."""
-        subject = node or self.node
-        for predicate, target in statements:
-            if target is not None:
-                triple = Triple(subject, _shared_iri(predicate), target, ns.GRAPH_RETRIEVAL)
-                self.triples.append(triple)
-
-    def add_node(self, predicate: str, index: int, kind: str) -> Term:
-        """Link a numbered node of a type to the stage, and return it."""
-        node = iri(f"{self.node.iri}/{predicate.removeprefix(ns.WH)}/{index}")
-        self.add((predicate, node))
-        self.add((ns.RDF_TYPE, _shared_iri(kind)), node=node)
-        return node
-
-    def finish(self, run: StageRun | None) -> tuple[Triple, ...]:
-        """Add how the stage ran, and return all triples."""
-        if run is not None:
-            _add_run(self, run)
-        return tuple(self.triples)
 
 
 def question_triples(
@@ -101,21 +76,17 @@ def question_triples(
 ) -> tuple[Triple, ...]:
     """State that a question was asked; 6 triples.
 
-    Args:
-        answer_id: Id that determines all IRIs of the trace.
-        query: The question as asked.
-        timestamp: Time of the question, ISO 8601 in UTC ending in Z.
-        parent_uri: What the question came from, when it is part of something larger.
-        run: How the stage ran; settings of the whole question belong here.
+    `timestamp` is ISO 8601 in UTC ending in Z, `parent_uri` the origin of a question that is part of something
+    larger; settings of the whole question belong to `run`.
     """
     types = (ns.TG_QUESTION, ns.TG_DOC_RAG_QUESTION)
-    stage = _StageTriples(answer_uris(answer_id).question, "DocumentRAG Question", *types)
-    stage.add(
-        (ns.PROV_STARTED_AT_TIME, literal(timestamp)),
-        (ns.TG_QUERY, literal(query)),
-        (ns.PROV_WAS_DERIVED_FROM, iri(iri_from_id(parent_uri)) if parent_uri else None),
+    node, rows = _stage(answer_uris(answer_id).question, "DocumentRAG Question", types)
+    rows += (
+        (node, ns.PROV_STARTED_AT_TIME, literal(timestamp)),
+        (node, ns.TG_QUERY, literal(query)),
+        (node, ns.PROV_WAS_DERIVED_FROM, _id_term(parent_uri) if parent_uri else None),
     )
-    return stage.finish(run)
+    return _triples(node, rows, run)
 
 
 def grounding_triples(
@@ -129,24 +100,17 @@ def grounding_triples(
 ) -> tuple[Triple, ...]:
     """State which concepts were searched for; 4 triples, one per concept, up to 3 for the model's use.
 
-    Args:
-        answer_id: Id that determines all IRIs of the trace.
-        concepts: Search queries in order, each once.
-        in_token: Tokens that the model read, when known.
-        out_token: Tokens that the model wrote, when known.
-        model: Name of the model, when one was used.
-        run: How the stage ran; when given, the order of the concepts is recorded as well.
+    The order of the concepts is recorded when `run` is given.
     """
     uris = answer_uris(answer_id)
-    stage = _StageTriples(uris.grounding, "Grounding", ns.TG_GROUNDING, derived_from=uris.question)
-    names = [_concept_name(concept) for concept in concepts]
-    order = literal(json.dumps(names, ensure_ascii=False), ns.RDF_JSON)
-    stage.add(
-        *[(ns.TG_CONCEPT, literal(name)) for name in names],
-        *_model_call(in_token, out_token, model),
-        (ns.WH_CONCEPT_ORDER, None if run is None else order),
-    )
-    return stage.finish(run)
+    node, rows = _stage(uris.grounding, "Grounding", (ns.TG_GROUNDING,), uris.question)
+    terms = list(map(_concept_term, concepts))
+    rows += [(node, ns.TG_CONCEPT, term) for term in terms]
+    _add_model_call(node, rows, in_token, out_token, model)
+    if run is not None:
+        order = json.dumps([term.value for term in terms], ensure_ascii=False)
+        rows.append((node, ns.WH_CONCEPT_ORDER, literal(order, ns.RDF_JSON)))
+    return _triples(node, rows, run)
 
 
 def exploration_triples(
@@ -158,27 +122,32 @@ def exploration_triples(
 ) -> tuple[Triple, ...]:
     """State which chunks were retrieved and read; 5 triples and one per chunk.
 
-    Args:
-        answer_id: Id that determines all IRIs of the trace.
-        chunk_ids: Chunks whose text was read, in order of rank.
-        candidates: All candidates in any order, those dropped so far with their reason.
-        run: How the stage ran.
-
-    Raises:
-        BadInput: Two candidates share a rank, a rank is below 1, a reason code is unknown, or a chunk id is
-            empty; the same holds for `focus_triples` and `synthesis_triples`.
+    `chunk_ids` are those whose text was read, in order of rank; `candidates` are all in any order, those
+    dropped so far with their reason.
     """
     uris = answer_uris(answer_id)
-    stage = _StageTriples(
-        uris.exploration, "Exploration", ns.TG_EXPLORATION, derived_from=uris.grounding
-    )
-    stage.add(
-        (ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids)))),
-        *[(ns.TG_SELECTED_CHUNK, _id_term(chunk_id)) for chunk_id in chunk_ids],
-    )
+    stage, rows = _stage(uris.exploration, "Exploration", (ns.TG_EXPLORATION,), uris.grounding)
+    rows.append((stage, ns.TG_CHUNK_COUNT, literal(str(len(chunk_ids)))))
+    for chunk_id in chunk_ids:
+        rows.append((stage, ns.TG_SELECTED_CHUNK, _id_term(chunk_id)))
     for candidate in _by_rank(candidates):
-        _add_candidate(stage, iri(f"{uris.candidate_prefix}{candidate.rank}"), candidate)
-    return stage.finish(run)
+        node = iri(f"{uris.candidate_prefix}{candidate.rank}")
+        document, digest = candidate.document_id, candidate.digest
+        rows += (
+            (stage, ns.WH_CANDIDATE, node),
+            (node, ns.WH_CHUNK, _id_term(candidate.chunk_id)),
+            (node, ns.WH_RANK, integer(candidate.rank)),
+            (node, ns.WH_DOCUMENT, _shared_literal(document) if document else None),
+        )
+        for field, predicate in SCORE_PREDICATES.items():
+            if (score := getattr(candidate, field)) is not None:
+                rows.append((node, predicate, double(score)))
+        for concept in candidate.concepts:
+            rows.append((node, ns.WH_FOUND_BY, _concept_term(concept)))
+        rows.append((node, ns.WH_DIGEST, literal(digest) if digest else None))
+        if candidate.reason_code:
+            rows.append((node, ns.WH_REASON, _reason_term(candidate)))
+    return _triples(stage, rows, run)
 
 
 def focus_triples(
@@ -190,26 +159,21 @@ def focus_triples(
 ) -> tuple[Triple, ...]:
     """State which chunks the reranker kept; 4 triples and four per kept chunk.
 
-    Args:
-        answer_id: Id that determines all IRIs of the trace.
-        selections: Kept chunks, best first.
-        candidates: Those that the reranker read, with its rank and score, and those that it dropped, with
-            their reason; in any order. Each was recorded at exploration.
-        run: How the stage ran.
+    `selections` are in order, best first. `candidates` are those that the reranker read, with its rank and
+    score, and those that it dropped, with their reason; in any order. Each was recorded at exploration.
     """
     uris = answer_uris(answer_id)
-    stage = _StageTriples(uris.focus, "Chunk Selection", ns.TG_FOCUS, derived_from=uris.exploration)
+    stage, rows = _stage(uris.focus, "Chunk Selection", (ns.TG_FOCUS,), uris.exploration)
     for index, selection in enumerate(selections):
         node = iri(f"{uris.selection_prefix}{index}")
-        stage.add((ns.TG_SELECTED_CHUNK, node))
-        stage.add(
-            (ns.RDF_TYPE, _shared_iri(ns.TG_CHUNK_SELECTION)),
-            (ns.TG_DOCUMENT, _id_term(selection.chunk_id)),
-            (ns.TG_SCORE, literal(str(float(selection.score)))),
-            node=node,
+        rows += (
+            (stage, ns.TG_SELECTED_CHUNK, node),
+            (node, ns.RDF_TYPE, _shared_iri(ns.TG_CHUNK_SELECTION)),
+            (node, ns.TG_DOCUMENT, _id_term(selection.chunk_id)),
+            (node, ns.TG_SCORE, literal(str(float(selection.score)))),
         )
-    _add_outcomes(stage, uris.candidate_prefix, candidates)
-    return stage.finish(run)
+    _add_outcomes(rows, uris.candidate_prefix, candidates)
+    return _triples(stage, rows, run)
 
 
 def synthesis_triples(
@@ -228,40 +192,33 @@ def synthesis_triples(
 ) -> tuple[Triple, ...]:
     """State how the answer was written; 5 triples, one when it is stored, up to 3 for the model's use.
 
-    Args:
-        answer_id: Id that determines all IRIs of the trace.
-        reranked: True when the trace has a focus stage, from which the answer derives then.
-        saved: True when the text is stored under the answer's own IRI.
-        in_token: Tokens that the model read, when known.
-        out_token: Tokens that the model wrote, when known.
-        model: Name of the model, when one was used.
-        dropped: Candidates dropped at this stage, with their reason.
-        citations: Sources of the markers, in order of the markers.
-        found: False when there was no text to answer from.
-        answer_digest: SHA-256 of the answer's text, hexadecimal.
-        run: How the stage ran.
+    The answer derives from the focus stage when `reranked`, and has an IRI of its own when its text is `saved`.
+    `dropped` are the candidates dropped at this stage, with their reason; `citations` are in order of their
+    markers; `found` is False when there was no text to answer from; `answer_digest` is the SHA-256 of the
+    answer's text, hexadecimal.
     """
     uris = answer_uris(answer_id)
     parent = uris.focus if reranked else uris.exploration
-    types = (ns.TG_SYNTHESIS, ns.TG_ANSWER)
-    stage = _StageTriples(uris.synthesis, "Synthesis", *types, derived_from=parent)
-    stage.add(
-        (ns.TG_DOCUMENT, iri(uris.answer) if saved else None),
-        *_model_call(in_token, out_token, model),
-        (ns.WH_FOUND, None if found is None else boolean(found)),
-        (ns.WH_ANSWER_DIGEST, _optional(answer_digest)),
+    stage, rows = _stage(uris.synthesis, "Synthesis", (ns.TG_SYNTHESIS, ns.TG_ANSWER), parent)
+    rows.append((stage, ns.TG_DOCUMENT, iri(uris.answer) if saved else None))
+    _add_model_call(stage, rows, in_token, out_token, model)
+    rows += (
+        (stage, ns.WH_FOUND, None if found is None else boolean(found)),
+        (stage, ns.WH_ANSWER_DIGEST, literal(answer_digest) if answer_digest else None),
     )
-    _add_outcomes(stage, uris.candidate_prefix, dropped)
+    _add_outcomes(rows, uris.candidate_prefix, dropped)
     for index, citation in enumerate(citations):
-        node = stage.add_node(ns.WH_CITATION, index, ns.WH_CITATION_TYPE)
-        stage.add(
-            (ns.WH_MARKER, integer(citation.marker)),
-            (ns.WH_CHUNK, _id_term(citation.chunk_id)),
-            (ns.WH_DOCUMENT, _optional(citation.document_id)),
-            (ns.WH_QUOTE, _optional(citation.quote)),
-            node=node,
+        document, quote = citation.document_id, citation.quote
+        node = iri(f"{uris.synthesis}/citation/{index}")
+        rows += (
+            (stage, ns.WH_CITATION, node),
+            (node, ns.RDF_TYPE, _shared_iri(ns.WH_CITATION_TYPE)),
+            (node, ns.WH_MARKER, integer(citation.marker)),
+            (node, ns.WH_CHUNK, _id_term(citation.chunk_id)),
+            (node, ns.WH_DOCUMENT, literal(document) if document else None),
+            (node, ns.WH_QUOTE, literal(quote) if quote else None),
         )
-    return stage.finish(run)
+    return _triples(stage, rows, run)
 
 
 def failure_triples(
@@ -276,58 +233,60 @@ def failure_triples(
 ) -> tuple[Triple, ...]:
     """State that the question failed, so that its chain has an end.
 
-    Args:
-        answer_id: Id that determines all IRIs of the trace.
-        derived_from: Name of the last stage recorded: `question`, `grounding`, `exploration` or `focus`.
-        stage: Name of the stage that failed.
-        code: Code of the error.
-        message: Message of the error, one line.
-        hint: What the user can do.
-        run: How the stage ran.
-
-    Raises:
-        BadInput: `derived_from` is not such a stage.
+    `derived_from` is the last stage recorded: `question`, `grounding`, `exploration` or `focus`; any other name
+    raises `BadInput`. `stage` is the one that failed; the other arguments are those of the error.
     """
     uris = answer_uris(answer_id)
     if derived_from not in {"question", "grounding", "exploration", "focus"}:
         raise BadInput(f"a failure cannot derive from {derived_from!r}")
-    parent = getattr(uris, derived_from)
-    failure = _StageTriples(uris.error, "Error", ns.TG_ERROR, derived_from=parent)
-    failure.add(
-        (ns.WH_STAGE, literal(stage)),
-        (ns.WH_CODE, literal(code)),
-        (ns.WH_MESSAGE, literal(message)),
-        (ns.WH_HINT, _optional(hint)),
+    node, rows = _stage(uris.error, "Error", (ns.TG_ERROR,), getattr(uris, derived_from))
+    rows += (
+        (node, ns.WH_STAGE, literal(stage)),
+        (node, ns.WH_CODE, literal(code)),
+        (node, ns.WH_MESSAGE, literal(message)),
+        (node, ns.WH_HINT, literal(hint) if hint else None),
     )
-    return failure.finish(run)
+    return _triples(node, rows, run)
 
 
-def _concept_name(concept: str) -> str:
-    """Return the name of a concept in the trace: its words, or of a very long one the beginning and a digest.
+def _stage(
+    uri: str, label: str, types: Iterable[str], derived_from: str = ""
+) -> tuple[Term, list[_Row]]:
+    """Return the node of a stage, and the first statements about it."""
+    node = iri(uri)
+    rows: list[_Row] = [(node, ns.RDF_TYPE, _shared_iri(kind)) for kind in (ns.PROV_ENTITY, *types)]
+    parent = iri(derived_from) if derived_from else None
+    rows += (
+        (node, ns.RDFS_LABEL, _shared_literal(label)),
+        (node, ns.PROV_WAS_DERIVED_FROM, parent),
+    )
+    return node, rows
 
-    The question is a concept and may be long; each of its candidates names it.
-    """
-    if len(concept) <= _MAX_CONCEPT_CHARS:
-        return concept
-    digest = sha256(concept.encode()).hexdigest()[:16]
-    return f"{concept[:_MAX_CONCEPT_CHARS]}… ({len(concept)} characters, sha256 {digest})"
+
+def _triples(node: Term, rows: list[_Row], run: StageRun | None) -> tuple[Triple, ...]:
+    """Return the triples of a stage and of its run."""
+    if run is not None:
+        _add_run(node, rows, run)
+    return tuple(
+        [
+            Triple(subject, _shared_iri(predicate), target, ns.GRAPH_RETRIEVAL)
+            for subject, predicate, target in rows
+            if target is not None
+        ]
+    )
 
 
-def _model_call(
-    in_token: int | None, out_token: int | None, model: str | None
-) -> list[tuple[str, Term]]:
-    """Return the statements on a call of a language model, as far as they are known."""
+def _add_model_call(
+    node: Term, rows: list[_Row], in_token: int | None, out_token: int | None, model: str | None
+) -> None:
     values = ((ns.TG_IN_TOKEN, in_token), (ns.TG_OUT_TOKEN, out_token), (ns.TG_LLM_MODEL, model))
-    return [(predicate, literal(str(value))) for predicate, value in values if value is not None]
+    for predicate, value in values:
+        rows.append((node, predicate, None if value is None else literal(str(value))))
 
 
 def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
-    """Sort by rank, which names the node of a candidate.
-
-    Raises:
-        BadInput: Two candidates share a rank, or a rank is below 1.
-    """
-    ordered = sorted(candidates, key=lambda candidate: candidate.rank)
+    """Sort by rank, which names the node of a candidate and is therefore unique."""
+    ordered = sorted(candidates, key=attrgetter("rank"))
     before = 0
     for candidate in ordered:
         if candidate.rank <= before:
@@ -339,71 +298,103 @@ def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
     return ordered
 
 
-def _add_candidate(stage: _StageTriples, node: Term, candidate: CandidateRecord) -> None:
-    """Add all that retrieval knows of a candidate."""
-    scores = [
-        (predicate, double(score))
-        for field, predicate in SCORE_PREDICATES.items()
-        if (score := getattr(candidate, field)) is not None
-    ]
-    document = candidate.document_id
-    stage.add((ns.WH_CANDIDATE, node))
-    stage.add(
-        (ns.WH_CHUNK, _id_term(candidate.chunk_id)),
-        (ns.WH_RANK, integer(candidate.rank)),
-        (ns.WH_DOCUMENT, _shared_literal(document) if document else None),
-        *scores,
-        *[(ns.WH_FOUND_BY, _concept_term(concept)) for concept in candidate.concepts],
-        (ns.WH_DIGEST, _optional(candidate.digest)),
-        (ns.WH_REASON, _reason_term(candidate)),
-        node=node,
-    )
-
-
-def _add_outcomes(stage: _StageTriples, prefix: str, candidates: Iterable[CandidateRecord]) -> None:
+def _add_outcomes(rows: list[_Row], prefix: str, candidates: Iterable[CandidateRecord]) -> None:
     """Add what became known of candidates after exploration."""
     for candidate in _by_rank(candidates):
+        node = iri(f"{prefix}{candidate.rank}")
         rank, score = candidate.rerank_rank, candidate.rerank_score
-        stage.add(
-            (ns.WH_RERANK_RANK, integer(rank) if rank else None),
-            (ns.WH_RERANK_SCORE, None if score is None else double(score)),
-            (ns.WH_REASON, _reason_term(candidate)),
-            node=iri(f"{prefix}{candidate.rank}"),
+        rows += (
+            (node, ns.WH_RERANK_RANK, integer(rank) if rank else None),
+            (node, ns.WH_RERANK_SCORE, None if score is None else double(score)),
+            (node, ns.WH_REASON, _reason_term(candidate) if candidate.reason_code else None),
         )
 
 
-def _reason_term(candidate: CandidateRecord) -> Term | None:
-    code = candidate.reason_code
-    if code and code not in DROP_REASONS:
+def _reason_term(candidate: CandidateRecord) -> Term:
+    if candidate.reason_code not in DROP_REASONS:
         raise BadInput(
-            f"{code!r} is not a reason to drop candidate {candidate.chunk_id!r}",
+            f"{candidate.reason_code!r} is not a reason to drop candidate {candidate.chunk_id!r}",
             hint="one of " + ", ".join(DROP_REASONS),
         )
-    return _shared_iri(ns.WH + code) if code else None
+    return _shared_iri(ns.WH + candidate.reason_code)
 
 
-def _add_run(stage: _StageTriples, run: StageRun) -> None:
-    stage.add(
-        (ns.WH_STARTED_AT, date_time(run.started_at) if run.started_at else None),
-        (ns.WH_ENDED_AT, date_time(run.ended_at) if run.ended_at else None),
-        (ns.WH_DURATION_MS, None if run.duration_ms is None else double(run.duration_ms)),
+def _add_run(stage: Term, rows: list[_Row], run: StageRun) -> None:
+    rows += (
+        (stage, ns.WH_STARTED_AT, date_time(run.started_at) if run.started_at else None),
+        (stage, ns.WH_ENDED_AT, date_time(run.ended_at) if run.ended_at else None),
+        (stage, ns.WH_DURATION_MS, None if run.duration_ms is None else double(run.duration_ms)),
     )
     for model in run.models:
-        prefix = ns.WH + model.role
-        stage.add(
-            (prefix + "Model", literal(model.name)),
-            (prefix + "Revision", _optional(model.revision)),
-            (prefix + "Precision", _optional(model.precision)),
-            (prefix + "Dimension", integer(model.dimension) if model.dimension else None),
+        prefix, length = ns.WH + model.role, model.dimension
+        rows += (
+            (stage, prefix + "Model", literal(model.name)),
+            (stage, prefix + "Revision", literal(model.revision) if model.revision else None),
+            (stage, prefix + "Precision", literal(model.precision) if model.precision else None),
+            (stage, prefix + "Dimension", integer(length) if length else None),
         )
     for key in sorted(run.settings):
         if not _SETTING_KEY.match(key):
             raise BadInput(f"{key!r} is not the name of a setting")
-        stage.add((ns.WH_SETTING_PREFIX + key, scalar(run.settings[key])))
+        rows.append((stage, ns.WH_SETTING_PREFIX + key, scalar(run.settings[key])))
     for index, degradation in enumerate(run.degraded):
-        stage.add(
-            (ns.WH_STAGE, literal(degradation.stage)),
-            (ns.WH_CODE, literal(degradation.code)),
-            (ns.WH_MESSAGE, literal(degradation.reason)),
-            node=stage.add_node(ns.WH_DEGRADATION, index, ns.WH_DEGRADATION_TYPE),
+        node = iri(f"{stage.iri}/degradation/{index}")
+        rows += (
+            (stage, ns.WH_DEGRADATION, node),
+            (node, ns.RDF_TYPE, _shared_iri(ns.WH_DEGRADATION_TYPE)),
+            (node, ns.WH_STAGE, literal(degradation.stage)),
+            (node, ns.WH_CODE, literal(degradation.code)),
+            (node, ns.WH_MESSAGE, literal(degradation.reason)),
         )
+
+
+# Typed literals: Python values as terms, and back.
+
+_NOT_FINITE = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
+_BOOLEANS = (literal("false", ns.XSD_BOOLEAN), literal("true", ns.XSD_BOOLEAN))
+
+#: Returns an `xsd:dateTime` from an ISO 8601 text.
+date_time = partial(literal, datatype=ns.XSD_DATE_TIME)
+
+
+@lru_cache(maxsize=1024)
+def integer(value: int) -> Term:
+    """Return an `xsd:integer`; ranks and counts repeat, and terms are immutable."""
+    return literal(str(int(value)), ns.XSD_INTEGER)
+
+
+def double(value: float) -> Term:
+    """Return an `xsd:double` that reads back as the same number."""
+    text = repr(float(value))
+    return literal(_NOT_FINITE.get(text, text), ns.XSD_DOUBLE)
+
+
+def boolean(value: bool) -> Term:
+    """Return an `xsd:boolean`."""
+    return _BOOLEANS[value]
+
+
+def scalar(value: Scalar) -> Term:
+    """Return a literal of the datatype that fits the value; a string stays plain."""
+    if isinstance(value, bool):
+        return boolean(value)
+    if isinstance(value, int):
+        return integer(value)
+    if isinstance(value, float):
+        return double(value)
+    return literal(str(value))
+
+
+def read_scalar(term: Term) -> Scalar:
+    """Return the Python value of a literal; a text that does not fit its datatype stays a string."""
+    text = term.value
+    try:
+        if term.datatype == ns.XSD_INTEGER:
+            return int(text)
+        if term.datatype == ns.XSD_DOUBLE:
+            return float(text)
+    except ValueError:
+        return text
+    if term.datatype == ns.XSD_BOOLEAN:
+        return text in {"true", "1"}
+    return text

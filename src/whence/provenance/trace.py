@@ -20,10 +20,11 @@ from whence.provenance.stage_records import (
     CandidateRecord,
     ModelRole,
     ModelUse,
+    Scalar,
     Selection,
     StageRun,
 )
-from whence.provenance.terms import Scalar, read_scalar
+from whence.provenance.stages import read_scalar
 from whence.provenance.uris import answer_id_from_uri, answer_uris, id_from_iri
 from whence.schema.document_rag import Citation
 from whence.schema.errors import BadInput

@@ -6,8 +6,7 @@ import msgspec
 
 from whence.provenance.reasons import DROP_REASONS, describe_reason
 from whence.provenance.redaction import redact_trace
-from whence.provenance.stage_records import SCORE_PREDICATES, CandidateRecord
-from whence.provenance.terms import Scalar
+from whence.provenance.stage_records import SCORE_PREDICATES, CandidateRecord, Scalar
 from whence.provenance.trace import Trace
 
 #: Order of the stages that can drop a candidate; a document is answered by its chunk that came furthest.

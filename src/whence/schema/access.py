@@ -7,6 +7,7 @@ reader's, and its clearance is not above the reader's. Tags are compared exactly
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -45,6 +46,7 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the rights of an unknown reader: untagged documents only."""
         return cls()
 
+    @lru_cache(maxsize=4096)  # noqa: B019 - values, small and few, asked for on every row
     def allows(self, tags: DocumentTags) -> bool:
         """Return whether a document with these tags is visible."""
         return (

@@ -6,6 +6,7 @@ quarter of the time to build and decode a trace.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -37,11 +38,7 @@ class Triple(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """IRI of the named graph; None is the default graph."""
 
 
-def iri(value: str) -> Term:
-    """Return an IRI term."""
-    return Term("i", value)
-
-
-def literal(value: str, datatype: str = "") -> Term:
-    """Return a literal term; without a datatype it is a plain string."""
-    return Term("l", "", value, datatype)
+#: Returns the term of an IRI.
+iri = partial(Term, "i")
+#: Returns a literal of a text and, unless it is a plain string, the IRI of its datatype.
+literal = partial(Term, "l", "")
