@@ -15,13 +15,7 @@ from whence.provenance.uris import answer_uris
 
 #: Predicates of a stage that link to nodes which the trace must describe. `tg:selectedChunk` links a focus to
 #: such a node, but an exploration to the chunk itself, which the store describes.
-_LINKS = (
-    ns.PROV_WAS_DERIVED_FROM,
-    ns.WH_CANDIDATE,
-    ns.WH_CITATION,
-    ns.WH_DEGRADATION,
-    ns.WH_EDGE,
-)
+_LINKS = (ns.PROV_WAS_DERIVED_FROM, ns.WH_CANDIDATE, ns.WH_CITATION, ns.WH_DEGRADATION, ns.WH_EDGE)
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +27,6 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     where: str
     """IRI of the node, or name of the stage when the node is missing."""
     what: str
-    """Description, one line."""
 
 
 def check_trace(trace: Trace) -> list[Fault]:
@@ -144,7 +137,6 @@ def _wrong_counts(trace: Trace) -> Iterator[Fault]:
 
 
 def _wrong_chunks(trace: Trace) -> Iterator[Fault]:
-    """Check that kept chunks were read and that cited chunks were given to the writer."""
     explored = set(trace.explored)
     focus, synthesis = trace.stage("focus"), trace.stage("synthesis")
     for selection in trace.selections:

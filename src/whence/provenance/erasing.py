@@ -58,7 +58,6 @@ def erase_texts(
 
 
 def _nodes(triples: Iterable[Triple], is_erased: Callable[[str, str], bool]) -> Iterator[str]:
-    """Yield the nodes that describe an erased chunk."""
     documents = {t.s.iri: t.o.value for t in triples if t.p.iri == ns.WH_DOCUMENT}
     for triple in triples:
         names_chunk = triple.p.iri in {ns.WH_CHUNK, ns.TG_DOCUMENT}

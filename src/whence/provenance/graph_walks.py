@@ -18,9 +18,7 @@ class WalkNode(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that the walk started from or reached."""
 
     chunk_id: str
-    """Chunk of the candidate."""
     rank: int
-    """Rank of the candidate."""
     depth: int
     """Steps from the nearest seed, 0 for a seed."""
     parent_id: str = ""
@@ -31,11 +29,8 @@ class WalkEdge(msgspec.Struct, frozen=True, kw_only=True):
     """An edge that the walk followed, in its stored direction."""
 
     from_id: str
-    """Chunk at its start."""
     to_id: str
-    """Chunk at its end."""
     relation: str
-    """Name of the relation."""
 
 
 class GraphWalk(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,11 +30,8 @@ class Reason(msgspec.Struct, frozen=True):
     """One code and what it means."""
 
     code: str
-    """Identifier."""
     stage: str
-    """Stage that decided."""
     explanation: str
-    """One line for people."""
 
 
 def _by_code(*reasons: Reason) -> Mapping[str, Reason]:

@@ -64,8 +64,6 @@ def _duplicates_of_hidden(trace: Trace, visible: frozenset[str]) -> frozenset[st
 
 
 class _Redaction:
-    """Decides which nodes remain, and renames them."""
-
     def __init__(self, trace: Trace, visible: frozenset[str]) -> None:
         self.trace = trace
         self.visible = visible
@@ -114,7 +112,6 @@ class _Redaction:
         return {uri: f"{prefix}{number}" for number, uri in enumerate(remaining, first)}
 
     def triples(self) -> Iterable[Triple]:
-        """Yield the triples that remain."""
         for triple in self.trace.triples:
             subject, predicate = triple.s.iri, triple.p.iri
             if predicate in {ns.WH_DEPTH, ns.WH_PARENT} and subject in self.without_parent:
@@ -125,14 +122,12 @@ class _Redaction:
                 yield from self._of_stage(triple)
 
     def _rename(self, triple: Triple) -> Triple:
-        """Put a node's new name, and a candidate's new ranks, into a triple."""
         name = self.names[triple.s.iri]
         if triple.p.iri == ns.WH_RANK:
             triple = replace(triple, o=integer(int(name.rsplit("/", 1)[-1])))
         return replace(self._correct(triple), s=iri(name))
 
     def _of_stage(self, triple: Triple) -> Iterable[Triple]:
-        """Yield a stage's statement, unless it links to a hidden node."""
         target = triple.o.iri
         match triple.p.iri:
             case ns.WH_CANDIDATE | ns.WH_CITATION | ns.WH_EDGE | ns.TG_SELECTED_CHUNK:

@@ -26,7 +26,6 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rank: int
     """Rank among the answer's candidates, 1 is first, each once; 0 when it was not recorded."""
     document_id: str = ""
-    """Document of the chunk."""
     score: float | None = None
     """Score that orders the candidates, higher is better."""
     dense_score: float | None = None
@@ -64,16 +63,13 @@ class Selection(msgspec.Struct, frozen=True, gc=False):
 
     chunk_id: str
     score: float
-    """Score of the reranker."""
 
 
 class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
     """A model that a stage used."""
 
     role: ModelRole
-    """Task of the model."""
     name: str
-    """Name; not empty."""
     revision: str = ""
     """Digest or version of the weights, when known."""
     precision: str = ""

@@ -67,12 +67,7 @@ def _id_term(identifier: str) -> Term:
 
 
 def question_triples(
-    answer_id: str,
-    query: str,
-    timestamp: str,
-    *,
-    parent_uri: str = "",
-    run: StageRun | None = None,
+    answer_id: str, query: str, timestamp: str, *, parent_uri: str = "", run: StageRun | None = None
 ) -> tuple[Triple, ...]:
     """State that a question was asked; 6 triples.
 
@@ -252,7 +247,6 @@ def failure_triples(
 def _stage(
     uri: str, label: str, types: Iterable[str], derived_from: str = ""
 ) -> tuple[Term, list[_Row]]:
-    """Return the node of a stage, and the first statements about it."""
     node = iri(uri)
     rows: list[_Row] = [(node, ns.RDF_TYPE, _shared_iri(kind)) for kind in (ns.PROV_ENTITY, *types)]
     parent = iri(derived_from) if derived_from else None
@@ -264,7 +258,6 @@ def _stage(
 
 
 def _triples(node: Term, rows: list[_Row], run: StageRun | None) -> tuple[Triple, ...]:
-    """Return the triples of a stage and of its run."""
     if run is not None:
         _add_run(node, rows, run)
     return tuple(
@@ -299,7 +292,6 @@ def _by_rank(candidates: Iterable[CandidateRecord]) -> list[CandidateRecord]:
 
 
 def _add_outcomes(rows: list[_Row], prefix: str, candidates: Iterable[CandidateRecord]) -> None:
-    """Add what became known of candidates after exploration."""
     for candidate in _by_rank(candidates):
         node = iri(f"{prefix}{candidate.rank}")
         rank, score = candidate.rerank_rank, candidate.rerank_score

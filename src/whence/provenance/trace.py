@@ -48,41 +48,30 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     """`question`, `grounding`, `exploration`, `focus`, `synthesis` or `error`."""
     uri: str
-    """IRI of the stage."""
     label: str = ""
-    """`rdfs:label` of the stage."""
     derived_from: str = ""
     """IRI of the stage before it; empty for the question."""
     in_token: int | None = None
-    """Tokens that the model read, when known."""
     out_token: int | None = None
-    """Tokens that the model wrote, when known."""
     model: str = ""
     """Language model or writer, when recorded."""
     run: StageRun = StageRun()
-    """How the stage ran."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a question has no answer."""
 
     stage: str
-    """Stage that failed."""
     code: str
-    """Code of the error."""
     message: str
-    """Message of the error, one line."""
     hint: str = ""
-    """What the user can do."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to one question."""
 
     answer_id: str
-    """Id of the answer."""
     question: str = ""
-    """The question as asked."""
     asked_at: str = ""
     """ISO 8601."""
     stages: tuple[Stage, ...] = ()
@@ -106,7 +95,6 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     answer_digest: str = ""
     """SHA-256 of the answer's text, hexadecimal."""
     failure: Failure | None = None
-    """Why there is no answer."""
     triples: tuple[Triple, ...] = ()
     """All statements, sorted, each once."""
 
@@ -227,7 +215,6 @@ def _sort_key(triple: Triple) -> tuple[str, ...]:
 
 
 def _only_answer(triples: Iterable[Triple]) -> str:
-    """Return the id of the one answer that the triples are about."""
     ids = sorted({answer_id_from_uri(triple.s.iri) for triple in triples} - {""})
     if len(ids) != 1:
         raise BadInput(
@@ -260,7 +247,6 @@ def _linked(node: _Node, predicate: str, nodes: _Nodes) -> list[_Node]:
 
 
 def _number_in(uri: str) -> tuple[int, str]:
-    """Return the number at the end of an IRI, and the IRI."""
     digits = uri[len(uri.rstrip("0123456789")) :]
     # A longer one is part of a name, not a number; int() refuses very long ones.
     return (int(digits) if 0 < len(digits) < 10 else 0, uri)

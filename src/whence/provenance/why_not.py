@@ -23,7 +23,6 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     """Code of `reasons`: a reason to drop it, or `not_retrieved`, `undecided`, `used`, `cited`."""
     reason: str
-    """The code in one line."""
     numbers: dict[str, Scalar] = {}
     """Ranks, scores and limits that led to the decision, as far as they were recorded."""
 
@@ -53,8 +52,6 @@ def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
 
 
 class _Outcomes:
-    """Finds the code of each candidate of a trace."""
-
     def __init__(self, trace: Trace) -> None:
         self._cited = {citation.chunk_id for citation in trace.citations}
         self._used = set(trace.used)
@@ -62,7 +59,6 @@ class _Outcomes:
         self._has_focus = trace.stage("focus") is not None
 
     def code(self, candidate: CandidateRecord) -> str:
-        """Return a reason to drop the candidate, `cited`, `used` or `undecided`."""
         if candidate.chunk_id in self._cited:
             return "cited"
         if candidate.reason_code in DROP_REASONS:

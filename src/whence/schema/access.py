@@ -100,7 +100,6 @@ def _sorted_unique(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _set_tags(struct: msgspec.Struct, field: str, build: Any) -> None:
-    """Check a field of tags and set its canonical form."""
     value = getattr(struct, field)
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise BadInput(f"{field} must be a list of strings, not {value!r}")

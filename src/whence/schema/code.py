@@ -32,11 +32,9 @@ class CodeNode(Message, frozen=True, kw_only=True):
     local_id: str
     """Id within the bundle, `C0005` or `SQL:dbo.proc_ProcessPayment`."""
     kind: CodeKind
-    """Language."""
     text: str
     """The code, verbatim; may be empty."""
     tags: DocumentTags
-    """Rights a reader needs."""
     file: str = ""
     """Source file as named in the bundle."""
     path: str = ""
@@ -90,7 +88,6 @@ class ImportReport(Message, frozen=True, kw_only=True):
     """Contents of a bundle that was read completely and is valid."""
 
     snapshot: SnapshotInfo
-    """Snapshot of the bundle."""
     digest: str
     """SHA-256 of all nodes and edges, hexadecimal; independent of order, repeats, the layout of the bundle and
     the name of the repository."""
@@ -101,11 +98,9 @@ class ImportReport(Message, frozen=True, kw_only=True):
     duplicate_nodes: KindCounts = KindCounts()
     """Repeated nodes with the same content."""
     duplicate_edges: KindCounts = KindCounts()
-    """Repeated edges."""
     dangling_edges: KindCounts = KindCounts()
     """Edges with an end that is not in the bundle; not imported."""
     empty_texts: int = 0
-    """Nodes without text."""
     unknown_labels: tuple[str, ...] = ()
     """Labels outside the vocabulary, sorted."""
     warnings: tuple[BundleWarning, ...] = ()

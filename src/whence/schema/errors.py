@@ -28,6 +28,9 @@ class ErrorReply(Message, frozen=True, kw_only=True):
     """Seconds to wait before trying again, when known; at least 0."""
 
 
+_BY_CODE: dict[str, type[WhenceError]] = {}
+
+
 class WhenceError(Exception):
     """Base class of all errors.
 
@@ -42,6 +45,9 @@ class WhenceError(Exception):
     #: Exit status of the command line.
     exit_code: ClassVar[int] = 4
     default_hint: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        _BY_CODE.setdefault(cls.code, cls)
 
     def __init__(self, message: str, *, hint: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -146,25 +152,6 @@ class InternalError(WhenceError):
     """A defect in Whence, named after the exception that it caused."""
 
     code = "internal"
-
-
-_BY_CODE: dict[str, type[WhenceError]] = {
-    cls.code: cls
-    for cls in (
-        InternalError,
-        BadInput,
-        ConfigError,
-        ModelMismatch,
-        HomeTooNew,
-        NotFound,
-        Unavailable,
-        ModelMissing,
-        DiskFull,
-        DeadlineExceeded,
-        Overloaded,
-        CodecError,
-    )
-}
 
 
 def error_from_reply(reply: ErrorReply) -> WhenceError:

@@ -73,17 +73,13 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """A condition on one key; exactly one of `any_of`, `prefix` and a range is set."""
 
     key: str
-    """Key of the metadata."""
     any_of: tuple[FilterValue, ...] = ()
     """Values of which the document must have one."""
     prefix: str = ""
-    """Beginning of a text."""
     is_date_range: bool = False
     """True for a range of dates, False for one of numbers."""
     low: Bound | None = None
-    """Lower end of a range."""
     high: Bound | None = None
-    """Upper end of a range."""
 
 
 Filters = tuple[Condition, ...]
@@ -290,7 +286,6 @@ def _bound(key: str, name: str, value: object) -> tuple[bool, Bound]:
 
 
 def _check_built_in_key(condition: Condition) -> None:
-    """Refuse conditions that the type of a built-in key excludes."""
     is_range = condition.low is not None or condition.high is not None
     if condition.key == "chunk_index" and (condition.prefix or condition.is_date_range):
         raise _bad("chunk_index", "it is a number")
@@ -364,7 +359,6 @@ def _option_value(key: str, operator: str, text: str) -> Any:
 
 
 def _split(key: str, text: str) -> list[str]:
-    """Split at commas outside of quotes."""
     try:
         (parts,) = csv.reader([text.replace("\n", " ")], skipinitialspace=True, strict=True)
     except (csv.Error, ValueError):

@@ -28,11 +28,8 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     object: Any = None
     """The parsed object; None for `text`."""
     in_token: int | None = None
-    """Tokens read, when known."""
     out_token: int | None = None
-    """Tokens written, when known."""
     model: str | None = None
-    """Name of the model or writer."""
     quotes: tuple[Quote, ...] = ()
     """Passages behind the markers of the text, in order of first use."""
     language_model: bool | None = None

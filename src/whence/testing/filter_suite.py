@@ -257,7 +257,6 @@ class FilterSuite:
 
 
 def _plainly(condition: Any, stated: Any) -> bool:
-    """Read a condition again, in other words than the code under test."""
     values = stated if isinstance(stated, list) else [stated]
     if isinstance(condition, dict):
         return any(all(_end(op, end, one) for op, end in condition.items()) for one in values)

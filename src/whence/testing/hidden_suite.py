@@ -73,7 +73,6 @@ def _unit(numbers: tuple[int, ...]) -> Any:
 
 
 def _stored(prefix: str, some: Any, tags: tuple[DocumentTags, ...]) -> list[EmbeddedDocument]:
-    """Return documents; hidden ones have a metadata key of their own."""
     own = {"secret": "canary"} if tags is _HIDDEN else {}
     return [
         EmbeddedDocument(

@@ -98,12 +98,7 @@ def _lacking(query: str, words: Counter[str]) -> set[str]:
 
 
 def _plain_share(
-    counts: Counter[str],
-    words: Counter[str],
-    df: Counter[str],
-    n: int,
-    mean: float,
-    one_word: bool,
+    counts: Counter[str], words: Counter[str], df: Counter[str], n: int, mean: float, one_word: bool
 ) -> float:
     """Return the score by the formula, without rounding and without code of the store."""
     idfs = {t: math.log(1 + (n - df[t] + 0.5) / (df[t] + 0.5)) for t in counts}

@@ -173,9 +173,7 @@ class LexicalScoreSuite:
             title, heading = sizes[name]
             text = f"blue sea {title} {heading} {repeats}"
             draft = DocumentDraft(
-                document_id=name,
-                title=title,
-                chunks=(ChunkDraft(content=text, heading=heading),),
+                document_id=name, title=title, chunks=(ChunkDraft(content=text, heading=heading),)
             )
             return EmbeddedDocument(draft=draft, vectors=VECTOR[None])
 

@@ -118,7 +118,6 @@ class _World:
         return graph
 
     def expected(self, access: Access, wanted: Sequence[str], query: str) -> list[LinkTitle]:
-        """Return the expected result of `linked_titles`."""
         return [
             LinkTitle(
                 name=name,

@@ -43,7 +43,6 @@ async def _asked(subscription: Subscription) -> Delivery:
 
 
 async def _echo(server: Transport, subscription: Subscription) -> None:
-    """Answer every request with its own body."""
     while True:
         asked = await subscription.receive()
         await _answer(server, asked, asked.payload)

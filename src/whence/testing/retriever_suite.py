@@ -127,7 +127,6 @@ class EmbedderSuite:
 
 
 def _name(hit: Any) -> str:
-    """Return the name of a chunk of `CHUNKS` by its id."""
     found = [name for name in CHUNKS if name in hit.id]
     assert len(found) == 1, hit.id
     return found[0]

@@ -206,8 +206,7 @@ class SearchSuite:
         assert await store.document_ids(name) == ["d"]
 
     @pytest.mark.parametrize(
-        "vector",
-        [[0, 0, 0, 0], [2, 0, 0, 0], [np.nan, 0, 0, 0], [np.inf, 0, 0, 0], [[1, 0, 0, 0]]],
+        "vector", [[0, 0, 0, 0], [2, 0, 0, 0], [np.nan, 0, 0, 0], [np.inf, 0, 0, 0], [[1, 0, 0, 0]]]
     )
     async def test_only_unit_vectors(self, store: Store, vector: list[Any]) -> None:
         """A vector that is not of length 1 has no cosine, so it is refused both ways."""

@@ -54,22 +54,5 @@ class TransportSuite(
         """Return a new client."""
         return await transport_factory()
 
-    @pytest.fixture
-    async def client(self, transport_factory: TransportFactory) -> Transport:
-        """Return a new client."""
-        return await transport_factory()
-
-    @pytest.fixture
-    async def server(self, transport_factory: TransportFactory) -> Transport:
-        """Return a new client."""
-        return await transport_factory()
-
-    @pytest.fixture
-    async def one(self, transport_factory: TransportFactory) -> Transport:
-        """Return a new client."""
-        return await transport_factory()
-
-    @pytest.fixture
-    async def two(self, transport_factory: TransportFactory) -> Transport:
-        """Return a new client."""
-        return await transport_factory()
+    #: More clients, by the part that they play in a test.
+    client = server = one = two = transport

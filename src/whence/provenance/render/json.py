@@ -65,7 +65,6 @@ def _degradation(stage: str, code: str, reason: str) -> dict[str, str]:
 
 
 def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
-    """Return the keys that only this kind of stage has."""
     use = {"model": stage.model, "in_token": stage.in_token, "out_token": stage.out_token}
     match stage.stage:
         case "question":
@@ -91,7 +90,6 @@ def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:
 
 
 def _walk(trace: Trace) -> dict[str, Any]:
-    """Return the graph walk that found candidates; empty when there was none."""
     walk = read_graph_walk(trace)
     if not walk.nodes:
         return {}
@@ -103,5 +101,4 @@ def _walk(trace: Trace) -> dict[str, Any]:
 
 
 def _row(struct: Any) -> dict[str, Any]:
-    """Return every field of a struct, also those that have their default."""
     return {name: to_builtins(getattr(struct, name)) for name in struct.__struct_fields__}

@@ -200,7 +200,6 @@ def _prepared(query: str) -> Any:
 
 
 def _names(part: Any) -> Iterator[str]:
-    """Yield the name of every construct in a parsed query."""
     from rdflib.plugins.sparql.parserutils import CompValue
 
     waiting = [part]
@@ -221,7 +220,6 @@ def _here(line: str, column: int) -> str:
 
 
 def _position(query: str, word: str) -> str:
-    """Return line and column of a word for a message; empty when it is not found."""
     at = query.upper().find(word.upper())
     if at < 0:
         return ""
@@ -259,10 +257,7 @@ def _answer(result: Result, query: str, max_rows: int) -> SparqlAnswer:
         built = sorted(tuple(map(str, triple)) for triple in result.graph or ())
         rows = [dict(zip(columns, row, strict=True)) for row in built]
     return SparqlAnswer(
-        kind=kind,
-        columns=columns,
-        rows=tuple(rows[:max_rows]),
-        truncated=len(rows) > max_rows,
+        kind=kind, columns=columns, rows=tuple(rows[:max_rows]), truncated=len(rows) > max_rows
     )
 
 

@@ -37,8 +37,6 @@ _WIDTHS = {
 
 
 class _Column(msgspec.Struct, frozen=True):
-    """Where a stage is drawn."""
-
     stage: Stage
     x: float
     width: float
@@ -49,8 +47,6 @@ class _Column(msgspec.Struct, frozen=True):
 
 
 class _Bar(msgspec.Struct, frozen=True):
-    """One candidate in a column."""
-
     chunk_id: str
     rank: int
     score: float | None
@@ -96,7 +92,6 @@ class _Picture:
         self.bar_ends: dict[str, tuple[float, float]] = {}
 
     def render(self, theme: Theme) -> str:
-        """Return the whole document."""
         trace = self.trace
         width = (self.columns[-1].right if self.columns else 600) + _MARGIN
         self._heading(width)
@@ -144,7 +139,6 @@ class _Picture:
         return self._notes(column, draw_contents[name](column))
 
     def _line(self, column: _Column, y: float, text: str, kind: str = "soft") -> None:
-        """Draw a small line of text across a column."""
         self.canvas.text(column.x, y, text, column.width, kind=kind)
 
     def _question(self, column: _Column) -> float:
@@ -168,7 +162,6 @@ class _Picture:
         return y
 
     def _exploration(self, column: _Column) -> float:
-        """Draw the candidates by rank, first of all those that were kept."""
         trace = self.trace
         kept = {selection.chunk_id for selection in trace.selections} | self.used
         order = {concept: index for index, concept in enumerate(trace.concepts)}
@@ -214,7 +207,6 @@ class _Picture:
         return self._dropped(column, self._bars(column, bars), "focus")
 
     def _dropped(self, column: _Column, y: float, stage: str) -> float:
-        """Count what a stage dropped, by reason."""
         counts = Counter(c.reason_code for c in self.trace.candidates if c.reason_code)
         for code, meaning in DROP_REASONS.items():
             if meaning.stage == stage and counts[code]:
@@ -231,7 +223,6 @@ class _Picture:
         return float(_BODY + len(bars) * _ROW)
 
     def _bar(self, column: _Column, bar: _Bar, y: float, full: float) -> None:
-        """Draw a bar, and above it rank, id, reason and score."""
         canvas = self.canvas
         height = _ROW - 4
         canvas.open_group(bar.tooltip)
@@ -300,7 +291,6 @@ class _Picture:
         return _BODY + height
 
     def _notes(self, column: _Column, y: float) -> float:
-        """List the models and degradations of a stage below it."""
         run, writer = column.stage.run, column.stage.model
         notes = [
             (" ".join(part for part in (m.role, m.name, m.precision) if part), "soft")
@@ -339,7 +329,6 @@ def _bar_middle(index: int) -> float:
 
 
 def _columns(trace: Trace) -> list[_Column]:
-    """Place the first stage of each kind, in the order of the chain."""
     stages = {stage.stage: stage for stage in reversed(trace.stages)}
     x = float(_MARGIN)
     placed = []

@@ -128,7 +128,6 @@ def _candidate_line(chunk_id: str, rank: int, score: float | None, before: int =
 
 
 def _add_dropped(branch: Tree, stage: str, trace: Trace, shown: int) -> None:
-    """List the candidates that a stage dropped by reason, in the order of the reasons."""
     for code, meaning in DROP_REASONS.items():
         dropped = [c for c in trace.candidates if c.reason_code == code]
         if meaning.stage == stage and dropped:
