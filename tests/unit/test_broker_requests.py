@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.broker import requests
-from whence.broker.checks import deadline_of
 from whence.broker.memory.transport import MemoryTransport
 from whence.broker.requests import reply_of
-from whence.broker.transport import Delivery, Headers, Mode
+from whence.broker.transport import Delivery, Headers, Mode, deadline_of
 from whence.schema.errors import DeadlineExceeded, Overloaded, Unavailable
 from whence.schema.topics import full_topic
 

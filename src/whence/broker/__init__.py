@@ -3,7 +3,7 @@
 In go bytes with headers for a topic; out come deliveries, replies to requests, and dead letters. Open first:
 
 - `transport`: the contract of a transport (publish, subscribe, request, stream) and its types.
-- `worker`: from a topic to a handler; `admission`, `handling`, `replies`, `settlement` and `control` are parts.
+- `worker`: from a topic to a handler; `handling` (attempts, replies, settlement) and `control` are parts.
 - `requests`: requests and replies on top of publish and subscribe.
 - `connect`: from a URL to a transport, plug-ins included.
 

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from contextlib import suppress
 from functools import cache
 
+from whence.broker.delivery import WorkerState
 from whence.broker.transport import Delivery, Headers, Mode, Start, Subscription
-from whence.broker.worker_state import WorkerState
 from whence.schema.codec import encode
 from whence.schema.errors import Unavailable, WhenceError
 from whence.schema.liveness import PING, ProcessorReport

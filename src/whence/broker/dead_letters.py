@@ -8,8 +8,15 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from whence.broker.checks import number_of
-from whence.broker.transport import Delivery, Headers, Mode, Start, Subscription, Transport
+from whence.broker.transport import (
+    Delivery,
+    Headers,
+    Mode,
+    Start,
+    Subscription,
+    Transport,
+    number_of,
+)
 from whence.schema.topics import DEAD_LETTER_GROUP, dead_letter_topic, full_topic
 
 #: Headers about the failure; a replayed message has those it was first published with.

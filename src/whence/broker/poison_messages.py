@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from whence.broker.checks import number_of
 from whence.broker.clock import Clock
-from whence.broker.transport import Delivery, Headers
+from whence.broker.transport import Delivery, Headers, number_of
 
 #: A message that another consumer took for its probation is waited for this long, seconds.
 _LOST_S = 5.0

@@ -19,7 +19,6 @@ from typing import TypeVar
 
 import msgspec
 
-from whence.broker.checks import deadline_of
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.transport import (
     Delivery,
@@ -29,6 +28,7 @@ from whence.broker.transport import (
     Start,
     Subscription,
     Transport,
+    deadline_of,
 )
 from whence.schema.errors import (
     BadInput,

@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
 
-from whence.broker.checks import (
-    check_message,
-    check_prefetch,
-    message_wait_s,
-)
-from whence.broker.clock import Clock
-from whence.broker.memory.broker import MemoryBroker, Topic
+from whence.broker.clock import Clock, SystemClock
 from whence.broker.memory.faults import Faults
-from whence.broker.queue import Consumer, QueuedMessage
+from whence.broker.queue import (
+    Consumer,
+    QueuedMessage,
+    QueueSubscription,
+    StoredMessage,
+    SubscriptionQueue,
+)
 from whence.broker.requests import Requester
 from whence.broker.retry import check_policy
-from whence.broker.subscription import QueueSubscription
 from whence.broker.transport import (
     Headers,
     Mode,
@@ -31,10 +31,232 @@ from whence.broker.transport import (
     Start,
     Subscription,
     TopicStats,
+    check_message,
+    check_prefetch,
+    message_wait_s,
 )
 from whence.schema.errors import ConfigError, Overloaded, Unavailable
+from whence.schema.topics import full_topic
 
-__all__ = ("MemoryBroker", "MemorySubscription", "MemoryTransport", "open_transport")
+
+class Topic:
+    """The subscriptions of one topic and the last messages published to it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.persistent = name.startswith("persistent://")
+        #: Every queue that a new message enters. A consumer of a broadcast has one of its own, removed with it.
+        self.queues: list[SubscriptionQueue] = []
+        self.retained: deque[StoredMessage] = deque()
+        self.retained_bytes = 0
+
+    def durable(self, name: str) -> SubscriptionQueue | None:
+        """Return the queue of a durable subscription."""
+        for queue in self.queues:
+            if queue.name == name and queue.mode is not Mode.BROADCAST:
+                return queue
+        return None
+
+
+class MemoryBroker:
+    """Topics and subscriptions that several memory transports of one event loop may share.
+
+    A persistent topic retains its last messages, at most `retain_messages` and `retain_bytes`: a new
+    subscription that starts at `Start.EARLIEST` begins with those. Unsettled messages of a subscription count
+    towards `max_backlog` only. A non-persistent topic retains nothing, keeps nothing for subscriptions without
+    consumers, and vanishes with its last consumer.
+
+    Args:
+        clock: Source of time.
+        faults: Faults to inject.
+        max_backlog: Unsettled messages of one subscription before publishers wait, 1 or more.
+        retain_messages: Messages retained of each persistent topic, 0 or more.
+        retain_bytes: Bytes of their payloads, 0 or more; the oldest go first.
+
+    Raises:
+        ConfigError: `max_backlog` is below 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        faults: Faults | None = None,
+        max_backlog: int = 10_000,
+        retain_messages: int = 1_000,
+        retain_bytes: int = 256 * 1024,
+    ) -> None:
+        if max_backlog < 1:
+            raise ConfigError(f"max_backlog is {max_backlog}", hint="use 1 or more")
+        self.clock: Clock = clock or SystemClock()
+        self.faults = faults or Faults()
+        self.max_backlog = max_backlog
+        #: Messages dropped because a non-persistent topic had no consumer.
+        self.dropped = 0
+        self._orders = count(1)
+        self._retain_messages = retain_messages
+        self._retain_bytes = retain_bytes
+        self._topics: dict[str, Topic] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def bind(self) -> None:
+        """Make sure that all calls come from one event loop; a closed one may be followed by another.
+
+        Raises:
+            ConfigError: The broker is used in another event loop that still runs.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            raise ConfigError(
+                "a memory broker serves one event loop",
+                hint="make a transport of its own in the other loop, or use pulsar://",
+            )
+        self._loop = loop
+        # Consumers, timers and publishers of the closed loop are gone.
+        for topic in list(self._topics.values()):
+            for queue in list(topic.queues):
+                queue.stop_timer()
+                queue.publishers.clear()
+                for consumer in list(queue.consumers):
+                    consumer.receivers.clear()
+                    self.leave(consumer)
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic by its full or short name, made when it is new.
+
+        Raises:
+            ConfigError: The name is not the name of a topic.
+        """
+        topic = self._topics.get(name)
+        if topic is None:
+            full = full_topic(name)
+            topic = self._topics.setdefault(full, Topic(full))
+        return topic
+
+    def full_queue(self, topic: Topic) -> SubscriptionQueue | None:
+        """Return a queue of the topic that has no room for another message."""
+        for queue in topic.queues:
+            if queue.size >= self.max_backlog:
+                return queue
+        return None
+
+    def store(
+        self,
+        topic: Topic,
+        payload: bytes,
+        headers: dict[str, str],
+        key: str | None,
+        delay_s: float | None,
+    ) -> bool:
+        """Add a message to every subscription of the topic; False, adding none, when one has no room."""
+        if not topic.persistent and not topic.queues:
+            self.dropped += 1
+            self._topics.pop(topic.name, None)
+            return True
+        if self.full_queue(topic) is not None:
+            return False
+        clock = self.clock
+        due = clock.monotonic() + delay_s if delay_s else 0.0
+        message = StoredMessage(topic.name, payload, headers, key, clock.time(), due)
+        if topic.persistent:
+            self._retain(topic, message)
+        for queue in list(topic.queues):
+            queue.add(QueuedMessage(message))
+        return True
+
+    def _retain(self, topic: Topic, message: StoredMessage) -> None:
+        retained = topic.retained
+        retained.append(message)
+        topic.retained_bytes += len(message.payload)
+        while topic.retained_bytes > self._retain_bytes or len(retained) > self._retain_messages:
+            topic.retained_bytes -= len(retained.popleft().payload)
+
+    def join(
+        self,
+        topic: Topic,
+        name: str,
+        *,
+        mode: Mode,
+        prefetch: int,
+        start: Start | None,
+        client: object,
+    ) -> Consumer:
+        """Add a consumer to a subscription, which is made when it is new.
+
+        Raises:
+            Unavailable: The subscription is exclusive and taken, or its consumers share in another mode.
+        """
+        queue = None if mode is Mode.BROADCAST else topic.durable(name)
+        if queue is None:
+            queue = self._new_queue(topic, name, mode, start)
+        elif not queue.consumers:
+            if mode is not queue.mode:
+                queue.change_mode(mode)
+        elif Mode.EXCLUSIVE in (mode, queue.mode):
+            raise Unavailable(
+                f"exclusive subscription {queue.label} is taken",
+                hint="close the other consumer first, or choose another subscription",
+            )
+        elif mode is not queue.mode:
+            raise Unavailable(
+                f"subscription {queue.label} is in mode {queue.mode}, not {mode}",
+                hint="all consumers of a subscription share in one mode",
+            )
+        consumer = Consumer(queue, prefetch, client)
+        queue.join(consumer)
+        return consumer
+
+    def _new_queue(
+        self, topic: Topic, name: str, mode: Mode, start: Start | None
+    ) -> SubscriptionQueue:
+        queue = SubscriptionQueue(
+            topic.name, name, mode, clock=self.clock, faults=self.faults, orders=self._orders
+        )
+        topic.queues.append(queue)
+        first = Start.LATEST if mode is Mode.BROADCAST else Start.EARLIEST
+        if (start or first) is Start.EARLIEST:
+            for message in topic.retained:
+                queue.add(QueuedMessage(message))
+        return queue
+
+    def leave(self, consumer: Consumer) -> None:
+        """Remove a consumer, and with the last one what does not outlive it."""
+        if consumer.closed:
+            return
+        queue = consumer.queue
+        topic = self._topics[queue.topic]
+        queue.leave(consumer)
+        if queue.consumers or (topic.persistent and queue.mode is not Mode.BROADCAST):
+            return
+        topic.queues.remove(queue)
+        while queue.publishers:
+            queue.wake_publisher()
+        if not topic.persistent and not topic.queues:
+            self._topics.pop(topic.name, None)
+
+    def stats(self, topic_name: str, name: str) -> TopicStats:
+        """Return how far a subscription is behind; the consumers of a broadcast are added up."""
+        topic = self._topics.get(full_topic(topic_name))
+        queues = topic.queues if topic is not None else []
+        each = [queue.stats() for queue in queues if queue.name == name]
+        return TopicStats(
+            backlog=sum(stats.backlog for stats in each),
+            in_flight=sum(stats.in_flight for stats in each),
+            oldest_age_s=max((stats.oldest_age_s for stats in each), default=0.0),
+        )
+
+    def consumers_of(self, client: object) -> list[Consumer]:
+        """Return the consumers of one client."""
+        return [
+            consumer
+            for topic in self._topics.values()
+            for queue in topic.queues
+            for consumer in queue.consumers
+            if consumer.client is client
+        ]
+
 
 #: Pulsar's own default for the largest message.
 MAX_PAYLOAD_BYTES = 5 * 1024 * 1024

@@ -24,12 +24,24 @@ from pulsar import Message
 from pulsar.asyncio import Consumer as PulsarConsumer
 from pulsar.asyncio import Reader
 
-from whence.broker.checks import number_of
 from whence.broker.clock import Clock
 from whence.broker.pulsar.feed import ConsumerFeed
-from whence.broker.queue import Consumer, QueuedMessage, StoredMessage, SubscriptionQueue
-from whence.broker.subscription import QueueSubscription
-from whence.broker.transport import Delivery, Headers, Mode, RetryPolicy, TopicStats, Transport
+from whence.broker.queue import (
+    Consumer,
+    QueuedMessage,
+    QueueSubscription,
+    StoredMessage,
+    SubscriptionQueue,
+)
+from whence.broker.transport import (
+    Delivery,
+    Headers,
+    Mode,
+    RetryPolicy,
+    TopicStats,
+    Transport,
+    number_of,
+)
 
 #: Prefix of message properties that are ours and not headers.
 INTERNAL = "_whence-"

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from pulsar import ConsumerType
 from pulsar.asyncio import Consumer, PulsarException, Reader
 
-from whence.broker.checks import check_message, check_prefetch, message_wait_s
 from whence.broker.clock import Clock, ShiftedClock, SystemClock
 from whence.broker.pulsar.admin import clock_offset, find_admin, group_stats
 from whence.broker.pulsar.client import PulsarClient
@@ -28,7 +27,17 @@ from whence.broker.pulsar.schema_registry import MessageSchema
 from whence.broker.pulsar.subscription import INTERNAL, PulsarSubscription, Stamps
 from whence.broker.requests import Requester
 from whence.broker.retry import check_policy
-from whence.broker.transport import Headers, Mode, RetryPolicy, Start, Subscription, TopicStats
+from whence.broker.transport import (
+    Headers,
+    Mode,
+    RetryPolicy,
+    Start,
+    Subscription,
+    TopicStats,
+    check_message,
+    check_prefetch,
+    message_wait_s,
+)
 from whence.schema.errors import BadInput, ConfigError, Overloaded, Unavailable
 from whence.schema.message import Message
 from whence.schema.topics import full_topic, retry_topic

@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from whence.flow.context import TraceContext
 from whence.flow.runtime import FlowHealth, ProcessorHealth
 from whence.flow.supervisor import State
-from whence.flow.tracing import TraceContext
 
 #: Seconds; from one hop within a process to the answer of a language model.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TypeAlias
 
-from whence.flow.tracing import TraceContext
+from whence.flow.context import TraceContext
 
 #: Observes one message within a `with` block. Arguments: name of the processor, type of the message, trace
 #: context of the message. The block's value is the trace context for all work on the message; exceptions

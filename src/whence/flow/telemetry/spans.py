@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whence.flow.tracing import TraceContext
+from whence.flow.context import TraceContext
 from whence.schema.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.broker.transport import Headers
-from whence.flow.tracing import TraceContext
+from whence.flow.context import TraceContext
 
 GOOD = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
