@@ -29,13 +29,10 @@ class ResolutionCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls in code, or names in SQL, were resolved; only resolved ones become edges."""
 
     resolved: int
-    """To a definition in the folder."""
     unresolved: int
-    """The target is unknown."""
     ambiguous: int
     """Several definitions in the folder match."""
     external: int
-    """To a library or the language."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,24 +46,17 @@ class BundleReport(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a bundle that was written."""
 
     bundle: str
-    """Path of the bundle."""
     repo: str
     branch: str
-    """Empty if unknown."""
     head_sha: str
     """The commit; without one the fingerprint of the folder."""
     is_commit: bool
-    """Whether `head_sha` is a commit."""
     files: dict[str, int]
-    """Files read, by language."""
     nodes: dict[str, int]
     """`cs` and `sql`, as an import counts them; Python is counted as `cs`."""
     types: dict[str, int]
-    """Nodes by symbol type, e.g. `Class`."""
     edges: dict[str, int]
-    """Edges by relation."""
     inferred: int
-    """Edges that were inferred from strings or equal names."""
     calls: ResolutionCounts
     """Calls in C# and Python."""
     references: ResolutionCounts
@@ -76,7 +66,6 @@ class BundleReport(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[SkippedFile, ...]
     """Files with code that could not be parsed."""
     bytes: int
-    """Size of the bundle."""
     seconds: float
 
 
@@ -108,12 +97,6 @@ def bundle_folder(
     tags: DocumentTags | None = None,
 ) -> BundleReport:
     """Write the bundle of a folder; equal sources yield equal bytes.
-
-    Args:
-        folder: A checkout, or any folder with C#, Python or SQL.
-        target: The zip archive to write.
-        repo: Name of the repository; by default that of the folder.
-        tags: Access tags of every node; by default public.
 
     Raises:
         BadInput: The folder does not exist, contains no sources, its name is not valid for a repository, or the

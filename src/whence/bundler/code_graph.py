@@ -23,7 +23,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """A type, a member, an SQL object or statement: one node of the bundle."""
 
     id: str
-    """Local id in the bundle."""
     language: Language
     symbol_type: str
     """`Class`, `Method`, `Table`, ..."""
@@ -32,7 +31,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """Source, unchanged; parts of one definition are separated by an empty line."""
     project: str = ""
-    """Its package or project."""
     class_name: str = ""
     """The enclosing type, or the type itself; the schema of an SQL object."""
     member: str = ""
@@ -58,7 +56,6 @@ class StringLiteral(NamedTuple):
     """A string in code."""
 
     source: str
-    """Definition that contains it."""
     file: str
     text: str
     """Its value, without the parts that are computed at run time."""

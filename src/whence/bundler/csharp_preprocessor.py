@@ -12,9 +12,6 @@ def without_directives(text: str) -> tuple[str, bool]:
 
     Byte offsets do not change: a character becomes as many spaces as it has bytes in UTF-8. Cost is linear.
 
-    Returns:
-        The text, and whether code was removed.
-
     >>> without_directives("a(1\n#if X\n, 2\n#else\n, 3\n#endif\n)")
     ('a(1\n     \n, 2\n     \n   \n      \n)', True)
     """

@@ -37,7 +37,6 @@ class Instance(NamedTuple):
 
     of: CSharpType
     args: tuple[TypeRef, ...] = ()
-    """Generic arguments."""
     context: NameContext | None = None
     """Where the arguments are written."""
 
@@ -212,13 +211,7 @@ class CSharpProject:
         base_type: CSharpType,
         passed: tuple[CSharpType, ...] = (),
     ) -> Instance:
-        """Return an object as an instance of a base type, with the generic arguments of that type.
-
-        Args:
-            value: The object.
-            base_type: The base type.
-            passed: Types visited before; invalid code may inherit in a circle.
-        """
+        """Return an object as an instance of a base type, with the generic arguments of that type."""
         args = value.args if isinstance(value, Instance) else ()
         outer = value.context if isinstance(value, Instance) else None
         if value.of is base_type:

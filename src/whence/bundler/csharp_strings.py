@@ -34,9 +34,7 @@ def operands(node: Node) -> list[Node]:
 def string_text(node: Node, constant: Callable[[Node], Node | None] = lambda _: None) -> str | None:
     """Return the text of a string expression; None for other expressions. Run-time values become a space.
 
-    Args:
-        node: An expression.
-        constant: Returns the initializer of a constant; None for other names.
+    `constant` returns the initializer of a constant.
     """
     if node.type != "binary_expression":
         return _text(node) if node.type in STRINGS else None

@@ -20,7 +20,6 @@ class GitRevision(NamedTuple):
 
     sha: str
     branch: str
-    """Empty for a detached HEAD."""
 
 
 def read_git_revision(folder: Path) -> GitRevision | None:

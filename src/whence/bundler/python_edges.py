@@ -33,13 +33,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def read_python(sources: Iterable[SourceText], folder: str, graph: CodeGraph) -> None:
-    """Add the definitions of Python sources and the edges between them. Cost is linear in the sources.
-
-    Args:
-        sources: The files.
-        folder: Name of the folder that holds them; it is the package if it has an `__init__.py`.
-        graph: Receives definitions and edges.
-    """
+    """Add the definitions of Python sources and the edges between them. Cost is linear in the sources."""
     texts = [source for source in sources if source.language == "python"]
     packages = {str(PurePosixPath(each.path).parent) for each in texts if _is_init(each.path)}
     modules = [

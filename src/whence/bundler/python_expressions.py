@@ -98,12 +98,7 @@ def _common(values: Iterable[Value]) -> Value:
 
 
 class PythonProject:
-    """All modules of a folder.
-
-    Args:
-        modules: In a fixed order; of several modules of one name the first is used.
-        alternative_names: Returns further names by which a module can be imported.
-    """
+    """All modules of a folder."""
 
     def __init__(
         self,
@@ -304,13 +299,7 @@ class PythonProject:
 class Scope:
     """The names that the code of a module, class or function can use.
 
-    Args:
-        project: All modules.
-        module: The module of the code.
-        owner: The class that contains the code; None outside classes.
-        parent: Scope of the enclosing function.
-        function: The function; None for code of a module or class.
-        in_class: True for code in the body of the class, which can use the names of the class.
+    `parent` is the scope of the enclosing function; code with `in_class` can use the names of class `owner`.
     """
 
     def __init__(

@@ -20,7 +20,6 @@ class Imported(NamedTuple):
     """A name bound by an import."""
 
     module: str
-    """Absolute name of the module."""
     name: str
     """The imported name; empty if the module itself is bound."""
 
@@ -283,12 +282,7 @@ def _names_in(target: ast.expr) -> Iterator[str]:
 
 
 def statements(body: list[ast.stmt], *, definitions: bool = True) -> Iterator[ast.stmt]:
-    """Yield the statements of a scope, also those inside `if`, `try` and other blocks.
-
-    Args:
-        body: The top statements.
-        definitions: Whether to yield functions and classes; their statements are not yielded.
-    """
+    """Yield the statements of a scope, also those inside `if`, `try` and other blocks."""
     for statement in body:
         if definitions or not isinstance(statement, _DEFINITIONS):
             yield statement

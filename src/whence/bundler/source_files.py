@@ -29,7 +29,6 @@ class SourceText(msgspec.Struct, frozen=True, kw_only=True):
     """One source file."""
 
     path: str
-    """Below the folder, with `/`."""
     language: Language
     text: str
     r"""Decoded, with `\n` as line ends."""

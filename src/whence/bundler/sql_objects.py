@@ -78,11 +78,7 @@ class _NodeStatement(NamedTuple):
 
 
 class SqlObjects:
-    """The objects of a folder by their names, which are case-insensitive.
-
-    Args:
-        default_schema: Schema of unqualified names.
-    """
+    """The objects of a folder by their names, which are case-insensitive."""
 
     def __init__(self, default_schema: str) -> None:
         self.default_schema = default_schema
@@ -102,12 +98,7 @@ class SqlObjects:
         return known.id if known else f"{SQL_PREFIX}{schema}.{name}"
 
     def find(self, name: tuple[str, ...], schema: str = "") -> Definition | Resolution:
-        """Return the object of a name, or why it is not resolved.
-
-        Args:
-            name: Its parts; those before schema and name (database, server) are ignored.
-            schema: Schema of the statement, in which unqualified names are looked up first.
-        """
+        """Return the object of a name, or why it is not resolved."""
         last = name[-1].casefold()
         if len(name) > 1:
             return self._by_full_name.get((name[-2].casefold(), last), "unresolved")

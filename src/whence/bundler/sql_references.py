@@ -43,7 +43,6 @@ class SqlReference(NamedTuple):
     """`ReadsFrom`, `WritesTo`, `Executes`, `FK`, `On`, `SynonymFor`; `calls` for a name before a parenthesis,
     which may be a function."""
     name: tuple[str, ...]
-    """Its parts, without quotes."""
     inferred: bool = False
     """True if it is inside a string that may be executed."""
 
@@ -62,9 +61,6 @@ def sql_references(text: str) -> list[SqlReference]:
 
     Temporary tables, variables and common table expressions are omitted; aliases are replaced by their tables.
     Cost is linear in the text.
-
-    Raises:
-        BadInput: The text is not SQL: a quote or comment does not end.
     """
     from sqlglot.errors import TokenError
 

@@ -37,15 +37,6 @@ def write_bundle(
     """Write a bundle; an existing file is replaced when the new one is complete.
 
     Memory holds one member at a time.
-
-    Args:
-        target: The zip archive.
-        meta: Content of `repo_meta.json`.
-        graph: Definitions and edges.
-        tags: Access tags of every node.
-
-    Raises:
-        BadInput: The file cannot be written.
     """
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:

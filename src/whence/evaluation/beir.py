@@ -34,10 +34,8 @@ class BeirDataset(msgspec.Struct, frozen=True, kw_only=True):
     """A test collection; the texts of documents stay in the file."""
 
     name: str
-    """Name of the folder."""
     corpus: Path
     documents: int
-    """Records in the corpus."""
     queries: dict[str, str]
     """Text of every query with a positive judgement, by id, in order of the file."""
     qrels: Qrels
@@ -55,10 +53,6 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
     """Read a collection and check it as a whole.
 
     Cost: linear in the files; memory holds the ids of the corpus, the queries and the judgements.
-
-    Args:
-        folder: The folder with `corpus.jsonl` and `queries.jsonl`.
-        qrels: Judgements; `qrels/test.tsv` in the folder when None.
 
     Raises:
         BadInput: A file is missing or cannot be read, a line (named `file:N`) is malformed, an id occurs

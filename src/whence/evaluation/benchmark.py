@@ -52,9 +52,6 @@ async def run_queries(
     """Rank documents for every query, one after the other.
 
     The first query runs once before, untimed, to load what is loaded on first use.
-
-    Raises:
-        WhenceError: A service does not answer. A refused query is only counted.
     """
     run = Run(rankings={}, latencies_ms=[])
     for text in list(queries.values())[:1]:

@@ -26,15 +26,8 @@ class DocumentRanker:
     """Searches for more passages until there are enough different documents.
 
     The number of passages is kept for later queries, so that a collection of long documents needs a second
-    search only once. Only the last search is timed.
-
-    Args:
-        search: Finds passages.
-        mode: `bm25`, `dense` or `hybrid`.
-        depth: Largest number of documents, 1 or more.
-        own_documents: The id of the document that is the query itself, by the query's text; it is left out.
-        reranker: Scores the passages of the first documents again; None for the order of the search.
-        candidates: Number of documents to rerank.
+    search only once. Only the last search is timed. `own_documents` is the document that is the query
+    itself, by query text; it is left out. The first `candidates` documents are reranked.
     """
 
     def __init__(
@@ -56,11 +49,7 @@ class DocumentRanker:
         self._passages = self._wanted = depth + bool(own_documents)
 
     async def __call__(self, query: str) -> DocumentRanking:
-        """Return the best documents of a query.
-
-        Raises:
-            WhenceError: The query cannot be searched for, or a service does not answer.
-        """
+        """Return the best documents of a query."""
         ranking = await self._best_passages(query)
         own = self._own_documents.get(query)
         documents = [hit for hit in ranking.documents if hit.document_id != own][: self._depth]

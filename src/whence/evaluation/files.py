@@ -32,11 +32,7 @@ def read_struct(path: Path, cls: type[S], *, hint: str) -> S:
 
 
 def parse_data(text: str, source: str, *, hint: str) -> Any:
-    """Parse JSON, or YAML when the source is named so, strictly: no key twice, no NaN.
-
-    Raises:
-        ConfigError: The text is neither.
-    """
+    """Parse JSON, or YAML when the source is named so, strictly: no key twice, no NaN."""
     try:
         is_yaml = source.lower().endswith((".yaml", ".yml"))
         return read_yaml(text, source) if is_yaml else parse_json(text)
@@ -51,11 +47,7 @@ def parse_data(text: str, source: str, *, hint: str) -> Any:
 
 
 def to_struct(data: Any, cls: type[S], source: str, *, hint: str) -> S:
-    """Convert parsed data into a struct.
-
-    Raises:
-        ConfigError: A key is missing, unknown, of another type or out of range.
-    """
+    """Convert parsed data into a struct."""
     try:
         return msgspec.convert(data, cls)
     except msgspec.ValidationError as error:
@@ -68,21 +60,13 @@ def digest_of(struct: msgspec.Struct) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Read a file as UTF-8; a byte order mark is left out.
-
-    Raises:
-        BadInput: It cannot be read, or is not UTF-8.
-    """
+    """Read a file as UTF-8; a byte order mark is left out."""
     with _readable(path):
         return path.read_bytes().decode("utf-8-sig")
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a file as `read_text` reads it, one at a time; only `\n` ends a line.
-
-    Raises:
-        BadInput: As for `read_text`, once the line is reached.
-    """
+    r"""Yield the lines of a file as `read_text` reads it, one at a time; only `\n` ends a line."""
     with _readable(path), path.open(encoding="utf-8-sig", newline="\n") as file:
         yield from file
 
@@ -100,11 +84,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file as UTF-8; another reader sees the old file or the whole new one.
-
-    Raises:
-        BadInput: It cannot be written.
-    """
+    """Write a file as UTF-8; another reader sees the old file or the whole new one."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         draft.write_text(text, encoding="utf-8", newline="\n")
@@ -117,10 +97,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_folder(path: Path | None) -> None:
-    """Check that a file can be written later; None is no file.
-
-    Raises:
-        BadInput: The folder does not exist, or the path is a folder itself.
-    """
+    """Check that a file can be written later; None is no file."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         raise BadInput(f"cannot write {path}", hint="make the folder first, and name a file in it")

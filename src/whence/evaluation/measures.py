@@ -17,11 +17,6 @@ from fractions import Fraction
 def recall(gains: Sequence[float], relevant: int, k: int) -> float:
     """Return the share of the relevant that is within the first k, 0 to 1.
 
-    Args:
-        gains: Gain of each result, best first.
-        relevant: How many relevant there are in all, returned or not; 0 gives 0.
-        k: Cutoff, 1 or more.
-
     >>> recall([0, 1, 1], relevant=4, k=2)
     0.25
     """
@@ -45,11 +40,6 @@ def ndcg(gains: Sequence[float], judged: Iterable[float], k: int) -> float:
 
     The ideal does not depend on how much was returned: a short answer is not a perfect one.
 
-    Args:
-        gains: Gain of each result, best first.
-        judged: Gains of everything judged, in any order; without a positive one the value is 0.
-        k: Cutoff, 1 or more.
-
     >>> round(ndcg([0, 3], judged=[3], k=10), 3)
     0.631
     """
@@ -67,9 +57,6 @@ def clustering_ratio(places: Sequence[str]) -> float | None:
 
     One result is always all from one place, so it says nothing about diversity.
 
-    Args:
-        places: Path of each result.
-
     >>> clustering_ratio(["a.md", "b.md", "a.md", "c.md"])
     0.5
     """
@@ -80,10 +67,6 @@ def clustering_ratio(places: Sequence[str]) -> float | None:
 
 def percentile(values: Sequence[float], percent: int) -> float:
     """Return a percentile by the nearest rank: the value at place ceil(percent/100 * n), from 1; 0 of none.
-
-    Args:
-        values: In any order.
-        percent: 1 to 100.
 
     >>> percentile([5.0, 1.0, 3.0], 50)
     3.0

@@ -22,7 +22,6 @@ class RunRow(NamedTuple):
     query_id: str
     document_id: str
     rank: int
-    """From 1."""
     score: float
     tag: str
     """Name of the system, without white space."""
@@ -58,11 +57,7 @@ def read_qrels(path: Path) -> Qrels:
 
 
 def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write judgements as trec_eval reads them: four columns, graded, no header, sorted.
-
-    Raises:
-        BadInput: An id has white space or is empty, or the file cannot be written.
-    """
+    """Write judgements as trec_eval reads them: four columns, graded, no header, sorted."""
     rows = [
         (query, "0", document, str(grade))
         for query, judged in sorted(qrels.items())
@@ -77,13 +72,6 @@ def write_run(path: Path, rows: Iterable[RunRow]) -> None:
     Readers of such files sort by score in single precision and break ties by document. Scores are written
     with all digits, and are lowered by one step of that precision where they would tie, so that sorting
     restores the ranks.
-
-    Args:
-        path: File to write.
-        rows: Lines of each query and tag by rank, one after the other.
-
-    Raises:
-        BadInput: As for `write_qrels`.
     """
     lines = _lines(
         (row.query_id, "Q0", row.document_id, str(row.rank), repr(score), row.tag)

@@ -16,7 +16,6 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     document_id: str
     """Document of the passage; of code the canonical id of the node."""
     score: float
-    """Higher is better."""
     graph_score: float = 0.0
     """Part of the score from links between passages; 0 without links."""
     path: str = ""
@@ -26,16 +25,13 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     qualified_name: str = ""
     """The name within its namespaces, e.g. `Shop.Orders.Total`."""
     content: str = ""
-    """The text."""
 
 
 class SearchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Results of one search."""
 
     hits: list[Hit]
-    """Best first, in the engine's order."""
     latency_ms: float
-    """Milliseconds that the search took."""
     degraded: tuple[str, ...] = ()
     """Reasons why the search was not complete; empty when it was."""
     timed_out: bool = False

@@ -33,9 +33,6 @@ def bootstrap_interval(values: Sequence[float]) -> Interval:
 
     Cost: 2000 times the number of values.
 
-    Args:
-        values: One per query; an empty list gives (0, 0).
-
     >>> bootstrap_interval([1.0, 1.0, 1.0])
     Interval(low=1.0, high=1.0)
     """
@@ -57,12 +54,6 @@ def paired_p_value(differences: Sequence[float]) -> float:
     """Return the two-sided p-value of a mean difference over queries, by a randomization test.
 
     The signs of the differences are permuted: all combinations for few queries, 20,000 random ones for more.
-
-    Args:
-        differences: One per query; zeros do not change the result.
-
-    Returns:
-        0 to 1; 1 when there is no difference.
 
     >>> paired_p_value([0.0, 0.0])
     1.0

@@ -35,9 +35,7 @@ class ParameterFile(msgspec.Struct, frozen=True, kw_only=True):
     """`choice` is one of the strings in `choices`."""
     default: Any
     minimum: float | int | None = None
-    """Smallest value of an `integer` or `number`."""
     maximum: float | int | None = None
-    """Largest value of an `integer` or `number`."""
     choices: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
     description: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
@@ -46,7 +44,6 @@ class ParameterDefinition(ParameterFile, frozen=True, kw_only=True):
     """A checked parameter of a flow, and its value."""
 
     name: str
-    """Name that processors refer to as `${name}`."""
     value: Any
     """The value given by the caller, else the default."""
 
@@ -86,7 +83,6 @@ class InterfaceDefinition(msgspec.Struct, frozen=True, kw_only=True):
     response: str = ""
     """Full topic for replies to requests that name no reply topic of their own; empty for events."""
     topic: str = ""
-    """Full topic of the events; empty for a service."""
 
 
 class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,20 +93,14 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = DEFAULT_NAMESPACE
     """Tenant and namespace of its topics."""
     parameters: tuple[ParameterDefinition, ...] = ()
-    """In the order of the file."""
     processors: tuple[ProcessorDefinition, ...] = ()
     """In the order of the file; names are unique."""
     interfaces: tuple[InterfaceDefinition, ...] = ()
     """In the order of the file; names are unique."""
     source: str = ""
-    """File it was read from."""
 
     def interface(self, name: str) -> InterfaceDefinition:
-        """Return an interface by name.
-
-        Raises:
-            ConfigError: There is none of that name.
-        """
+        """Return an interface by name."""
         for interface in self.interfaces:
             if interface.name == name:
                 return interface
@@ -121,11 +111,7 @@ class FlowDefinition(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def only(self, names: tuple[str, ...]) -> tuple[ProcessorDefinition, ...]:
-        """Return the processors of these names, in the order of the file; all of them when none is given.
-
-        Raises:
-            ConfigError: There is no processor of that name.
-        """
+        """Return the processors of these names, in the order of the file; all of them when none is given."""
         known = [processor.name for processor in self.processors]
         for name in names:
             if name not in known:

@@ -26,11 +26,6 @@ def read_parameters(
 ) -> dict[str, ParameterDefinition]:
     """Check the declarations and apply the caller's values.
 
-    Args:
-        reader: Collects the problems of the file.
-        declared: The declarations by name.
-        values: Values given by the caller.
-
     Raises:
         ConfigError: A value is given for an unknown parameter, or is out of its range.
     """

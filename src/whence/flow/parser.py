@@ -77,12 +77,6 @@ def build_flow(
 ) -> FlowDefinition:
     """Build the definition of a flow.
 
-    Args:
-        root: The whole file.
-        source: Name of the file in errors.
-        registry: Registry of processor types.
-        values: Values of flow parameters given by the caller.
-
     Raises:
         FlowError: Something is wrong with the file.
         ConfigError: Something is wrong with `values`.

@@ -30,11 +30,9 @@ class Setting(NamedTuple):
     name: str
     """Name in `whence.toml`; as an option, with `-` for `_`."""
     variable: str
-    """Environment variable."""
     meaning: str
     """Description for the reference."""
     default: str = ""
-    """Empty: not set."""
     schemes: tuple[str, ...] = ()
     """Schemes of a setting that is an address."""
     plugins: str = ""
@@ -131,13 +129,9 @@ class ResolvedSetting(NamedTuple):
     """One setting as it may be shown."""
 
     name: str
-    """Name in `whence.toml`."""
     variable: str
-    """Environment variable."""
     value: str
-    """The value, secrets masked; empty when it is not set."""
     origin: Origin
-    """Source of the value."""
 
 
 class Settings:
@@ -246,11 +240,7 @@ class Settings:
         return self._origins.get(name, "default")
 
     def replace(self, **options: str) -> Settings:
-        """Return settings in which these came by option.
-
-        Raises:
-            ConfigError: As for `load`.
-        """
+        """Return settings in which these came by option."""
         origins: dict[str, Origin] = {**self._origins, **dict.fromkeys(options, "option")}
         return Settings({**self._values, **options}, origins)
 

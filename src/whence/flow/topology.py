@@ -36,11 +36,7 @@ def check_topology(
 
 
 def callers_first(processors: Sequence[ProcessorDefinition]) -> list[ProcessorDefinition]:
-    """Return processors in an order in which each comes before those that it sends to.
-
-    Raises:
-        CycleError: The processors call each other in a cycle.
-    """
+    """Return processors in an order in which each comes before those that it sends to."""
     by_name = {one.name: one for one in processors}
     order = TopologicalSorter(_targets(processors)).static_order()
     return [by_name[name] for name in order][::-1]

@@ -24,12 +24,7 @@ class Invalid(Exception):
 
 
 class TypedReader:
-    """Reads the values of one file and collects its problems.
-
-    Args:
-        root: The file.
-        source: Its name in errors.
-    """
+    """Reads the values of one file and collects its problems."""
 
     def __init__(self, root: yaml.Node, source: str) -> None:
         self.root = root
@@ -56,11 +51,7 @@ class TypedReader:
         return self._find(path) is not None
 
     def raise_problems(self) -> None:
-        """Raise every problem as one error, if there is any.
-
-        Raises:
-            FlowError: There is at least one.
-        """
+        """Raise every problem as one error, if there is any."""
         if self.problems:
             raise FlowError(self.source, self.problems)
 
@@ -73,9 +64,6 @@ class TypedReader:
             node: The value in the file.
             kind: A struct, a `dict[str, T]`, `yaml.Node` (the node itself), or any type of msgspec.
             what: Words for the value in errors.
-
-        Raises:
-            Invalid: The value is wrong; the problem is in `problems`.
         """
         if kind in (yaml.Node, yaml.Node | None):
             return node

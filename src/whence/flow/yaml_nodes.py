@@ -36,20 +36,13 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     """One fault of a file; problems are ordered by place."""
 
     line: int
-    """Line, 1 or more."""
     column: int
-    """Column of the first character, 1 or more."""
     message: str
     hint: str = ""
 
 
 class FlowError(ConfigError):
-    """A YAML file is wrong; nothing was started.
-
-    Args:
-        source: The file.
-        problems: Every problem found, at least one; the first one makes the message.
-    """
+    """A YAML file is wrong; nothing was started."""
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
         self.source = source
@@ -64,10 +57,6 @@ class FlowError(ConfigError):
 
 def compose(text: str, source: str) -> yaml.Node:
     """Parse one YAML document. Cost: linear in the text.
-
-    Args:
-        text: The document.
-        source: Its name in errors.
 
     Raises:
         FlowError: The text is not YAML, exceeds a bound, or uses an anchor, an alias or a tag.
@@ -153,11 +142,7 @@ def describe(node: yaml.Node) -> str:
 
 
 def to_builtins(node: yaml.Node, source: str) -> Any:
-    """Return a node as dicts, lists and scalars.
-
-    Raises:
-        FlowError: A key occurs twice or is not a scalar.
-    """
+    """Return a node as dicts, lists and scalars."""
     if isinstance(node, yaml.SequenceNode):
         return [to_builtins(item, source) for item in node.value]
     if not isinstance(node, yaml.MappingNode):
@@ -173,10 +158,5 @@ def to_builtins(node: yaml.Node, source: str) -> Any:
 
 
 def read_yaml(text: str, source: str) -> Any:
-    """Read YAML as dicts, lists and scalars.
-
-    Raises:
-        FlowError: As for `compose` and `to_builtins`.
-        ConfigError: The text is too large.
-    """
+    """Read YAML as dicts, lists and scalars."""
     return to_builtins(compose(text, source), source)

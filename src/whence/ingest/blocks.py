@@ -37,11 +37,9 @@ class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
     """In order, without overlap; every character that is not blank or front matter is in a part."""
     title: str = ""
-    """Its own title, if it has one."""
     fallback_title: str = ""
     """Heading of chunks without one; not empty if there are blocks."""
     tags: DocumentTags = DocumentTags()
-    """Its own access tags."""
     source_file: str = ""
     source_url: str = ""
     metadata: dict[str, Any] = {}

@@ -37,12 +37,7 @@ _SIGN_IN_WORD = re.compile(r"[^\W\d_][\xa1\xa3\xa7\xaa\xb0\xb7\xba\xbf\u20ac\u20
 
 
 def read_bytes(path: str, limit: int) -> bytes:
-    """Return the content of a file of at most `limit` bytes.
-
-    Raises:
-        BadInput: The file is larger.
-        OSError: It cannot be read.
-    """
+    """Return the content of a file of at most `limit` bytes."""
     with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - paths are strings here
         if os.fstat(stream.fileno()).st_size <= limit:
             data = stream.readall()
@@ -74,11 +69,7 @@ def decode_text(data: bytes) -> tuple[str, str]:
 
 
 def decode_as(data: bytes, name: str) -> str:
-    """Return the text of bytes in a known encoding.
-
-    Raises:
-        BadInput: The bytes are not in this encoding, or contain NUL.
-    """
+    """Return the text of bytes in a known encoding."""
     try:
         return _check_nul(data.decode(name).removeprefix("\ufeff"))
     except (UnicodeDecodeError, LookupError) as error:
@@ -86,11 +77,7 @@ def decode_as(data: bytes, name: str) -> str:
 
 
 def decode_utf8(data: bytes) -> str:
-    r"""Return the text of UTF-8 bytes, without a byte order mark and with line ends as `\n`.
-
-    Raises:
-        BadInput: The bytes are not UTF-8, or contain NUL.
-    """
+    r"""Return the text of UTF-8 bytes, without a byte order mark and with line ends as `\n`."""
     refuse_wide_encoding(data)
     try:
         text = data.removeprefix(codecs.BOM_UTF8).decode()

@@ -37,9 +37,6 @@ def build_document(
         title: Title found in the text.
         encoding: Detected encoding other than UTF-8; it becomes metadata.
         pages: Offset of each page.
-
-    Raises:
-        BadInput: The access tags, title or metadata in the front matter are invalid.
     """
     tags = parse_tags(front.values)
     source_url, rest = split_source_url(front.values)

@@ -60,18 +60,13 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
     digest: str
     """Of the bytes and of the settings of loading; empty without `KnownSources`."""
     record: Record | None = None
-    """The record, in a file of records."""
 
     @property
     def display_path(self) -> str:
         return self.record.display_path if self.record else self.file.display_path
 
     def parse(self) -> ParsedDocument:
-        """Return the document, without blocks if it has no text.
-
-        Raises:
-            BadInput: It cannot be parsed.
-        """
+        """Return the document, without blocks if it has no text."""
         if self.record is not None and self.loader.parse_record is not None:
             return self.loader.parse_record(self.record)
         return detect_loader(self.loader, self.data).parse(self.file, self.data)

@@ -20,12 +20,7 @@ _TAG_FIELDS = ("acl", "clearance")
 
 
 def validate_id(value: object, name: str = "id") -> str:
-    """Return a document id; an integer becomes its decimal digits.
-
-    Raises:
-        BadInput: It is neither text nor an integer, is blank, contains NUL, is not valid Unicode, or is too
-            long.
-    """
+    """Return a document id; an integer becomes its decimal digits."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
@@ -39,11 +34,7 @@ def validate_id(value: object, name: str = "id") -> str:
 
 
 def single_line(value: object, name: str) -> str:
-    """Return a text as one line; None becomes empty, a number its digits.
-
-    Raises:
-        BadInput: It is anything else, contains NUL or is not valid Unicode.
-    """
+    """Return a text as one line; None becomes empty, a number its digits."""
     if value is None:
         return ""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -55,23 +46,14 @@ def single_line(value: object, name: str) -> str:
 
 
 def split_source_url(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the URL of a document (`source_url`, else `url`, else empty) and the other fields.
-
-    Raises:
-        BadInput: The URL is not text.
-    """
+    """Return the URL of a document (`source_url`, else `url`, else empty) and the other fields."""
     rest = dict(values)
     named = rest.pop("source_url", None)
     return single_line(rest.get("url") if named is None else named, "source_url"), rest
 
 
 def validate_metadata(value: object) -> dict[str, Any]:
-    """Return metadata that can be stored as JSON, without the fields that each chunk has of its own.
-
-    Raises:
-        BadInput: It is not an object, is nested deeper than 32, contains `acl` or `clearance`, or a value that
-            cannot be stored as JSON.
-    """
+    """Return metadata that can be stored as JSON, without the fields that each chunk has of its own."""
     if not isinstance(value, Mapping):
         raise BadInput(f"metadata must be an object, not {_kind(value)}")
     for key in value:
@@ -113,11 +95,7 @@ def _check_scalar(value: object, name: str) -> None:
 
 
 def validate_text(value: str, name: str) -> None:
-    """Refuse text that PostgreSQL or UTF-8 cannot store.
-
-    Raises:
-        BadInput: It contains NUL or an unpaired surrogate.
-    """
+    """Refuse text that PostgreSQL or UTF-8 cannot store."""
     if "\0" in value:
         raise BadInput(f"{name} holds a NUL character")
     try:

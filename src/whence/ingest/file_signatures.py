@@ -41,15 +41,7 @@ _HEAD_BYTES = 4096
 
 
 def detect_loader(named: Loader, data: bytes) -> Loader:
-    """Return the loader for the content of a file: PDF, Word and HTML are recognized under any suffix.
-
-    Args:
-        named: Loader for the suffix of the file.
-        data: The file.
-
-    Raises:
-        BadInput: The content contradicts the suffix, and no loader reads it.
-    """
+    """Return the loader for the content of a file: PDF, Word and HTML are recognized under any suffix."""
     by_suffix = loaders_by_suffix()
     pdf, word = by_suffix[".pdf"], by_suffix[".docx"]
     if named.is_binary and named not in (pdf, word):

@@ -35,7 +35,6 @@ class FrontMatter(msgspec.Struct, frozen=True):
     """The front matter of a document."""
 
     values: dict[str, Any] = {}
-    """Fields, of JSON types."""
     end: int = 0
     """Offset after the front matter."""
 
@@ -45,9 +44,6 @@ def read_front_matter(text: str) -> FrontMatter:
 
     A first line `---` begins front matter if the next line that is not empty has the form `key: value`;
     otherwise it is a thematic break.
-
-    Raises:
-        BadInput: It is not closed, a line or an access tag is invalid, or a key is repeated.
     """
     lead = len(text) - len(text.lstrip())
     fence = text[lead : text.find("\n", lead)].rstrip() if "\n" in text[lead:] else ""

@@ -22,16 +22,13 @@ class Unchanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     document_id: str
     kind: str = ""
-    """As in `LoadedDocument`."""
 
 
 class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A document that could not be read."""
 
     path: str
-    """Path as given by the user, of a record with `:LINE`."""
     reason: str
-    """The error, in one line."""
     document_id: str | None = None
     """None if it is unknown: then no stored document may be considered deleted."""
 
@@ -40,7 +37,6 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     """A file or record without a document: an unknown format, or no text."""
 
     path: str
-    """Path as given by the user, of a record with `:LINE`."""
     reason: str
 
 

@@ -26,9 +26,6 @@ def loaders_by_suffix() -> Mapping[str, Loader]:
     """Return all loaders by the suffixes they read.
 
     Cost: about 20 ms, once; the libraries that read a format are imported with its first file.
-
-    Raises:
-        ConfigError: Two loaders have a suffix in common, or a plug-in cannot be loaded.
     """
     found: dict[str, tuple[str, Loader]] = {}
     for origin, loader in (*_built_in(), *_plugins()):

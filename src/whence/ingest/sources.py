@@ -39,12 +39,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def validate_paths(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
-    """Return the paths after checking that each exists and none is inside another.
-
-    Raises:
-        BadInput: There are none, one does not exist or is neither a file nor a folder, or one is given twice or
-            is inside another, so that files would have two ids.
-    """
+    """Return the paths after checking that each exists and none is inside another."""
     roots = tuple(Path(path) for path in paths)
     if not roots:
         raise BadInput("no files or folders are given", hint="name at least one")
@@ -70,10 +65,6 @@ def find_files(
 
     Names that begin with a dot, `node_modules` and `__pycache__` are ignored. Links to files are followed;
     links to folders are skipped, so there are no loops. Memory holds the names of one folder per level.
-
-    Args:
-        root: A file, or a folder.
-        suffixes: Supported suffixes, in lower case with the dot.
     """
     if root.is_dir():
         yield from _walk(os.fspath(root), "", suffixes)

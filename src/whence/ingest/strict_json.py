@@ -9,11 +9,7 @@ from whence.schema.errors import BadInput
 
 
 def parse_json(text: str) -> Any:
-    """Parse one JSON value.
-
-    Raises:
-        BadInput: It is not JSON, is nested too deeply, or has a key twice.
-    """
+    """Parse one JSON value."""
     try:
         return _parsed(text)
     except json.JSONDecodeError as error:
@@ -34,11 +30,7 @@ def _parsed(text: str) -> Any:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises:
-        BadInput: As for `parse_json`, or it is not an object.
-    """
+    """Parse a JSON object."""
     value = parse_json(text)
     if not isinstance(value, dict):
         raise BadInput("is JSON, and not an object")

@@ -13,11 +13,7 @@ TAG_NAMES = ("acl", "labels", "clearance")
 
 
 def parse_tags(values: Mapping[str, Any]) -> DocumentTags:
-    """Read the access tags among the fields of a document; absent tags do not restrict it.
-
-    Raises:
-        BadInput: A tag is invalid, or its name is in another case: ignoring it would make the document public.
-    """
+    """Read the access tags among the fields of a document; absent tags do not restrict it."""
     for name in values:
         if name not in TAG_NAMES and name.strip().casefold() in TAG_NAMES:
             raise BadInput(f"{name!r} is not the name of a tag, write {name.strip().casefold()!r}")

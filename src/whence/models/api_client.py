@@ -42,13 +42,6 @@ class _Transient(Exception):
 class ApiClient:
     """A service at a base address, with a key that is sent and never shown.
 
-    Args:
-        service: Name for people, e.g. `OpenAI-compatible service`.
-        base_url: Address that paths are appended to; a user name and password in it are used and never shown.
-        key: Sent as bearer token; None for services without keys.
-        key_name: Setting with the key, for hints.
-        timeout_s: Longest time of a request with all its attempts, in seconds.
-
     Raises:
         ConfigError: The address is not an http or https URL.
     """
@@ -102,12 +95,7 @@ class ApiClient:
 
     @asynccontextmanager
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx.Response]:
-        """Post JSON and yield the open response; retries end when the response begins.
-
-        Raises:
-            Unavailable: As for `post`; also when the stream stalls or breaks off.
-            BadInput: The service rejects the request.
-        """
+        """Post JSON and yield the open response; retries end when the response begins."""
         import httpx
 
         async def begin() -> httpx.Response:

@@ -27,15 +27,7 @@ _DIMENSIONS = {
 
 
 class ApiEmbedder(ABC):
-    """Embeds through a service.
-
-    Args:
-        provider: Prefix of the model's name.
-        name: Model, as the service names it.
-        client: The service.
-        batch_texts: Most texts in a call.
-        dimension: Length of the vectors; 0 to learn it from the first answer.
-    """
+    """Embeds through a service; a `dimension` of 0 is taken from the first answer."""
 
     def __init__(
         self, provider: str, name: str, client: ApiClient, *, batch_texts: int, dimension: int
@@ -78,17 +70,7 @@ class ApiEmbedder(ABC):
 
 
 def _unit_rows(rows: Any, count: int, dimension: int, client: ApiClient) -> NDArray[np.float32]:
-    """Turn a list of lists of numbers into unit vectors, float32 (count, dimension).
-
-    Args:
-        rows: What the service sent.
-        count: Texts that were sent.
-        dimension: Expected length; 0 accepts any that is the same in all rows.
-        client: Names the service in errors.
-
-    Raises:
-        Unavailable: The shape is wrong, or a vector is not finite or of length zero.
-    """
+    """Turn a list of lists of numbers into unit vectors, float32 (count, dimension)."""
     import numpy as np
 
     if not isinstance(rows, list) or len(rows) != count:

@@ -15,15 +15,7 @@ _INPUT_TYPES = {"document": "search_document", "query": "search_query"}
 
 
 class CohereEmbedder(ApiEmbedder):
-    """Embeds with a model of Cohere; documents and queries are embedded differently.
-
-    Args:
-        name: Model, e.g. `embed-english-v3.0`.
-        key: API key.
-        base_url: Root of the service; `/v2/embed` is appended.
-        dimension: Length of the vectors; 0 to learn it from the first answer.
-        timeout_s: Longest time of a call with all its attempts, in seconds.
-    """
+    """Embeds with a model of Cohere; documents and queries are embedded differently."""
 
     max_tokens = 512
 

@@ -58,10 +58,8 @@ _KIND_FACTOR = {"prose": 1.0, "item": 1.0, "table": 0.95, "code": 0.9}
 
 class _Candidate(NamedTuple):
     document: int
-    """Index of its document."""
     part: Sentence
     text: str
-    """Verbatim."""
     terms: frozenset[str]
     section: str
     """Titles and headings above its document; empty when unknown."""
@@ -149,13 +147,6 @@ class ExtractiveWriter:
         """Return the indices of the sentences that answer one question.
 
         The minimum applies to the relevance without the factors: an outdated answer is better than none.
-
-        Args:
-            query: The question.
-            candidates: The sentences.
-            factors: Factor of each candidate for the ranking.
-            vectors: Of the candidates and, as the last rows, of the questions.
-            row: Row of the question's vector.
         """
         question = _analyze_question(query, candidates)
         lexical = [_lexical_relevance(question, candidate) for candidate in candidates]

@@ -42,10 +42,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Threads of a local model; None for one per usable core."""
     openai_api_key: str | None = None
     openai_base_url: str | None = None
-    """With `/v1`; None for OpenAI itself."""
     cohere_api_key: str | None = None
     cohere_base_url: str | None = None
-    """The root; None for Cohere itself."""
 
     def __repr__(self) -> str:
         return f"ModelSettings(home={self.home!r}, models={self.models!r})"
@@ -64,9 +62,7 @@ class _Kind(NamedTuple):
 
     name: str
     variable: str
-    """Setting that names the model."""
     group: str
-    """Entry-point group."""
 
 
 _EMBEDDER: Final = _Kind("embedder", "WHENCE_EMBEDDER", "whence.embedders")
@@ -75,17 +71,7 @@ _WRITER: Final = _Kind("writer", "WHENCE_WRITER", "whence.writers")
 
 
 def _from_plugin(kind: _Kind, setting: str, settings: ModelSettings, own: Sequence[str]) -> Any:
-    """Return the model that the factory of an entry point makes.
-
-    Args:
-        kind: Kind of model.
-        setting: Names it.
-        settings: Passed on.
-        own: Valid settings without entry points, for the error.
-
-    Raises:
-        ConfigError: There is no entry point of this name; the hint lists what there is.
-    """
+    """Return the model that the factory of an entry point makes."""
     name, _, model = setting.partition(":")
     factory = load_plugin(kind.group, name)
     if factory is not None:
@@ -106,9 +92,6 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
         setting: `local` (8 bit where the processor is fast at it, else float32), `local:w8`, `local:float32`,
             `openai:MODEL`, `cohere:MODEL`, or `NAME:MODEL` of an entry point.
         settings: Folders, keys and addresses.
-
-    Raises:
-        ConfigError: The setting is none of these.
     """
     settings = settings or ModelSettings()
     name, _, model = setting.partition(":")
@@ -143,10 +126,6 @@ def make_reranker(setting: str, settings: ModelSettings | None = None) -> Rerank
         setting: `auto` (the local one when it is installed), `none`, the name of a flashrank model, a folder
             with one, or `NAME:MODEL` of an entry point.
         settings: Folders.
-
-    Raises:
-        ConfigError: The setting is none of these.
-        ModelMissing: The local model is named, and not installed.
     """
     settings = settings or ModelSettings()
     if setting == "none":
@@ -179,9 +158,6 @@ def make_writer(
         setting: `extractive`, `openai:MODEL`, or `NAME:MODEL` of an entry point.
         embedder: Used by `extractive` to compare sentences.
         settings: Keys and addresses.
-
-    Raises:
-        ConfigError: The setting is none of these.
     """
     settings = settings or ModelSettings()
     name, _, model = setting.partition(":")

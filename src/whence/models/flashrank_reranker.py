@@ -125,15 +125,7 @@ class FlashrankReranker:
 
 
 class _CrossEncoder:
-    """A tokenizer and a session, used as flashrank's `Ranker` uses them.
-
-    Args:
-        folder: Folder of the model.
-        max_tokens: Longest pair in tokens.
-
-    Raises:
-        ModelMissing: A file is missing, damaged or unusable.
-    """
+    """A tokenizer and a session, used as flashrank's `Ranker` uses them."""
 
     def __init__(self, folder: Path, max_tokens: int) -> None:
         graph = _model_file(folder)

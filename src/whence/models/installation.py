@@ -87,13 +87,10 @@ class InstallReport(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an installation."""
 
     target: str
-    """Folder of the models."""
     models: tuple[str, ...]
-    """Names of the models."""
     installed: bool
     """False when all were installed already."""
     source: str = ""
-    """Source of the weights; empty when nothing was fetched."""
     seconds: float = 0.0
 
 
@@ -115,11 +112,6 @@ def install_models(
         verify: Whether to hash all installed files, also those with an unchanged modification time.
         progress: Called with a label, bytes done and bytes in all; from this thread.
         hub_url: Address of the weights' folder on the model hub.
-
-    Raises:
-        BadInput: The target cannot be written, or `source` does not have the published files.
-        Unavailable: The weights could not be fetched from anywhere.
-        DiskFull: No space is left.
     """
     start = time.monotonic()
     place = install_target() if target is None else Path(target).expanduser()

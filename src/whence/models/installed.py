@@ -42,7 +42,6 @@ class FileRecord(msgspec.Struct, frozen=True):
 
     sha256: str
     size: int
-    """Bytes."""
     mtime_ns: int
     """Modification time, nanoseconds since the epoch."""
 
@@ -64,7 +63,6 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: ModelState
     """`outdated` works, but comes from another version of Whence."""
     folder: str = ""
-    """Empty when missing."""
     revision: str = ""
     """Digest of the weights, shortened."""
     files: dict[str, str] = {}
@@ -88,11 +86,7 @@ def model_folders(home: Path | None = None, models: Path | None = None) -> tuple
 
 
 def find_model(name: str, home: Path | None = None, models: Path | None = None) -> Path:
-    """Return the folder of an installed model.
-
-    Raises:
-        ModelMissing: No folder has it; the message names them.
-    """
+    """Return the folder of an installed model."""
     folders = model_folders(home, models)
     for folder in folders:
         # `os.path`: a path that no file system accepts (too long, say) is a folder without models, no error.
@@ -183,10 +177,6 @@ def _read_manifest(folder: Path) -> Manifest:
 def check_files(folder: Path, *, rehash: bool = False) -> Manifest:
     """Compare the files of a folder with its manifest.
 
-    Args:
-        folder: A model's folder.
-        rehash: Whether to hash all files, also those with an unchanged modification time.
-
     Raises:
         ModelMissing: A file is absent or is not what was installed; the message names it.
     """
@@ -233,13 +223,7 @@ def _digests(manifest: Manifest) -> dict[str, str]:
 def model_status(
     home: Path | None = None, models: Path | None = None, *, rehash: bool = False
 ) -> list[ModelStatus]:
-    """Return the state of every model; a missing or damaged one raises no error.
-
-    Args:
-        home: The home whose `models` folder is searched.
-        models: The only folder to search, when set.
-        rehash: Whether to hash all files (125 MB), also those with an unchanged modification time.
-    """
+    """Return the state of every model; a missing or damaged one raises no error."""
     return [_status(name, home, models, rehash=rehash) for name in MODELS]
 
 

@@ -42,9 +42,7 @@ class _Loaded(NamedTuple):
 
 class _Batch(NamedTuple):
     rows: list[int]
-    """Indices of the texts in the call."""
     ids: list[list[int]]
-    """Token ids, all of one length."""
 
 
 class LocalEmbedder:
@@ -150,22 +148,14 @@ class LocalEmbedder:
             return _Loaded(session.result(), tokenizer)
 
     def _find(self) -> Path:
-        """Return the folder of the model after a check of its files.
-
-        Raises:
-            ModelMissing: The model's files are absent or damaged.
-        """
+        """Return the folder of the model after a check of its files."""
         folder = self._folder or find_model(EMBEDDER_NAME, self._home, self._models)
         check_files(folder)
         return folder
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:
-    """Load the tokenizer of a model without truncation and padding, which the file asks for.
-
-    Raises:
-        ModelMissing: It cannot be loaded.
-    """
+    """Load the tokenizer of a model without truncation and padding, which the file asks for."""
     from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"

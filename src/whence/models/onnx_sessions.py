@@ -53,11 +53,7 @@ def int8_is_exact() -> bool:
 
 
 def open_session(graph: Path) -> Session:
-    """Open a graph for use by several threads, each computing alone.
-
-    Raises:
-        ModelMissing: The graph or its data cannot be loaded.
-    """
+    """Open a graph for use by several threads, each computing alone."""
     import onnxruntime  # type: ignore[import-untyped]
 
     options = onnxruntime.SessionOptions()
@@ -79,12 +75,7 @@ def open_session(graph: Path) -> Session:
 
 
 class Workers:
-    """Threads for computation, started on first use.
-
-    Args:
-        threads: How many, 1 or more; None for one per usable core.
-        name: Shown in thread names.
-    """
+    """Threads for computation, started on first use."""
 
     def __init__(self, threads: int | None, name: str) -> None:
         self.threads = usable_cores() if threads is None else max(1, threads)

@@ -27,15 +27,7 @@ _OPTIONAL: dict[str, Any] = {"temperature": 0, "stream_options": {"include_usage
 
 
 class OpenAIEmbedder(ApiEmbedder):
-    """Embeds through `/embeddings`; purposes do not differ.
-
-    Args:
-        name: Model, e.g. `text-embedding-3-small`.
-        key: API key; None for servers without keys.
-        base_url: Address with `/v1`.
-        dimension: Length of the vectors; 0 to learn it from the first answer.
-        timeout_s: Longest time of a call with all its attempts, in seconds.
-    """
+    """Embeds through `/embeddings`; purposes do not differ."""
 
     max_tokens = 8191
 
@@ -72,14 +64,7 @@ class OpenAIEmbedder(ApiEmbedder):
 
 
 class OpenAIWriter:
-    """Writes through `/chat/completions`, streaming.
-
-    Args:
-        name: Model, e.g. `gpt-4o-mini`.
-        key: API key; None for servers without keys.
-        base_url: Address with `/v1`.
-        timeout_s: Longest wait for the first words, with all attempts, in seconds.
-    """
+    """Writes through `/chat/completions`, streaming."""
 
     is_language_model = True
 
@@ -104,10 +89,6 @@ class OpenAIWriter:
 
         The quotes are computed here: for each marker the sentence of that document which shares most words
         with the sentence that carries the marker.
-
-        Raises:
-            Unavailable: The service does not answer, breaks off, or sends an unusable answer.
-            BadInput: The service rejects the request.
         """
         text: list[str] = []
         usage: dict[str, Any] = {}

@@ -73,7 +73,6 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     template_id: str
     """`extract-concepts` or `document-prompt`."""
     query: str
-    """The question."""
     documents: tuple[str, ...] = ()
     """Texts to answer from, best first; marker `[n]` is the n-th, from 1."""
     outdated: frozenset[int] = frozenset()
@@ -81,9 +80,7 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     sections: tuple[str, ...] = ()
     """Titles and headings above each document, from the outermost in; empty when none is known."""
     system: str = ""
-    """Instruction for a language model."""
     prompt: str = ""
-    """Text for a language model."""
 
 
 class WritePiece(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,11 +27,7 @@ _MAX_CACHED = 32
 
 
 class TokenCounts:
-    """Counts tokens, with a cache of words; safe to call from several threads.
-
-    Args:
-        tokenizer: A BERT tokenizer that lowers case, without truncation and padding.
-    """
+    """Counts tokens, with a cache of words; safe to call from several threads."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

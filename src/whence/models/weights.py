@@ -52,7 +52,6 @@ class TensorPlace(NamedTuple):
     """numpy's name of the element type."""
     shape: tuple[int, ...]
     offset: int
-    """Bytes from the start of the file."""
     length: int
     """Bytes."""
 
@@ -151,13 +150,6 @@ def write_w8(safetensors: Path, target: Path) -> None:
 
     Only elementwise operations that IEEE 754 rounds exactly are used, so that the bytes are equal on every
     machine.
-
-    Args:
-        safetensors: The published `model.safetensors`.
-        target: File to write.
-
-    Raises:
-        ValueError: The file is not laid out like the published one.
     """
     import numpy as np
 

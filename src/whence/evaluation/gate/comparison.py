@@ -50,11 +50,9 @@ class MeasureComparison(msgspec.Struct, frozen=True, kw_only=True):
     a: float
     b: float
     delta: float
-    """`b` minus `a`."""
     interval: Interval
     """95 % confidence interval of the mean difference."""
     p_value: float
-    """Two-sided p-value of the paired test."""
     significant: bool
     """True when the p-value is below 0.05."""
     better: int
@@ -82,19 +80,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     k: int
     queries: int
     measure: str
-    """The measure that `differences` are of."""
     measures: dict[str, MeasureComparison]
     differences: list[QueryDifference]
     """Queries that differ, the largest decrease first, ties by id."""
 
 
 def load_run(path: Path) -> RecordedRun:
-    """Read a baseline, or a report of the gate.
-
-    Raises:
-        ConfigError: The file is neither, or has no queries.
-        BadInput: The file cannot be read.
-    """
+    """Read a baseline, or a report of the gate."""
     data = parse_data(read_text(path), str(path), hint=_HINT)
     if isinstance(data, dict) and isinstance(data.get("report"), dict):
         data = data["report"]

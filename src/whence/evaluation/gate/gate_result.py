@@ -47,7 +47,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """None when the baseline has no such number."""
     threshold: float
     delta: float | None
-    """`current` minus `baseline`."""
     tolerance: float | None
     """Difference from the baseline that counts as noise; None when the policy has no such number."""
     direction: Direction

@@ -50,13 +50,6 @@ async def measure_retrievers(
     """Measure each retriever over a suite; one that fails for some query is left out.
 
     Cost: three searches and one call of the reranker a query.
-
-    Args:
-        search: Searches the collection.
-        suite: The queries.
-        k: Results of each query, 1 or more.
-        reranker: Scores texts; None leaves `rerank` out.
-        progress: Called with the number of queries done and the number of all.
     """
     found: dict[str, list[RetrieverScores]] = {}
     for done, query in enumerate(suite.queries, 1):

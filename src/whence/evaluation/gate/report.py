@@ -39,11 +39,7 @@ _PER_QUERY = (
 
 
 def check_comparable(baseline: Baseline, suite: Suite, k: int) -> None:
-    """Refuse a baseline of another suite or another number of results.
-
-    Raises:
-        BadInput: Suite version, suite digest or k differ.
-    """
+    """Refuse a baseline of another suite or another number of results."""
     pairs = (
         ("suite_version", baseline.suite_version, suite.version),
         ("suite_digest", baseline.suite_digest, digest_of(suite)),
@@ -61,9 +57,6 @@ async def collection_digest(store: Store, collection: str) -> str:
     """Return a digest of the ids and contents of all documents of a collection.
 
     Cost: linear in the documents; their texts are not read.
-
-    Raises:
-        NotFound: There is no such collection.
     """
     if await store.collection(collection) is None:
         raise NotFound(
@@ -150,19 +143,7 @@ def gate_document(
     document_ids: Sequence[str] = (),
     legs: Mapping[str, RetrieverScores] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the whole report with the result of the gate.
-
-    Args:
-        run: Results of the suite.
-        suite: The suite.
-        baseline: The recorded run to compare with.
-        policy: Requirements.
-        collection: Name of the collection.
-        digest: Digest of its documents.
-        dry_run: Whether the exit code ignores the result.
-        document_ids: All documents of the collection, to find hints that name several documents.
-        legs: Scores of each retriever alone; empty when they were not measured.
-    """
+    """Return the whole report with the result of the gate."""
     gate = check_run(run, baseline, policy)
     changed = bool(baseline.collection_digest) and baseline.collection_digest != digest
     report = {

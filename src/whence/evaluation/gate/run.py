@@ -42,12 +42,10 @@ class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
     recall_at_k: float
     ndcg_at_k: float
     hit_rank: int | None
-    """Rank of the first expected target; None when none is within k."""
     zero_results: bool
     cluster_ratio: float | None
     """None for fewer than two results."""
     semantic_degraded: bool
-    """True when either run was degraded."""
     semantic_budget_exhausted: bool
     negative_hits: int
     """Results within k that match a negative target."""
@@ -77,13 +75,6 @@ async def run_suite(
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> SuiteRun:
     """Run every query twice, after one search that is not counted; the results are those of the first run.
-
-    Args:
-        search: Searches the collection.
-        suite: The queries.
-        mode: `bm25`, `dense` or `hybrid`.
-        k: Results of each query, 1 or more.
-        progress: Called with the number of searches done and the number of all.
 
     Raises:
         NotFound: The collection does not exist. A service that does not answer only degrades its query.

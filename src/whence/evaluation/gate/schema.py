@@ -120,14 +120,12 @@ class Baseline(_Strict, frozen=True, kw_only=True):
     collection: str = ""
     """Name of the collection; it need not be equal."""
     collection_digest: str = ""
-    """Digest of the documents, empty when unknown."""
     whence_version: str = ""
     metrics: Metrics
     latency_by_intent: dict[Intent, IntentLatency] = {}
     per_query: list[BaselineQuery] = []
     """Lets the gate tell a lost target from one that moved down."""
     legs: dict[str, RetrieverScores] = {}
-    """Scores of each retriever alone."""
 
 
 class Quality(_Strict, frozen=True, kw_only=True):

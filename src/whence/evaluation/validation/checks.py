@@ -131,13 +131,9 @@ def heading_fault(passage: Passage, page: str) -> str | None:
 def verbatim_fault(
     passage: Passage, digest: str, original: str | None, *, excerpt: bool = False
 ) -> str | None:
-    """Check that the text is the stored one and occurs in its source.
+    """Check that the text is the stored one (by its SHA-256) and occurs in its source.
 
-    Args:
-        passage: A result.
-        digest: SHA-256 of the text as it was stored; empty when none was.
-        original: Text of its source; None when there is none to compare with.
-        excerpt: Whether the source is a web page, which has other words around its text.
+    An `excerpt` is compared with a web page, which has other words around the text.
     """
     stored = hashlib.sha256(passage.text.encode("utf-8", "surrogatepass")).hexdigest()
     if digest and digest != stored:

@@ -20,15 +20,7 @@ _STYLE = (
 
 
 def latency_svg(title: str, series: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Draw histograms of latencies, one under the other, on one axis.
-
-    Args:
-        title: Title of the chart.
-        series: Name and milliseconds of each part; empty parts are left out.
-
-    Returns:
-        A self-contained SVG document that follows the reader's light or dark scheme.
-    """
+    """Draw histograms of latencies, one under the other, on one axis."""
     parts = [(name, list(times)) for name, times in series if times]
     most = max((max(times) for _, times in parts), default=1.0) or 1.0
     top = _nice(max(most, 0.001))

@@ -27,12 +27,7 @@ _SAMPLE, _PAGE = 1000, 2000
 
 
 class QdrantTarget:
-    """A collection and the model that embeds queries for it.
-
-    Args:
-        collection: The collection.
-        embedder: The model that the collection was embedded with.
-    """
+    """A collection and the model that embeds queries for it."""
 
     def __init__(
         self,
@@ -44,13 +39,7 @@ class QdrantTarget:
         self._pages: dict[str, str] = {}
 
     async def describe(self) -> TargetInfo:
-        """Return a description of the collection.
-
-        Raises:
-            NotFound: The collection does not exist.
-            ModelMismatch: The model's vectors have another length than the collection's.
-            Unavailable: The server does not answer.
-        """
+        """Return a description of the collection."""
         dimension, model = await self._collection.dimension(), self._embedder.model
         # An unknown model tells its dimension with its first answer.
         if model.dimension not in (0, dimension):
@@ -67,12 +56,7 @@ class QdrantTarget:
         )
 
     async def search(self, query: str, *, limit: int) -> RetrievedPassages:
-        """Find the best passages, without a threshold.
-
-        Raises:
-            BadInput: The query is too short.
-            WhenceError: The embedder or the server does not answer.
-        """
+        """Find the best passages, without a threshold."""
         if len(query.strip()) < MIN_QUERY:
             raise BadInput(f"query_text must have at least {MIN_QUERY} characters")
         started = time.perf_counter()

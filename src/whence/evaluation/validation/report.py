@@ -30,9 +30,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Requirements of a collection."""
 
     threshold: float = 0.5
-    """Minimum score of each query's best result."""
     min_pass: float = 0.8
-    """Minimum share of queries that pass."""
     max_p95_ms: float = 3000.0
     """The 95th percentile must be below this."""
 
@@ -119,7 +117,6 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     p95_latency_ms: float
     p99_latency_ms: float
     latency: dict[str, Latencies]
-    """`total`, `embedding` and `search`."""
     sequence: SequenceReport | None
     load: LoadReport | None
     partial: bool
@@ -136,11 +133,7 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def load_documents(target: Target, run: ValidationRun) -> dict[str, StoredDocument]:
-    """Return for each result the stored data of its document. Cost: one read per result.
-
-    Raises:
-        WhenceError: The store does not answer.
-    """
+    """Return for each result the stored data of its document. Cost: one read per result."""
     pages: dict[str, StoredDocument] = {}
     for outcome in run.first:
         for passage in outcome.passages:
@@ -159,17 +152,7 @@ def build_report(
     stored: Mapping[str, StoredDocument],
     sources: SourceTexts,
 ) -> ValidationReport:
-    """Check the results of a run and summarise its latencies.
-
-    Args:
-        run: The run.
-        suite: Its suite.
-        origin: Source of the suite.
-        about: The validated collection.
-        thresholds: Requirements.
-        stored: The stored document of each result, by the result's id.
-        sources: Source texts to compare the results with.
-    """
+    """Check the results of a run and summarise its latencies."""
     results = [_check_query(outcome, thresholds, stored, sources) for outcome in run.first]
     times = [result.latency_ms for result in results]
     complete = [outcome for outcome in run.first if _answered(outcome)]

@@ -43,7 +43,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_s: float = 50.0
     """Time limit of the whole run in seconds."""
     clients: int = 4
-    """Concurrent readers in the last part; 0 leaves it out."""
     repeats: int = _MIN_REPEATS
     """Queries in the sequence, 10 or more; 0 leaves it out."""
 
@@ -58,7 +57,6 @@ class QueryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     embedding_ms: float = 0.0
     search_ms: float = 0.0
     error: str = ""
-    """The error; empty when there was none."""
     partial: bool = False
     """True when the search was not complete, or was cut off."""
     notes: tuple[str, ...] = ()
@@ -71,14 +69,10 @@ class ValidationRun(msgspec.Struct, frozen=True, kw_only=True):
     first: list[QueryOutcome]
     """Every query of the suite once, in its order."""
     sequence: list[QueryOutcome]
-    """The queries repeated, one after the other."""
     load: list[QueryOutcome]
-    """The same queries by several readers at once."""
     clients: int
-    """Number of concurrent readers."""
     seconds: float
     cut: bool
-    """True when the time limit cut queries off."""
 
 
 async def run_validation(

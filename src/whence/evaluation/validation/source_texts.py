@@ -25,7 +25,6 @@ class Page(NamedTuple):
     """The answer of an address."""
 
     text: str
-    """Words of the page; empty when it could not be read."""
     fault: str
     """Reason why it could not be read; empty when it could."""
 
@@ -43,13 +42,6 @@ def read_documents(paths: Sequence[Path], wanted: Collection[str]) -> dict[str, 
     """Read files and folders as indexing does, and return the texts that are wanted.
 
     Cost: linear in the files; memory holds the wanted texts.
-
-    Args:
-        paths: The files and folders that were indexed.
-        wanted: Document ids, source files and addresses.
-
-    Returns:
-        Text of each document by those of its names that are wanted.
 
     Raises:
         BadInput: A path does not exist, or two files would get one id.
@@ -113,11 +105,7 @@ def _words_of_html(text: str) -> str:
 def read_source_texts(
     passages: Sequence[Passage], paths: Sequence[Path], pages: dict[str, Page]
 ) -> SourceTexts:
-    """Collect the source texts of passages.
-
-    Raises:
-        BadInput: The paths hold none of the documents, or cannot be read.
-    """
+    """Collect the source texts of passages."""
     if not paths:
         return SourceTexts(None, pages)
     wanted = {name for one in passages for name in (one.document_id, one.source_url) if name}

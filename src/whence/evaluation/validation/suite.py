@@ -37,11 +37,9 @@ class TestQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     __test__ = False
 
     query_text: str
-    """What is searched for; a blank one has an empty result."""
     expected_topics: Annotated[list[Text], msgspec.Meta(min_length=1)] | None = None
     """Words that must all occur in the results; None when nothing is said about it."""
     min_results: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
-    """Fewest results."""
     source_url_pattern: str | None = None
     """Regular expression that some result's address must match, anywhere in it."""
 
@@ -64,12 +62,7 @@ def load_suite(path: Path) -> ValidationSuite:
 
 
 def parse_suite(text: str, source: str) -> ValidationSuite:
-    """Read a suite from its text; otherwise as `load_suite`.
-
-    Args:
-        text: The suite.
-        source: Name of its file.
-    """
+    """Read a suite from its text; otherwise as `load_suite`."""
     suite = to_struct(parse_data(text, source, hint=_HINT), ValidationSuite, source, hint=_HINT)
     for number, query in enumerate(suite.queries):
         _check_pattern(f"{source}: queries[{number}].source_url_pattern", query.source_url_pattern)

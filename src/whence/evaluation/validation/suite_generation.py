@@ -22,10 +22,6 @@ def generate_suite(sections: Sequence[Section], count: int = 10) -> ValidationSu
     A query has twelve words: the section's path and the beginning of its text, since a heading such as
     `Introduction` occurs in many places. If there are too few sections, their texts make more queries.
 
-    Args:
-        sections: Chunks from all over the collection.
-        count: Largest number of queries, 5 or more.
-
     Raises:
         NotFound: There is no text to make queries from.
     """

@@ -12,30 +12,24 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk that a search returned. A field is None when it is missing or of another type."""
 
     id: str
-    """Id of the chunk or point."""
     score: float
     """Similarity, 0 to 1, higher is better."""
     text: str
-    """The chunk's text."""
     source_url: str | None = None
     section_path: str | None = None
-    """Headings from the top."""
     heading: str | None = None
     chunk_index: int | None = None
     """Place within the document, 0 for the first."""
     document_id: str = ""
     """Id of the document, or its address when it has no id."""
     title: str = ""
-    """Title of the document, when it is known."""
 
 
 class RetrievedPassages(msgspec.Struct, frozen=True, kw_only=True):
     """Results of one search."""
 
     passages: list[Passage]
-    """Best first."""
     embedding_ms: float
-    """Milliseconds for the query's vector."""
     search_ms: float
     """Milliseconds for ranking and reading the texts."""
     degraded: tuple[str, ...] = ()
@@ -69,9 +63,7 @@ class TargetInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Kind and address of the store, without secrets."""
     collection: str
     model: str
-    """Model that embeds the queries."""
     dimension: int
-    """Length of the stored vectors."""
 
 
 class Target(Protocol):

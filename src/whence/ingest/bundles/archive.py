@@ -53,22 +53,14 @@ class MemberStream:
         self.location = location
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` more bytes, none at the end.
-
-        Raises:
-            BadInput: The archive is damaged here, or cannot be read.
-        """
+        """Return up to `size` more bytes, none at the end."""
         try:
             return self._stream.read(size)
         except _DAMAGE as error:
             raise _damaged(self.location, error) from error
 
     def readline(self, size: int) -> bytes:
-        """Return up to `size` bytes of the next line, with its line end.
-
-        Raises:
-            BadInput: As for `read`.
-        """
+        """Return up to `size` bytes of the next line, with its line end."""
         try:
             return self._stream.readline(size)
         except _DAMAGE as error:
@@ -93,11 +85,7 @@ class Archive:
 
     @contextmanager
     def open(self, member: str) -> Iterator[MemberStream]:
-        """Open a member for reading.
-
-        Raises:
-            BadInput: It is damaged or cannot be read.
-        """
+        """Open a member for reading."""
         location = self.location(member)
         try:
             stream = self._opener(member)
@@ -107,11 +95,7 @@ class Archive:
             yield MemberStream(stream, location)
 
     def read(self, member: str) -> bytes:
-        """Return all bytes of a small member.
-
-        Raises:
-            BadInput: It is damaged, cannot be read, or is larger than one item may be.
-        """
+        """Return all bytes of a small member."""
         limit = self.limits.max_item_bytes
         with self.open(member) as stream:
             data = stream.read(limit + 1)
@@ -120,11 +104,7 @@ class Archive:
         return data
 
     def read_text(self, member: str) -> str:
-        """Return the text of a small UTF-8 member, without a byte order mark.
-
-        Raises:
-            BadInput: As for `read`, or it is not UTF-8.
-        """
+        """Return the text of a small UTF-8 member, without a byte order mark."""
         data, location = self.read(member), self.location(member)
         with location.prefix_errors():
             refuse_wide_encoding(data)
@@ -136,10 +116,6 @@ def open_archive(path: Path, limits: BundleLimits) -> Iterator[Archive]:
     """Open a zip archive or an unpacked folder.
 
     Cost: linear in the number of members; nothing is unpacked.
-
-    Raises:
-        BadInput: The path does not exist or is neither, the archive is damaged, or a member is unsafe or
-            exceeds the limits.
     """
     location = Location(path.name or str(path))
     try:

@@ -18,15 +18,11 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     """A bundle whose directory and `repo_meta.json` were read; no file is kept open."""
 
     path: Path
-    """The zip archive or folder."""
     name: str
     """Its name without `.zip`, for display and as the default tag of the import."""
     snapshot: SnapshotInfo
-    """The repository and its revision."""
     layout: Layout
-    """Its members."""
     limits: BundleLimits
-    """Bounds on what is read."""
 
 
 def open_bundle(
@@ -36,11 +32,6 @@ def open_bundle(
     limits: BundleLimits | None = None,
 ) -> Bundle:
     """Read the directory and `repo_meta.json` of a bundle.
-
-    Args:
-        path: A zip archive, or the folder it was unpacked to.
-        repo: Overrides the repository name of the bundle.
-        limits: Bounds on sizes.
 
     Raises:
         BadInput: The bundle does not exist, is damaged, unsafe or too large, lacks `repo_meta.json` or

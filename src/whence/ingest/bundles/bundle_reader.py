@@ -51,10 +51,6 @@ class BundleReader:
 
     Memory holds one node, the local id and a hash of every node, and a few integers for every edge. Time is
     linear in the bytes of the bundle, plus n log n and m log m for n nodes and m edges.
-
-    Args:
-        bundle: The bundle; its files must not change during the pass.
-        known_labels: Labels that are not reported as unknown.
     """
 
     def __init__(self, bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> None:

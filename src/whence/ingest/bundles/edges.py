@@ -28,12 +28,9 @@ class LocatedEdges(msgspec.Struct, frozen=True):
 
     location: Location
     graph: CodeKind
-    """The graph that lists them."""
     from_local: str
     to_local: Sequence[str]
-    """The other end of each."""
     relation: str
-    """Stored relation of all."""
 
 
 def read_edges(
@@ -48,14 +45,6 @@ def read_edges(
     relation. The ends are not checked. The column `to_kind` is ignored: an id implies its kind.
 
     Memory holds the dependencies of one node, or one row, and 16 bytes for each dependency with a relation.
-
-    Args:
-        archive: The open bundle.
-        layout: Its members.
-        warn: Called for rows that lack an end; they are skipped.
-
-    Raises:
-        BadInput: Something is malformed.
     """
     with_relation: set[bytes] = set()
     if layout.cs_edges is not None:

@@ -10,11 +10,7 @@ from whence.schema.errors import BadInput
 
 
 def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str:
-    """Return the first of these fields that holds text, stripped.
-
-    Raises:
-        BadInput: A field before it is not a string, or holds characters that cannot be stored.
-    """
+    """Return the first of these fields that holds text, stripped."""
     for name in names:
         value = record.get(name)
         if value is not None and value != "":
@@ -25,11 +21,7 @@ def first_text(record: Mapping[str, Any], *names: str, default: str = "") -> str
 
 
 def whole_text(record: Mapping[str, Any], *names: str) -> str:
-    """Return the first of these fields that is not empty, unchanged.
-
-    Raises:
-        BadInput: As for `first_text`.
-    """
+    """Return the first of these fields that is not empty, unchanged."""
     for name in names:
         value = record.get(name)
         if value is not None and value != "":
@@ -46,11 +38,7 @@ def _string(value: object, name: str) -> str:
 
 
 def integer(record: Mapping[str, Any], name: str) -> int | None:
-    """Return a field that is an integer of 0 or more; None if it is absent.
-
-    Raises:
-        BadInput: It is anything else.
-    """
+    """Return a field that is an integer of 0 or more; None if it is absent."""
     value = record.get(name)
     if value is None:
         return None

@@ -47,25 +47,16 @@ class JsonElement(msgspec.Struct, frozen=True):
     location: Location
     """Its first line and its number, from 1."""
     key: str
-    """Its key in the object; empty in an array."""
     value: Any
 
 
 def array_elements(stream: ByteStream, max_bytes: int) -> Iterator[JsonElement]:
-    """Yield the elements of a JSON array.
-
-    Raises:
-        BadInput: The stream is not UTF-8, not a JSON array, or an element is longer than `max_bytes`.
-    """
+    """Yield the elements of a JSON array."""
     return _Scanner(stream, max_bytes).elements(b"[", b"]", "an array")
 
 
 def object_elements(stream: ByteStream, max_bytes: int) -> Iterator[JsonElement]:
-    """Yield the elements of a JSON object; a key may occur again.
-
-    Raises:
-        BadInput: As for `array_elements`, for an object.
-    """
+    """Yield the elements of a JSON object; a key may occur again."""
     return _Scanner(stream, max_bytes).elements(b"{", b"}", "an object")
 
 

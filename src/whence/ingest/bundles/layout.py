@@ -44,11 +44,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_layout(archive: Archive) -> Layout:
-    """Find the members of a bundle; of several names for one member the first in a fixed order is used.
-
-    Raises:
-        BadInput: `repo_meta.json` or `chunks.json` is missing.
-    """
+    """Find the members of a bundle; of several names for one member the first in a fixed order is used."""
     root = _root(archive.sizes)
 
     def first(names: Iterable[str]) -> str | None:

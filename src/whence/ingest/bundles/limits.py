@@ -11,9 +11,7 @@ class BundleLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits against archives made to exhaust memory or disk; sizes in bytes, unpacked."""
 
     max_members: int = 200_000
-    """Files in the bundle."""
     max_total_bytes: int = 16 * 1024 * _MIB
-    """All files together."""
     max_item_bytes: int = 16 * _MIB
     """One node, list of dependencies, line or SQL body; one of these is in memory at a time."""
     max_ratio: int = 250

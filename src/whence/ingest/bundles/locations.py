@@ -14,7 +14,6 @@ class Location(msgspec.Struct, frozen=True, gc=False):
     """A bundle, one of its members, a line of the member, and the number of an item in a list."""
 
     bundle: str
-    """File or folder name, for display."""
     member: str = ""
     """Path within the bundle; empty for the bundle as a whole."""
     line: int = 0
@@ -50,11 +49,7 @@ class Location(msgspec.Struct, frozen=True, gc=False):
             raise self.error(error.message, error.hint) from error
 
     def decode(self, data: bytes | bytearray) -> str:
-        """Decode UTF-8 that begins on this line.
-
-        Raises:
-            BadInput: The bytes are not UTF-8; the message names the line of the first invalid byte.
-        """
+        """Decode UTF-8 that begins on this line."""
         try:
             return data.decode()
         except UnicodeDecodeError as error:

@@ -50,15 +50,6 @@ def read_nodes(
     """Yield all nodes in the order of the bundle, C# first, repeats included.
 
     Memory holds one node.
-
-    Args:
-        archive: The open bundle.
-        layout: Its members.
-        snapshot: First parts of the ids.
-        warn: Called for missing bodies.
-
-    Raises:
-        BadInput: A node is malformed, has no ACL, or has an invalid id.
     """
     yield from _cs_nodes(archive, layout.chunks, snapshot)
     if layout.sql_bodies is not None:

@@ -30,17 +30,7 @@ _GENERATED_NAMES = ("GeneratedAtUtc", "GeneratedAtUTC")
 
 
 def read_snapshot(text: str, location: Location, repo: str | None = None) -> SnapshotInfo:
-    """Parse `repo_meta.json`.
-
-    Args:
-        text: Its content.
-        location: The member, for error messages.
-        repo: Overrides the repository name of the bundle.
-
-    Raises:
-        BadInput: It is not a JSON object, a field is not text, the repository name is not valid in an id, or
-            there is no revision.
-    """
+    """Parse `repo_meta.json`."""
     with location.prefix_errors():
         meta = parse_object(text)
         name = validate_repo(_repo(meta) if repo is None else repo)

@@ -30,11 +30,7 @@ class Row(NamedTuple):
 
 
 def text_lines(stream: MemberStream, max_bytes: int) -> Iterator[Line]:
-    """Yield the lines of a member; memory holds one.
-
-    Raises:
-        BadInput: A line is not UTF-8 or is longer than `max_bytes`.
-    """
+    """Yield the lines of a member; memory holds one."""
     number = 0
     while data := stream.readline(max_bytes + 1):
         number += 1
@@ -51,17 +47,7 @@ def text_lines(stream: MemberStream, max_bytes: int) -> Iterator[Line]:
 def csv_rows(
     stream: MemberStream, max_bytes: int, *, required: Sequence[Sequence[str]]
 ) -> Iterator[Row]:
-    """Yield the rows of a table whose first row names the columns; blank lines are skipped.
-
-    Args:
-        stream: The member.
-        max_bytes: Longest line.
-        required: For each required column, the names it may have.
-
-    Raises:
-        BadInput: A line is not UTF-8 or too long, the quoting is broken, a column is named twice or is
-            missing, or a row has more values than there are columns.
-    """
+    """Yield the rows of a table whose first row names the columns; blank lines are skipped."""
     reader = csv.reader((line.text for line in text_lines(stream, max_bytes)), strict=True)
     columns: list[str] | None = None
     while True:

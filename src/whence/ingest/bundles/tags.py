@@ -34,10 +34,6 @@ def read_tags(record: Mapping[str, Any]) -> DocumentTags:
 
     ACL and labels are lists of strings, null or an empty list for none; the clearance is an integer of 0 or
     more, 0 if absent or null.
-
-    Raises:
-        BadInput: The ACL is absent; a tag has the wrong type; two names of one tag have different values; or
-            a field name resembles that of a tag.
     """
     _check_names(tuple(record))
     acl = _single_value(record, ACL_NAMES, _tag_list)
@@ -54,11 +50,7 @@ def _tags(acl: tuple[str, ...], labels: tuple[str, ...], clearance: int) -> Docu
 
 @lru_cache(maxsize=256)
 def _check_names(names: tuple[str, ...]) -> None:
-    """Check the field names of a record; most records have the same.
-
-    Raises:
-        BadInput: There is no ACL, or a name resembles that of an access tag.
-    """
+    """Check the field names of a record; most records have the same."""
     for name in names:
         if name not in _KNOWN and _SEPARATORS.sub("", name).lower() in _LOOKALIKES:
             raise BadInput(

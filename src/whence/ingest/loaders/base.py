@@ -18,7 +18,6 @@ class Record(msgspec.Struct, frozen=True):
 
     file: SourceFile
     display_path: str
-    """Path with `:LINE`."""
     document_id: str
     line: bytes
     values: dict[str, Any]
@@ -33,7 +32,6 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    """Name of the format, for display."""
     suffixes: tuple[str, ...]
     """In lower case, with the dot; no other loader may have the same."""
     parse_file: Callable[[SourceFile, bytes], ParsedDocument] | None = None
@@ -49,11 +47,7 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     """Changes when the loader reads the same bytes in another way; known files are then read again."""
 
     def parse(self, file: SourceFile, data: bytes) -> ParsedDocument:
-        """Parse a file.
-
-        Raises:
-            BadInput: The file cannot be read, or the library that reads it is not installed.
-        """
+        """Parse a file."""
         assert self.parse_file is not None
         try:
             return self.parse_file(file, data)

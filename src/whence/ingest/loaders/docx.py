@@ -32,11 +32,7 @@ _BACK_LINK = re.compile(r"\s*<a href=\"#(?:foot|end)note-ref-\d+\">↑</a>")
 
 
 def load_word(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a document; its title is the first title or heading. Pictures and comments are ignored.
-
-    Raises:
-        BadInput: It is damaged, protected by a password, or unpacks to more than 128 MiB.
-    """
+    """Load a document; its title is the first title or heading. Pictures and comments are ignored."""
     from selectolax.lexbor import LexborHTMLParser
 
     _check_archive(data)

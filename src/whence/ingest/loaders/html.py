@@ -71,11 +71,7 @@ _UNCLOSED = _tags(
 
 
 def load_html(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a page; its title is `<title>`, else the first heading, and its URL a canonical link.
-
-    Raises:
-        BadInput: The bytes are not text, or elements are nested deeper than 256.
-    """
+    """Load a page; its title is `<title>`, else the first heading, and its URL a canonical link."""
     from selectolax.lexbor import LexborHTMLParser
 
     source, encoding = _decode(data)
@@ -279,11 +275,7 @@ def _decode_declared(data: bytes) -> tuple[str, str]:
 
 
 def _refuse_unclosed(source: str) -> None:
-    """Refuse a page that would take the parser hours.
-
-    Raises:
-        BadInput: More than 4,096 elements are open at once.
-    """
+    """Refuse a page that would take the parser hours."""
     opened = 0
     for found in _TAG.finditer(source):
         if found[2].lower() not in _UNCLOSED:
@@ -293,11 +285,7 @@ def _refuse_unclosed(source: str) -> None:
 
 
 def _refuse_deep(page: LexborHTMLParser) -> None:
-    """Refuse a page with elements that are nested too deeply for recursion.
-
-    Raises:
-        BadInput: Elements are nested deeper than 256.
-    """
+    """Refuse a page with elements that are nested too deeply for recursion."""
     node, depth = page.root, 0
     while node is not None:
         below = node.child

@@ -30,12 +30,7 @@ from whence.schema.errors import BadInput
 
 
 def read_records(file: SourceFile, max_bytes: int) -> Iterator[Record | LoadFailure]:
-    """Read records one by one; memory holds one line at a time, however long the file.
-
-    Raises:
-        BadInput: The file is UTF-16 or UTF-32.
-        OSError: It cannot be read.
-    """
+    """Read records one by one; memory holds one line at a time, however long the file."""
     with open(file.path, "rb") as stream:  # noqa: PTH123 - paths are strings here, see `sources`
         for number, line in enumerate(_lines(stream, max_bytes), 1):
             where = f"{file.display_path}:{number}"
@@ -74,11 +69,7 @@ def _id(record: dict[str, Any]) -> str:
 
 
 def parse_record(source: Record) -> ParsedDocument:
-    """Parse a record; a document without text has no blocks.
-
-    Raises:
-        BadInput: A field is malformed.
-    """
+    """Parse a record; a document without text has no blocks."""
     file, document_id, record = source.file, source.document_id, source.values
     tags = parse_tags(record)
     if not isinstance(record.get("text"), str):

@@ -34,11 +34,7 @@ _LONG_ITEM = 600
 
 
 def load_markdown(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a Markdown file; its title is that of the front matter, else the first top-level heading.
-
-    Raises:
-        BadInput: The bytes are not text, or the front matter is invalid.
-    """
+    """Load a Markdown file; its title is that of the front matter, else the first top-level heading."""
     text, encoding = decode_text(data)
     front = read_front_matter(text)
     blocks = markdown_blocks(text, front.end)

@@ -66,9 +66,6 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
     """Load a file; its title is that of its properties, else its first heading.
 
     Cost: about a hundred pages a second.
-
-    Raises:
-        BadInput: It is damaged or protected by a password, or its pages contain no text.
     """
     with _PDFIUM:
         title, pages = _read_pages(data)

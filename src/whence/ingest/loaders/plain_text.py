@@ -11,11 +11,7 @@ from whence.ingest.sources import SourceFile
 
 
 def load_text(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a file of plain text.
-
-    Raises:
-        BadInput: The bytes are not text, or the front matter is invalid.
-    """
+    """Load a file of plain text."""
     text, encoding = decode_text(data)
     front = read_front_matter(text)
     blocks = prose_blocks(text, front.end, len(text))

@@ -46,11 +46,7 @@ class _Title(NamedTuple):
 
 
 def load_rst(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a file; its title is that of the front matter, else of the first section.
-
-    Raises:
-        BadInput: The bytes are not text, or the front matter is invalid.
-    """
+    """Load a file; its title is that of the front matter, else of the first section."""
     text, encoding = decode_text(data)
     front = read_front_matter(text)
     blocks = rst_blocks(text, front.end)
@@ -63,9 +59,6 @@ def rst_blocks(text: str, start: int = 0) -> tuple[Block, ...]:
 
     docutils finds the titles and their levels; the text between them is split at blank lines. Directives,
     literal blocks, tables and lists are atomic.
-
-    Raises:
-        BadInput: It is nested too deeply for docutils.
     """
     blocks: list[Block] = []
     outline: Outline = []

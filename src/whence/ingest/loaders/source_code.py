@@ -114,12 +114,7 @@ class _Section(msgspec.Struct, frozen=True):
 
 
 def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a file of source code; its title is its path.
-
-    Raises:
-        BadInput: The bytes are not text.
-        ModuleNotFoundError: The grammar of its language is not installed.
-    """
+    """Load a file of source code; its title is its path."""
     text, encoding = decode_text(data)
     blocks = code_blocks(text, file.suffix)
     return build_document(file, text, blocks, title=file.document_id, encoding=encoding)

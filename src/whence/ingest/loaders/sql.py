@@ -54,11 +54,7 @@ class SqlStatement(NamedTuple):
 
 
 def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
-    """Load a file of SQL; its title is its path.
-
-    Raises:
-        BadInput: The bytes are not text.
-    """
+    """Load a file of SQL; its title is its path."""
     text, encoding = decode_text(data)
     return build_document(file, text, sql_blocks(text), title=file.document_id, encoding=encoding)
 
