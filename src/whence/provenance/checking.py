@@ -18,7 +18,7 @@ from whence.provenance.uris import answer_uris
 _LINKS = (ns.PROV_WAS_DERIVED_FROM, ns.WH_CANDIDATE, ns.WH_CITATION, ns.WH_DEGRADATION, ns.WH_EDGE)
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class Fault(msgspec.Struct, frozen=True):
     """One fault of a trace."""
 
     code: str
@@ -52,11 +52,8 @@ def _wrong_graph(trace: Trace) -> Iterator[Fault]:
     for triple in trace.triples:
         if triple.g != ns.GRAPH_RETRIEVAL:
             graph = triple.g or "the default graph"
-            yield Fault(
-                code="wrong_graph",
-                where=triple.s.iri,
-                what=f"<{triple.p.iri}> lies in {graph}, not in {ns.GRAPH_RETRIEVAL}",
-            )
+            what = f"<{triple.p.iri}> lies in {graph}, not in {ns.GRAPH_RETRIEVAL}"
+            yield Fault("wrong_graph", triple.s.iri, what)
 
 
 def _missing_stages(trace: Trace) -> Iterator[Fault]:
@@ -64,10 +61,10 @@ def _missing_stages(trace: Trace) -> Iterator[Fault]:
     for stage in STAGE_TYPES:
         if counts[stage] > 1:
             what = f"the trace has {counts[stage]} stages of this kind"
-            yield Fault(code="duplicate_stage", where=stage, what=what)
+            yield Fault("duplicate_stage", stage, what)
     for stage in _required(counts):
         if not counts[stage]:
-            yield Fault(code="missing_stage", where=stage, what=f"the trace has no {stage}")
+            yield Fault("missing_stage", stage, f"the trace has no {stage}")
 
 
 def _required(counts: Counter[str]) -> tuple[str, ...]:
@@ -94,10 +91,10 @@ def _wrong_parents(trace: Trace) -> Iterator[Fault]:
             if t.s.iri == stage.uri and t.p.iri == ns.PROV_WAS_DERIVED_FROM
         ]
         if not parents:
-            yield Fault(code="no_parent", where=stage.uri, what="it derives from nothing")
+            yield Fault("no_parent", stage.uri, "it derives from nothing")
         elif before and parents != [before]:
             what = f"it derives from {', '.join(parents)}, not from {before}"
-            yield Fault(code="wrong_parent", where=stage.uri, what=what)
+            yield Fault("wrong_parent", stage.uri, what)
         before = stage.uri
 
 
@@ -113,7 +110,7 @@ def _cycles(trace: Trace) -> Iterator[Fault]:
         turn = ring.index(min(ring))
         round_trip = (*ring[turn + 1 :], *ring[: turn + 1])
         what = "it derives from itself through " + ", ".join(round_trip)
-        yield Fault(code="cycle", where=ring[turn], what=what)
+        yield Fault("cycle", ring[turn], what)
 
 
 def _dangling(trace: Trace, described: set[str]) -> Iterator[Fault]:
@@ -126,14 +123,14 @@ def _dangling(trace: Trace, described: set[str]) -> Iterator[Fault]:
         selection = predicate == ns.TG_SELECTED_CHUNK and triple.s.iri == uris.focus
         if (own_link or selection) and target not in described:
             what = f"<{predicate}> leads to {target}, of which nothing is said"
-            yield Fault(code="dangling", where=triple.s.iri, what=what)
+            yield Fault("dangling", triple.s.iri, what)
 
 
 def _wrong_counts(trace: Trace) -> Iterator[Fault]:
     exploration = trace.stage("exploration")
     if exploration and trace.chunk_count != len(trace.explored):
         what = f"it counts {trace.chunk_count} chunks and names {len(trace.explored)}"
-        yield Fault(code="count_mismatch", where=exploration.uri, what=what)
+        yield Fault("count_mismatch", exploration.uri, what)
 
 
 def _wrong_chunks(trace: Trace) -> Iterator[Fault]:
@@ -142,12 +139,12 @@ def _wrong_chunks(trace: Trace) -> Iterator[Fault]:
     for selection in trace.selections:
         if focus and selection.chunk_id not in explored:
             what = f"it keeps {selection.chunk_id!r}, which was not explored"
-            yield Fault(code="unknown_chunk", where=focus.uri, what=what)
+            yield Fault("unknown_chunk", focus.uri, what)
     given = set(trace.used)
     for citation in trace.citations:
         if synthesis and citation.chunk_id not in given:
             what = f"[{citation.marker}] cites {citation.chunk_id!r}, which the writer did not get"
-            yield Fault(code="unknown_chunk", where=synthesis.uri, what=what)
+            yield Fault("unknown_chunk", synthesis.uri, what)
 
 
 def _wrong_candidates(trace: Trace) -> Iterator[Fault]:
@@ -160,13 +157,13 @@ def _wrong_candidates(trace: Trace) -> Iterator[Fault]:
     where = exploration.uri if exploration else "exploration"
     for rank in sorted(rank for rank, count in ranks.items() if count > 1):
         what = f"{ranks[rank]} candidates have rank {rank}"
-        yield Fault(code="rank_clash", where=where, what=what)
+        yield Fault("rank_clash", where, what)
     for candidate in accounts:
         if candidate.reason_code and candidate.reason_code not in DROP_REASONS:
             what = (
                 f"{candidate.chunk_id!r} was dropped for {candidate.reason_code!r}, no known code"
             )
-            yield Fault(code="unknown_code", where=where, what=what)
+            yield Fault("unknown_code", where, what)
         elif decided and not candidate.reason_code and candidate.chunk_id not in given:
             what = f"{candidate.chunk_id!r} was neither used nor dropped for a reason"
-            yield Fault(code="unexplained", where=where, what=what)
+            yield Fault("unexplained", where, what)

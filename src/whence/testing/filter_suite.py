@@ -5,11 +5,11 @@ Needs pytest, pytest-asyncio in auto mode and hypothesis.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.schema.access import Access, DocumentTags
@@ -17,10 +17,9 @@ from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filter_options, parse_filters
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.testing.store_samples import MODEL, QUERY
+from whence.testing.store_samples import QUERY, fill_collection, on_one_store
 
 PUBLIC = Access.public()
-_numbers = itertools.count()
 
 #: What documents state in the examples below, by their ids.
 BOOKS: dict[str, dict[str, Any]] = {
@@ -82,25 +81,9 @@ UNKNOWN = (
     "lang'; DROP TABLE chunk --=1",
 )
 
-_values = st.sampled_from(
-    [
-        "a",
-        "b",
-        "ab",
-        "1",
-        1,
-        1.0,
-        2,
-        -3.5,
-        True,
-        False,
-        "true",
-        "2024-01-01",
-        "2024-01-01T10:00",
-        None,
-        ["a", 2],
-    ]
-)
+_values = st.sampled_from([
+    "a", "b", "ab", "1", 1, 1.0, 2, -3.5, True, False, "true", "2024-01-01", "2024-01-01T10:00", None, ["a", 2],
+])  # fmt: skip
 _metadata = st.dictionaries(st.sampled_from(["k", "m"]), _values, max_size=2)
 _tags = st.builds(DocumentTags, st.lists(st.sampled_from(["a", "b"]), max_size=1))
 _corpus = st.lists(st.tuples(_tags, _metadata), max_size=6)
@@ -121,8 +104,6 @@ _filters = st.dictionaries(st.sampled_from(["k", "m"]), _conditions, min_size=1,
 def _document(
     document_id: str, metadata: dict[str, Any], tags: DocumentTags | None = None
 ) -> EmbeddedDocument:
-    import numpy as np
-
     chunks = tuple(
         ChunkDraft(
             content=f"common words of part {n}", heading=f"Part {n}", section_path=f"Book > {n}"
@@ -162,14 +143,12 @@ class FilterSuite:
     """Behaviours of a store that narrows by metadata."""
 
     async def _filled(self, store: ChunkStore) -> str:
-        name = f"filters-{next(_numbers)}"
-        await store.ensure_collection(name, MODEL)
-        documents = [_document(one, metadata) for one, metadata in BOOKS.items()]
-        documents.append(
-            _document("guides/hidden.md", {"lang": "en", "secret_key": 1}, DocumentTags(("hr",)))
+        hidden = {"lang": "en", "secret_key": 1}
+        return await fill_collection(
+            store,
+            *(_document(one, metadata) for one, metadata in BOOKS.items()),
+            _document("guides/hidden.md", hidden, DocumentTags(("hr",))),
         )
-        await store.replace_documents(name, documents)
-        return name
 
     async def test_each_form_of_a_condition_keeps_what_it_says(self, store: Any) -> None:
         """Values are typed, lists are any-of, ranges take numbers and dates, prefixes are literal."""
@@ -224,24 +203,15 @@ class FilterSuite:
         assert await _both_legs(store, name, {"lang": ["en", "de"]}, PUBLIC) == set()
 
     @given(_corpus, _filters, st.sampled_from([PUBLIC, Access({"a"})]))
-    @settings(
-        max_examples=40,
-        deadline=None,
-        suppress_health_check=[
-            HealthCheck.function_scoped_fixture,
-            HealthCheck.differing_executors,
-        ],
-    )
+    @on_one_store
     async def test_filters_agree_with_reading_each_document(
         self, store: Any, corpus: list[Any], filters: dict[str, Any], access: Access
     ) -> None:
         """A filter keeps exactly the visible documents for which a plain reading of it holds."""
-        name = f"filters-{next(_numbers)}"
-        await store.ensure_collection(name, MODEL)
         documents = [
             _document(f"d{n}", metadata, tags) for n, (tags, metadata) in enumerate(corpus)
         ]
-        await store.replace_documents(name, documents)
+        name = await fill_collection(store, *documents)
         visible = [one.draft for one in documents if access.allows(one.draft.tags)]
         expected = {
             one.document_id

@@ -5,12 +5,11 @@ Needs pytest, pytest-asyncio in auto mode and hypothesis.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.processors.search import SearchParameters, SearchProcessor
@@ -21,13 +20,13 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import SearchRequest
 from whence.store.protocols import EmbeddedDocument
 from whence.testing.passages_suite import NamesStore
+from whence.testing.store_samples import on_one_store, serial_numbers, unit
 from whence.testing.stub_context import StubContext
 
 MODEL = EmbeddingModel(name="hidden", dimension=3)
 READER = Access(frozenset({"a"}), frozenset(), 1)
 _SEEN = (DocumentTags(), DocumentTags(("a",)), DocumentTags(("a", "b"), (), 1))
 _HIDDEN = (DocumentTags(("b",)), DocumentTags(("a",), ("x",)), DocumentTags((), (), 2))
-_numbers = itertools.count()
 
 _TITLES = ("Red Fox", "Fox", "Blue Lake", "Der Wald", "")
 _PIECES = (
@@ -67,11 +66,6 @@ _WAYS: tuple[tuple[dict[str, Any], Literal["auto", "on"]], ...] = (
 )
 
 
-def _unit(numbers: tuple[int, ...]) -> Any:
-    vector = np.array(numbers, dtype=np.float64)
-    return (vector / np.linalg.norm(vector)).astype(np.float32)
-
-
 def _stored(prefix: str, some: Any, tags: tuple[DocumentTags, ...]) -> list[EmbeddedDocument]:
     own = {"secret": "canary"} if tags is _HIDDEN else {}
     return [
@@ -83,7 +77,7 @@ def _stored(prefix: str, some: Any, tags: tuple[DocumentTags, ...]) -> list[Embe
                 tags=tags[which],
                 metadata=metadata | own,
             ),
-            vectors=np.stack([_unit(vector) for _, vector in chunks]),
+            vectors=np.stack([unit(*vector) for _, vector in chunks]),
         )
         for n, (title, chunks, which, metadata) in enumerate(some)
     ]
@@ -99,7 +93,7 @@ async def _told(store: NamesStore, collection: str, asked: Any) -> list[bytes]:
             access=READER,
             collection=collection,
             limit=limit,
-            vector=_unit(vector).tobytes(),
+            vector=unit(*vector).tobytes(),
             query_text=text,
             threshold=threshold,
             filters=filters,
@@ -117,15 +111,7 @@ class HiddenSuite:
     """What every store keeps to."""
 
     @given(seen=_seen, before=_hidden, after=_hidden, again=_hidden, asked=_asked)
-    @settings(
-        deadline=None,
-        max_examples=20,
-        suppress_health_check=[
-            HealthCheck.function_scoped_fixture,
-            HealthCheck.differing_executors,
-            HealthCheck.too_slow,
-        ],
-    )
+    @settings(on_one_store, max_examples=20)
     async def test_hidden_documents_change_nothing(
         self, store: NamesStore, seen: Any, before: Any, after: Any, again: Any, asked: Any
     ) -> None:
@@ -133,7 +119,7 @@ class HiddenSuite:
 
         Whether they came before or after what is seen, were stored anew, hidden otherwise, or removed.
         """
-        alone, beside = (f"hidden-{next(_numbers)}" for _ in range(2))
+        alone, beside = (f"hidden-{next(serial_numbers)}" for _ in range(2))
         for name in (alone, beside):
             await store.ensure_collection(name, MODEL)
         await store.replace_documents(alone, _stored("v", seen, _SEEN))

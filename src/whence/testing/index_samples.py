@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,13 +13,14 @@ from hypothesis import strategies as st
 from whence.schema.access import Access, DocumentTags
 from whence.schema.embedding import EmbeddingModel
 from whence.store.protocols import ChunkStore, EmbeddedDocument
-from whence.testing.store_samples import serial_numbers
+from whence.testing import store_samples
 
 MODEL = EmbeddingModel(name="suite", dimension=2)
 EVERYTHING = Access(frozenset({"a", "b"}), frozenset({"x"}), 9)
 PUBLIC = Access.public()
 SECRET = DocumentTags(("a",))
 VECTOR = np.array([1, 0], dtype=np.float32)
+fill_collection = partial(store_samples.fill_collection, model=MODEL)
 
 any_tags = st.builds(
     DocumentTags,
@@ -42,15 +44,6 @@ def store_writes(
     retag = st.tuples(st.just("retag"), st.dictionaries(ids, any_tags, max_size=4))
     remove = st.tuples(st.just("remove"), st.lists(ids, max_size=2, unique=True))
     return st.lists(st.one_of(put, put, put, put, retag, remove), max_size=most)
-
-
-async def fill_collection(store: ChunkStore, *documents: EmbeddedDocument) -> str:
-    """Create a collection with these documents; return its name."""
-    name = f"suite-{next(serial_numbers)}"
-    await store.ensure_collection(name, MODEL)
-    if documents:
-        await store.replace_documents(name, documents)
-    return name
 
 
 async def apply_write(

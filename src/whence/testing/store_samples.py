@@ -16,7 +16,7 @@ from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
 from whence.schema.terms import Term, Triple, iri, literal
-from whence.store.protocols import EmbeddedDocument, Store
+from whence.store.protocols import ChunkStore, EmbeddedDocument, Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,10 +122,12 @@ on_one_store = settings(
 serial_numbers = itertools.count()
 
 
-async def fill_collection(store: Store, *documents: EmbeddedDocument) -> str:
+async def fill_collection(
+    store: ChunkStore, *documents: EmbeddedDocument, model: EmbeddingModel = MODEL
+) -> str:
     """Create a collection with these documents; return its name."""
     name = f"suite-{next(serial_numbers)}"
-    await store.ensure_collection(name, MODEL)
+    await store.ensure_collection(name, model)
     await store.replace_documents(name, documents)
     return name
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -56,43 +57,28 @@ async def _fail(error: Exception | None) -> None:
         raise error
 
 
+@dataclass
 class StubPrompt:
-    """Returns the concepts and the answer it was made with.
+    """Returns the concepts and the answer it was made with."""
 
-    Args:
-        answer: Text of every answer.
-        concepts: Reply to `extract-concepts`; empty for a writer that is no language model.
-        quotes: Passages behind the markers of the answer.
-        pieces: How the answer is cut when streaming; whole when empty.
-        model: Name of the writer.
-        error: Raised by `document_prompt`.
-        concepts_error: Raised by `prompt`.
-    """
-
-    def __init__(
-        self,
-        answer: str = "",
-        *,
-        concepts: Sequence[str] = (),
-        quotes: Sequence[Quote] = (),
-        pieces: Sequence[str] = (),
-        model: str = "stub-writer",
-        error: Exception | None = None,
-        concepts_error: Exception | None = None,
-    ) -> None:
-        self.answer = answer
-        self.concepts = tuple(concepts)
-        self.quotes = tuple(quotes)
-        self.pieces = tuple(pieces) or (answer,)
-        self.model = model
-        self.error = error
-        self.concepts_error = concepts_error
-        self.prompts: list[tuple[str, dict[str, Any]]] = []
-        """Template and variables of each call of `prompt`."""
-        self.documents: list[list[str]] = []
-        """Documents of each call of `document_prompt`."""
-        self.outdated: list[list[int]] = []
-        """Numbers of outdated documents of each call."""
+    answer: str = ""
+    _: KW_ONLY
+    concepts: Sequence[str] = ()
+    """Reply to `extract-concepts`; empty for a writer that is no language model."""
+    quotes: Sequence[Quote] = ()
+    pieces: Sequence[str] = ()
+    """How the answer is cut when streaming; whole when empty."""
+    model: str = "stub-writer"
+    error: Exception | None = None
+    """Raised by `document_prompt`."""
+    concepts_error: Exception | None = None
+    """Raised by `prompt`."""
+    prompts: list[tuple[str, dict[str, Any]]] = field(default_factory=list, init=False)
+    """Template and variables of each call of `prompt`."""
+    documents: list[list[str]] = field(default_factory=list, init=False)
+    """Documents of each call of `document_prompt`."""
+    outdated: list[list[int]] = field(default_factory=list, init=False)
+    """Numbers of outdated documents of each call."""
 
     async def prompt(
         self, template_id: str, variables: Mapping[str, Any] | None = None
@@ -118,31 +104,26 @@ class StubPrompt:
         self.outdated.append(list(outdated))
         await _fail(self.error)
         if streaming and chunk_callback is not None:
-            for piece in self.pieces:
+            for piece in self.pieces or (self.answer,):
                 await chunk_callback(piece, False)
             await chunk_callback("", True)
         return PromptResult(
-            text=self.answer, model=self.model, quotes=self.quotes, in_token=7, out_token=3
+            text=self.answer, model=self.model, quotes=tuple(self.quotes), in_token=7, out_token=3
         )
 
 
+@dataclass
 class StubEmbeddings:
-    """Returns for each text a vector that depends on that text alone.
+    """Returns for each text a vector that depends on that text alone."""
 
-    Args:
-        dimension: Length of the vectors, 1 to 32.
-        surplus: Vectors returned beyond the number of texts; may be negative.
-        error: Raised by `embed`.
-    """
-
-    def __init__(
-        self, dimension: int = 4, *, surplus: int = 0, error: Exception | None = None
-    ) -> None:
-        self.dimension = dimension
-        self.surplus = surplus
-        self.error = error
-        self.calls: list[list[str]] = []
-        """Texts of each call."""
+    dimension: int = 4
+    """Length of the vectors, 1 to 32."""
+    _: KW_ONLY
+    surplus: int = 0
+    """Vectors returned beyond the number of texts; may be negative."""
+    error: Exception | None = None
+    calls: list[list[str]] = field(default_factory=list, init=False)
+    """Texts of each call."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text."""
@@ -158,24 +139,16 @@ class StubEmbeddings:
         return [(byte + 1) / length for byte in digest]
 
 
+@dataclass
 class StubSearch:
-    """Returns the same matches every time, or those of a function.
+    """Returns the same matches every time, or those of a function."""
 
-    Args:
-        matches: Chunk ids or matches, best first; or a function of vector and limit that returns them.
-        error: Raised by `query`.
-    """
-
-    def __init__(
-        self,
-        matches: Sequence[Any] | Callable[[Any, int], Sequence[Any]] = (),
-        *,
-        error: Exception | None = None,
-    ) -> None:
-        self.matches = matches
-        self.error = error
-        self.calls: list[tuple[Any, int]] = []
-        """Vector and limit of each call."""
+    matches: Sequence[Any] | Callable[[Any, int], Sequence[Any]] = ()
+    """Chunk ids or matches, best first; or a function of vector and limit that returns them."""
+    _: KW_ONLY
+    error: Exception | None = None
+    calls: list[tuple[Any, int]] = field(default_factory=list, init=False)
+    """Vector and limit of each call."""
 
     async def query(self, vector: Any, limit: int) -> list[Any]:
         """Return at most `limit` matches."""
@@ -185,24 +158,18 @@ class StubSearch:
         return [ChunkMatch(m) if isinstance(m, str) else m for m in matches][:limit]
 
 
+@dataclass
 class StubTexts:
-    """Holds texts by chunk id.
+    """Holds texts by chunk id; an exception in place of a text is raised when it is read one by one."""
 
-    Args:
-        texts: Text of each chunk; an exception in place of a text is raised when it is read one by one.
-        error: Raised by every call.
-    """
-
-    def __init__(
-        self, texts: Mapping[str, str | Exception], *, error: Exception | None = None
-    ) -> None:
-        self.texts = dict(texts)
-        self.error = error
-        self.calls: list[tuple[str, ...]] = []
-        """Ids of each call."""
-        self.running = 0
-        self.most_at_once = 0
-        """Most calls of `fetch_chunk` that were open at the same time."""
+    texts: Mapping[str, str | Exception]
+    _: KW_ONLY
+    error: Exception | None = None
+    calls: list[tuple[str, ...]] = field(default_factory=list, init=False)
+    """Ids of each call."""
+    running: int = field(default=0, init=False)
+    most_at_once: int = field(default=0, init=False)
+    """Most calls of `fetch_chunk` that were open at the same time."""
 
     async def fetch_chunk(self, chunk_id: str) -> str:
         """Return one text.
@@ -241,19 +208,15 @@ class StubTexts:
         }
 
 
+@dataclass
 class StubReranker:
-    """Returns the results it was made with, or the documents in order with falling scores.
+    """Returns the results it was made with, or the documents in order with falling scores."""
 
-    Args:
-        results: Reply to every call; None for the order of the documents.
-        error: Raised by `rerank`.
-    """
-
-    def __init__(self, results: Any = None, *, error: Exception | None = None) -> None:
-        self.results = results
-        self.error = error
-        self.calls: list[dict[str, Any]] = []
-        """Arguments of each call."""
+    results: Any = None
+    _: KW_ONLY
+    error: Exception | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list, init=False)
+    """Arguments of each call."""
 
     async def rerank(
         self,

@@ -81,11 +81,7 @@ class HashEmbedder:
 
 
 class OverlapReranker:
-    """Scores a document by the share of the query's words that it contains.
-
-    Args:
-        name: Name of the model.
-    """
+    """Scores a document by the share of the query's words that it contains."""
 
     def __init__(self, name: str = "stub-overlap") -> None:
         self._name = name
@@ -112,10 +108,7 @@ class OverlapReranker:
 class EchoWriter:
     """Writes the question, then the first line of each document with its marker, piece by piece.
 
-    Args:
-        name: Name of the model.
-        is_language_model: What it claims to be.
-        delay_s: Time before each piece, in seconds.
+    It waits `delay_s` seconds before each piece.
     """
 
     def __init__(
@@ -164,11 +157,7 @@ class EchoWriter:
 
 
 class FailingEmbedder(HashEmbedder):
-    """Fails every call.
-
-    Args:
-        error: What is raised; a service that does not answer when None.
-    """
+    """Fails every call with the error given, or as a service that does not answer."""
 
     def __init__(self, error: WhenceError | None = None) -> None:
         super().__init__()
@@ -180,11 +169,7 @@ class FailingEmbedder(HashEmbedder):
 
 
 class FailingReranker(OverlapReranker):
-    """Fails every call.
-
-    Args:
-        error: What is raised; a service that does not answer when None.
-    """
+    """Fails every call with the error given, or as a service that does not answer."""
 
     def __init__(self, error: WhenceError | None = None) -> None:
         super().__init__()

@@ -39,6 +39,16 @@ def _failure(error: Exception) -> OutgoingMessage:
     raise error
 
 
+def _recorder(payloads: list[bytes]) -> Handler:
+    """Return a handler that records the payload of each message."""
+
+    async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
+        payloads.append(message.delivery.payload)
+        yield _done()
+
+    return handle
+
+
 class _Refusing:
     """A transport whose publishes to topics with some words in their name fail as long as `left` lasts."""
 
@@ -112,12 +122,7 @@ class WorkerSuite:
     async def test_doubled_message_has_one_effect(self, transport: Transport, topic: str) -> None:
         """22: A message that a crash has doubled is delivered twice and has one effect."""
         effects: list[bytes] = []
-
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            effects.append(message.delivery.payload)
-            yield _done()
-
-        worker = await _start(transport, topic, handle, ledger=MemoryLedger())
+        worker = await _start(transport, topic, _recorder(effects), ledger=MemoryLedger())
         for body in (b"x", b"x", b"y"):
             headers = {Headers.MESSAGE_ID: f"id-{body.decode()}"}
             await transport.publish(topic, body, headers=headers)
@@ -133,12 +138,9 @@ class WorkerSuite:
         """23: When the connection breaks right after the ack, the message still has one effect."""
         transport_factory.require(Capability.CUT)
         effects: list[bytes] = []
-
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            effects.append(message.delivery.payload)
-            yield _done()
-
-        worker = await _start(transport, topic, handle, ledger=MemoryLedger(), concurrency=4)
+        worker = await _start(
+            transport, topic, _recorder(effects), ledger=MemoryLedger(), concurrency=4
+        )
         bodies = [str(n).encode() for n in range(10)]
         for body in bodies:
             await transport.publish(topic, body)
@@ -176,11 +178,7 @@ class WorkerSuite:
     ) -> None:
         """24: A worker whose replies cannot be published goes on with the next message."""
         refusing = _Refusing(transport, "whence.reply.", left=10**6)
-
-        async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            yield _done()
-
-        worker = await _start(refusing, topic, handle)
+        worker = await _start(refusing, topic, _recorder([]))
         lost = asyncio.create_task(transport.request(topic, b"lost", timeout_s=1.5))
         results = await arrives(asyncio.gather(lost, return_exceptions=True))
         refusing.left = 0
@@ -193,18 +191,13 @@ class WorkerSuite:
     async def test_restart_keeps_group_and_backlog(self, transport: Transport, topic: str) -> None:
         """35: A worker that is closed and started again finds its group's backlog."""
         seen: list[bytes] = []
-
-        async def handle(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            seen.append(message.delivery.payload)
-            yield _done()
-
-        first = await _start(transport, topic, handle)
+        first = await _start(transport, topic, _recorder(seen))
         await transport.publish(topic, b"0")
         await eventually(lambda: first.counters.handled == 1)
         await first.aclose()
         for n in range(1, 4):
             await transport.publish(topic, str(n).encode())
-        second = await _start(transport, topic, handle)
+        second = await _start(transport, topic, _recorder(seen))
         await eventually(lambda: second.counters.handled == 3)
         await second.aclose()
 
@@ -307,20 +300,14 @@ class WorkerRequestSuite:
     async def test_expired_input_is_not_handled(self, transport: Transport, topic: str) -> None:
         """26: A message whose deadline has passed is answered, acknowledged and not done."""
         replies = await transport.subscribe(fresh := fresh_topic(), "me")
-        calls = 0
-
-        async def handle(_: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            nonlocal calls
-            calls += 1
-            yield _done()
-
+        calls: list[bytes] = []
         headers = {
             Headers.REPLY_TO: fresh,
             Headers.CORRELATION_ID: "c",
             Headers.DEADLINE: str(int(time.time() * 1000) - 1000),
         }
         await transport.publish(topic, b"x", headers=headers)
-        worker = await _start(transport, topic, handle)
+        worker = await _start(transport, topic, _recorder(calls))
         delivery = await arrives(replies.receive())
         await eventually(lambda: worker.counters.expired == 1 and not worker.in_flight)
         await worker.aclose()
@@ -328,7 +315,7 @@ class WorkerRequestSuite:
         reply = decode_as(delivery.payload, ErrorReply)
         assert (reply.code, delivery.headers[Headers.CORRELATION_ID]) == ("deadline_exceeded", "c")
         assert delivery.headers[Headers.END] == "1"
-        assert calls == 0
+        assert calls == []
         assert (await transport.stats(topic, "g")).backlog == 0
 
     async def test_slow_handler_is_answered_in_time(self, transport: Transport, topic: str) -> None:
@@ -413,17 +400,13 @@ class WorkerRequestSuite:
             finished.append(message.delivery.payload)
             yield _done()
 
-        async def handle_quickly(message: IncomingMessage) -> AsyncIterator[OutgoingMessage]:
-            finished.append(message.delivery.payload)
-            yield _done()
-
         worker = await _start(one, topic, handle, concurrency=2)
         for body in (b"long", b"short", b"queued"):
             await one.publish(topic, body)
         await eventually(lambda: worker.in_flight == 2)
         await arrives(worker.aclose(drain_s=1.5))
         done_before = list(finished)
-        successor = await _start(two, topic, handle_quickly)
+        successor = await _start(two, topic, _recorder(finished))
         await eventually(lambda: len(finished) == 3)
         await successor.aclose()
 
