@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.answering.citations import map_citations, markers_of
-from whence.answering.query_processing import read_concepts
+from whence.answering.evidence import read_concepts
+from whence.answering.pipeline import map_citations, markers_of
 from whence.retrieval.pipeline import pool_candidates
 from whence.retrieval.rerank import read_reranking
 from whence.retrieval.services import Passage, Ranking

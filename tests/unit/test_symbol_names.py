@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from whence import Access, Retriever
 from whence.engine.protocols import FoundChunk
 from whence.processors.search import SearchProcessor
-from whence.retrieval.fusion import FUSIONS, Fusion, Scores, rank_candidates
-from whence.retrieval.symbols import MIN_BOOSTED_SCORE, boost_symbols
+from whence.retrieval.fusion import (
+    FUSIONS,
+    MIN_BOOSTED_SCORE,
+    Fusion,
+    Scores,
+    boost_symbols,
+    rank_candidates,
+)
 from whence.schema import SearchRequest
 from whence.schema.errors import Unavailable
 from whence.store.memory.store import MemoryStore

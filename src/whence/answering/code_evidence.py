@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from whence.answering.evidence import find
-from whence.answering.query_processing import ProcessedQuery
+from whence.answering.evidence import ProcessedQuery, find
 from whence.answering.state import Question
 from whence.provenance.graph_walks import GraphWalk, WalkEdge, WalkNode, graph_walk_triples
 from whence.provenance.stage_records import CandidateRecord, Selection

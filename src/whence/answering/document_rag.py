@@ -9,10 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Protocol
 
-from whence.answering.arguments import ChunkCallback, ExplainCallback, SaveAnswerCallback
 from whence.answering.pipeline import RagResult, answer
 from whence.answering.prompts import EXTRACT_CONCEPTS, outdated_numbers
-from whence.answering.state import RagOptions, Services, Sources, new_answer_id, new_question
+from whence.answering.state import (
+    ChunkCallback,
+    ExplainCallback,
+    RagOptions,
+    SaveAnswerCallback,
+    Services,
+    Sources,
+    new_answer_id,
+    new_question,
+)
 from whence.answering.trace_recorder import EventListener, utc_now
 from whence.provenance.stage_records import Scalar
 from whence.retrieval.services import Deadline, Embedded, Passage, Query, Ranking, RerankReply

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from whence.answering.arguments import ChunkCallback
-from whence.answering.state import RagOptions, Services
+from whence.answering.state import ChunkCallback, RagOptions, Services
 from whence.models.protocols import WriteRequest
 from whence.retrieval.services import Caller, Deadline, Passage, RetrievalClients
 from whence.schema.errors import BadInput, InternalError

@@ -46,7 +46,7 @@ def ask(
     access: ReaderAccess,
 ) -> int:
     """Answer a question from the documents or code that you may see, with citations."""
-    from whence.answering.arguments import check_limits, check_question, check_timeout
+    from whence.answering.state import check_limits, check_question, check_timeout
     from whence.retrieval.pipeline import search_mode
     from whence.schema.filters import parse_filter_options, parse_filters
 

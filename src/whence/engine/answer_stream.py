@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from whence.answering.arguments import ChunkCallback, ExplainCallback
+from whence.answering.state import ChunkCallback, ExplainCallback
 from whence.schema.document_rag import Answer, AnswerPiece, ExplainEvent
 from whence.schema.errors import InternalError
 from whence.schema.message import Message

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from whence.answering.arguments import ChunkCallback, ExplainCallback, check_timeout
+from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout
 from whence.engine.answer_stream import collect_answer
 from whence.engine.audit import AuditLog, audited
 from whence.engine.node_texts import AroundNode, FetchReport, NodeChunks

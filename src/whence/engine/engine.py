@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from whence.answering.arguments import ChunkCallback, ExplainCallback, check_timeout
+from whence.answering.state import ChunkCallback, ExplainCallback, check_timeout
 from whence.engine.answer_stream import collect_answer
 from whence.engine.audit import AuditLog, audited
 from whence.engine.code import CodeSnapshots

@@ -45,7 +45,7 @@ class Retriever:
 
     With a vector store alone the score of a chunk is its cosine. With a sparse retriever both scores are joined
     on one scale that means the same for every query, see `whence.retrieval.fusion`; definitions of a symbol
-    that the query names rank first, see `whence.retrieval.symbols`. Results are sorted by score, ties by chunk
+    that the query names rank first, see `whence.retrieval.fusion`. Results are sorted by score, ties by chunk
     id.
 
     Nothing is checked or opened before the first search. `search` may be called from plain code, from any

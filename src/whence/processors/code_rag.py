@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 from whence.answering.requests import CodeRagParameters, answer_code_request
 from whence.answering.state import Sources, new_answer_id
 from whence.answering.trace_recorder import utc_now
-from whence.processors.base import Context, StreamingProcessor
-from whence.processors.services import CODE_RAG, EMBEDDING, EXPAND, PROMPT, SEARCH, TEXTS
+from whence.processors.base import (
+    CODE_RAG,
+    EMBEDDING,
+    EXPAND,
+    PROMPT,
+    SEARCH,
+    TEXTS,
+    Context,
+    StreamingProcessor,
+)
 from whence.schema.code_rag import CODE_RAG as CODE_FLOW
 from whence.schema.code_rag import CodeRagRequest
 from whence.schema.document_rag import ExplainEvent, TraceRecord

@@ -6,15 +6,27 @@ import time
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 
-from whence.answering.arguments import ExplainCallback
 from whence.answering.document_rag import DocumentRag
-from whence.answering.pipeline import RagResult
+from whence.answering.pipeline import NOTHING_FOUND, NOTHING_READABLE, RagResult
 from whence.answering.requests import DocumentRagParameters, answer_document_request
-from whence.answering.state import OVERFETCH_FACTOR, RagOptions, Sources, new_answer_id
+from whence.answering.state import (
+    OVERFETCH_FACTOR,
+    ExplainCallback,
+    RagOptions,
+    Sources,
+    new_answer_id,
+)
 from whence.answering.trace_recorder import utc_now
-from whence.answering.writing import NOTHING_FOUND, NOTHING_READABLE
-from whence.processors.base import Context, StreamingProcessor
-from whence.processors.services import DOCUMENT_RAG, EMBEDDING, PROMPT, RERANK, SEARCH, TEXTS
+from whence.processors.base import (
+    DOCUMENT_RAG,
+    EMBEDDING,
+    PROMPT,
+    RERANK,
+    SEARCH,
+    TEXTS,
+    Context,
+    StreamingProcessor,
+)
 from whence.schema.document_rag import DocumentRagRequest, ExplainEvent, TraceRecord
 from whence.schema.message import Message
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from whence.processors.base import Context, Processor
-from whence.processors.services import EMBEDDING
+from whence.processors.base import EMBEDDING, Context, Processor
 from whence.schema.embedding import EmbeddingModel, EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, InternalError
 

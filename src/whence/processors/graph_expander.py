@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from whence.processors.base import Context, Processor
-from whence.processors.services import EXPAND
+from whence.processors.base import EXPAND, Context, Processor
 from whence.schema.errors import BadInput
 from whence.schema.graph import ExpandRequest, ExpandResponse
 

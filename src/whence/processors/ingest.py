@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from whence.processors.base import Context, Processor
+from whence.processors.base import EMBEDDING, INGEST, Context, Processor
 from whence.processors.document_batch import DocumentBatch, embed_documents
-from whence.processors.services import EMBEDDING, INGEST
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import BadInput, ModelMismatch
 from whence.schema.ingest import IngestRequest, IngestResponse

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from whence.answering.prompts import EXTRACT_CONCEPTS, TEMPLATES, read_variables, write_request
-from whence.processors.base import Context, StreamingProcessor, closing
-from whence.processors.services import PROMPT
+from whence.processors.base import PROMPT, Context, StreamingProcessor, closing
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from whence.processors.base import Context, Processor
-from whence.processors.services import RERANK
+from whence.processors.base import RERANK, Context, Processor
 from whence.retrieval.rerank import score_documents
 from whence.schema.errors import BadInput
 from whence.schema.rerank import RerankRequest, RerankResponse

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from whence.processors.base import Context, Processor
-from whence.processors.services import SEARCH
+from whence.processors.base import SEARCH, Context, Processor
 from whence.retrieval.hybrid import SearchParameters, SearchService
 from whence.schema.search import SearchRequest, SearchResponse
 

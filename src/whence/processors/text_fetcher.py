@@ -1,19 +1,202 @@
-"""The text service: chunk ids in, the texts that exist and are visible out, in one batched read."""
+"""The text service: chunk ids in, the texts that exist and are visible out; within a budget when there is a plan.
+
+A text is taken whole or skipped, and smaller ones after it may still fit. Every text of a plan gets exactly one
+decision, and a budget is never exceeded.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from whence.processors.base import Context, Processor
-from whence.processors.services import TEXTS
-from whence.retrieval.texts import read_texts
-from whence.schema.texts import TextRequest, TextResponse
+from whence.processors.base import TEXTS, Context, Processor
+from whence.schema.errors import BadInput, ConfigError, ModelMissing
+from whence.schema.texts import (
+    ChunkText,
+    PlannedText,
+    Prioritize,
+    TextBudget,
+    TextDecision,
+    TextPlan,
+    TextRequest,
+    TextResponse,
+)
 
 if TYPE_CHECKING:
     from whence.models.protocols import Embedder
     from whence.store.protocols import ChunkStore
+
+#: Reasons of decisions. A hidden text is answered like one that does not exist.
+FETCHED = "fits"
+MISSING = "not_found"
+OVER = {"chars": "over_char_budget", "tokens": "over_token_budget"}
+
+Sizes = Mapping[str, int]
+"""Size of each text by id, in the unit of the budget; an id without a size has no text for this reader."""
+
+
+def in_order(
+    prioritize: Prioritize, seeds: Sequence[str], graph: Iterable[PlannedText]
+) -> list[str]:
+    """Return the ids in the order in which they are offered a place, each once.
+
+    Seeds keep their order, the others are sorted by depth, then id. A graph node that is also a seed counts as
+    a seed.
+
+    Args:
+        prioritize: `seed_first`: seeds, then the others. `graph_first`: the others, then seeds. `balanced`:
+            one of each in turn, then what remains of the longer list. `clustered`: each seed followed by the
+            nodes that were reached from it, then those that were reached from none.
+        seeds: Ids.
+        graph: Nodes around them.
+
+    Cost: n log n for n nodes.
+    """
+    first = list(dict.fromkeys(seeds))
+    known = set(first)
+    nodes = {node.id: node for node in sorted(graph, key=_place, reverse=True)}
+    others = [node for node in sorted(nodes.values(), key=_place) if node.id not in known]
+    ids = [node.id for node in others]
+    if prioritize == "seed_first":
+        return first + ids
+    if prioritize == "graph_first":
+        return ids + first
+    if prioritize == "balanced":
+        turns = zip_longest(first, ids)
+        return [one for turn in turns for one in turn if one is not None]
+    return _clustered(first, others)
+
+
+def _place(node: PlannedText) -> tuple[int, str, str]:
+    return node.depth, node.id, node.parent_id or ""
+
+
+def _clustered(seeds: Sequence[str], others: Sequence[PlannedText]) -> list[str]:
+    """Put each node after the seed that its parents lead to."""
+    root = {seed: seed for seed in seeds}
+    clusters: dict[str, list[str]] = defaultdict(list)
+    alone = []
+    for node in others:
+        # A parent is one step nearer and was placed before.
+        seed = root.get(node.parent_id or "")
+        if seed is None:
+            alone.append(node.id)
+        else:
+            root[node.id] = seed
+            clusters[seed].append(node.id)
+    return [one for seed in seeds for one in (seed, *clusters[seed])] + alone
+
+
+def decide(order: Iterable[str], sizes: Sizes, budget: TextBudget) -> list[TextDecision]:
+    """Decide for each id, in this order, whether its text is taken.
+
+    Args:
+        order: Ids, each once.
+        sizes: Size of each text that exists.
+        budget: Limit on the sum of sizes.
+
+    Cost: linear.
+    """
+    left = budget.limit
+    decisions = []
+    for one in order:
+        size = sizes.get(one)
+        if size is None:
+            decisions.append(TextDecision(id=one, action="skip", reason=MISSING))
+        elif size > left:
+            decisions.append(TextDecision(id=one, action="skip", reason=OVER[budget.kind]))
+        else:
+            left -= size
+            decisions.append(TextDecision(id=one, action="include", reason=FETCHED))
+    return decisions
+
+
+async def read_texts(
+    store: ChunkStore, request: TextRequest, embedder: Embedder | None, *, max_ids: int
+) -> TextResponse:
+    """Read the texts of one request, each id once. Cost: one statement, whatever the number of ids.
+
+    Args:
+        store: Has the texts.
+        request: Chunk ids, or a plan.
+        embedder: Counts tokens for plans; without it a plan can count characters only.
+        max_ids: Most ids of a request.
+
+    Raises:
+        BadInput: There are too many ids, ids are given beside a plan, or its budget is below 1.
+        ConfigError: The plan counts tokens and there is no model to count them with.
+        ModelMissing: It counts tokens and the model's files are absent.
+    """
+    plan = request.plan
+    if plan is not None and request.chunk_ids:
+        raise BadInput("give chunk ids or a plan, not both")
+    if plan is not None and plan.budget.limit < 1:
+        raise BadInput(f"a budget must be at least 1, not {plan.budget.limit}")
+    wanted: Sequence[str] = request.chunk_ids
+    if plan is not None:
+        wanted = in_order(plan.prioritize, plan.seeds, plan.graph)
+    wanted = tuple(dict.fromkeys(wanted))
+    if len(wanted) > max_ids:
+        raise BadInput(
+            f"{len(wanted)} chunk ids in one request; at most {max_ids} are taken",
+            hint="send several requests, or raise `max_ids` of the text fetcher",
+        )
+    if not wanted:
+        return TextResponse(texts=())
+    found = await store.chunk_texts(request.collection, wanted, request.access)
+    by_id = {text.chunk_id: text for text in found}
+    missing = tuple(chunk_id for chunk_id in wanted if chunk_id not in by_id)
+    if plan is None:
+        texts = tuple(by_id[chunk_id] for chunk_id in wanted if chunk_id in by_id)
+        return TextResponse(texts=texts, missing=missing)
+    return await _within_budget(plan, wanted, by_id, missing, embedder)
+
+
+async def _within_budget(
+    plan: TextPlan,
+    wanted: Sequence[str],
+    texts: dict[str, ChunkText],
+    missing: tuple[str, ...],
+    embedder: Embedder | None,
+) -> TextResponse:
+    """Return the texts that fit, with their numbers of tokens."""
+    if plan.budget.kind == "tokens":
+        texts = await _counted(texts, embedder)
+        sizes = {key: text.tokens or 0 for key, text in texts.items()}
+    else:
+        sizes = {key: len(text.content) for key, text in texts.items()}
+    decisions = tuple(decide(wanted, sizes, plan.budget))
+    included = {one.id: texts[one.id] for one in decisions if one.action == "include"}
+    if plan.budget.kind == "chars":
+        # Counted for information only: without a model the texts are returned uncounted.
+        with suppress(ConfigError, ModelMissing):
+            included = await _counted(included, embedder)
+    return TextResponse(texts=tuple(included.values()), missing=missing, decisions=decisions)
+
+
+async def _counted(texts: dict[str, ChunkText], embedder: Embedder | None) -> dict[str, ChunkText]:
+    """Return texts with their numbers of tokens.
+
+    Raises:
+        ConfigError: There is no model to count with.
+        ModelMissing: The model's files are absent.
+    """
+    if not texts:
+        return texts
+    if embedder is None:
+        raise ConfigError("this text fetcher has no model to count tokens with")
+    contents = [text.content for text in texts.values()]
+    tokens = await asyncio.to_thread(embedder.count_tokens, contents)
+    return {
+        key: msgspec.structs.replace(text, tokens=count)
+        for (key, text), count in zip(texts.items(), tokens, strict=True)
+    }
 
 
 class TextFetcherParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

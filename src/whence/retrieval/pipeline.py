@@ -15,10 +15,10 @@ import msgspec
 
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import CandidateRecord
+from whence.retrieval.fusion import MAX_UNBOOSTED_SCORE
 from whence.retrieval.rerank import RERANK_DEPTH, blended_score, read_reranking
 from whence.retrieval.results import Reranking, RetrievalResult, RetrievedChunk, SearchReport
 from whence.retrieval.services import Passage, Query, Ranking, RetrievalServices
-from whence.retrieval.symbols import MAX_UNBOOSTED_SCORE
 from whence.schema.errors import (
     BadInput,
     DeadlineExceeded,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.processors.search import SearchProcessor
-from whence.retrieval.symbols import MIN_BOOSTED_SCORE
+from whence.retrieval.fusion import MIN_BOOSTED_SCORE
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.retrieval.texts import decide, in_order
+from whence.processors.text_fetcher import decide, in_order
 from whence.schema.texts import PlannedText, Prioritize, TextBudget
 
 _ids = st.lists(st.sampled_from("abcdefgh"), max_size=6)
