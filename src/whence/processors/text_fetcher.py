@@ -1,4 +1,4 @@
-"""The text service: chunk ids in, the texts that exist and are visible out; within a budget when there is a plan.
+"""The text service: chunk ids in, texts that exist and are visible out, within a budget when there is a plan.
 
 A text is taken whole or skipped, and smaller ones after it may still fit. Every text of a plan gets exactly one
 decision, and a budget is never exceeded.
