@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from whence.broker.delivery import IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import MemoryLedger
+from whence.broker.memory.faults import Faults
+from whence.broker.memory.transport import MemoryBroker, MemoryTransport
 from whence.broker.transport import Mode, NackOutcome, RetryPolicy, Start
 from whence.broker.worker import Worker
 from whence.schema.errors import ConfigError, Overloaded, Unavailable
 from whence.schema.topics import dead_letter_topic, full_topic
-from whence.testing.faults import Faults, ManualClock, MemoryBroker, MemoryTransport
+from whence.testing.clock import ManualClock
 
 TOPIC = full_topic("faults")
 FOREVER = RetryPolicy(max_attempts=1_000, base_delay_s=1.0, jitter=0.0)

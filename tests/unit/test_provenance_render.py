@@ -22,8 +22,7 @@ from tests.support.traces import failed_triples, full_triples, plain_triples
 from whence.provenance import namespaces as ns
 from whence.provenance.checking import check_trace
 from whence.provenance.render.json import to_json
-from whence.provenance.render.nquads import to_nquads
-from whence.provenance.render.rdf import run_sparql, serialize
+from whence.provenance.render.rdf import run_sparql, serialize, to_nquads
 from whence.provenance.render.svg import to_svg
 from whence.provenance.render.text import one_line, shorten
 from whence.provenance.render.tree import tree_text

@@ -17,7 +17,7 @@ from whence.provenance import namespaces as ns
 from whence.provenance.checking import check_trace
 from whence.provenance.reasons import DROP_REASONS
 from whence.provenance.redaction import WITHHELD, chunk_ids, redact_trace
-from whence.provenance.render.nquads import to_nquads
+from whence.provenance.render.rdf import to_nquads
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Selection, StageRun
 from whence.provenance.stages import (
     exploration_triples,

@@ -13,7 +13,7 @@ from whence.provenance import namespaces as ns
 from whence.provenance.stages import date_time
 from whence.provenance.trace import read_trace
 from whence.provenance.uris import id_from_iri
-from whence.schema.document_rag import Answer, Citation, TraceRecord
+from whence.schema.document_rag import Citation, TraceRecord
 from whence.schema.terms import Triple, iri, literal
 
 #: Replaces a text that was erased.
@@ -49,11 +49,13 @@ def erase_texts(
         )
         for event in record.events
     )
-    answer = (
-        None
-        if record.answer is None
-        else _answer(record.answer, is_erased, repeats_erased=repeats_erased)
-    )
+    answer = record.answer
+    if answer is not None:
+        answer = msgspec.structs.replace(
+            answer,
+            text=ERASED if repeats_erased else answer.text,
+            citations=tuple(_citation(citation, is_erased) for citation in answer.citations),
+        )
     return msgspec.structs.replace(record, events=events, answer=answer)
 
 
@@ -82,14 +84,6 @@ def _rewritten(
         if subject not in marked:
             marked.add(subject)
             yield Triple(triple.s, _INVALIDATED, date_time(erased_at), triple.g)
-
-
-def _answer(
-    answer: Answer, is_erased: Callable[[str, str], bool], *, repeats_erased: bool
-) -> Answer:
-    citations = tuple(_citation(citation, is_erased) for citation in answer.citations)
-    text = ERASED if repeats_erased else answer.text
-    return msgspec.structs.replace(answer, text=text, citations=citations)
 
 
 def _citation(citation: Citation, is_erased: Callable[[str, str], bool]) -> Citation:

@@ -16,7 +16,7 @@ ModelRole = Literal["embedding", "reranker", "writer"]
 
 
 class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One candidate with all that the stages found out about it.
+    """One candidate with all that the stages found out about it; scores are those of `search.Candidate`.
 
     A later stage adds to it with `msgspec.structs.replace` and keeps the rank.
     """
@@ -27,15 +27,10 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Rank among the answer's candidates, 1 is first, each once; 0 when it was not recorded."""
     document_id: str = ""
     score: float | None = None
-    """Score that orders the candidates, higher is better."""
     dense_score: float | None = None
-    """Cosine with the query, -1 to 1; None when dense retrieval did not score it."""
     sparse_score: float | None = None
-    """Lexical score, 0 to 1; None when lexical retrieval did not score it."""
     graph_score: float | None = None
-    """Part of `score` that comes from links between passages, 0 to 1; None when links were not used."""
     name_score: float | None = None
-    """Part of `score` for a name equal to the query's identifier; None when there is no such match."""
     concepts: tuple[str, ...] = ()
     """Concepts whose search returned it; the question itself may be one."""
     digest: str = ""
@@ -43,7 +38,6 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rerank_rank: int = 0
     """Rank after reranking, 1 is first; 0 when it was not reranked."""
     rerank_score: float | None = None
-    """Score of the reranker, higher is better."""
     reason_code: str = ""
     """Code of `reasons.DROP_REASONS` when it was dropped, else empty."""
 

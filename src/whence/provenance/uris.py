@@ -61,17 +61,9 @@ def answer_uris(answer_id: str) -> AnswerUris:
         BadInput: As for `validate_answer_id`.
     """
     question = QUESTION_PREFIX + validate_answer_id(answer_id)
-    return AnswerUris(
-        question=question,
-        grounding=f"{question}/grounding",
-        exploration=f"{question}/exploration",
-        focus=f"{question}/focus",
-        synthesis=f"{question}/synthesis",
-        answer=f"{question}/answer",
-        error=f"{question}/error",
-        candidate_prefix=f"{question}/candidate/",
-        selection_prefix=f"{SELECTION_PREFIX}{answer_id}:",
-    )
+    parts = ("grounding", "exploration", "focus", "synthesis", "answer", "error", "candidate/")
+    stages = [f"{question}/{part}" for part in parts]
+    return AnswerUris(*(question, *stages, f"{SELECTION_PREFIX}{answer_id}:"))
 
 
 def candidate_uri(answer_id: str, rank: int) -> str:

@@ -29,9 +29,9 @@ class StubContext:
         answers: A function per port: takes the request, gives the reply, or an iterable of replies for a
             stream; it may be async and may raise. A port without one is not bound.
         emit_errors: Raised when something is published through the port of that name.
-        message_id: Id of the message being handled.
+        message_id: See `Context`, also for `attempt` and `remaining_s`.
         attempt: 1 on first delivery.
-        remaining_s: Seconds until the caller gives up; None for no deadline.
+        remaining_s: None for no deadline.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class StubContext:
     ) -> None:
         self._answers = dict(answers or {})
         self._emit_errors = dict(emit_errors or {})
-        self._message_id = message_id
-        self._attempt = attempt
+        self.message_id = message_id
+        self.attempt = attempt
         self._remaining_s = remaining_s
         self.sent: list[tuple[str, Message]] = []
         """Port and request of every call, in order."""
@@ -54,16 +54,6 @@ class StubContext:
         """What was published, by port, in order."""
         self.keys: dict[str, list[str | None]] = defaultdict(list)
         """Keys it was published with, by port, in order."""
-
-    @property
-    def message_id(self) -> str:
-        """Id of the message."""
-        return self._message_id
-
-    @property
-    def attempt(self) -> int:
-        """1 on first delivery."""
-        return self._attempt
 
     def remaining_s(self) -> float | None:
         """Seconds until the caller gives up."""

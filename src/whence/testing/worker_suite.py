@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
 from whence.broker.idempotency import MemoryLedger
-from whence.broker.transport import Headers, RetryPolicy, Transport
+from whence.broker.transport import Headers, Reply, RetryPolicy, Transport
 from whence.broker.worker import Worker
 from whence.schema.codec import decode, decode_as, encode
 from whence.schema.errors import BadInput, ErrorReply, Unavailable
@@ -72,6 +72,31 @@ async def _start(transport: Transport, topic: str, handler: Handler, **options: 
     worker = Worker(transport, topic=topic, group="g", handler=handler, **options)
     await worker.start()
     return worker
+
+
+async def _ask_over_three_hops(
+    transport: Transport,
+    pass_on: Callable[[IncomingMessage], Awaitable[Mapping[str, str]]],
+    **options: Any,
+) -> Reply:
+    """Ask a worker that asks a second one, which asks a third; `pass_on` returns the headers of each call."""
+    topics = [fresh_topic() for _ in range(3)]
+    workers = []
+    for topic, after in zip(topics, [*topics[1:], ""], strict=True):
+
+        async def handle(
+            message: IncomingMessage, after: str = after
+        ) -> AsyncIterator[OutgoingMessage]:
+            headers = await pass_on(message)
+            if after:
+                await transport.request(after, b"x", headers=headers)
+            yield _done()
+
+        workers.append(await _start(transport, topic, handle))
+    reply = await arrives(transport.request(topics[0], b"x", **options))
+    for worker in workers:
+        await worker.aclose()
+    return reply
 
 
 class WorkerSuite:
@@ -340,27 +365,16 @@ class WorkerRequestSuite:
         self, transport_factory: TransportFactory
     ) -> None:
         """27: What a request sets off ends before the request does, three hops down."""
-        transport = await transport_factory()
-        topics = [fresh_topic() for _ in range(3)]
         left: list[float] = []
-        workers = []
-        for place, topic in enumerate(topics):
 
-            async def handle(
-                message: IncomingMessage, place: int = place
-            ) -> AsyncIterator[OutgoingMessage]:
-                remaining = message.remaining_s()
-                assert remaining is not None
-                left.append(remaining)
-                await asyncio.sleep(0.02)
-                if place < 2:
-                    await transport.request(topics[place + 1], b"x", headers=message.call_headers)
-                yield _done()
+        async def pass_on(message: IncomingMessage) -> Mapping[str, str]:
+            remaining = message.remaining_s()
+            assert remaining is not None
+            left.append(remaining)
+            await asyncio.sleep(0.02)
+            return message.call_headers
 
-            workers.append(await _start(transport, topic, handle))
-        await arrives(transport.request(topics[0], b"x", timeout_s=20.0))
-        for worker in workers:
-            await worker.aclose()
+        await _ask_over_three_hops(await transport_factory(), pass_on, timeout_s=20.0)
 
         assert 20.0 >= left[0] > left[1] > left[2] > 0
 
@@ -415,25 +429,14 @@ class WorkerRequestSuite:
 
     async def test_trace_is_one_over_three_hops(self, transport_factory: TransportFactory) -> None:
         """37: Three hops down, and in every reply, the trace is the one that began at the edge."""
-        transport = await transport_factory()
-        topics = [fresh_topic() for _ in range(3)]
         traces: list[Mapping[str, str]] = []
-        workers = []
-        for place, topic in enumerate(topics):
 
-            async def handle(
-                message: IncomingMessage, place: int = place
-            ) -> AsyncIterator[OutgoingMessage]:
-                traces.append(message.trace_headers)
-                if place < 2:
-                    await transport.request(topics[place + 1], b"x", headers=message.trace_headers)
-                yield _done()
+        async def pass_on(message: IncomingMessage) -> Mapping[str, str]:
+            traces.append(message.trace_headers)
+            return message.trace_headers
 
-            workers.append(await _start(transport, topic, handle))
         sent = {Headers.TRACEPARENT: _TRACE, Headers.TRACESTATE: "edge=1"}
-        reply = await arrives(transport.request(topics[0], b"x", headers=sent))
-        for worker in workers:
-            await worker.aclose()
+        reply = await _ask_over_three_hops(await transport_factory(), pass_on, headers=sent)
 
         assert traces == [sent, sent, sent]
         assert sent.items() <= reply.headers.items()

@@ -55,13 +55,9 @@ def _stage(stage: Stage, trace: Trace) -> dict[str, Any]:
         "duration_ms": run.duration_ms,
         "models": [to_builtins(model) for model in run.models],
         "settings": run.settings,
-        "degraded": [_degradation(d.stage, d.code, d.reason) for d in run.degraded],
+        "degraded": [{"stage": d.stage, "code": d.code, "reason": d.reason} for d in run.degraded],
         **_contents(stage, trace),
     }
-
-
-def _degradation(stage: str, code: str, reason: str) -> dict[str, str]:
-    return {"stage": stage, "code": code, "reason": reason}
 
 
 def _contents(stage: Stage, trace: Trace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Convert traces with rdflib: TriG, JSON-LD, and SPARQL over one trace.
+"""Convert traces to canonical N-Quads, and with rdflib to TriG and JSON-LD; answer SPARQL over one trace.
 
 The only module that imports rdflib, on first use. A query reads the given triples only: constructs that would
 make rdflib open a file or an address are refused before the query runs.
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from whence.provenance import namespaces as ns
-from whence.provenance.render.nquads import to_nquads
 from whence.schema.errors import BadInput
 from whence.schema.terms import Term, Triple
 
@@ -37,6 +36,10 @@ PREFIXES = {
 #: Longer queries are refused: the parser takes time and stack in proportion.
 MAX_SPARQL_CHARS = 20_000
 
+#: Canonical N-Quads escapes these and nothing else (RDF 1.2 N-Quads, section "A canonical form").
+_SPECIAL = re.compile(r'[\x00-\x1f"\\\x7f]')
+_NAMED = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
 
 class SparqlAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a query in plain values."""
@@ -50,6 +53,34 @@ class SparqlAnswer(msgspec.Struct, frozen=True, kw_only=True):
     sorted; selected ones are in the order of the query."""
     truncated: bool = False
     """True when there were more rows than allowed."""
+
+
+def to_nquads(triples: Iterable[Triple]) -> str:
+    """Return canonical N-Quads, sorted by code point, each statement once. Cost: n log n.
+
+    A trace has no blank nodes, so sorting canonical lines suffices for RDF dataset canonicalisation (RDFC-1.0);
+    a digest over this text identifies the trace.
+    """
+    return "".join(sorted({_quad(triple) for triple in triples}))
+
+
+def _quad(triple: Triple) -> str:
+    graph = f" <{triple.g}>" if triple.g else ""
+    return f"<{triple.s.iri}> <{triple.p.iri}> {_object(triple.o)}{graph} .\n"
+
+
+def _object(term: Term) -> str:
+    if term.type == "i":
+        return f"<{term.iri}>"
+    text = _SPECIAL.sub(_escaped, term.value)
+    if term.datatype in {"", ns.XSD_STRING}:
+        return f'"{text}"'
+    return f'"{text}"^^<{term.datatype}>'
+
+
+def _escaped(match: re.Match[str]) -> str:
+    char = match.group()
+    return _NAMED.get(char) or f"\\u{ord(char):04X}"
 
 
 def to_trig(triples: Iterable[Triple]) -> str:

@@ -10,30 +10,20 @@ from whence.provenance.render.text import one_line
 
 Theme = Literal["auto", "light", "dark"]
 
-_LIGHT = {
-    "paper": "#ffffff",
-    "ink": "#1c2430",
-    "soft": "#5b6675",
-    "track": "#eef1f5",
-    "line": "#d5dbe3",
-    "bar": "#b9c2ce",
-    "kept": "#8ec5b8",
-    "cited": "#1f8a70",
-    "warn": "#a15c00",
-    "bad": "#b3261e",
+#: Colour of each part on a light and on a dark ground.
+_COLOURS = {
+    "paper": ("#ffffff", "#12161c"),
+    "ink": ("#1c2430", "#e8ecf2"),
+    "soft": ("#5b6675", "#9aa6b5"),
+    "track": ("#eef1f5", "#1e252e"),
+    "line": ("#d5dbe3", "#36404d"),
+    "bar": ("#b9c2ce", "#465261"),
+    "kept": ("#8ec5b8", "#2f6b5d"),
+    "cited": ("#1f8a70", "#4fc3a1"),
+    "warn": ("#a15c00", "#f0b35a"),
+    "bad": ("#b3261e", "#ff8a80"),
 }
-_DARK = {
-    "paper": "#12161c",
-    "ink": "#e8ecf2",
-    "soft": "#9aa6b5",
-    "track": "#1e252e",
-    "line": "#36404d",
-    "bar": "#465261",
-    "kept": "#2f6b5d",
-    "cited": "#4fc3a1",
-    "warn": "#f0b35a",
-    "bad": "#ff8a80",
-}
+_LIGHT, _DARK = ({part: pair[n] for part, pair in _COLOURS.items()} for n in (0, 1))
 #: Colours that remain distinct for readers with red-green colour blindness (Okabe and Ito, 2008).
 _DOT_COLOURS = ("#0072b2", "#e69f00", "#cc79a7", "#56b4e9", "#d55e00", "#009e73", "#f0e442")
 #: Rules of the style sheet; `%(name)s` is a colour.
@@ -99,15 +89,9 @@ class Canvas:
     ) -> None:
         """Draw one line of text, shortened to fit.
 
-        Args:
-            x: Left end of the line, its right end when `end` is True.
-            y: Baseline.
-            text: What to write; an empty text draws nothing.
-            room: Longest length.
-            kind: Class in the style sheet; those that begin with `mono` are of fixed width.
-            size: Font size.
-            end: True aligns the line with its right end.
-            keep_end: True shortens at the front, as ids need.
+        `x` is its left end, or its right end when `end`; `y` is the baseline, `room` the longest length.
+        `kind` is a class of the style sheet; those that begin with `mono` are of fixed width. `keep_end`
+        shortens at the front, as ids need. An empty text draws nothing.
         """
         line = _fit(text, room, size, keep_end=keep_end, mono=kind.startswith("mono"))
         if line:

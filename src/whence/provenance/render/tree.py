@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _EDGES_SHOWN = 12
 _FAULTS_SHOWN = 10
+#: Joins texts with their styles; untrusted text is never read as markup.
+_styled = Text.assemble
 
 
 def to_tree(trace: Trace, *, dropped_shown: int = 5) -> Tree:
@@ -52,11 +54,6 @@ def tree_text(trace: Trace, *, width: int = 80, dropped_shown: int = 5) -> str:
     renderable: RenderableType = to_tree(trace, dropped_shown=dropped_shown)
     console.print(renderable)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
-
-
-def _styled(*parts: tuple[str, str]) -> Text:
-    """Join texts with their styles; untrusted text is never read as markup."""
-    return Text.assemble(*parts)
 
 
 def _title(stage: Stage, trace: Trace) -> Text:
