@@ -18,10 +18,9 @@ from whence.models import token_counts
 from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
 from whence.models.flashrank_reranker import FlashrankReranker
 from whence.models.installed import find_model
-from whence.models.local_embedder import LocalEmbedder
+from whence.models.local_embedder import LocalEmbedder, TokenCounts
 from whence.models.onnx_sessions import Workers
 from whence.models.protocols import Embedder, Reranker, Writer
-from whence.models.token_counts import TokenCounts
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME
 from whence.schema.errors import ConfigError, ModelMissing
 

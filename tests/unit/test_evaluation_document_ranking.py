@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from whence.evaluation.beir import BeirDataset, LeftOut
-from whence.evaluation.benchmark import run_queries, run_rows, scores_of
-from whence.evaluation.document_ranking import DocumentRanker
+from whence.evaluation.benchmark import DocumentRanker, run_queries, run_rows, scores_of
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import BadInput
 from whence.testing.stub_models import OverlapReranker

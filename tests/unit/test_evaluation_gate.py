@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.support.gate_policy import POLICY
 
 from whence.evaluation.gate.gate_result import Gate
-from whence.evaluation.gate.matching import assign, matches
 from whence.evaluation.gate.report import check_comparable, gate_document, record
-from whence.evaluation.gate.run import run_suite
+from whence.evaluation.gate.run import assign, matches, run_suite
 from whence.evaluation.gate.schema import Baseline, Policy, Suite
 from whence.evaluation.searcher import Hit, SearchOutcome
 from whence.schema.errors import BadInput, Unavailable

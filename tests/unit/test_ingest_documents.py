@@ -13,8 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from whence.ingest.chunking import Chunker
-from whence.ingest.content_hash import content_hash
-from whence.ingest.documents import load
+from whence.ingest.documents import content_hash, load
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput

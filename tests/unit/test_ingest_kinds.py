@@ -15,9 +15,8 @@ from tests.support.documents import make_docx, make_pdf
 from whence.ingest.blocks import Block, ParsedDocument
 from whence.ingest.chunking import SPECIAL_TOKENS, Chunker
 from whence.ingest.documents import KnownSources, count, load
-from whence.ingest.file_signatures import detect_loader
 from whence.ingest.load_results import LoadedDocument, LoadFailure, Skipped, Unchanged
-from whence.ingest.loader_registry import loader_for, loaders_by_suffix
+from whence.ingest.loader_registry import detect_loader, loader_for, loaders_by_suffix
 from whence.ingest.loaders import source_code as code
 from whence.ingest.sources import SourceFile, suffix_of
 from whence.schema.access import DocumentTags

@@ -17,8 +17,7 @@ from whence.evaluation.validation.qdrant import QdrantTarget
 from whence.evaluation.validation.report import Thresholds, build_report, load_documents
 from whence.evaluation.validation.run import Limits, run_validation
 from whence.evaluation.validation.source_texts import SourceTexts
-from whence.evaluation.validation.suite import ValidationSuite
-from whence.evaluation.validation.suite_generation import generate_suite
+from whence.evaluation.validation.suite import ValidationSuite, generate_suite
 from whence.schema.access import Access
 from whence.schema.errors import (
     BadInput,

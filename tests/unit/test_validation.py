@@ -28,11 +28,11 @@ from whence.evaluation.validation.source_texts import Page, SourceTexts, read_so
 from whence.evaluation.validation.suite import (
     TestQuery,
     ValidationSuite,
+    generate_suite,
     load_suite,
     parse_suite,
     shipped_suite,
 )
-from whence.evaluation.validation.suite_generation import generate_suite
 from whence.evaluation.validation.target import (
     Passage,
     RetrievedPassages,

@@ -128,8 +128,7 @@ def collection_name(dataset: BeirDataset, settings: Settings) -> str:
 async def _runs(
     search: EngineSearcher, resources: Resources, dataset: BeirDataset, mode: str, top_k: int
 ) -> dict[str, Run]:
-    from whence.evaluation.benchmark import MODES, run_queries
-    from whence.evaluation.document_ranking import DocumentRanker
+    from whence.evaluation.benchmark import MODES, DocumentRanker, run_queries
 
     runs: dict[str, Run] = {}
     for name in MODES if mode == "all" else (mode,):

@@ -250,8 +250,7 @@ async def _external_target(stack: AsyncExitStack, settings: Settings, store: str
 
 async def _suite(target: Target, task: _Task) -> tuple[ValidationSuite, str]:
     """Return the suite file, else the shipped suite if it fits the collection, else a generated one."""
-    from whence.evaluation.validation.suite import SHIPPED_DOCUMENTS, shipped_suite
-    from whence.evaluation.validation.suite_generation import generate_suite
+    from whence.evaluation.validation.suite import SHIPPED_DOCUMENTS, generate_suite, shipped_suite
 
     await target.describe()
     if task.suite is not None:

@@ -10,14 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
-from whence.ingest.content_hash import with_content_hash
 from whence.ingest.decoding import read_bytes
-from whence.ingest.file_signatures import detect_loader
 from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Skipped, Unchanged
-from whence.ingest.loader_registry import loader_for, loaders_by_suffix
+from whence.ingest.loader_registry import detect_loader, loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
 from whence.ingest.sources import SourceFile, find_files, validate_paths
 from whence.ingest.tags import merge_tags
@@ -25,6 +24,24 @@ from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
 from whence.schema.errors import BadInput
 from whence.schema.ingest import ChunkDraft, DocumentDraft
+
+#: Changes when documents must be stored again, e.g. because their text is analysed in another way.
+_VERSION = b"whence document 1\n"
+
+
+def content_hash(draft: DocumentDraft) -> str:
+    """Return the SHA-256, in hexadecimal, of a document without its tags and source digest.
+
+    It covers the wire form with its chunks, so other chunker settings change it where chunk borders move.
+    """
+    stored = replace(draft, tags=DocumentTags(), digest="", source_digest="")
+    return hashlib.sha256(_VERSION + encode(stored)).hexdigest()
+
+
+def with_content_hash(draft: DocumentDraft) -> DocumentDraft:
+    """Return the draft with its content hash as `digest`."""
+    return replace(draft, digest=content_hash(draft))
+
 
 #: Largest text file that is one document, and longest record, in bytes.
 MAX_DOCUMENT_BYTES = 16 * 2**20

@@ -11,9 +11,14 @@ import msgspec
 
 from whence.evaluation.files import digest_of
 from whence.evaluation.gate.gate_result import check_run, loose_checks, movers
-from whence.evaluation.gate.matching import documents_named
 from whence.evaluation.gate.per_retriever import compare_retrievers
-from whence.evaluation.gate.run import SuiteRun, intents_of, latency_by_intent, measure
+from whence.evaluation.gate.run import (
+    SuiteRun,
+    documents_named,
+    intents_of,
+    latency_by_intent,
+    measure,
+)
 from whence.evaluation.gate.schema import (
     BASELINE_VERSION,
     Baseline,
