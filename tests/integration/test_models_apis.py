@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from whence.broker.transport import RetryPolicy
-from whence.models.cohere import CohereEmbedder
+from whence.models.api_embedder import CohereEmbedder
 from whence.models.openai import OpenAIEmbedder, OpenAIWriter
 from whence.models.protocols import WritePiece, WriteRequest
 from whence.schema.errors import BadInput, ConfigError, Unavailable

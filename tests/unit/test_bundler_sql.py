@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from whence.bundler.code_graph import CodeGraph, Definition, Edge, StringLiteral, UnresolvedCall
 from whence.bundler.source_files import SourceText
-from whence.bundler.sql_in_code import connect_sql
-from whence.bundler.sql_objects import SqlObjects, read_sql
+from whence.bundler.sql_objects import SqlObjects, connect_sql, read_sql
 from whence.bundler.sql_references import SqlReference, is_sql, sql_references
 
 SHOP = """

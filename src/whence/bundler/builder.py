@@ -16,8 +16,7 @@ from whence.bundler.code_graph import CodeGraph, Resolution
 from whence.bundler.csharp_edges import read_csharp
 from whence.bundler.python_edges import read_python
 from whence.bundler.source_files import Sources, read_sources
-from whence.bundler.sql_in_code import connect_sql
-from whence.bundler.sql_objects import read_sql
+from whence.bundler.sql_objects import connect_sql, read_sql
 from whence.bundler.writer import write_bundle
 from whence.ingest.sources import display_path
 from whence.schema.access import DocumentTags

@@ -9,13 +9,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from whence.bundler.csharp_collections import (
-    ELEMENT_CALLBACKS,
-    TRY_METHODS,
-    CollectionTypes,
-    is_task,
-    last_part,
-)
 from whence.bundler.csharp_locals import (
     ElementOf,
     LocalVariable,
@@ -24,7 +17,13 @@ from whence.bundler.csharp_locals import (
     plain_name,
 )
 from whence.bundler.csharp_methods import Argument, find_methods, find_property
-from whence.bundler.csharp_names import NameResolver
+from whence.bundler.csharp_names import (
+    ELEMENT_CALLBACKS,
+    TRY_METHODS,
+    CollectionTypes,
+    NameResolver,
+    is_task,
+)
 from whence.bundler.csharp_project import (
     LAMBDA_TYPE,
     CSharpProject,
@@ -35,7 +34,7 @@ from whence.bundler.csharp_project import (
     Value,
     context_of,
 )
-from whence.bundler.csharp_types import CSharpMember, TypeRef, node_text, parse_type
+from whence.bundler.csharp_types import CSharpMember, TypeRef, last_part, node_text, parse_type
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from whence.bundler.csharp_collections import last_part
 from whence.bundler.csharp_project import (
     NUMBERS,
     CSharpProject,
@@ -20,7 +19,7 @@ from whence.bundler.csharp_project import (
     Value,
     context_of,
 )
-from whence.bundler.csharp_types import CSharpMember, CSharpType, Parameter, TypeRef
+from whence.bundler.csharp_types import CSharpMember, CSharpType, Parameter, TypeRef, last_part
 
 #: Distances of a user-defined conversion and of the conversion to `object`; an inherited type has its depth.
 _CONVERSION_DISTANCE = 1000

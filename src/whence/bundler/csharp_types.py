@@ -501,3 +501,8 @@ def without_directives(text: str) -> tuple[str, bool]:
         has_removed_code = has_removed_code or (is_removed and not found and bool(line.strip()))
         lines.append(" " * len(line.encode()) if found or is_removed else line)
     return "\n".join(lines), has_removed_code
+
+
+def last_part(name: str) -> str:
+    """Return the last part of a dotted name."""
+    return name.rpartition(".")[2]

@@ -13,10 +13,11 @@ from whence.bundler.code_graph import (
     Definition,
     Edge,
     Resolution,
+    StringLiteral,
     shorten_id,
 )
 from whence.bundler.source_files import SourceText
-from whence.bundler.sql_references import SqlReference, sql_references
+from whence.bundler.sql_references import SqlReference, is_sql, sql_references
 from whence.ingest.loaders.sql import SqlStatement, contains_batch_end, sql_statements
 from whence.schema.code_ids import SQL_PREFIX, validate_local_id
 from whence.schema.errors import BadInput
@@ -310,3 +311,53 @@ def _verb_and_target(text: str) -> tuple[str, str]:
     words = text[start : start + 400].split(maxsplit=3)
     target = words[2].partition("(")[0] if len(words) > 2 else ""
     return first[0].lower(), target.casefold()
+
+
+_NAME_PART = r'(?:\[[^\]]+\]|"[^"]+"|[\w$]+)'
+_NAME = re.compile(rf"\s*{_NAME_PART}(?:\s*\.\s*{_NAME_PART}){{0,3}}\s*;?\s*")
+_PARTS = re.compile(_NAME_PART)
+_CALLABLE = ("Procedure", "Function")
+#: Functions and attributes that take the name of a table in Entity Framework, SQLAlchemy and Django.
+_TABLE_RECIPIENTS = frozenset(
+    {"table", "totable", "toview", "tablename", "__tablename__", "db_table", "destinationtablename"}
+)
+
+
+def connect_sql(graph: CodeGraph, objects: SqlObjects) -> None:
+    """Add the edges from code to the SQL objects that its strings and calls name.
+
+    A single word is matched against routines, and against tables only where a table name is expected: words
+    such as `Users` occur in many strings. Cost is linear in the strings.
+    """
+    if not objects:
+        return
+    for string in graph.strings:
+        for edge in _edges(string, objects):
+            graph.add_edge(edge)
+    for call in graph.unresolved_calls:
+        found = objects.find((call.name,))
+        if isinstance(found, Definition) and found.symbol_type in _CALLABLE:
+            graph.add_edge(Edge(call.source, "Executes", found.id, call.file, inferred=True))
+
+
+def _edges(string: StringLiteral, objects: SqlObjects) -> Iterator[Edge]:
+    if is_sql(string.text):
+        try:
+            references = sql_references(string.text)
+        except BadInput:
+            return
+        for reference in references:
+            edge = object_edge(objects, string.source, reference, string.file, "", None)
+            if edge is not None:
+                yield edge._replace(inferred=True)
+        return
+    if not _NAME.fullmatch(string.text):
+        return
+    parts = tuple(part.strip('[]"') for part in _PARTS.findall(string.text))
+    found = objects.find(parts)
+    if not isinstance(found, Definition):
+        return
+    is_routine = found.symbol_type in _CALLABLE
+    if is_routine or len(parts) > 1 or string.recipient.lower() in _TABLE_RECIPIENTS:
+        relation = "Executes" if is_routine else "uses"
+        yield Edge(string.source, relation, found.id, string.file, inferred=True)

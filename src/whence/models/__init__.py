@@ -5,6 +5,6 @@ In: a setting such as `openai:gpt-4o-mini` and a `ModelSettings`. Out: objects o
 - `protocols` (open first): `Embedder`, `Reranker`, `Writer` and the requests of a writer.
 - `factory`: from a setting to a model; other packages add models through entry points.
 - `local_embedder`, `flashrank_reranker`, `extractive_writer`: on this machine.
-- `openai`, `cohere`: behind an API.
+- `openai`, `api_embedder`: behind an API.
 - `installation`, `installed`: putting the local models in place, and finding and checking them.
 """

@@ -51,7 +51,6 @@ class ApiClient:
         service: str,
         base_url: str,
         key: str | None,
-        *,
         key_name: str,
         timeout_s: float = TIMEOUT_S,
     ) -> None:

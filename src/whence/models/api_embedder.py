@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from whence.models.api_client import ApiClient
+from whence.models.api_client import TIMEOUT_S, ApiClient
 from whence.schema.embedding import EmbeddingModel, Purpose
 
 if TYPE_CHECKING:
@@ -29,13 +29,25 @@ _DIMENSIONS = {
 class ApiEmbedder(ABC):
     """Embeds through a service; a `dimension` of 0 is taken from the first answer."""
 
+    provider: ClassVar[str]
+    service: ClassVar[str]
+    key_name: ClassVar[str]
+    default_url: ClassVar[str]
+    batch_texts: ClassVar[int]
+
     def __init__(
-        self, provider: str, name: str, client: ApiClient, *, batch_texts: int, dimension: int
+        self,
+        name: str,
+        *,
+        key: str | None,
+        base_url: str = "",
+        dimension: int = 0,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._provider = provider
         self._name = name
-        self._client = client
-        self._batch_texts = batch_texts
+        self._client = ApiClient(
+            self.service, base_url or self.default_url, key, self.key_name, timeout_s
+        )
         self._dimension = dimension or _DIMENSIONS.get(name, 0)
 
     @abstractmethod
@@ -45,16 +57,16 @@ class ApiEmbedder(ABC):
     @property
     def model(self) -> EmbeddingModel:
         """Identity of the vectors; the dimension of an unknown model is 0 until the first answer."""
-        return EmbeddingModel(name=f"{self._provider}:{self._name}", dimension=self._dimension)
+        return EmbeddingModel(name=f"{self.provider}:{self._name}", dimension=self._dimension)
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
         """See `Embedder.embed`; an unusable answer is `Unavailable`, a rejected request `BadInput`."""
         import numpy as np
 
         parts = []
-        for start in range(0, len(texts), self._batch_texts):
+        for start in range(0, len(texts), self.batch_texts):
             # APIs reject the empty text, but not a blank one.
-            batch = [text or " " for text in texts[start : start + self._batch_texts]]
+            batch = [text or " " for text in texts[start : start + self.batch_texts]]
             rows = await self._request(batch, purpose)
             parts.append(_unit_rows(rows, len(batch), self._dimension, self._client))
             self._dimension = parts[-1].shape[1]
@@ -104,3 +116,30 @@ def estimated_tokens(texts: Sequence[str]) -> list[int]:
         plain = sum(character.isascii() for character in text)
         counts.append(-(-plain // 4) + len(text) - plain)
     return counts
+
+
+_INPUT_TYPES = {"document": "search_document", "query": "search_query"}
+
+
+class CohereEmbedder(ApiEmbedder):
+    """Embeds with a model of Cohere; documents and queries are embedded differently."""
+
+    provider, service, key_name = "cohere", "Cohere service", "COHERE_API_KEY"
+    default_url = "https://api.cohere.com"
+    #: From the API's reference.
+    batch_texts = 96
+    max_tokens = 512
+
+    async def _request(self, texts: list[str], purpose: Purpose) -> Any:
+        answer = await self._client.post(
+            "/v2/embed",
+            {
+                "model": self._name,
+                "texts": texts,
+                "input_type": _INPUT_TYPES[purpose],
+                "embedding_types": ["float"],
+                "truncate": "END",
+            },
+        )
+        embeddings = answer.get("embeddings") if isinstance(answer, dict) else None
+        return embeddings.get("float") if isinstance(embeddings, dict) else None

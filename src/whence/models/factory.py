@@ -105,15 +105,17 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
             threads=settings.threads,
         )
     if name == "openai" and model:
-        from whence.models.openai import OPENAI_URL, OpenAIEmbedder
+        from whence.models.openai import OpenAIEmbedder
 
-        url = settings.openai_base_url or OPENAI_URL
-        return OpenAIEmbedder(model, key=settings.openai_api_key, base_url=url)
+        return OpenAIEmbedder(
+            model, key=settings.openai_api_key, base_url=settings.openai_base_url or ""
+        )
     if name == "cohere" and model:
-        from whence.models.cohere import COHERE_URL, CohereEmbedder
+        from whence.models.api_embedder import CohereEmbedder
 
-        url = settings.cohere_base_url or COHERE_URL
-        return CohereEmbedder(model, key=settings.cohere_api_key, base_url=url)
+        return CohereEmbedder(
+            model, key=settings.cohere_api_key, base_url=settings.cohere_base_url or ""
+        )
     own = (*_PRECISIONS, "openai:MODEL", "cohere:MODEL")
     embedder: Embedder = _from_plugin(_EMBEDDER, setting, settings, own)
     return embedder
@@ -166,9 +168,10 @@ def make_writer(
 
         return ExtractiveWriter(embedder)
     if name == "openai" and model:
-        from whence.models.openai import OPENAI_URL, OpenAIWriter
+        from whence.models.openai import OpenAIWriter
 
-        url = settings.openai_base_url or OPENAI_URL
-        return OpenAIWriter(model, key=settings.openai_api_key, base_url=url)
+        return OpenAIWriter(
+            model, key=settings.openai_api_key, base_url=settings.openai_base_url or ""
+        )
     writer: Writer = _from_plugin(_WRITER, setting, settings, ("extractive", "openai:MODEL"))
     return writer

@@ -19,11 +19,9 @@ from whence.text.sentences import split_sentences
 if TYPE_CHECKING:
     import httpx
 
-OPENAI_URL = "https://api.openai.com/v1"
+_URL = "https://api.openai.com/v1"
 _SERVICE = "OpenAI-compatible service"
 _KEY_NAME = "OPENAI_API_KEY"
-#: Most texts in a call: far below the limits of the API, which differ between servers.
-_BATCH_TEXTS = 64
 #: Parameters that some models and servers reject; omitted when an error names one of them.
 _OPTIONAL: dict[str, Any] = {"temperature": 0, "stream_options": {"include_usage": True}}
 
@@ -31,19 +29,11 @@ _OPTIONAL: dict[str, Any] = {"temperature": 0, "stream_options": {"include_usage
 class OpenAIEmbedder(ApiEmbedder):
     """Embeds through `/embeddings`; purposes do not differ."""
 
+    provider, service, key_name = "openai", _SERVICE, _KEY_NAME
+    default_url = _URL
+    #: Far below the limits of the API, which differ between servers.
+    batch_texts = 64
     max_tokens = 8191
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        key: str | None,
-        base_url: str = OPENAI_URL,
-        dimension: int = 0,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
-        client = ApiClient(_SERVICE, base_url, key, key_name=_KEY_NAME, timeout_s=timeout_s)
-        super().__init__("openai", name, client, batch_texts=_BATCH_TEXTS, dimension=dimension)
 
     async def _request(self, texts: list[str], purpose: Purpose) -> Any:
         answer = await self._client.post(
@@ -75,11 +65,11 @@ class OpenAIWriter:
         name: str,
         *,
         key: str | None,
-        base_url: str = OPENAI_URL,
+        base_url: str = "",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._name = name
-        self._client = ApiClient(_SERVICE, base_url, key, key_name=_KEY_NAME, timeout_s=timeout_s)
+        self._client = ApiClient(_SERVICE, base_url or _URL, key, _KEY_NAME, timeout_s)
 
     @property
     def model(self) -> str:

@@ -1,7 +1,7 @@
 """The retrieval gate: a suite, a baseline and a policy in, a report with pass or fail out.
 
 - `schema`: the files, read strictly
-- `run`, `matching`: run the suite and match results with targets
+- `run`: run the suite and match results with targets
 - `per_retriever`: scores of each retriever alone
 - `gate_result`: checks and categories of regressions
 - `report`: the printed document and new baselines

@@ -1,6 +1,6 @@
 """Validation of a collection: a suite of queries in, a report with a result for each query out.
 
-- `suite`, `suite_generation`: the suite from a file, or from the collection's headings
+- `suite`: the suite from a file, or from the collection's headings
 - `target`, `qdrant`: the protocol of a collection; collections in Qdrant
 - `run`: searches once, in a sequence, and with several readers
 - `checks`, `source_texts`: checks of the results, and the texts that they are compared with
