@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from whence.models import token_counts
+from whence.models import local_embedder
 from whence.models.factory import ModelSettings, make_embedder, make_reranker, make_writer
 from whence.models.flashrank_reranker import FlashrankReranker
 from whence.models.installed import find_model
@@ -171,7 +171,7 @@ def test_words_are_counted_as_their_texts(
 
 def test_few_words_are_remembered(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many words there are, some are remembered and all are counted; a long one never is."""
-    monkeypatch.setattr(token_counts, "_CACHE_WORDS", 10)
+    monkeypatch.setattr(local_embedder, "_CACHE_WORDS", 10)
     counts = TokenCounts(tokenizer)
     long = "ship" * 20
     found = [counts.count([f"ship {n} {long}"])[0] for n in range(40)]
