@@ -10,9 +10,8 @@ import asyncio
 import heapq
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any
 
 import msgspec
 
@@ -44,10 +43,6 @@ class StoredMessage(msgspec.Struct, frozen=True, eq=False):
     published_at: float
     due: float = 0.0
     """Monotonic seconds before which it is not delivered; 0 for at once."""
-
-    def with_headers(self, headers: Mapping[str, str]) -> StoredMessage:
-        """Return a copy with more headers, for one subscription."""
-        return msgspec.structs.replace(self, headers={**self.headers, **headers})
 
 
 class QueuedMessage(msgspec.Struct, eq=False):
@@ -90,10 +85,6 @@ class Consumer:
         #: Resolved when `held` becomes empty.
         self.drained: asyncio.Future[None] | None = None
 
-    def has_room(self) -> bool:
-        """Return whether the consumer may hold one more message."""
-        return not self.paused and len(self.held) < self.prefetch
-
     async def receive(self) -> Delivery:
         """Wait for the next message, as `Subscription.receive`."""
         queue = self.queue
@@ -126,21 +117,6 @@ class Consumer:
         if timeout_s > 0 and self.held and not self.closed:
             self.drained = asyncio.get_running_loop().create_future()
             await asyncio.wait([self.drained], timeout=timeout_s)
-
-    def is_waiting(self) -> bool:
-        """Return whether a receiver waits and may get a message; forgets cancelled receivers."""
-        if not self.has_room():
-            return False
-        receivers = self.receivers
-        while receivers and receivers[0].done():
-            receivers.popleft()
-        return bool(receivers)
-
-    def settle(self, delivery_id: str) -> None:
-        """Forget a delivery and let the queue go on."""
-        self.queue.release(self.held.pop(delivery_id))
-        if not self.held and self.drained is not None and not self.drained.done():
-            self.drained.set_result(None)
 
 
 class SubscriptionQueue:
@@ -209,19 +185,13 @@ class SubscriptionQueue:
         self._enqueue(entry)
         self.dispatch()
 
-    def duplicate(self, entry: QueuedMessage) -> None:
-        """Take in a settled message once more (a fault)."""
-        self.size += 1
-        self._enqueue(msgspec.structs.replace(entry, order=next(self._orders), redelivered=True))
-        self.dispatch()
-
     def retry(self, consumer: Consumer, delivery_id: str, due: float) -> None:
         """Move a held message to the delayed ones, until the monotonic second `due`."""
         entry = consumer.held[delivery_id]
         entry.redelivered = True
         self.size += 1
         self._delay(entry, due)
-        consumer.settle(delivery_id)
+        self.settle(consumer, delivery_id)
 
     def _delay(self, entry: QueuedMessage, due: float) -> None:
         tick = self._faults.delay_tick_s
@@ -241,25 +211,39 @@ class SubscriptionQueue:
     # Leaving the queue
 
     def take(self, consumer: Consumer) -> Delivery | None:
-        """Hand the next message to a consumer with room; None when there is none."""
-        if not self._ready or not consumer.has_room():
+        """Hand the next message whose key is free to a consumer with room; None when there is none."""
+        if not self._ready or consumer.paused or len(consumer.held) >= consumer.prefetch:
             return None
-        entry = self._next()
-        return None if entry is None else self._hand(entry, consumer)
+        entry = self._next_free() if self.mode is Mode.KEY_ORDERED else self._ready.popleft()
+        if entry is None:
+            return None
+        message = entry.message
+        entry.first_at = entry.first_at or self._clock.time()
+        delivery_id = str(next(self._orders))
+        consumer.held[delivery_id] = entry
+        return Delivery(
+            payload=message.payload,
+            headers={**message.headers, Headers.ATTEMPT: str(entry.attempt)},
+            key=message.key,
+            id=delivery_id,
+            topic=message.topic,
+            attempt=entry.attempt,
+            redelivered=entry.redelivered,
+            published_at=message.published_at,
+        )
 
     def dispatch(self) -> None:
         """Deliver messages to waiting receivers, consumer after consumer, while there are both."""
         while self._ready:
             consumer = self._waiting_consumer()
-            if consumer is None:
+            delivery = None if consumer is None else self.take(consumer)
+            if consumer is None or delivery is None:
                 return
-            entry = self._next()
-            if entry is None:
-                return
-            consumer.receivers.popleft().set_result(self._hand(entry, consumer))
+            consumer.receivers.popleft().set_result(delivery)
 
-    def release(self, entry: QueuedMessage) -> None:
-        """Account for a settled message: its key, its place, and the publishers that wait for one."""
+    def settle(self, consumer: Consumer, delivery_id: str) -> None:
+        """Forget a delivery: free its key and its place, and wake who waits for one of them."""
+        entry = consumer.held.pop(delivery_id)
         self.size -= 1
         if self.mode is Mode.KEY_ORDERED:
             self._free_key(entry)
@@ -267,6 +251,9 @@ class SubscriptionQueue:
             self.wake_publisher()
         if self._ready:
             self.dispatch()
+        drained = consumer.drained
+        if drained is not None and not consumer.held and not drained.done():
+            drained.set_result(None)
 
     def wake_publisher(self) -> None:
         """Let one waiting publisher check again whether the queue has room."""
@@ -276,10 +263,8 @@ class SubscriptionQueue:
                 publisher.set_result(None)
                 return
 
-    def _next(self) -> QueuedMessage | None:
+    def _next_free(self) -> QueuedMessage | None:
         """Return the first message whose key is free; those skipped wait for their key, in order."""
-        if self.mode is not Mode.KEY_ORDERED:
-            return self._ready.popleft()
         while self._ready:
             entry = self._ready.popleft()
             key = entry.message.key
@@ -302,29 +287,20 @@ class SubscriptionQueue:
         if not parked:
             self._parked.pop(key, None)
 
-    def _hand(self, entry: QueuedMessage, consumer: Consumer) -> Delivery:
-        message = entry.message
-        entry.first_at = entry.first_at or self._clock.time()
-        delivery_id = str(next(self._orders))
-        consumer.held[delivery_id] = entry
-        return Delivery(
-            payload=message.payload,
-            headers={**message.headers, Headers.ATTEMPT: str(entry.attempt)},
-            key=message.key,
-            id=delivery_id,
-            topic=message.topic,
-            attempt=entry.attempt,
-            redelivered=entry.redelivered,
-            published_at=message.published_at,
-        )
-
     def _waiting_consumer(self) -> Consumer | None:
+        """Return the next consumer with room and a receiver; forgets cancelled receivers."""
         consumers = self.consumers
         for step in range(len(consumers)):
             place = (self._turn + step) % len(consumers)
-            if consumers[place].is_waiting():
+            consumer = consumers[place]
+            if consumer.paused or len(consumer.held) >= consumer.prefetch:
+                continue
+            receivers = consumer.receivers
+            while receivers and receivers[0].done():
+                receivers.popleft()
+            if receivers:
                 self._turn = place + 1
-                return consumers[place]
+                return consumer
         return None
 
     # Consumers
@@ -453,14 +429,12 @@ class QueueSubscription(ABC):
     ) -> None:
         """Have a held message come again after `delay_s` seconds as that attempt."""
 
-    def receive(self) -> Coroutine[Any, Any, Delivery]:
-        """Wait for the next message. Cancelling loses nothing."""
-        return self.consumer.receive()
-
     async def ack(self, delivery: Delivery) -> bool:
         """Settle as done; False when it was settled before or is no longer this consumer's."""
-        entry = self.consumer.unsettled(delivery)
-        return entry is not None and await self._settle(delivery.id, entry)
+        entry = self.consumer.held.get(delivery.id)
+        if entry is None or entry.settling:
+            return False
+        return await self._settle(delivery.id, entry)
 
     async def nack(
         self,
@@ -483,7 +457,8 @@ class QueueSubscription(ABC):
         if delay_s is None:
             delay_s = wait_s(self._retry, attempt - 1, uniform=self._uniform)
         if headers:
-            entry.message = entry.message.with_headers(headers)
+            own = {**entry.message.headers, **headers}
+            entry.message = msgspec.structs.replace(entry.message, headers=own)
         await self._retry_later(delivery.id, entry, attempt, delay_s)
         return NackOutcome.RETRY
 

@@ -11,11 +11,10 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import TypeVar
 
 import msgspec
 
@@ -41,8 +40,6 @@ from whence.schema.errors import (
 from whence.schema.topics import cancel_topic, full_topic
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 #: Replies taken from the broker ahead of their distribution, which takes microseconds each.
 _PREFETCH = 64
@@ -79,6 +76,7 @@ class _PendingRequest(msgspec.Struct, eq=False):
     due: float
     """The deadline by the event loop's clock."""
     headers: dict[str, str]
+    correlation_id: str
     failure: WhenceError | None = None
     late: bool = False
     """True once the deadline passed."""
@@ -91,11 +89,6 @@ class _PendingRequest(msgspec.Struct, eq=False):
     ready: deque[Reply] = msgspec.field(default_factory=deque)
     """Replies in order, not yet read."""
     waiter: asyncio.Future[None] | None = None
-
-    @property
-    def correlation_id(self) -> str:
-        """Id that joins the replies to the request."""
-        return self.headers[Headers.CORRELATION_ID]
 
     def add(self, reply: Reply) -> bool:
         """Put a reply into its place; False when the place was taken or lies behind the end."""
@@ -119,6 +112,7 @@ class _PendingRequest(msgspec.Struct, eq=False):
 
     def too_late(self) -> DeadlineExceeded:
         """Return the error of a request without a reply in time."""
+        self.late = True
         waited = max(0.0, self.timeout_s)
         return DeadlineExceeded(f"no reply from {self.topic} within {waited:.3g} s")
 
@@ -128,26 +122,17 @@ class _PendingRequest(msgspec.Struct, eq=False):
             self.waiter.set_result(None)
 
     async def next(self) -> Reply:
-        """Wait for the next reply in order. Cancelling loses nothing."""
-        while not self.ready:
-            if self.failure is not None:
-                raise self.failure
-            self.waiter = asyncio.get_running_loop().create_future()
-            await self.waiter
-        return self.ready.popleft()
-
-    async def in_time(self, work: Awaitable[T]) -> T:
-        """Await something until the deadline.
-
-        Raises:
-            DeadlineExceeded: It took longer.
-        """
+        """Wait for the next reply in order, until the deadline. Cancelling loses nothing."""
         try:
             async with asyncio.timeout_at(self.due):
-                return await work
+                while not self.ready:
+                    if self.failure is not None:
+                        raise self.failure
+                    self.waiter = asyncio.get_running_loop().create_future()
+                    await self.waiter
         except TimeoutError as error:
-            self.late = True
             raise self.too_late() from error
+        return self.ready.popleft()
 
 
 class Requester:
@@ -222,7 +207,7 @@ class Requester:
         """
         pending = self._register(topic, headers, timeout_s)
         try:
-            return await pending.in_time(self._exchange(pending, payload, key))
+            return await self._exchange(pending, payload, key)
         except asyncio.CancelledError:
             self._cancel_later(pending)
             raise
@@ -253,15 +238,11 @@ class Requester:
         pending = self._register(topic, headers, timeout_s)
         ended = False
         try:
-            reply = await pending.in_time(self._exchange(pending, payload, key))
+            reply = await self._exchange(pending, payload, key)
             while not (ended := reply.end):
                 yield reply
                 # The time that the reader spends between two replies raises nothing inside the reader.
-                reply = (
-                    pending.ready.popleft()
-                    if pending.ready
-                    else await pending.in_time(pending.next())
-                )
+                reply = pending.ready.popleft() if pending.ready else await pending.next()
             yield reply
         finally:
             del self._pending[pending.correlation_id]
@@ -314,7 +295,7 @@ class Requester:
         correlation_id = own.get(Headers.CORRELATION_ID) or f"{self._prefix}-{next(self._numbers)}"
         own[Headers.CORRELATION_ID] = correlation_id
         due = asyncio.get_running_loop().time() + timeout_s
-        pending = _PendingRequest(topic, timeout_s, due, own)
+        pending = _PendingRequest(topic, timeout_s, due, own, correlation_id)
         if timeout_s <= 0:
             raise pending.too_late()
         if correlation_id in self._pending:
@@ -327,10 +308,16 @@ class Requester:
 
     async def _exchange(self, pending: _PendingRequest, payload: bytes, key: str | None) -> Reply:
         """Publish a request and wait for its first reply."""
-        if self._subscription is None:
-            await self._start()
-        self.counters.requests += 1
-        await self._transport.publish(pending.topic, payload, headers=pending.headers, key=key)
+        try:
+            async with asyncio.timeout_at(pending.due):
+                if self._subscription is None:
+                    await self._start()
+                self.counters.requests += 1
+                await self._transport.publish(
+                    pending.topic, payload, headers=pending.headers, key=key
+                )
+        except TimeoutError as error:
+            raise pending.too_late() from error
         return await pending.next()
 
     async def _start(self) -> None:

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
 
+import msgspec
+
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.memory.faults import Faults
 from whence.broker.queue import (
@@ -127,20 +129,15 @@ class MemoryBroker:
         """Return a topic by its full or short name, made when it is new.
 
         Raises:
-            ConfigError: The name is not the name of a topic.
+            ConfigError: The name is not the name of a topic, or as for `bind`.
         """
+        if asyncio.get_running_loop() is not self._loop:
+            self.bind()
         topic = self._topics.get(name)
         if topic is None:
             full = full_topic(name)
             topic = self._topics.setdefault(full, Topic(full))
         return topic
-
-    def full_queue(self, topic: Topic) -> SubscriptionQueue | None:
-        """Return a queue of the topic that has no room for another message."""
-        for queue in topic.queues:
-            if queue.size >= self.max_backlog:
-                return queue
-        return None
 
     def store(
         self,
@@ -149,14 +146,15 @@ class MemoryBroker:
         headers: dict[str, str],
         key: str | None,
         delay_s: float | None,
-    ) -> bool:
-        """Add a message to every subscription of the topic; False, adding none, when one has no room."""
+    ) -> SubscriptionQueue | None:
+        """Add a message to every subscription of the topic; when one has no room, return it and add none."""
         if not topic.persistent and not topic.queues:
             self.dropped += 1
             self._topics.pop(topic.name, None)
-            return True
-        if self.full_queue(topic) is not None:
-            return False
+            return None
+        for queue in topic.queues:
+            if queue.size >= self.max_backlog:
+                return queue
         clock = self.clock
         due = clock.monotonic() + delay_s if delay_s else 0.0
         message = StoredMessage(topic.name, payload, headers, key, clock.time(), due)
@@ -164,7 +162,7 @@ class MemoryBroker:
             self._retain(topic, message)
         for queue in list(topic.queues):
             queue.add(QueuedMessage(message))
-        return True
+        return None
 
     def _retain(self, topic: Topic, message: StoredMessage) -> None:
         retained = topic.retained
@@ -258,6 +256,7 @@ class MemoryBroker:
         ]
 
 
+_CLOSED = "the memory transport is closed"
 #: Pulsar's own default for the largest message.
 MAX_PAYLOAD_BYTES = 5 * 1024 * 1024
 
@@ -268,14 +267,15 @@ class MemorySubscription(QueueSubscription):
     def __init__(self, transport: MemoryTransport, consumer: Consumer, retry: RetryPolicy) -> None:
         super().__init__(transport, consumer, transport.broker.clock, retry, transport.uniform)
         self._broker = transport.broker
+        self.receive = consumer.receive
 
     async def _settle(self, delivery_id: str, entry: QueuedMessage) -> bool:
         faults, topic = self._broker.faults, self.queue.topic
         if faults.armed and faults.strikes("lose_acks", topic):
             self.consumer.lost.append(entry)
-        self.consumer.settle(delivery_id)
+        self.queue.settle(self.consumer, delivery_id)
         if faults.armed and faults.strikes("duplicate_after_ack", topic):
-            self.queue.duplicate(entry)
+            self.queue.add(msgspec.structs.replace(entry, redelivered=True))
         return True
 
     async def _retry_later(
@@ -347,7 +347,8 @@ class MemoryTransport:
         delay_s: float | None = None,
     ) -> str:
         """Publish, as `Transport.publish`."""
-        self._check_open()
+        if self._closed:
+            raise Unavailable(_CLOSED)
         own = dict(headers or {})
         check_message(topic, payload, own, delay_s, self.max_payload_bytes)
         message_id = own.get(Headers.MESSAGE_ID) or f"{self._instance}-{next(self._numbers)}"
@@ -358,20 +359,28 @@ class MemoryTransport:
             raise Unavailable(f"cannot publish to {target.name} (an injected fault)")
         if faults.armed and faults.strikes("fill_queue", target.name):
             raise Overloaded(f"{target.name} is full (an injected fault)", retry_after_s=0.1)
-        while not self.broker.store(target, bytes(payload), own, key, delay_s):
-            target = await self._wait_for_room(target.name, own)
+        message = (bytes(payload), own, key, delay_s)
+        if self.broker.store(target, *message) is not None:
+            await self._store_with_room(target.name, *message)
         if faults.armed and faults.strikes("lose_receipts", target.name):
             raise Unavailable(f"no receipt from {target.name} (an injected fault)")
         return message_id
 
-    async def _wait_for_room(self, name: str, headers: Mapping[str, str]) -> Topic:
-        """Wait until every subscription of the topic has room, but not past the message's deadline."""
+    async def _store_with_room(
+        self,
+        name: str,
+        payload: bytes,
+        headers: dict[str, str],
+        key: str | None,
+        delay_s: float | None,
+    ) -> None:
+        """Store when every subscription of the topic has room, but not past the message's deadline."""
         broker = self.broker
         try:
             async with asyncio.timeout(
                 message_wait_s(headers, self._full_wait_s, broker.clock.time())
             ):
-                while (queue := broker.full_queue(broker.topic(name))) is not None:
+                while queue := broker.store(broker.topic(name), payload, headers, key, delay_s):
                     publisher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     queue.publishers.append(publisher)
                     try:
@@ -385,7 +394,6 @@ class MemoryTransport:
                 f"{name} is full: {broker.max_backlog} messages wait",
                 retry_after_s=self._full_wait_s,
             ) from error
-        return broker.topic(name)
 
     async def subscribe(
         self,
@@ -398,7 +406,8 @@ class MemoryTransport:
         start: Start | None = None,
     ) -> Subscription:
         """Join a consumer group, as `Transport.subscribe`."""
-        self._check_open()
+        if self._closed:
+            raise Unavailable(_CLOSED)
         check_prefetch(prefetch, topic)
         policy = check_policy(retry or RetryPolicy())
         consumer = self.broker.join(
@@ -416,11 +425,8 @@ class MemoryTransport:
         Raises:
             Unavailable: It is closed.
         """
-        self._check_open()
-
-    def _check_open(self) -> None:
         if self._closed:
-            raise Unavailable("the memory transport is closed")
+            raise Unavailable(_CLOSED)
         self.broker.bind()
 
     def drop_connection(self) -> None:

@@ -236,7 +236,7 @@ class PulsarSubscription(QueueSubscription):
         """Wait for the next message. Cancelling loses nothing."""
         # Messages whose key is busy leave the ready ones when a receiver looks; the feeds run after that.
         self.room.set()
-        return await super().receive()
+        return await self.consumer.receive()
 
     async def _settle(self, delivery_id: str, entry: QueuedMessage) -> bool:
         assert isinstance(entry, FetchedMessage)
@@ -247,7 +247,7 @@ class PulsarSubscription(QueueSubscription):
             self._settled[entry.id] = self.settled_at
             if len(self._settled) > _MAX_SETTLED:
                 self._settled.popitem(last=False)
-        self.consumer.settle(delivery_id)
+        self.queue.settle(self.consumer, delivery_id)
         self.room.set()
         return await entry.feed.acknowledge(entry.raw)
 
