@@ -436,7 +436,7 @@ async def test_cancel_before_the_request_comes() -> None:
 
     worker = await started(transport, handle)
     await transport.cancel(TOPIC, "c")
-    await until(lambda: "c" in worker._control._cancelled)
+    await until(lambda: "c" in worker._control.cancelled)
     await transport.publish(TOPIC, b"in", headers={Headers.CORRELATION_ID: "c"})
     await until(lambda: worker.counters.cancelled == 1)
     await transport.publish(TOPIC, b"other", headers={Headers.CORRELATION_ID: "d"})
@@ -456,7 +456,7 @@ async def test_odd_cancellations_do_no_harm() -> None:
     await worker.aclose()
 
     assert answer.payload == b"fine"
-    assert len(worker._control._cancelled) <= 1_024
+    assert len(worker._control.cancelled) <= 1_024
 
 
 async def test_a_stopped_handler_runs_its_finally() -> None:

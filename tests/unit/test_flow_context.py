@@ -16,7 +16,7 @@ def test_a_good_context_is_passed_on() -> None:
     """Trace id, flags and state of the caller stay; the span is new."""
     headers = {Headers.TRACEPARENT: GOOD, Headers.TRACESTATE: "vendor=1"}
     context = TraceContext.read(headers)
-    child = TraceContext.read(context.child_headers("any.v1"))
+    child = TraceContext.read(context.headers_of("any.v1", child=True))
 
     assert context.headers_of("any.v1") == {Headers.TYPE: "any.v1", **headers}
     assert (child.trace_id, child.flags, child.state) == (context.trace_id, "01", "vendor=1")

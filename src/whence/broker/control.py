@@ -30,7 +30,8 @@ class ControlListener:
         self._state = state
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
-        self._cancelled: OrderedDict[str, None] = OrderedDict()
+        #: Correlation ids of requests that were cancelled before they came.
+        self.cancelled: OrderedDict[str, None] = OrderedDict()
 
     async def start(self) -> None:
         """Subscribe and listen.
@@ -60,7 +61,7 @@ class ControlListener:
     def was_cancelled(self, delivery: Delivery) -> bool:
         """Return whether a request was cancelled before it came, and forget that."""
         correlation_id = delivery.headers.get(Headers.CORRELATION_ID, "")
-        return self._cancelled.pop(correlation_id, self) is None
+        return self.cancelled.pop(correlation_id, self) is None
 
     async def _listen(self, subscription: Subscription) -> None:
         while True:
@@ -86,9 +87,9 @@ class ControlListener:
         for active in running:
             active.stop(cancelled=True)
         if not running and correlation_id:
-            self._cancelled[correlation_id] = None
-            while len(self._cancelled) > _MAX_CANCELLED:
-                self._cancelled.popitem(last=False)
+            self.cancelled[correlation_id] = None
+            while len(self.cancelled) > _MAX_CANCELLED:
+                self.cancelled.popitem(last=False)
 
     async def _report(self, ping: Delivery) -> None:
         """Answer a ping; a caller that cannot be reached asks again."""

@@ -77,8 +77,10 @@ class IncomingMessage:
 
     def handling_s(self) -> float | None:
         """Return the seconds that a handler may take, a little less than the caller waits."""
-        remaining = self.remaining_s()
-        return None if remaining is None else remaining - min(MARGIN_S, remaining * _MARGIN_SHARE)
+        if self.deadline is None:
+            return None
+        remaining = max(0.0, self.deadline - self._clock.time())
+        return remaining - min(MARGIN_S, remaining * _MARGIN_SHARE)
 
     @property
     def trace_headers(self) -> dict[str, str]:
@@ -107,6 +109,7 @@ class ActiveDelivery(msgspec.Struct, eq=False):
     """One delivery in progress: its attempts, its replies so far, and the switch that stops its handler."""
 
     delivery: Delivery
+    subscription: Subscription
     attempts: int = 0
     """Attempts at this delivery so far."""
     replies: int = 0

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from whence.broker.delivery import (
@@ -47,16 +48,15 @@ class ReplyPublisher:
         state, delivery = self._state, active.delivery
         topic = delivery.headers.get(Headers.REPLY_TO) or state.reply_topic
         if topic is not None:
-            repeated = {k: delivery.headers[k] for k in _REPEATED if k in delivery.headers}
-            if Headers.TRACEPARENT in reply.headers:
-                repeated.pop(Headers.TRACESTATE, None)
-            headers = {
-                Headers.MESSAGE_ID: f"{delivery.message_id}/{state.group}/{active.replies}",
-                **repeated,
-                **reply.headers,
-                Headers.SEQUENCE: str(active.replies),
-                Headers.END: "1" if reply.end else "0",
-            }
+            headers = {Headers.MESSAGE_ID: f"{delivery.message_id}/{state.group}/{active.replies}"}
+            # The reply's own trace replaces the trace of the request.
+            own_trace = Headers.TRACEPARENT in reply.headers
+            for name in _REPEATED[:1] if own_trace else _REPEATED:
+                if name in delivery.headers:
+                    headers[name] = delivery.headers[name]
+            headers |= reply.headers
+            headers[Headers.SEQUENCE] = str(active.replies)
+            headers[Headers.END] = "1" if reply.end else "0"
             try:
                 await state.transport.publish(
                     topic, reply.payload, headers=headers, key=delivery.key
@@ -113,7 +113,7 @@ class Settlement:
 
     async def ack(self, active: ActiveDelivery) -> None:
         """Acknowledge a message."""
-        await self._settle(lambda subscription: subscription.ack(active.delivery))
+        await self._settle(partial(active.subscription.ack, active.delivery))
 
     async def postpone(
         self,
@@ -124,8 +124,13 @@ class Settlement:
     ) -> None:
         """Have the message come again without counting an attempt."""
         await self._settle(
-            lambda subscription: subscription.nack(
-                active.delivery, delay_s=delay_s, reason=reason, attempts=0, headers=headers
+            partial(
+                active.subscription.nack,
+                active.delivery,
+                delay_s=delay_s,
+                reason=reason,
+                attempts=0,
+                headers=headers,
             )
         )
 
@@ -135,7 +140,7 @@ class Settlement:
         if (ledger := state.ledger) is not None:
             digest = active.digest.hexdigest()
             await self._settle(
-                lambda _: ledger.done(state.group, delivery.message_id, digest=digest)
+                partial(ledger.done, state.group, delivery.message_id, digest=digest)
             )
         await self.ack(active)
         state.counters.handled += 1
@@ -172,7 +177,8 @@ class Settlement:
         await self.release(active)
         self.log_retry(active, error, wait)
         await self._settle(
-            lambda subscription: subscription.nack(
+            partial(
+                active.subscription.nack,
                 active.delivery,
                 delay_s=wait,
                 reason=error.message,
@@ -190,8 +196,11 @@ class Settlement:
         await self.release(active)
         reason = f"{error.message} (attempt {active.attempt} of {state.retry.max_attempts})"
         await self._settle(
-            lambda subscription: subscription.reject(
-                active.delivery, reason=reason, exception=type(error).__name__
+            partial(
+                active.subscription.reject,
+                active.delivery,
+                reason=reason,
+                exception=type(error).__name__,
             )
         )
 
@@ -215,13 +224,13 @@ class Settlement:
         )
         logger.warning("attempt failed", extra=fields)
 
-    async def _settle(self, action: Callable[[Any], Awaitable[Any]]) -> None:
+    async def _settle(self, action: Callable[[], Awaitable[Any]]) -> None:
         state = self._state
         attempt = 0
         while True:
             attempt += 1
             try:
-                await action(state.subscription)
+                await action()
                 return
             except WhenceError as error:
                 if state.stopping.is_set() or classify(error) is not ErrorKind.RETRYABLE:

@@ -56,13 +56,13 @@ class Probation:
         #: As many again, which may be suspected later.
         self._postponed: set[str] = set()
         #: Id of the message on probation; empty when there is none.
-        self._current = ""
+        self.current = ""
         self._until = 0.0
 
     @property
     def is_free(self) -> bool:
         """True when no message is on probation."""
-        return not self._current or self._clock.monotonic() >= self._until
+        return not self.current or self._clock.monotonic() >= self._until
 
     def decide(self, delivery: Delivery) -> Decision:
         """Return what to do with a delivery that has not been handled."""
@@ -72,8 +72,8 @@ class Probation:
         # The first death was not counted, for nothing was suspected then.
         if deaths_of(delivery) + 1 >= self._max_deaths:
             return Decision.DEAD_LETTER
-        if self._current and self.is_free:
-            self._close(self._current)
+        if self.current and self.is_free:
+            self._close(self.current)
         if len(self._suspected) >= self._budget and message_id not in (
             self._suspected | self._postponed
         ):
@@ -87,9 +87,9 @@ class Probation:
             return Decision.POSTPONE
         self._suspected.add(message_id)
         self._open.add(message_id)
-        if self._current != message_id and not self.is_free:
+        if self.current != message_id and not self.is_free:
             return Decision.HOLD
-        self._current = message_id
+        self.current = message_id
         self._until = self._clock.monotonic() + _LOST_S
         return Decision.COUNT
 
@@ -108,16 +108,16 @@ class Probation:
 
     def begin(self, delivery: Delivery) -> None:
         """Extend the probation of a message until `end`: its handler runs."""
-        if self._current and delivery.message_id == self._current:
+        if delivery.message_id == self.current:
             self._until = float("inf")
 
     def end(self, delivery: Delivery) -> None:
         """End the probation of a message: the worker survived it."""
-        if self._current and delivery.message_id == self._current:
-            self._close(self._current)
+        if delivery.message_id == self.current:
+            self._close(self.current)
 
     def _close(self, message_id: str) -> None:
-        self._current = ""
+        self.current = ""
         self._open.discard(message_id)
 
 

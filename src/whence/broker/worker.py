@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.control import ControlListener
-from whence.broker.delivery import ActiveDelivery, Handler, IncomingMessage, WorkerState
+from whence.broker.delivery import ActiveDelivery, Handler, WorkerState
 from whence.broker.handling import (
     SETTLE_RETRY,
     HandlerRunner,
@@ -36,6 +36,7 @@ from whence.broker.transport import (
     Start,
     Subscription,
     Transport,
+    deadline_of,
 )
 from whence.schema.errors import (
     CodecError,
@@ -77,13 +78,13 @@ class Admission:
         self._replies = replies
         self._probation = probation
         #: Suspected messages that this worker holds until another's probation is over.
-        self._held: deque[Delivery] = deque()
+        self.held: deque[Delivery] = deque()
 
     async def next(self, subscription: Subscription) -> Delivery:
         """Return the next delivery: a held one when no message is on probation, else a new one."""
-        while self._probation is not None and self._held:
+        while self._probation is not None and self.held:
             if self._probation.is_free:
-                return self._held.popleft()
+                return self.held.popleft()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PROBATION_S):
                     return await subscription.receive()
@@ -92,29 +93,19 @@ class Admission:
     async def admits(self, active: ActiveDelivery) -> bool:
         """Return whether to handle a delivery; False when it is settled or held."""
         state, delivery = self._state, active.delivery
-        message = IncomingMessage(delivery, delivery.attempt, state.clock)
-        remaining = message.remaining_s()
-        if remaining == 0.0:
+        deadline = deadline_of(delivery.headers)
+        now = state.clock.time()
+        if deadline is not None and deadline <= now:
             state.counters.expired += 1
             error = DeadlineExceeded(f"{state.name}: the deadline passed in the queue")
             await self._replies.publish_error(active, error)
             await self._settlement.ack(active)
             return False
         if state.ledger is not None:
-            return await self._claim(active, remaining)
+            return await self._claim(active, None if deadline is None else deadline - now)
         if self._probation is not None and delivery.redelivered:
             return await self._decide(active, self._probation)
         return True
-
-    def begin(self, active: ActiveDelivery) -> None:
-        """Record that the handler of a delivery starts."""
-        if self._probation is not None:
-            self._probation.begin(active.delivery)
-
-    def end(self, active: ActiveDelivery) -> None:
-        """Record that the handler of a delivery ended."""
-        if self._probation is not None:
-            self._probation.end(active.delivery)
 
     async def hand_back(self, active: ActiveDelivery) -> None:
         """Return a message because the worker closes; a living worker counts no death."""
@@ -159,7 +150,7 @@ class Admission:
                 headers = probation.count_headers(delivery)
                 await self._settlement.postpone(active, _COUNTED_S, headers=headers)
             case Decision.HOLD:
-                self._held.append(delivery)
+                self.held.append(delivery)
             case Decision.POSTPONE:
                 reason = "other messages are on probation"
                 await self._settlement.postpone(active, _PROBATION_S, reason)
@@ -254,6 +245,7 @@ class Worker:
         self._replies = ReplyPublisher(state)
         self._settlement = Settlement(state, self._replies)
         self._runner = HandlerRunner(state, handler, self._replies, self._settlement)
+        self._probation = probation
         self._admission = Admission(state, self._settlement, self._replies, probation)
         self._control = ControlListener(state)
         self._tasks: list[asyncio.Task[None]] = []
@@ -344,7 +336,10 @@ class Worker:
         while not state.stopping.is_set():
             state.idle.add(task)
             try:
-                delivery = await self._admission.next(subscription)
+                if self._admission.held:
+                    delivery = await self._admission.next(subscription)
+                else:
+                    delivery = await subscription.receive()
             except WhenceError as error:
                 state.fail(error)
                 return
@@ -356,17 +351,20 @@ class Worker:
         """Take one delivery from its arrival to its settlement."""
         state = self._state
         state.counters.received += 1
-        active = ActiveDelivery(delivery)
+        active = ActiveDelivery(delivery, subscription)
         state.active.add(active)
         try:
-            if self._control.was_cancelled(delivery):
+            if self._control.cancelled and self._control.was_cancelled(delivery):
                 await self._settlement.cancelled(active)
             elif await self._admission.admits(active):
-                self._admission.begin(active)
+                probation = self._probation
+                if probation is not None and probation.current:
+                    probation.begin(delivery)
                 try:
                     await self._handle(active)
                 finally:
-                    self._admission.end(active)
+                    if probation is not None and probation.current:
+                        probation.end(delivery)
         except Exception:
             logger.exception("message not settled", extra=state.log_fields(delivery))
             # Without this it comes again when this consumer leaves; the nack does nothing when the message

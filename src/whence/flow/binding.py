@@ -6,7 +6,7 @@ Acknowledging, retrying, deadlines and dead letters are done by the broker's wor
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from whence.broker.clock import Clock, SystemClock
 from whence.broker.delivery import Handler, IncomingMessage, OutgoingMessage
@@ -15,7 +15,7 @@ from whence.broker.transport import Headers, Transport
 from whence.broker.worker import Worker
 from whence.flow.context import Caller, FlowContext, TraceContext
 from whence.flow.definition import ProcessorDefinition, inbound_type
-from whence.flow.telemetry.observer import Observer, observe_nothing
+from whence.flow.telemetry.observer import Observer
 from whence.processors.base import Processor, StreamingProcessor, closing
 from whence.schema.codec import decode_as, encode
 from whence.schema.errors import CodecError, ConfigError, InternalError
@@ -31,7 +31,7 @@ class Binding:
         definition: ProcessorDefinition,
         transport: Transport,
         clock: Clock,
-        observer: Observer = observe_nothing,
+        observer: Observer | None = None,
     ) -> None:
         self._observer = observer
         self._processor = processor
@@ -54,8 +54,7 @@ class Binding:
             WhenceError: The error of the processor.
         """
         with self._observed(incoming) as trace:
-            message = self._decode(incoming)
-            reply = await self._processor.handle(message, self._context(incoming, trace))
+            reply = await self._processor.handle(*self._arguments(incoming, trace))
             return None if reply is None else self._outgoing(reply, trace)
 
     async def stream(self, incoming: IncomingMessage) -> AsyncGenerator[OutgoingMessage, None]:
@@ -63,8 +62,7 @@ class Binding:
         processor = self._processor
         assert isinstance(processor, StreamingProcessor)
         with self._observed(incoming) as trace:
-            message = self._decode(incoming)
-            replies = processor.handle_stream(message, self._context(incoming, trace))
+            replies = processor.handle_stream(*self._arguments(incoming, trace))
             async with closing(replies) as arriving:
                 async for reply in arriving:
                     outgoing = self._outgoing(reply, trace)
@@ -74,26 +72,26 @@ class Binding:
 
     def _observed(self, incoming: IncomingMessage) -> AbstractContextManager[TraceContext]:
         trace = TraceContext.read(incoming.delivery.headers)
+        if self._observer is None:
+            return nullcontext(trace)
         return self._observer(self._definition.name, self._type.TYPE, trace)
 
-    def _context(self, incoming: IncomingMessage, trace: TraceContext) -> FlowContext:
-        return FlowContext(
-            Caller(self._transport, trace, incoming.deadline, self._clock.time),
-            self._processor.calls,
-            self._definition.topics,
-            incoming.message_id,
-            incoming.attempt,
-        )
-
-    def _decode(self, incoming: IncomingMessage) -> Message:
-        """Decode the message; the type header is optional, since a topic has one type."""
+    def _arguments(
+        self, incoming: IncomingMessage, trace: TraceContext
+    ) -> tuple[Message, FlowContext]:
+        """Return the decoded message and its context; a topic has one type, so its header is optional."""
         name = incoming.delivery.headers.get(Headers.TYPE) or self._type.TYPE
         if name != self._type.TYPE:
             raise CodecError(
                 f"{self._definition.name} takes {self._type.TYPE}, not {name}",
                 hint="send it to the topic of the service that takes this type",
             )
-        return decode_as(incoming.delivery.payload, self._type)
+        caller = Caller(self._transport, trace, incoming.deadline, self._clock.time)
+        topics = self._definition.topics
+        context = FlowContext(
+            caller, self._processor.calls, topics, incoming.delivery.message_id, incoming.attempt
+        )
+        return decode_as(incoming.delivery.payload, self._type), context
 
     def _outgoing(self, reply: Message, trace: TraceContext) -> OutgoingMessage:
         """Encode a reply; raise `InternalError` when it is not one of the processor's service."""
@@ -133,7 +131,7 @@ class Replica:
         reply_topic: str | None = None,
         ledger: Ledger | None = None,
         clock: Clock | None = None,
-        observer: Observer = observe_nothing,
+        observer: Observer | None = None,
     ) -> None:
         self._definition = definition
         self._observer = observer

@@ -11,7 +11,7 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -36,11 +36,6 @@ _TRACEPARENT = re.compile(
 _MAX_STATE = 512
 
 
-def _random_hex(size: int) -> str:
-    # Ids must be unique, not secret; random bytes of the system cost more than the rest of the headers.
-    return f"{random.getrandbits(8 * size):0{2 * size}x}"
-
-
 class TraceContext(msgspec.Struct, frozen=True):
     """Place of a message in its trace."""
 
@@ -56,7 +51,8 @@ class TraceContext(msgspec.Struct, frozen=True):
     @classmethod
     def new(cls) -> TraceContext:
         """Start a trace."""
-        return cls(_random_hex(16), _random_hex(8))
+        # Ids must be unique, not secret; random bytes of the system cost more than the rest of the headers.
+        return cls(f"{random.getrandbits(128):032x}", f"{random.getrandbits(64):016x}")
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> TraceContext:
@@ -67,17 +63,14 @@ class TraceContext(msgspec.Struct, frozen=True):
         state = headers.get(_STATE, "")
         return cls(match[1], match[2], match[3], state if len(state) <= _MAX_STATE else "")
 
-    def headers_of(self, message_type: str, span_id: str = "") -> dict[str, str]:
-        """Return the headers of a message: its type and this context, or a span of its own."""
-        place = f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags}"
+    def headers_of(self, message_type: str, *, child: bool = False) -> dict[str, str]:
+        """Return the headers of a message: its type and this context, with a new span for the next hop."""
+        span_id = f"{random.getrandbits(64):016x}" if child else self.span_id
+        place = f"00-{self.trace_id}-{span_id}-{self.flags}"
         headers = {_TYPE: message_type, _PARENT: place}
         if self.state:
             headers[_STATE] = self.state
         return headers
-
-    def child_headers(self, message_type: str) -> dict[str, str]:
-        """Return the headers of a message to the next hop: its type and a new span."""
-        return self.headers_of(message_type, _random_hex(8))
 
 
 M = TypeVar("M", bound=Message)
@@ -100,10 +93,6 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
     clock: Callable[[], float] = time.time
     margin: bool = True
     """Whether part of the remaining time is kept for an answer of the caller's own."""
-
-    def remaining_s(self) -> float | None:
-        """Return the seconds until the deadline, never negative; None without a deadline."""
-        return None if self.deadline is None else max(0.0, self.deadline - self.clock())
 
     async def call(self, topic: str, message: Message, reply: type[M]) -> M:
         """Send a request and wait for its one reply.
@@ -142,20 +131,19 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
 
     async def publish(self, topic: str, message: Message, *, key: str | None = None) -> None:
         """Publish an event; it has no deadline, since it must not expire."""
-        headers = self.trace.child_headers(message.TYPE)
+        headers = self.trace.headers_of(message.TYPE, child=True)
         await self.transport.publish(topic, encode(message), headers=headers, key=key)
 
     def _prepare(self, topic: str, message: Message) -> tuple[float, dict[str, str]]:
-        remaining = self.remaining_s()
-        if remaining is None:
-            timeout_s = DEFAULT_TIMEOUT_S
-        else:
-            margin = min(_MARGIN_S, remaining * _MARGIN_SHARE) if self.margin else 0.0
-            timeout_s = remaining - margin
+        timeout_s = DEFAULT_TIMEOUT_S
+        if self.deadline is not None:
+            timeout_s = self.deadline - self.clock()
+            if self.margin:
+                timeout_s -= min(_MARGIN_S, timeout_s * _MARGIN_SHARE)
         if timeout_s <= 0:
             raise DeadlineExceeded(f"no time is left to call {short_topic(topic)}")
         # The transport adds the deadline.
-        return timeout_s, self.trace.child_headers(message.TYPE)
+        return timeout_s, self.trace.headers_of(message.TYPE, child=True)
 
 
 class FlowContext(msgspec.Struct, frozen=True, eq=False):
@@ -171,7 +159,8 @@ class FlowContext(msgspec.Struct, frozen=True, eq=False):
 
     def remaining_s(self) -> float | None:
         """Return the seconds until the deadline, never negative; None without a deadline."""
-        return self.caller.remaining_s()
+        deadline = self.caller.deadline
+        return None if deadline is None else max(0.0, deadline - self.caller.clock())
 
     def is_bound(self, port: str) -> bool:
         """Return whether a port has a topic."""
@@ -210,18 +199,20 @@ def read_reply(reply: Reply, expected: tuple[type[M], ...], topic: str) -> M:
         WhenceError: The reply is an error.
     """
     name = reply.headers.get(Headers.TYPE) or (expected[0].TYPE if len(expected) == 1 else "")
-    for known in expected:
+    known: Any = ErrorReply
+    for known in (*expected, ErrorReply):
         if name == known.TYPE:
-            return _decode(reply, known, topic)
-    if name == ErrorReply.TYPE:
-        raise error_from_reply(_decode(reply, ErrorReply, topic))
-    names = " or ".join(cls.TYPE for cls in expected)
-    raise CodecError(f"{short_topic(topic)} answered with {name or 'no type'!r} instead of {names}")
-
-
-def _decode(reply: Reply, cls: type[M], topic: str) -> M:
+            break
+    else:
+        names = " or ".join(cls.TYPE for cls in expected)
+        raise CodecError(
+            f"{short_topic(topic)} answered with {name or 'no type'!r} instead of {names}"
+        )
     try:
-        return decode_as(reply.payload, cls)
+        message: Any = decode_as(reply.payload, known)
     except CodecError as error:
-        message = f"the reply of {short_topic(topic)} cannot be read: {error.message}"
-        raise CodecError(message) from error
+        text = f"the reply of {short_topic(topic)} cannot be read: {error.message}"
+        raise CodecError(text) from error
+    if isinstance(message, ErrorReply) and ErrorReply not in expected:
+        raise error_from_reply(message)
+    return cast("M", message)

@@ -24,7 +24,7 @@ from whence.flow.definition import FlowDefinition, ProcessorDefinition
 from whence.flow.optional_processors import without_disabled
 from whence.flow.resources import Resources
 from whence.flow.supervisor import RestartPolicy, State, Supervisor
-from whence.flow.telemetry.observer import Observer, observe_nothing
+from whence.flow.telemetry.observer import Observer
 from whence.flow.topic_types import register_types
 from whence.flow.topology import callers_first
 from whence.processors.base import Processor
@@ -129,7 +129,7 @@ class FlowRuntime:
         restart: RestartPolicy | None = None,
         clock: Clock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
-        observer: Observer = observe_nothing,
+        observer: Observer | None = None,
     ) -> None:
         self._whole = definition
         self._observer = observer

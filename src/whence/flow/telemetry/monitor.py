@@ -23,14 +23,14 @@ class FlowMonitor:
     """The telemetry of one flow.
 
     Args:
-        observer: Observer for the runtime.
+        observer: Observer for the runtime; None without one.
         metrics: Metrics to update; None when none are served.
         endpoint: Server of the metrics; None when none are served.
     """
 
     def __init__(
         self,
-        observer: Observer,
+        observer: Observer | None,
         metrics: FlowMetrics | None = None,
         endpoint: Endpoint | None = None,
     ) -> None:

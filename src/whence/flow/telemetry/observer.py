@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeAlias
 
 from whence.flow.context import TraceContext
@@ -14,15 +14,8 @@ from whence.flow.context import TraceContext
 Observer: TypeAlias = Callable[[str, str, TraceContext], AbstractContextManager[TraceContext]]
 
 
-def observe_nothing(
-    _processor: str, _message: str, trace: TraceContext
-) -> AbstractContextManager[TraceContext]:
-    """Return the trace context unchanged."""
-    return nullcontext(trace)
-
-
-def observe_with(observers: Sequence[Observer]) -> Observer:
-    """Return several observers as one, the outermost first; each passes its trace context on to the next."""
+def observe_with(observers: Sequence[Observer]) -> Observer | None:
+    """Return several observers as one, the outermost first; None when there are none."""
 
     @contextmanager
     def observe(processor: str, message: str, trace: TraceContext) -> Iterator[TraceContext]:
@@ -31,4 +24,4 @@ def observe_with(observers: Sequence[Observer]) -> Observer:
                 trace = stack.enter_context(observer(processor, message, trace))
             yield trace
 
-    return observe if observers else observe_nothing
+    return observe if observers else None
