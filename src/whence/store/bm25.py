@@ -109,7 +109,7 @@ def bound(
         chunks: N.
         one_word: Whether the terms are a single word and its parts; a single term always is.
     """
-    most = math.fsum(count * idf(chunks, df.get(term, 0)) for term, count in counts.items())
+    most = math.fsum([count * idf(chunks, df.get(term, 0)) for term, count in counts.items()])
     floor_terms = 1 if one_word or len(counts) == 1 else FLOOR_TERMS
     return max(most, floor_terms * _rarity(chunks))
 
@@ -133,7 +133,7 @@ def coverage_per_share(
 
     1 or more; arguments as for `bound`.
     """
-    most = math.fsum(count * idf(chunks, df.get(term, 0)) for term, count in counts.items())
+    most = math.fsum([count * idf(chunks, df.get(term, 0)) for term, count in counts.items()])
     return bound(counts, df, chunks, one_word=one_word) / most if most > 0 else 1.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -28,6 +29,7 @@ def chunk_key(collection: str, document_id: str, index: int) -> str:
     return f"{document_key(collection, document_id)}{index}"
 
 
+@lru_cache(maxsize=1024)
 def document_key(collection: str, document_id: str) -> str:
     """Return the common prefix of the ids of a document's chunks, and of no others.
 

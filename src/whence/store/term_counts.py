@@ -106,8 +106,11 @@ class LexicalQuery(msgspec.Struct, frozen=True):
         places = self._places(spoken)
         counts: dict[str, int] = {}
         for word, times in self.times.items():
-            terms = [word.terms[n] for n in places]
-            term = next((one for one in terms if df.get(one)), terms[0])
+            term = word.terms[places[0]]
+            for place in places:
+                if df.get(word.terms[place]):
+                    term = word.terms[place]
+                    break
             counts[term] = counts.get(term, 0) + times
         return counts
 

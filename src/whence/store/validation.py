@@ -18,7 +18,6 @@ from whence.schema.errors import BadInput, ModelMismatch, NotFound
 from whence.schema.filters import FilterValue, document_values
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.schema.search import Candidate
-from whence.schema.terms import Triple
 from whence.store.protocols import CollectionInfo, EmbeddedDocument
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def check_model(model: EmbeddingModel) -> None:
     """
     if not 1 <= model.dimension <= _MAX_DIMENSION:
         raise BadInput(f"vectors have 1 to {_MAX_DIMENSION} dimensions, not {model.dimension}")
-    for text in (model.name, model.revision, model.precision):
-        check_text(text, "the name of a model")
+    _check_texts((model.name, model.revision, model.precision), "the name of a model")
 
 
 def check_text(text: str, what: str) -> None:
@@ -80,34 +78,42 @@ def is_text(text: str) -> bool:
         return False
 
 
-def check_tags(tags: DocumentTags, what: str) -> None:
-    """Refuse tags that cannot be stored.
+def _check_texts(texts: Sequence[str], what: str) -> None:
+    if not is_text("".join(texts)):
+        for text in texts:
+            check_text(text, what)
 
-    Raises:
-        BadInput: One holds half of a surrogate pair.
-    """
-    for tag in (*tags.acl, *tags.labels):
-        check_text(tag, f"a tag of {what}")
+
+def check_tags(tags: DocumentTags, what: str) -> None:
+    """Refuse tags that hold half of a surrogate pair."""
+    _check_texts((*tags.acl, *tags.labels), f"a tag of {what}")
 
 
 def check_json(value: Any, what: str) -> None:
     """Refuse values that JSON in the database cannot hold. Cost: linear in their size."""
-    if isinstance(value, str):
-        check_text(value, what)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise BadInput(f"{what} holds {value}, which is not a number of JSON")
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise BadInput(f"{what} holds the key {key!r}, which is not a string")
-            check_text(key, what)
-            check_json(item, what)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            check_json(item, what)
-    elif value is not None and not isinstance(value, bool | int):
-        raise BadInput(f"{what} holds {type(value).__name__}, which is not a type of JSON")
+    texts: list[str] = []
+    _check_items([value], what, texts)
+    _check_texts(texts, what)
+
+
+def _check_items(items: Iterable[Any], what: str, texts: list[str]) -> None:
+    """Check the values of a list or dictionary; add their strings to `texts`."""
+    for item in items:
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                raise BadInput(f"{what} holds {item}, which is not a number of JSON")
+        elif isinstance(item, dict):
+            for key in item:
+                if not isinstance(key, str):
+                    raise BadInput(f"{what} holds the key {key!r}, which is not a string")
+            texts += item
+            _check_items(item.values(), what, texts)
+        elif isinstance(item, list | tuple):
+            _check_items(item, what, texts)
+        elif item is not None and not isinstance(item, bool | int):
+            raise BadInput(f"{what} holds {type(item).__name__}, which is not a type of JSON")
 
 
 def _check_draft(draft: DocumentDraft) -> None:
@@ -117,21 +123,14 @@ def _check_draft(draft: DocumentDraft) -> None:
     name = f"document {draft.document_id[:100]!r}"
     if len(draft.document_id.encode()) > _MAX_ID_BYTES:
         raise BadInput(f"the id of {name} is longer than {_MAX_ID_BYTES} bytes")
-    for text in (
-        draft.digest,
-        draft.source_digest,
-        draft.title,
-        draft.source_file,
-        draft.source_url,
-    ):
-        check_text(text, name)
+    sources = (draft.source_digest, draft.source_file, draft.source_url)
+    _check_texts((draft.digest, draft.title, *sources), name)
     check_json(draft.metadata, f"the metadata of {name}")
     check_tags(draft.tags, name)
     for chunk in draft.chunks:
         if not 0 <= chunk.page < 2**31:
             raise BadInput(f"{name} has a chunk on page {chunk.page}")
-        for text in (chunk.content, chunk.heading, chunk.section_path, chunk.embed_text):
-            check_text(text, name)
+        _check_texts((chunk.content, chunk.heading, chunk.section_path, chunk.embed_text), name)
 
 
 def check_documents(collection: CollectionInfo, documents: Sequence[EmbeddedDocument]) -> None:
@@ -218,31 +217,23 @@ def check_trace(record: TraceRecord) -> None:
         raise BadInput("a trace needs an answer id")
     check_text(record.answer_id, "the answer id")
     name = f"trace {record.answer_id[:100]!r}"
-    for text in (record.collection, record.question, record.asked_at):
-        check_text(text, name)
-    for tag in (*record.access.acl_tags, *record.access.labels):
-        check_text(tag, name)
+    tags = (*record.access.acl_tags, *record.access.labels)
+    texts = [record.collection, record.question, record.asked_at, *tags]
     check_json(record.settings, f"the settings of {name}")
     check_json(msgspec.to_builtins(record.answer), f"the answer of {name}")
     for event in record.events:
-        for text in (event.answer_id, event.stage, event.explain_id):
-            check_text(text, name)
-        _check_triples(event.triples, name)
-
-
-def _check_triples(triples: Iterable[Triple], name: str) -> None:
-    texts: list[str] = []
-    for triple in triples:
-        for term in (triple.s, triple.p, triple.o):
-            if (term.value or term.datatype) if term.type == "i" else term.iri:
-                raise BadInput(
-                    f"{name} has the term {term!r}, which is neither an IRI nor a literal"
-                )
-            texts += (term.iri, term.value, term.datatype)
-        if "l" in (triple.s.type, triple.p.type):
-            raise BadInput(f"{name} has a literal where only an IRI is allowed: {triple!r}")
-        texts.append(triple.g or "")
-    check_text("".join(texts), name)
+        texts += (event.answer_id, event.stage, event.explain_id)
+        for triple in event.triples:
+            for term in (triple.s, triple.p, triple.o):
+                if (term.value or term.datatype) if term.type == "i" else term.iri:
+                    raise BadInput(
+                        f"{name} has the term {term!r}, which is neither an IRI nor a literal"
+                    )
+                texts += (term.iri, term.value, term.datatype)
+            if "l" in (triple.s.type, triple.p.type):
+                raise BadInput(f"{name} has a literal where only an IRI is allowed: {triple!r}")
+            texts.append(triple.g or "")
+    _check_texts(texts, name)
 
 
 def missing_collection(name: str) -> NotFound:

@@ -17,6 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 
 import msgspec
 
@@ -205,18 +206,22 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
     strong, is_cjk = 0, False
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         token = match.group()
-        if not is_stop_term(token.lower()):
-            strong, is_cjk = strong + 1, match.lastgroup == "cjk"
-        if match.lastgroup == "cjk":
+        kind, lowered = match.lastgroup, token.lower()
+        # The common case without a call.
+        if lowered not in STOP_WORDS and (len(lowered) > 1 or not is_stop_term(lowered)):
+            strong, is_cjk = strong + 1, kind == "cjk"
+        if kind == "cjk":
             found += [QueryWord((pair,) * len(languages)) for pair in _character_pairs(token)]
-        elif match.lastgroup == "sharp":
-            found.append(QueryWord((token.lower(),) * len(languages)))
+        elif kind == "sharp":
+            found.append(QueryWord((lowered,) * len(languages)))
         else:
             # An identifier has the same parts in every language.
-            terms = list(zip(*[_word_terms(token, one) for one in languages], strict=True))
-            found += [
-                QueryWord(some, required=place > 0 or len(terms) == 1)
-                for place, some in enumerate(terms)
-            ]
-    words = [word for word in found if not is_stop_term(word.terms[0])] or found
-    return words, strong == 1 and not is_cjk
+            terms = list(zip(*map(_word_terms, repeat(token), languages), strict=True))
+            for place, some in enumerate(terms):
+                found.append(QueryWord(some, required=place > 0 or len(terms) == 1))
+    words = [
+        word
+        for word in found
+        if (term := word.terms[0]) not in STOP_WORDS and (len(term) > 1 or not is_stop_term(term))
+    ]
+    return words or found, strong == 1 and not is_cjk

@@ -13,7 +13,7 @@ from whence.schema.errors import ModelMismatch
 from whence.schema.idempotency import EffectKind, Effects
 from whence.schema.ingest import DocumentDraft
 from whence.store.field_boosts import FieldBoosts
-from whence.store.memory.collection import MemoryCollection, find
+from whence.store.memory.search import MemoryCollection, find
 from whence.store.protocols import (
     CollectionInfo,
     DocumentParts,

@@ -12,7 +12,7 @@ from whence.schema.filters import Filters
 from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.chunk_ids import chunk_key
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
-from whence.store.memory.collection import MemoryCollection, find
+from whence.store.memory.search import MemoryCollection, find
 from whence.store.protocols import EmbeddedDocument
 from whence.store.symbol_names import (
     SymbolMatch,
@@ -50,11 +50,7 @@ class MemoryNames:
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
     ) -> list[SymbolMatch]:
-        """Return the visible chunks that define a name, best fit first, ties by id.
-
-        Raises:
-            BadInput: The limit is below 1, or no visible document has a key of the filters.
-        """
+        """See `SupportsSymbols`."""
         check_limit(limit)
         found = self._collections.get(collection)
         if found is None:
@@ -76,7 +72,7 @@ class MemoryNames:
         return best_matches(named.values(), limit)
 
     async def link_statistics(self, collection: str, access: Access) -> LinkStatistics | None:
-        """Return how densely the visible passages are linked; None when there is no such collection."""
+        """See `SupportsLinks`."""
         found = self._collections.get(collection)
         if found is None:
             return None
@@ -93,11 +89,7 @@ class MemoryNames:
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
-        """Return the rare titles that some visible chunks have or mention, or that a query contains, by name.
-
-        Raises:
-            NotFound: There is no such collection.
-        """
+        """See `SupportsLinks`."""
         found = find(self._collections, collection)
         visible = [one for one in found.documents.values() if access.allows(one.draft.tags)]
         graph = _graph(collection, visible)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from whence.store.memory.collection import MemoryCollection
 from whence.store.memory.documents import MemoryDocuments
 from whence.store.memory.names import MemoryNames
-from whence.store.memory.search import MemorySearch
-from whence.store.memory.traces import MemoryTraces
+from whence.store.memory.search import MemoryCollection, MemorySearch, MemoryTraces
 from whence.store.protocols import StoreOverview
 
 
@@ -34,7 +32,7 @@ class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
 
     async def overview(self) -> StoreOverview:
         """Return how much the store holds."""
-        recorded = self.recorded_at()
+        recorded = [stored.recorded_at for stored in self._traces.values()]
         return StoreOverview(
             server="memory", questions=len(recorded), asked_at=max(recorded, default="")
         )
