@@ -40,13 +40,17 @@ class ApiEmbedder(ABC):
         name: str,
         *,
         key: str | None,
-        base_url: str = "",
+        base_url: str | None = None,
         dimension: int = 0,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._name = name
         self._client = ApiClient(
-            self.service, base_url or self.default_url, key, self.key_name, timeout_s
+            self.service,
+            self.default_url if base_url is None else base_url,
+            key,
+            self.key_name,
+            timeout_s,
         )
         self._dimension = dimension or _DIMENSIONS.get(name, 0)
 

@@ -108,13 +108,13 @@ def make_embedder(setting: str, settings: ModelSettings | None = None) -> Embedd
         from whence.models.openai import OpenAIEmbedder
 
         return OpenAIEmbedder(
-            model, key=settings.openai_api_key, base_url=settings.openai_base_url or ""
+            model, key=settings.openai_api_key, base_url=settings.openai_base_url or None
         )
     if name == "cohere" and model:
         from whence.models.api_embedder import CohereEmbedder
 
         return CohereEmbedder(
-            model, key=settings.cohere_api_key, base_url=settings.cohere_base_url or ""
+            model, key=settings.cohere_api_key, base_url=settings.cohere_base_url or None
         )
     own = (*_PRECISIONS, "openai:MODEL", "cohere:MODEL")
     embedder: Embedder = _from_plugin(_EMBEDDER, setting, settings, own)
@@ -171,7 +171,7 @@ def make_writer(
         from whence.models.openai import OpenAIWriter
 
         return OpenAIWriter(
-            model, key=settings.openai_api_key, base_url=settings.openai_base_url or ""
+            model, key=settings.openai_api_key, base_url=settings.openai_base_url or None
         )
     writer: Writer = _from_plugin(_WRITER, setting, settings, ("extractive", "openai:MODEL"))
     return writer

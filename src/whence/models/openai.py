@@ -65,11 +65,13 @@ class OpenAIWriter:
         name: str,
         *,
         key: str | None,
-        base_url: str = "",
+        base_url: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._name = name
-        self._client = ApiClient(_SERVICE, base_url or _URL, key, _KEY_NAME, timeout_s)
+        self._client = ApiClient(
+            _SERVICE, _URL if base_url is None else base_url, key, _KEY_NAME, timeout_s
+        )
 
     @property
     def model(self) -> str:
