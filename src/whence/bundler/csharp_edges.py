@@ -114,8 +114,6 @@ def read_csharp(sources: Iterable[SourceText], graph: CodeGraph) -> None:
 
 
 class _EdgeFinder:
-    """Walks the code of each definition."""
-
     def __init__(self, project: CSharpProject, record: EdgeRecorder) -> None:
         self._project = project
         self._record = record
@@ -141,7 +139,6 @@ class _EdgeFinder:
         )
 
     def read(self, files: Iterable[CSharpFile]) -> None:
-        """Add the edges of all types, members and top-level statements."""
         for step in self._steps(files):
             try:
                 step()
@@ -395,7 +392,6 @@ class _EdgeFinder:
         self._visit(expression, resolver)
 
     def _constant(self, node: Node, resolver: ExpressionResolver) -> None:
-        """Record the value of a constant string."""
         initializer = resolver.constant(node)
         if initializer is not None:
             self._record.string(string_text(initializer), _recipient(node))
@@ -422,7 +418,6 @@ def _children(node: Node) -> list[Node]:
 
 
 def _called_name(function: Node | None) -> str:
-    """Return the name of the called method, without generic arguments."""
     if function is None:
         return ""
     if function.type == "conditional_access_expression":

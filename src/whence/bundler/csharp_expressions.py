@@ -386,7 +386,6 @@ def _parameter_value(project: CSharpProject, member: CSharpMember, ref: TypeRef 
 
 
 def _called_name(call: Node) -> str:
-    """Return the name of the method in a call on an object, without generic arguments."""
     function = call.child_by_field_name("function")
     if function is not None and function.type == "conditional_access_expression":
         function = function.named_children[-1]
@@ -394,7 +393,6 @@ def _called_name(call: Node) -> str:
 
 
 def _type_arguments(call: Node) -> tuple[TypeRef, ...]:
-    """Return the generic arguments that a call states."""
     function = call.child_by_field_name("function")
     if function is not None and function.type == "conditional_access_expression":
         function = function.named_children[-1]

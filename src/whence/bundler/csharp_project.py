@@ -305,7 +305,6 @@ def context_of(member: CSharpMember) -> NameContext:
 def _substituted(
     ref: TypeRef | None, names: tuple[str, ...], args: tuple[TypeRef, ...]
 ) -> TypeRef | None:
-    """Replace type parameters by their arguments."""
     if ref is None or not args or len(args) != len(names):
         return TypeRef("?") if ref is not None and ref.name in names else ref
     known = dict(zip(names, args, strict=True))

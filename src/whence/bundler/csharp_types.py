@@ -251,8 +251,6 @@ def node_text(node: Node | None) -> str:
 
 
 class _Reader:
-    """Finds the declarations of one file."""
-
     def __init__(
         self, file: CSharpFile, types: dict[str, list[CSharpType]], graph: CodeGraph
     ) -> None:
@@ -261,7 +259,6 @@ class _Reader:
         self._graph = graph
 
     def scope(self, node: Node, namespace: str, owner: CSharpType | None) -> None:
-        """Read the declarations of a file, namespace or type."""
         for child in node.named_children:
             if child.type == "file_scoped_namespace_declaration":
                 # The declarations that follow are its siblings in the tree.
@@ -269,7 +266,6 @@ class _Reader:
             namespace = self._declaration(child, namespace, owner)
 
     def top_level_statements(self) -> None:
-        """Add a definition for the top-level statements."""
         if self._file.statements:
             text = "\n".join(self._file.text_of(node) for node in self._file.statements)
             self._define(self._file.path, "Program", text, "Program")

@@ -75,8 +75,6 @@ def _alternative_names(module: PythonModule) -> Iterator[str]:
 
 
 class _EdgeFinder:
-    """Walks the code of each definition."""
-
     def __init__(
         self, project: PythonProject, record: EdgeRecorder, modules: Iterable[PythonModule]
     ) -> None:
@@ -88,7 +86,6 @@ class _EdgeFinder:
         )
 
     def read(self, modules: Iterable[PythonModule]) -> None:
-        """Add the edges of all modules."""
         for module in modules:
             try:
                 self._module(module)

@@ -70,14 +70,11 @@ def attributes_assigned(
 
 
 class _Reader:
-    """Collects the bindings of one function."""
-
     def __init__(self, module: PythonModule) -> None:
         self._module = module
         self.bindings: dict[str, list[LocalBinding]] = {}
 
     def arguments(self, function: FunctionNode, *, is_method: bool) -> None:
-        """Read the parameters."""
         arguments = function.args
         decorators = {last_name(decorator) for decorator in function.decorator_list}
         has_self = is_method and "staticmethod" not in decorators
@@ -95,7 +92,6 @@ class _Reader:
                 self._add(variadic.arg, LocalBinding("external"))
 
     def body(self, function: FunctionNode) -> None:
-        """Read the statements."""
         pending: list[ast.AST] = list(function.body)
         while pending:
             node = pending.pop()

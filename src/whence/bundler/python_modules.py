@@ -132,8 +132,6 @@ def read_module(source: SourceText, name: str, graph: CodeGraph) -> PythonModule
 
 
 class _Reader:
-    """Fills a module from its tree."""
-
     def __init__(self, module: PythonModule, graph: CodeGraph) -> None:
         self._module = module
         self._graph = graph

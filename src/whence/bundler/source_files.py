@@ -57,8 +57,6 @@ def read_sources(root: Path) -> Sources:
 
 
 class _SourceReader:
-    """One pass over a folder."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
         self._files: list[SourceText] = []
@@ -68,7 +66,6 @@ class _SourceReader:
         self._projects: dict[Path, str] = {}
 
     def sources(self) -> Sources:
-        """Read all files."""
         for found in find_files(self._root, _LANGUAGES.keys()):
             if isinstance(found, LoadFailure):
                 self._skipped.append((found.path, found.reason))

@@ -70,8 +70,6 @@ _MAX_NAME_BYTES = 300
 
 
 class _NodeStatement(NamedTuple):
-    """A statement and the id of its node."""
-
     id: str
     schema: str
     file: str
@@ -168,8 +166,6 @@ def object_edge(
 
 
 class _Reader:
-    """Splits one file into statements."""
-
     def __init__(
         self, source: SourceText, objects: SqlObjects, graph: CodeGraph, *, is_tsql: bool
     ) -> None:

@@ -89,8 +89,6 @@ class _Alias(NamedTuple):
 
 
 class _Scanner:
-    """One pass over the tokens of a text."""
-
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._words = [self._word(token) for token in tokens]
@@ -101,7 +99,6 @@ class _Scanner:
         self._found: list[SqlReference] = []
 
     def references(self) -> list[SqlReference]:
-        """Return all references."""
         at = 0
         while at < len(self._tokens):
             at = max(at + 1, self._scan(at))

@@ -105,7 +105,6 @@ def load_beir(folder: Path, qrels: Path | None = None) -> BeirDataset:
 
 
 def _is_same(query: str, record: dict[str, Any]) -> bool:
-    """Return whether a query is a document's text, apart from white space."""
     text: str = record["text"]
     return query.split() == text.split()
 

@@ -43,7 +43,6 @@ def callers_first(processors: Sequence[ProcessorDefinition]) -> list[ProcessorDe
 
 
 def _targets(processors: Sequence[ProcessorDefinition]) -> dict[str, list[str]]:
-    """Return the names of the processors that each one sends to."""
     return {
         one.name: [
             target.name

@@ -224,7 +224,6 @@ def _inside(name: str, what: str) -> str:
 
 
 def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
-    """Yield a node's scalars, keys included."""
     if isinstance(node, yaml.ScalarNode):
         yield node
         return

@@ -31,8 +31,6 @@ _VERSION = 1
 
 
 class _Part(NamedTuple):
-    """A span that is not split further, with its size."""
-
     span: Span
     tokens: int
     block: int
@@ -50,8 +48,6 @@ class _Section(NamedTuple):
 
 
 class _ChunkSpan(NamedTuple):
-    """The span of a chunk, and its section."""
-
     span: Span
     section: _Section
 
@@ -237,7 +233,6 @@ def _parts(section: _Section, cuts: dict[Span, list[Span]], sizes: dict[Span, in
 
 
 def _leaves(span: Span, cuts: dict[Span, list[Span]]) -> Iterator[Span]:
-    """Yield the smallest slices of a span, in order."""
     pending = [span]
     while pending:
         top = pending.pop()
@@ -248,7 +243,6 @@ def _leaves(span: Span, cuts: dict[Span, list[Span]]) -> Iterator[Span]:
 
 
 def _pack(parts: Sequence[_Part], budget: int, overlap: int) -> Iterator[tuple[_Part, _Part]]:
-    """Yield first and last part of each chunk of a section."""
     start = done = 0
     while done < len(parts):
         full = _first_overflow(parts, start, budget)

@@ -68,8 +68,6 @@ class KnownSources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Source(msgspec.Struct, frozen=True, gc=False):
-    """A document that was read and not yet parsed."""
-
     document_id: str
     file: SourceFile
     loader: Loader
@@ -83,7 +81,6 @@ class _Source(msgspec.Struct, frozen=True, gc=False):
         return self.record.display_path if self.record else self.file.display_path
 
     def parse(self) -> ParsedDocument:
-        """Return the document, without blocks if it has no text."""
         if self.record is not None and self.loader.parse_record is not None:
             return self.loader.parse_record(self.record)
         return detect_loader(self.loader, self.data).parse(self.file, self.data)
@@ -160,8 +157,6 @@ _Item = _Source | LoadFailure | Skipped
 
 
 class _LoadRun:
-    """One pass over some paths."""
-
     def __init__(
         self, chunker: Chunker, tags: DocumentTags, max_bytes: int, known: KnownSources | None
     ) -> None:
@@ -178,7 +173,6 @@ class _LoadRun:
                 self._settings_hash.update(_with_length(part.encode()))
 
     def run(self, roots: Sequence[Path]) -> Iterator[LoadResult]:
-        """Yield the results of all files."""
         if self._known is None:
             for item in self._items(roots):
                 yield self._result(item, "")
@@ -258,7 +252,6 @@ class _LoadRun:
             yield self._result(item, digest)
 
     def _result(self, source: _Item, stored_digest: str) -> LoadResult:
-        """Parse and chunk one document."""
         if not isinstance(source, _Source):
             return source
         document_id, kind = source.document_id, source.loader.name

@@ -105,7 +105,6 @@ def validate_text(value: str, name: str) -> None:
 
 
 def _kind(value: object) -> str:
-    """Return the JSON name of the type of a value."""
     names = {
         dict: "an object",
         list: "a list",

@@ -32,8 +32,6 @@ _BUSY = frozenset({408, 409, 425, 429})
 
 
 class _Transient(Exception):
-    """An attempt failed in a way that a retry may fix."""
-
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
         super().__init__(reason)
         self.retry_after_s = retry_after_s
@@ -191,7 +189,6 @@ class ApiClient:
             raise self.broken(_one_line(error)) from error
 
     def _check(self, status: int, headers: Mapping[str, str], text: str) -> None:
-        """Turn an HTTP status into an error."""
         if status < 400:
             return
         detail = self._without_key(_error_detail(text))
@@ -232,7 +229,6 @@ def _seconds(header: str | None) -> float | None:
 
 
 def _error_detail(text: str) -> str:
-    """Return the error message in an answer, on one line."""
     message: Any = text
     try:
         body = json.loads(text)

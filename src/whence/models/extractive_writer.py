@@ -205,7 +205,6 @@ def _all_candidates(request: WriteRequest) -> list[_Candidate]:
 
 
 def _above(candidate: _Candidate) -> tuple[str, str, str]:
-    """Return lead, heading and section of a sentence."""
     return candidate.part.lead, candidate.part.heading, candidate.section
 
 
@@ -227,7 +226,6 @@ def _candidates(number: int, text: str, section: str) -> list[_Candidate]:
 
 
 def _without_emphasis(text: str) -> str:
-    """Remove marks of emphasis around a whole sentence."""
     match = re.fullmatch(r"(\*{1,3}|_{1,3})(?=\S)([^*_]+)(?<=\S)\1", text)
     return match[2] if match else text
 
@@ -269,7 +267,6 @@ def _relevance(
     vectors: NDArray[np.float32] | None,
     row: int,
 ) -> list[float]:
-    """Return relevance, 0 to 1, per candidate."""
     factors = [_KIND_FACTOR[candidate.part.kind] for candidate in candidates]
     if vectors is None:
         return [factor * share for factor, share in zip(factors, lexical, strict=True)]
@@ -338,7 +335,6 @@ def _adds(
 
 
 def _same_list(a: _Candidate, b: _Candidate) -> bool:
-    """Return whether two candidates are items of one list."""
     same = a.document == b.document and a.part.lead == b.part.lead
     return same and a.part.kind == b.part.kind == "item" and a.part.lead.endswith(":")
 

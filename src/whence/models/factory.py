@@ -58,8 +58,6 @@ class RerankerChoice(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A kind of model that other packages can add to."""
-
     name: str
     variable: str
     group: str
@@ -71,7 +69,6 @@ _WRITER: Final = _Kind("writer", "WHENCE_WRITER", "whence.writers")
 
 
 def _from_plugin(kind: _Kind, setting: str, settings: ModelSettings, own: Sequence[str]) -> Any:
-    """Return the model that the factory of an entry point makes."""
     name, _, model = setting.partition(":")
     factory = load_plugin(kind.group, name)
     if factory is not None:

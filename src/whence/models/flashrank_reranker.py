@@ -190,7 +190,6 @@ def _model_file(folder: Path) -> str:
 
 
 def _fetch(name: str, target: Path) -> Path:
-    """Fetch a model from flashrank's hub into a folder of models."""
     import httpx
     from flashrank.Config import model_url
 

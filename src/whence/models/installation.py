@@ -134,7 +134,7 @@ def install_models(
 
 
 def _ignore_progress(label: str, done: int, total: int) -> None:
-    """Do nothing."""
+    pass
 
 
 @contextmanager
@@ -152,7 +152,6 @@ def _readable_errors(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(place: Path) -> Iterator[None]:
-    """Wait for other installations into the same folder."""
     with (place / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -65,7 +65,6 @@ class TokenCounts:
         return text.lower().translate(_NO_MARKS).split()
 
     def _of_words(self, words: set[str]) -> dict[str, int]:
-        """Return the token counts of words, and perhaps of others."""
         cached = self._cache
         new = [word for word in words if word not in cached]
         if not new:
@@ -212,7 +211,6 @@ class LocalEmbedder:
             return _Loaded(session.result(), tokenizer)
 
     def _find(self) -> Path:
-        """Return the folder of the model after a check of its files."""
         folder = self._folder or find_model(EMBEDDER_NAME, self._home, self._models)
         check_files(folder)
         return folder

@@ -170,7 +170,6 @@ def write_w8(safetensors: Path, target: Path) -> None:
 
 
 def _check_header(data: NDArray[np.uint8]) -> None:
-    """Check the table of contents of the file."""
     end = 8 + int.from_bytes(data[:8].tobytes(), "little")
     header: dict[str, Any] = json.loads(data[8:end].tobytes()) if end < data.size else {}
     for name, place in safetensors_places().items():

@@ -231,7 +231,6 @@ def _check(
 def _explained(
     queries: Sequence[QueryReport], baseline: Baseline, policy: Policy, quality: Sequence[Check]
 ) -> set[str]:
-    """Return the quality metrics whose failure a lost target explains."""
     lost = {mover.id for mover in movers(queries, baseline) if mover.lost_hints}
     if not lost:
         return _explained_by_recall(quality)

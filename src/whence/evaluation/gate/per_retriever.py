@@ -70,7 +70,6 @@ async def measure_retrievers(
 async def _rankings(
     search: Searcher, text: str, k: int, reranker: Reranker | None
 ) -> dict[str, Sequence[Hit]]:
-    """Return the hits of one query by retriever, best first."""
     rankings: dict[str, Sequence[Hit]] = {}
     for mode in ("bm25", "dense", "hybrid"):
         try:

@@ -187,7 +187,6 @@ def gate_document(
 
 
 def _ambiguous_hints(suite: Suite, document_ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the hints that name several documents, with their number."""
     targets = (target for query in suite.queries for target in query.expected_targets)
     counts = documents_named(dict.fromkeys(target.hint for target in targets), document_ids)
     return [{"hint": hint, "documents": count} for hint, count in counts.items() if count > 1]

@@ -237,7 +237,6 @@ def score_hits(
 def _count_negative(
     query: SuiteQuery, hits: Sequence[Hit], depth: Callable[[NegativeTarget], int]
 ) -> int:
-    """Count the results that match a negative target within its depth."""
     return sum(
         any(rank <= depth(one) and matches(one.hint, hit) for one in query.negative_targets)
         for rank, hit in enumerate(hits, 1)

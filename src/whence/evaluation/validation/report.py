@@ -306,7 +306,6 @@ def _repeated(run: ValidationRun, outcomes: Sequence[QueryOutcome]) -> dict[str,
 
 
 def _consistent(first: Sequence[QueryOutcome], again: Sequence[QueryOutcome]) -> bool:
-    """Return whether complete searches gave the same results in the same order."""
     known = {outcome.query.query_text: _ids(outcome) for outcome in first if not outcome.partial}
     return all(
         known.get(outcome.query.query_text, _ids(outcome)) == _ids(outcome)

@@ -71,7 +71,6 @@ class _Scanner:
         self._line = 1
 
     def elements(self, opening: bytes, closing: bytes, name: str) -> Iterator[JsonElement]:
-        """Yield all elements, then read to the end of the stream, which verifies its checksum."""
         self._skip_byte_order_mark()
         self._expect(opening, name)
         number = 0
@@ -95,7 +94,6 @@ class _Scanner:
         return location, key
 
     def _value(self, number: int) -> tuple[Location, Any]:
-        """Consume the next value and return it with its location."""
         first = self._peek()
         location = self._location(number)
         if first is None:
@@ -112,7 +110,6 @@ class _Scanner:
             raise location.error(error.message, error.hint) from error
 
     def _accept(self, token: bytes) -> bool:
-        """Consume one byte if it is next; return whether it was."""
         if self._peek() != token[0]:
             return False
         self._advance(self._position + 1)
@@ -153,7 +150,6 @@ class _Scanner:
             self._position = 0
 
     def _fill(self) -> bool:
-        """Read a block; return False at the end."""
         block = self._stream.read(_BLOCK_BYTES)
         self._buffer += block
         return bool(block)

@@ -50,7 +50,6 @@ def _tags(acl: tuple[str, ...], labels: tuple[str, ...], clearance: int) -> Docu
 
 @lru_cache(maxsize=256)
 def _check_names(names: tuple[str, ...]) -> None:
-    """Check the field names of a record; most records have the same."""
     for name in names:
         if name not in _KNOWN and _SEPARATORS.sub("", name).lower() in _LOOKALIKES:
             raise BadInput(

@@ -64,7 +64,6 @@ def _no_picture(_image: Any) -> dict[str, str]:
 
 
 def _check_archive(data: bytes) -> None:
-    """Check the directory of the archive before it is unpacked."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = [

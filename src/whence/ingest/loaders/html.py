@@ -170,7 +170,6 @@ def _holds_block(node: LexborNode) -> bool:
 
 
 def _main_content(page: LexborHTMLParser) -> LexborNode:
-    """Return the element of the content, with boilerplate removed."""
     for node in page.css(_NO_CONTENT):
         node.decompose()
     root = _main_element(page)
@@ -244,7 +243,6 @@ def _title(page: LexborHTMLParser) -> str:
 
 
 def _canonical_url(page: LexborHTMLParser) -> str:
-    """Return the canonical URL of a page, if it is absolute."""
     link = page.css_first("head > link[rel=canonical]")
     url = collapse_spaces((link.attributes.get("href") or "") if link else "")
     try:
@@ -275,7 +273,6 @@ def _decode_declared(data: bytes) -> tuple[str, str]:
 
 
 def _refuse_unclosed(source: str) -> None:
-    """Refuse a page that would take the parser hours."""
     opened = 0
     for found in _TAG.finditer(source):
         if found[2].lower() not in _UNCLOSED:
@@ -285,7 +282,6 @@ def _refuse_unclosed(source: str) -> None:
 
 
 def _refuse_deep(page: LexborHTMLParser) -> None:
-    """Refuse a page with elements that are nested too deeply for recursion."""
     node, depth = page.root, 0
     while node is not None:
         below = node.child

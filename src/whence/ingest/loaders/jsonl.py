@@ -44,7 +44,6 @@ def read_records(file: SourceFile, max_bytes: int) -> Iterator[Record | LoadFail
 
 
 def _lines(stream: IO[bytes], limit: int) -> Iterator[bytes | None]:
-    """Yield the lines, None for a line that is longer than the limit."""
     while line := stream.readline(limit + 2):
         if len(line.rstrip(b"\r\n")) <= limit:
             yield line

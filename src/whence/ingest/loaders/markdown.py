@@ -105,7 +105,6 @@ def _span_of(token: Token, text: str, offsets: Sequence[int]) -> Span | None:
 
 
 def _heading_text(inline: Token) -> str:
-    """Return the text of a heading without markup."""
     if len(inline.content) > 5 * MAX_HEADING:
         return shorten(inline.content[: 5 * MAX_HEADING], MAX_HEADING)
     (parsed,) = _inline_parser().parseInline(inline.content)

@@ -111,7 +111,6 @@ def _title(document: PdfDocument) -> str:
 
 
 def _lines(page: PdfPage) -> _Page:
-    """Return the lines of a page in the order of the file."""
     from pypdfium2 import raw
 
     found: _Page = []
@@ -177,7 +176,6 @@ def _paragraphs(page: _Page, levels: dict[float, int]) -> Iterator[list[_Line]]:
 
 
 def _continues(paragraph: Sequence[_Line], line: _Line, levels: dict[float, int]) -> bool:
-    """Return whether a line continues a paragraph."""
     last = paragraph[-1]
     if levels.get(last.height) != levels.get(line.height) or _BULLET.match(line.text):
         return False

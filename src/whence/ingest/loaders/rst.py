@@ -37,8 +37,6 @@ _SETTINGS = {
 
 
 class _Title(NamedTuple):
-    """A section title in the source."""
-
     level: int
     title: str
     span: Span
@@ -97,7 +95,6 @@ def _is_overline(rows: Sequence[str], at: int) -> bool:
 
 
 def _sections(source: str) -> list[tuple[int, str, str]]:
-    """Return level, source and text of each section title."""
     from docutils import nodes
     from docutils.frontend import get_default_settings
     from docutils.parsers.rst import Parser

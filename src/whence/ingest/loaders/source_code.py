@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class _Language(msgspec.Struct, frozen=True):
-    """The node types of a grammar."""
-
     module: str
     definitions: frozenset[str]
     """Functions, and types with members."""
@@ -149,8 +147,6 @@ def _parser(suffix: str) -> Parser:
 
 
 class _Finder:
-    """Finds the definitions in a tree."""
-
     def __init__(self, language: _Language) -> None:
         self._language = language
 
@@ -258,7 +254,6 @@ def _receiver(node: Node) -> str:
 
 
 def _sections_to_blocks(text: str, sections: tuple[_Section, ...]) -> tuple[Block, ...]:
-    """Return the blocks of consecutive or nested sections."""
     rows = _rows(text)
     return tuple(_attach_closing_brackets(text, _blocks(text, rows, sections, (0, len(rows)), ())))
 
