@@ -63,8 +63,7 @@ async def fill_both(store: PostgresStore, server: EmbeddedServer, chunks: int) -
     tags, vectors = source.tags(chunks), unit_vectors(chunks, 2)
     await fill(store, "bench", [["q"]] * chunks, tags, vectors)
     started = time.perf_counter()
-    async with store.pool.connection() as connection:
-        await store._keep_indexed(connection, "bench")
+    await store.maintenance.check_vector_index("bench")
     await settled(store)
     found = {"graph_s": time.perf_counter() - started}
     plain = await asyncpg.connect(server.url())

@@ -58,8 +58,7 @@ class BenchEmbedder:
 async def _fill(store: PostgresStore, chunks: int) -> dict[str, Any]:
     source = Texts()
     await fill(store, "bench", source.texts(chunks), source.tags(chunks), unit_vectors(chunks, 2))
-    async with store._connection() as connection:
-        await store._keep_indexed(connection, "bench")
+    await store.maintenance.check_vector_index("bench")
     await settled(store)
     return {}
 

@@ -176,8 +176,7 @@ async def fill_both(
 ) -> dict[str, Any]:
     """Fill the store and the plain tables."""
     await fill(store, "bench", texts, tags, unit_vectors(len(texts), 2))
-    async with store.pool.connection() as connection:
-        await store._keep_indexed(connection, "bench")
+    await store.maintenance.check_vector_index("bench")
     await settled(store)
     await _plain_tables(store)
     return {}
