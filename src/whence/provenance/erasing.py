@@ -28,12 +28,8 @@ def erase_texts(
     """Return a trace without quotes and digests of erased chunks, each node marked with the time.
 
     The text of an answer is erased too when its writer received an erased chunk, which it may repeat.
-    Idempotent. Cost: n log n in the triples.
-
-    Args:
-        record: The trace.
-        is_erased: Returns whether a chunk was erased, by chunk id and document id (empty when unknown).
-        erased_at: ISO 8601 with time zone.
+    `is_erased` is called with a chunk id and a document id (empty when unknown); `erased_at` is ISO 8601 with
+    time zone. Idempotent. Cost: n log n in the triples.
     """
     triples = [triple for event in record.events for triple in event.triples]
     nodes = frozenset(_nodes(triples, is_erased))

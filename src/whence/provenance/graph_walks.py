@@ -48,11 +48,7 @@ class GraphWalk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def graph_walk_triples(answer_id: str, walk: GraphWalk) -> tuple[Triple, ...]:
-    """State how candidates were reached; up to two triples a node and four an edge.
-
-    Raises:
-        BadInput: The answer id is malformed, or a chunk id is empty.
-    """
+    """State how candidates were reached; up to two triples a node and four an edge."""
     exploration = iri(answer_uris(answer_id).exploration)
     out: list[Triple] = []
 

@@ -63,11 +63,7 @@ OUTCOMES: Mapping[str, Reason] = _by_code(
 
 
 def describe_reason(code: str) -> Reason:
-    """Return the meaning of a code.
-
-    Raises:
-        BadInput: There is no such code.
-    """
+    """Return the meaning of a code; an unknown code raises `BadInput`."""
     found = DROP_REASONS.get(code) or OUTCOMES.get(code)
     if found is None:
         raise BadInput(

@@ -34,14 +34,10 @@ def chunk_ids(trace: Trace) -> frozenset[str]:
 
 
 def redact_trace(trace: Trace, visible: frozenset[str]) -> Trace:
-    """Return the trace without the chunks that are not in `visible`.
+    """Return the trace without the chunks of `chunk_ids` that are not in `visible`.
 
     A candidate that was dropped as a duplicate of a hidden one is removed too, because its reason would reveal
     the hidden one. A complete trace stays complete. Cost: linear in the triples.
-
-    Args:
-        trace: The whole trace.
-        visible: Those chunks of `chunk_ids` that the reader may see.
     """
     if chunk_ids(trace) <= visible:
         return trace

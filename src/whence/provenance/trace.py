@@ -129,14 +129,8 @@ def read_trace(triples: Iterable[Triple], answer_id: str = "") -> Trace:
     """Read the trace of one answer from triples in any order.
 
     Missing or damaged parts stay empty; `checking.check_trace` reports them. Statements about other answers
-    are left out. Cost: n log n in the triples.
-
-    Args:
-        triples: Statements about the answer and perhaps others.
-        answer_id: Answer to read; may be empty when the triples are about one answer only.
-
-    Raises:
-        BadInput: No id is given and the triples are about no answer or several.
+    are left out. Without an `answer_id` the triples must be about one answer only, else `BadInput` is raised.
+    Cost: n log n in the triples.
     """
     statements = sorted(set(triples), key=_sort_key)
     answer_id = answer_id or _only_answer(statements)

@@ -40,11 +40,7 @@ class AnswerUris(msgspec.Struct, frozen=True):
 
 
 def validate_answer_id(answer_id: str) -> str:
-    """Return the id if it is valid in an IRI and a file name.
-
-    Raises:
-        BadInput: The id is not 1 to 128 of `A-Z a-z 0-9 . _ ~ -`, starting with a letter or digit.
-    """
+    """Return the id if it is valid in an IRI and a file name; else raise `BadInput`."""
     if not _ANSWER_ID.match(answer_id):
         raise BadInput(
             f"{answer_id!r} is not an answer id",
@@ -55,11 +51,7 @@ def validate_answer_id(answer_id: str) -> str:
 
 @lru_cache(maxsize=1024)
 def answer_uris(answer_id: str) -> AnswerUris:
-    """Return the IRIs of an answer.
-
-    Raises:
-        BadInput: As for `validate_answer_id`.
-    """
+    """Return the IRIs of an answer; a malformed id raises `BadInput`."""
     question = QUESTION_PREFIX + validate_answer_id(answer_id)
     parts = ("grounding", "exploration", "focus", "synthesis", "answer", "error", "candidate/")
     stages = [f"{question}/{part}" for part in parts]
@@ -108,9 +100,6 @@ def iri_from_id(identifier: str) -> str:
     'urn:chunk:policy:0'
     >>> iri_from_id("notes/a b.md#1")
     'urn:whence:id:notes%2Fa%20b.md%231'
-
-    Raises:
-        BadInput: The id is empty.
     """
     if _IRI.match(identifier) and not identifier.startswith(OPAQUE_PREFIX):
         return identifier

@@ -31,12 +31,8 @@ def why_not(trace: Trace, item: str, *, visible: frozenset[str]) -> WhyNot:
     """Explain the outcome of a chunk, or of a document.
 
     An item that is not in `visible` is answered exactly like one that was never retrieved, because it is
-    looked up in the redacted trace. Cost: linear in the triples.
-
-    Args:
-        trace: The whole trace.
-        item: Id of a chunk or of a document.
-        visible: Those chunks of `redaction.chunk_ids` that the reader may see.
+    looked up in the redacted trace; `visible` are those of `redaction.chunk_ids` that the reader may see.
+    Cost: linear in the triples.
     """
     trace = redact_trace(trace, visible)
     outcomes = _Outcomes(trace)

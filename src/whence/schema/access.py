@@ -20,11 +20,7 @@ _NO_TAGS: frozenset[str] = frozenset()
 
 
 class Access(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rights of one reader; the default sees public documents only. There is no unrestricted access.
-
-    Raises:
-        BadInput: A tag is not a non-empty string without NUL, or the clearance is out of range.
-    """
+    """The rights of one reader; the default sees public documents only. There is no unrestricted access."""
 
     acl_tags: Set[str] = _NO_TAGS
     """A document with an ACL must have one of these; stored as a frozenset."""
@@ -73,11 +69,7 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DocumentTags(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rights that a document requires; sorted and without repeats, so that equal tags compare equal.
-
-    Raises:
-        BadInput: As for `Access`.
-    """
+    """The rights that a document requires; sorted and without repeats, so that equal tags compare equal."""
 
     acl: tuple[str, ...] = ()
     """The reader must hold one of these; empty for public documents."""

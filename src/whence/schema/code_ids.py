@@ -59,11 +59,7 @@ class CodeId(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> CodeId:
-        """Split a canonical id; everything after the kind is the local id.
-
-        Raises:
-            BadInput: The text is not a canonical id.
-        """
+        """Split a canonical id; everything after the kind is the local id."""
         parts = text.split(_SEPARATOR, 3)
         if len(parts) < 4 or parts[2] not in _KINDS:
             raise BadInput(
@@ -75,11 +71,7 @@ class CodeId(msgspec.Struct, frozen=True, order=True):
 
 
 def canonical_id(repo: str, snapshot: str, kind: CodeKind, local: str) -> str:
-    """Return the canonical id of a node whose local id is valid.
-
-    Raises:
-        BadInput: Another part is malformed, or the whole is longer than 1,024 bytes.
-    """
+    """Return the canonical id of a node whose local id is valid."""
     text = _SEPARATOR.join((validate_repo(repo), _check_part(snapshot, "snapshot"), kind, local))
     if len(text) * 4 > MAX_ID_BYTES and len(text.encode()) > MAX_ID_BYTES:
         raise BadInput(f"the id of {local[:40]!r} is longer than {MAX_ID_BYTES:,} bytes")
@@ -113,20 +105,14 @@ def validate_local_id(value: object, kind: CodeKind) -> str:
 
 
 def validate_repo(value: object) -> str:
-    """Return the name of a repository if it is valid in an id.
-
-    Raises:
-        BadInput: As for a local id, or the name has `::` or a colon at an end.
-    """
+    """Return the name of a repository if it is valid in an id; see `validate_local_id`."""
     return _check_part(value, "repository")
 
 
 def make_snapshot_id(repo: str, revision: str) -> str:
     """Return the id of a snapshot: UUID version 5 of `repo:revision` in the DNS namespace.
 
-    Args:
-        repo: Name of the repository.
-        revision: Commit hash; the fingerprint of the folder where there is no commit.
+    The revision is a commit hash, or the fingerprint of the folder where there is no commit.
     """
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{repo}:{revision}"))
 
@@ -137,11 +123,7 @@ def local_id_from_name(node: str, repo: str, snapshot_id: str) -> str | None:
     >>> local_id_from_name("Fake::s1::cs::C0001", "Fake", "s1"), local_id_from_name("C0001", "Fake", "s1")
     ('C0001', 'C0001')
 
-    Returns:
-        The local id, whether or not the node exists; None when no node can have that name.
-
-    Raises:
-        BadInput: The id is of a node of another snapshot.
+    The node need not exist; None when no node can have that name. An id of another snapshot raises `BadInput`.
     """
     parts = node.split("::", 3)
     if len(parts) < 4 or parts[2] not in ("cs", "sql"):

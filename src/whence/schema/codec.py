@@ -24,11 +24,7 @@ def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """Return the wire form of a message.
-
-    Raises:
-        BadInput: A text in it holds half of a surrogate pair, as bytes that are not UTF-8 leave behind.
-    """
+    """Return the wire form of a message; a text with half of a surrogate pair raises `BadInput`."""
     try:
         return _encoder.encode(message)
     except UnicodeEncodeError as error:
@@ -40,11 +36,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def decode_as(payload: bytes, cls: type[M]) -> M:
-    """Read a message of a known type.
-
-    Raises:
-        CodecError: The bytes are not valid UTF-8 JSON of that type.
-    """
+    """Read a message of a known type; bytes that are not UTF-8 JSON of it raise `CodecError`."""
     try:
         message: M = _decoder(cls).decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -53,11 +45,7 @@ def decode_as(payload: bytes, cls: type[M]) -> M:
 
 
 def decode(payload: bytes, type_name: str) -> Message:
-    """Read a message whose type name came with it.
-
-    Raises:
-        CodecError: The type is unknown, or the bytes are not a message of it.
-    """
+    """Read a message whose type name came with it; an unknown type raises `CodecError`, too."""
     cls = message_type(type_name)
     if cls is None:
         raise CodecError(

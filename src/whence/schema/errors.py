@@ -32,13 +32,7 @@ _BY_CODE: dict[str, type[WhenceError]] = {}
 
 
 class WhenceError(Exception):
-    """Base class of all errors.
-
-    Args:
-        message: What happened to which id, one line.
-        hint: What to do, one line; the class's own hint when empty.
-        retry_after_s: Seconds to wait before a retry can help, when known.
-    """
+    """Base class of all errors; see `ErrorReply` for the arguments. Without a hint it has that of its class."""
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False

@@ -179,15 +179,11 @@ def _fulfils(condition: Condition, value: FilterValue) -> bool:
 
 
 def parse_filters(filters: object) -> Filters:
-    """Parse the filters of a search.
+    """Parse the filters of a search, key to condition; `BadInput` has a hint with the valid forms.
 
-    Args:
-        filters: Key to condition. A condition is a value (text, number, true or false), a list of values of
-            which the document must have one, or an object of `any` (such a list), `prefix` (text), and `gt`,
-            `gte`, `lt`, `lte` (numbers or ISO dates), all of which must hold; `all` is a list of conditions.
-
-    Raises:
-        BadInput: The filters are malformed; the hint lists the valid forms.
+    A condition is a value (text, number, true or false), a list of values of which the document must have one,
+    or an object of `any` (such a list), `prefix` (text), and `gt`, `gte`, `lt`, `lte` (numbers or ISO dates),
+    all of which must hold; `all` is a list of conditions.
     """
     if not isinstance(filters, Mapping):
         raise BadInput(f"filters must be an object, not {type(filters).__name__}", hint=_ALLOWED)
@@ -328,9 +324,6 @@ def parse_filter_options(options: Iterable[str]) -> dict[str, Any]:
     {'lang': ['en', 'de'], 'year': {'gte': 2020}, 'source_file': {'prefix': 'guides/'}}
     >>> parse_filter_options(["day=2024-01-01..2024-01-31"])
     {'day': {'gte': '2024-01-01', 'lte': '2024-01-31'}}
-
-    Raises:
-        BadInput: An option is malformed; the hint lists the valid forms.
     """
     found: dict[str, list[Any]] = {}
     for option in options:

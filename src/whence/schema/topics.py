@@ -18,11 +18,7 @@ _FULL = re.compile(r"(?:non-)?persistent://[^/]+/[^/]+/[^/]+\Z")
 
 
 def full_topic(name: str, *, namespace: str = DEFAULT_NAMESPACE, persistent: bool = True) -> str:
-    """Return the full name of a topic; a full name is returned unchanged.
-
-    Raises:
-        ConfigError: The name is neither a full topic name nor lower-case words joined by `.` or `-`.
-    """
+    """Return the full name of a topic; a full name is returned as it is, other text raises `ConfigError`."""
     if _FULL.match(name):
         return name
     if not _SHORT.match(name):

@@ -263,11 +263,11 @@ class LifecycleSuite:
         await transport.aclose()
         await transport.aclose()
 
-        with pytest.raises(Unavailable):
-            await transport.publish(topic, b"x")
-        with pytest.raises(Unavailable):
-            await transport.subscribe(topic, "g")
-        with pytest.raises(Unavailable):
-            await transport.request(topic, b"x")
-        with pytest.raises(Unavailable):
-            await transport.health()
+        for call in (
+            transport.publish(topic, b"x"),
+            transport.subscribe(topic, "g"),
+            transport.request(topic, b"x"),
+            transport.health(),
+        ):
+            with pytest.raises(Unavailable):
+                await call

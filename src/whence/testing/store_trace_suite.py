@@ -188,11 +188,9 @@ class TraceSuite:
     async def test_latest_traces_come_first(self, store: Store) -> None:
         """The latest traces, newest first, each whole; none for an id that does not exist."""
         for number in range(5):
-            events = (ExplainEvent(
-                answer_id=f"t{number}", stage="question", sequence=0, explain_id=f"urn:{number}",
-                triples=(Triple(iri("urn:s"), iri("urn:p"), literal(str(number))),),
-            ),)  # fmt: skip
-            await store.record_trace(make_trace(f"t{number}", events=events))
+            await store.record_trace(
+                make_trace_with_term(f"t{number}", "default", literal(str(number)), ())
+            )
         latest = await store.recent_traces(3)
 
         assert [one.record.answer_id for one in latest] == ["t4", "t3", "t2"]

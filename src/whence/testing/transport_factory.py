@@ -64,9 +64,7 @@ class TransportFactory:
     async def make(self, max_backlog: int | None) -> Transport:
         """Connect one client; to be overridden.
 
-        Args:
-            max_backlog: Messages that may wait before publishers do; the transport's own limit when
-                None.
+        `max_backlog` messages may wait before publishers do; None is the transport's own limit.
         """
         raise TypeError(f"{type(self).__name__} makes no clients")
 

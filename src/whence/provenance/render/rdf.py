@@ -131,11 +131,7 @@ def _shrunk(iri: str) -> str:
 
 
 def serialize(triples: Iterable[Triple], form: str) -> str:
-    """Serialize the triples as `nquads` (canonical and sorted), `trig` or `jsonld`.
-
-    Raises:
-        BadInput: There is no such form.
-    """
+    """Serialize the triples as `nquads` (canonical and sorted), `trig` or `jsonld`."""
     writers = {"nquads": to_nquads, "trig": to_trig, "jsonld": to_json_ld}
     if form not in writers:
         raise BadInput(f"unknown form {form!r}", hint="one of " + ", ".join(writers))
@@ -145,12 +141,8 @@ def serialize(triples: Iterable[Triple], form: str) -> str:
 def run_sparql(triples: Iterable[Triple], sparql: str, *, max_rows: int = 10_000) -> SparqlAnswer:
     """Answer a SELECT, ASK, CONSTRUCT or DESCRIBE query over the triples.
 
-    A pattern outside `GRAPH` matches in any graph. The prefixes of `PREFIXES` are known.
-
-    Args:
-        triples: Data of the query.
-        sparql: SPARQL 1.1.
-        max_rows: Most rows to return, 1 or more.
+    `sparql` is SPARQL 1.1; `max_rows` is 1 or more. A pattern outside `GRAPH` matches in any graph. The
+    prefixes of `PREFIXES` are known.
 
     Raises:
         BadInput: The query is not SPARQL (line and column are named), is an update, or reads from outside

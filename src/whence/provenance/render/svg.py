@@ -67,13 +67,9 @@ class _Bar(msgspec.Struct, frozen=True):
 
 
 def to_svg(trace: Trace, *, theme: Theme = "auto", max_rows: int = 40) -> str:
-    """Draw a trace.
+    """Draw a trace; the theme `auto` follows the viewer.
 
-    Args:
-        trace: What to draw.
-        theme: `light` or `dark` for one look everywhere; `auto` follows the viewer.
-        max_rows: Most candidates to draw, 1 or more. Candidates that were kept are always drawn; the others
-            beyond this number are counted.
+    Candidates that were kept are always drawn; the others beyond `max_rows`, 1 or more, are counted.
     """
     return _Picture(trace, max_rows).render(theme)
 

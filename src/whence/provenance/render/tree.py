@@ -27,9 +27,7 @@ _styled = Text.assemble
 def to_tree(trace: Trace, *, dropped_shown: int = 5) -> Tree:
     """Return the chain as a tree: what each stage received, kept and dropped, and why.
 
-    Args:
-        trace: What to show.
-        dropped_shown: Most candidates to list of each reason; the others are counted.
+    Of each reason `dropped_shown` candidates at most are listed; the others are counted.
     """
     root = Tree(_styled(("Question ", "bold"), (one_line(trace.question), "")))
     root.add(_styled(("answer ", "dim"), (trace.answer_id, "")))
