@@ -73,8 +73,5 @@ class SupportsLinks(Protocol):
         Both ends of a link are visible, and hidden passages count for no limit: the result is that of a
         collection of the visible documents alone. Ids that do not exist or are hidden are left out. Cost:
         linear in the titles around the chunks and in their visible passages, up to the limits.
-
-        Raises:
-            NotFound: There is no such collection.
         """
         ...

@@ -76,9 +76,6 @@ def parse_address(address: str) -> QdrantAddress:
     """Read an address, `qdrant://host:port/collection`.
 
     `?vector=NAME` selects one of several vectors; `?public=yes` declares that points have no rights.
-
-    Raises:
-        ConfigError: The address is not valid, or contains a password.
     """
     try:
         parts = urlsplit(address)
@@ -146,11 +143,7 @@ class QdrantCollection:
     @classmethod
     @asynccontextmanager
     async def open(cls, address: str) -> AsyncIterator[QdrantCollection]:
-        """Connect for the time of a block; the first call contacts the server.
-
-        Raises:
-            ConfigError: The address is not valid, or the extra is not installed.
-        """
+        """Connect for the time of a block; the first call contacts the server."""
         parsed = parse_address(address)
         client = _client(parsed)
         try:
@@ -165,13 +158,7 @@ class QdrantCollection:
             await client.close()
 
     async def dimension(self) -> int:
-        """Return the length of the vectors; the configuration is read once.
-
-        Raises:
-            NotFound: There is no such collection.
-            ConfigError: Its distance is not the cosine, or it has several vectors.
-            Unavailable: The server does not answer.
-        """
+        """Return the length of the vectors; the configuration is read once."""
         if self._dimension is None:
             with self._translated():
                 if not await self._client.collection_exists(self._collection):
@@ -186,19 +173,7 @@ class QdrantCollection:
     async def search(
         self, vector: NDArray[np.float32], *, limit: int, access: Access
     ) -> list[QdrantChunk]:
-        """Return the visible chunks with the greatest cosine, best first, ties by id.
-
-        Args:
-            vector: float32 of shape (dimension,).
-            limit: Most chunks, 1 or more.
-            access: Rights of the reader.
-
-        Raises:
-            ModelMismatch: The vector's length is not the collection's dimension.
-            NotFound: There is no such collection.
-            DeadlineExceeded: The server did not answer in time.
-            Unavailable: The server does not answer.
-        """
+        """Return the visible chunks with the greatest cosine, best first, ties by id."""
         found = await self._ranked(vector, limit, self._visible(access))
         chunks = [_chunk(point) for point in found]
         return sorted(chunks, key=lambda chunk: (-chunk.score, chunk.id))
@@ -206,11 +181,7 @@ class QdrantCollection:
     async def scores(
         self, vector: NDArray[np.float32], chunk_ids: Sequence[str], *, access: Access
     ) -> dict[str, float]:
-        """Return the cosine of those of these chunks that exist and are visible, by id.
-
-        Raises:
-            WhenceError: As for `search`.
-        """
+        """Return the cosine of those of these chunks that exist and are visible, by id."""
         from qdrant_client import models
 
         if not chunk_ids:
@@ -228,9 +199,6 @@ class QdrantCollection:
         Args:
             limit: Most chunks.
             source_url: Address that they come from; any when None.
-
-        Raises:
-            WhenceError: As for `search`.
         """
         from qdrant_client import models
 
@@ -308,11 +276,7 @@ class QdrantCollection:
         return conditions
 
     def _size(self, vectors: Any) -> int:
-        """Return the dimension of the vector that is searched.
-
-        Raises:
-            ConfigError: There is no such vector, or it is not compared by the cosine.
-        """
+        """Return the dimension of the vector that is searched."""
         where = f"collection {self._collection!r} in {self.shown}"
         if isinstance(vectors, dict):
             if self._vector is None and len(vectors) == 1:

@@ -91,11 +91,7 @@ def node_document(node: CodeNode) -> DocumentDraft:
 
 
 def snapshot_refs(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that a snapshot is found by, other than id and head sha, sorted.
-
-    Raises:
-        BadInput: A name is not valid.
-    """
+    """Return the names that a snapshot is found by, other than id and head sha, sorted."""
     for name in (snapshot.repo, snapshot.branch, snapshot.head_sha, *tags):
         _check_name(name, "a snapshot")
     branch = () if snapshot.branch == UNKNOWN_BRANCH else (snapshot.branch,)
@@ -103,11 +99,7 @@ def snapshot_refs(snapshot: SnapshotInfo, tags: Sequence[str]) -> tuple[str, ...
 
 
 def check_set_name(name: str) -> None:
-    """Check the name of a set.
-
-    Raises:
-        BadInput: It is blank, longer than 200 characters, or has a character that is not printable.
-    """
+    """Check the name of a set."""
     _check_name(name, "a set")
 
 
@@ -121,11 +113,7 @@ def _check_name(name: str, what: str) -> None:
 
 
 def check_relation(name: str) -> None:
-    """Check the name of a relation.
-
-    Raises:
-        BadInput: As for `check_set_name`.
-    """
+    """Check the name of a relation."""
     _check_name(name, "a relation")
 
 
@@ -139,10 +127,6 @@ def check_vectors(
         n: Number of nodes.
         model: Model of the vectors.
         former: Model of earlier vectors; None for the first.
-
-    Raises:
-        ModelMismatch: The models differ.
-        BadInput: The shape or a length is wrong.
     """
     if former is None:
         check_model(model)

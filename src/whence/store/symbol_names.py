@@ -108,8 +108,5 @@ class SupportsSymbols(Protocol):
 
         `filters` apply. A collection that does not exist has none. Cost: linear in the chunks of that name,
         hidden ones included.
-
-        Raises:
-            BadInput: No visible document has a key of the filters.
         """
         ...

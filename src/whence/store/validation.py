@@ -32,11 +32,7 @@ _MAX_DIMENSION = 16_000
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that no collection can have.
-
-    Raises:
-        BadInput: It is not 1 to 63 of `a-z 0-9 _ -`, starting with a letter or digit.
-    """
+    """Refuse a name that no collection can have."""
     if not _NAME.match(name):
         raise BadInput(
             f"{name!r} is not a name for a collection",
@@ -45,22 +41,14 @@ def check_name(name: str) -> None:
 
 
 def check_model(model: EmbeddingModel) -> None:
-    """Refuse a model whose vectors cannot be stored.
-
-    Raises:
-        BadInput: The dimension is not 1 to 16000, or a name cannot be stored.
-    """
+    """Refuse a model whose vectors cannot be stored."""
     if not 1 <= model.dimension <= _MAX_DIMENSION:
         raise BadInput(f"vectors have 1 to {_MAX_DIMENSION} dimensions, not {model.dimension}")
     _check_texts((model.name, model.revision, model.precision), "the name of a model")
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse text that UTF-8 or PostgreSQL cannot hold.
-
-    Raises:
-        BadInput: It holds NUL or half of a surrogate pair.
-    """
+    """Refuse text that UTF-8 or PostgreSQL cannot hold."""
     if "\0" in text:
         raise BadInput(f"{what} holds the character NUL, which cannot be stored")
     try:
@@ -134,13 +122,7 @@ def _check_draft(draft: DocumentDraft) -> None:
 
 
 def check_documents(collection: CollectionInfo, documents: Sequence[EmbeddedDocument]) -> None:
-    """Refuse documents that cannot be stored. Cost: linear in their size.
-
-    Raises:
-        BadInput: An id is empty, too long or given twice, a text cannot be stored, or the vectors do not
-            match the chunks or are not unit vectors.
-        ModelMismatch: A vector's length is not the collection's dimension.
-    """
+    """Refuse documents that cannot be stored. Cost: linear in their size."""
     seen: set[str] = set()
     for document in documents:
         _check_draft(document.draft)
@@ -175,11 +157,7 @@ def _check_dimension(collection: CollectionInfo, dimension: int, what: str) -> N
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a limit below 1.
-
-    Raises:
-        BadInput: It is.
-    """
+    """Refuse a limit below 1."""
     if limit < 1:
         raise BadInput(f"limit must be 1 or more, not {limit}")
 
@@ -187,12 +165,7 @@ def check_limit(limit: int) -> None:
 def check_dense_query(
     collection: CollectionInfo, vector: NDArray[np.float32], limit: int, threshold: float
 ) -> NDArray[np.float32]:
-    """Check the arguments of a dense search; return the vector as float32, shape (dimension,).
-
-    Raises:
-        BadInput: The limit is below 1, the threshold not 0 to 1, or the vector not a unit vector.
-        ModelMismatch: The vector's length is not the collection's dimension.
-    """
+    """Check the arguments of a dense search; return the vector as float32, shape (dimension,)."""
     check_limit(limit)
     if not 0.0 <= threshold <= 1.0:
         raise BadInput(f"threshold must be 0 to 1, not {threshold}")
@@ -207,12 +180,7 @@ def check_dense_query(
 
 
 def check_trace(record: TraceRecord) -> None:
-    """Refuse a trace that cannot be stored unchanged.
-
-    Raises:
-        BadInput: It has no answer id, a text that cannot be stored, or a term that is neither an IRI nor a
-            literal.
-    """
+    """Refuse a trace that cannot be stored unchanged."""
     if not record.answer_id:
         raise BadInput("a trace needs an answer id")
     check_text(record.answer_id, "the answer id")

@@ -86,11 +86,7 @@ class MemoryCollection:
         return [one for one in self.documents.values() if access.allows(one.draft.tags)]
 
     def filtered(self, access: Access, filters: Filters) -> frozenset[str] | None:
-        """Return the ids of the visible chunks that a filter keeps; None without a filter.
-
-        Raises:
-            BadInput: No visible document has a key of the filter.
-        """
+        """Return the ids of the visible chunks that a filter keeps; None without a filter."""
         if not filters:
             return None
         kept = frozenset(
@@ -320,11 +316,7 @@ def _inner_products(
 
 
 class MemoryTraces:
-    """Stores traces by answer id, in the order of recording.
-
-    Args:
-        clock: Returns the time a trace is recorded, with its zone.
-    """
+    """Stores traces by answer id, in the order of recording."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock

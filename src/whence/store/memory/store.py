@@ -15,9 +15,6 @@ class MemoryStore(MemoryDocuments, MemorySearch, MemoryNames, MemoryTraces):
     """Chunks, names and traces in memory; subclass it for a store with other storage.
 
     Its methods are those of its bases, which share one dictionary; `whence.store.protocols` specifies them.
-
-    Args:
-        clock: Returns the time a trace is recorded, with its zone.
     """
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:

@@ -157,15 +157,7 @@ def _fixed(
     others: int,
     tail: np.dtype[np.void] | None = None,
 ) -> NDArray[np.void]:
-    """Return encoded rows of integers.
-
-    Args:
-        numbers: The columns.
-        wide: Names of those that have eight bytes.
-        count: Number of rows.
-        others: Number of columns after the integers.
-        tail: Fields to leave room for, after the integers.
-    """
+    """Return encoded rows of integers."""
     fields: list[tuple[str, object]] = [("columns", ">i2")]
     for name in numbers:
         fields += (f"{name}.size", ">i4"), (name, ">i8" if name in wide else ">i4")

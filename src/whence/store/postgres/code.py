@@ -53,13 +53,7 @@ _DELETE_RUNS = "DELETE FROM code_import WHERE snapshot_id = $1 AND status <> 'ru
 
 
 class PostgresCode:
-    """Snapshots and sets; implements `CodeStore`.
-
-    Args:
-        pool: Lends connections.
-        write_timeout_s: Longest one statement of an import may take, in seconds.
-        clock: Returns the time with its zone.
-    """
+    """Snapshots and sets; implements `CodeStore`."""
 
     def __init__(
         self, pool: ConnectionPool, write_timeout_s: float, clock: Callable[[], datetime]

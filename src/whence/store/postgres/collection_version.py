@@ -91,11 +91,7 @@ def versioned(rows: str, first: int) -> str:
 async def fetch_versioned(
     connection: Connection, statement: str, version: CollectionVersion, *arguments: Any
 ) -> list[Any]:
-    """Run a `versioned` statement. No rows of its own are one row of NULL.
-
-    Raises:
-        StaleVersion: The collection, or the access classes, are in another version.
-    """
+    """Run a `versioned` statement. No rows of its own are one row of NULL."""
     check = (version.info.name, version.id, version.version, version.epoch)
     rows = await connection.fetch(statement, *arguments, *check)
     if not rows:
@@ -104,11 +100,7 @@ async def fetch_versioned(
 
 
 async def read_version(connection: Connection, collection: str) -> CollectionVersion:
-    """Read the current version of a collection.
-
-    Raises:
-        NotFound: There is no such collection.
-    """
+    """Read the current version of a collection."""
     row = await connection.fetchrow(_READ_VERSION, collection)
     if row is None:
         raise missing_collection(collection)
@@ -129,11 +121,7 @@ async def read_version(connection: Connection, collection: str) -> CollectionVer
 async def read_view(
     connection: Connection, collection: str, access: Access, cache: ByteCache
 ) -> ReaderView:
-    """Read the current version of a collection and what a reader may see of it.
-
-    Raises:
-        NotFound: There is no such collection.
-    """
+    """Read the current version of a collection and what a reader may see of it."""
     version = await read_version(connection, collection)
     classes = await allowed_classes(connection, access, version.epoch)
     return ReaderView(version, access, classes, cache)

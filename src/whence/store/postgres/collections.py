@@ -137,11 +137,7 @@ async def _find(connection: Connection, name: str) -> CollectionInfo | None:
 
 
 async def writable_collection(connection: Connection, name: str) -> CollectionInfo:
-    """Return a collection that documents may be written to, without counts.
-
-    Raises:
-        NotFound: There is no such collection, or it holds a code snapshot, which only an import writes.
-    """
+    """Return a collection that documents may be written to, without counts."""
     row = None
     if is_text(name) and not is_internal(name):
         row = await connection.fetchrow(_UNCOUNTED, name)
@@ -158,11 +154,7 @@ async def is_writable(connection: Connection, name: str) -> bool:
 
 
 async def lock_collection(connection: Connection, name: str) -> LockedCollection:
-    """Lock a collection's row until the transaction ends.
-
-    Raises:
-        NotFound: There is no such collection.
-    """
+    """Lock a collection's row until the transaction ends."""
     row = await connection.fetchrow(_LOCK, name)
     if row is None:
         raise missing_collection(name)
@@ -175,9 +167,6 @@ def write_settings(timeout_s: float) -> tuple[str, ...]:
     A write looks its rows up by an index each, most of them for foreign keys. Planning each look-up for its
     values, as searches need it, took half of the database's time. Tables that were tiny when a plan was made
     grow while it is kept, so none may be read whole.
-
-    Args:
-        timeout_s: Longest one statement may take, in seconds.
     """
     return (
         f"statement_timeout = {int(timeout_s * 1000)}",

@@ -100,12 +100,7 @@ async def create_pool(url: str, **options: Any) -> Any:
 
 @contextlib.asynccontextmanager
 async def snapshot(connection: Connection, *settings: str) -> AsyncIterator[None]:
-    """Read one state of the database for the time of a block, with settings that end with it.
-
-    Args:
-        connection: Outside of any transaction.
-        settings: Assignments, `name = value`; constants only.
-    """
+    """Read one state of the database for the time of a block, with settings that end with it."""
     async with _transaction(
         connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", settings
     ):
@@ -114,23 +109,13 @@ async def snapshot(connection: Connection, *settings: str) -> AsyncIterator[None
 
 @contextlib.asynccontextmanager
 async def writing(connection: Connection, *settings: str) -> AsyncIterator[None]:
-    """Write in one transaction for the time of a block, with settings that end with it.
-
-    Args:
-        connection: Outside of any transaction.
-        settings: As for `snapshot`.
-    """
+    """Write in one transaction for the time of a block, with settings that end with it."""
     async with _transaction(connection, "BEGIN", settings):
         yield
 
 
 async def set_local(connection: Connection, *settings: str) -> None:
-    """Change settings until the transaction ends.
-
-    Args:
-        connection: In a transaction.
-        settings: As for `snapshot`.
-    """
+    """Change settings until the transaction ends."""
     await connection.execute("; ".join(_assigned(settings)))
 
 

@@ -42,11 +42,7 @@ _AGAIN = (
 
 
 def check_url(url: str) -> None:
-    """Refuse a URL that is not one of PostgreSQL.
-
-    Raises:
-        ConfigError: It has another scheme or cannot be parsed.
-    """
+    """Refuse a URL that is not one of PostgreSQL."""
     try:
         parts = urlsplit(url)
         wrong = parts.scheme not in ("postgresql", "postgres")

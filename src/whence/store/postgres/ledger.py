@@ -89,9 +89,6 @@ class PostgresLedger:
         lend: Lends connections.
         keep_s: Seconds for which a completed message is remembered; longer than any redelivery may take.
         lease_s: Seconds after which the claim of a dead process expires.
-
-    Raises:
-        ConfigError: A number is not above 0.
     """
 
     def __init__(self, lend: Lend, *, keep_s: float = 24 * 3600.0, lease_s: float = 6.0) -> None:
@@ -109,11 +106,7 @@ class PostgresLedger:
         self._last_cleanup = time.monotonic()
 
     async def claim(self, group: str, message_id: str, *, lease_s: float) -> Claim:
-        """Claim a message for `lease_s` seconds, or for fewer when this process dies.
-
-        Raises:
-            Unavailable: The database does not answer; the message must not be handled now.
-        """
+        """Claim a message for `lease_s` seconds, or for fewer when this process dies."""
         lease = min(lease_s, self._lease_s)
         async with self._lend() as connection:
             deaths = await connection.fetchval(_CLAIM, group, message_id, self._owner, lease)
@@ -125,21 +118,13 @@ class PostgresLedger:
         return Claim(state=ClaimState.CLAIMED, deaths=deaths)
 
     async def done(self, group: str, message_id: str, *, digest: str = "") -> None:
-        """Mark a message as completed, with the digest of its result.
-
-        Raises:
-            Unavailable: The database does not answer.
-        """
+        """Mark a message as completed, with the digest of its result."""
         async with self._lend() as connection:
             await connection.execute(_DONE, group, message_id, self._owner, digest, self._keep_s)
         self._claims.pop((group, message_id), None)
 
     async def release(self, group: str, message_id: str) -> None:
-        """Release a claim; completed messages and claims of other processes are left alone.
-
-        Raises:
-            Unavailable: The database does not answer; the claim expires.
-        """
+        """Release a claim; completed messages and claims of other processes are left alone."""
         self._claims.pop((group, message_id), None)
         async with self._lend() as connection:
             await connection.execute(_RELEASE, group, message_id, self._owner)
@@ -153,11 +138,7 @@ class PostgresLedger:
                 await task
 
     async def forget(self) -> None:
-        """Delete expired rows, some thousand at most.
-
-        Raises:
-            Unavailable: The database does not answer.
-        """
+        """Delete expired rows, some thousand at most."""
         self._last_cleanup = time.monotonic()
         async with self._lend() as connection:
             await connection.execute(_DELETE_EXPIRED, self._keep_s, _DELETE_BATCH)

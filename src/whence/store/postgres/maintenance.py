@@ -30,10 +30,6 @@ class Maintenance:
 
     A task that fails or is cancelled loses nothing: it is rolled back, and the next write or search starts it
     again.
-
-    Args:
-        pool: Lends connections.
-        write_timeout_s: Longest one statement of a write may take, in seconds.
     """
 
     def __init__(self, pool: ConnectionPool, write_timeout_s: float) -> None:
@@ -71,10 +67,6 @@ class Maintenance:
         """Return what `read` returns on a connection for searches; when that is None, index and read again.
 
         Indexing goes on when the caller is cancelled, so a large collection is ready at a later attempt.
-
-        Raises:
-            NotFound: There is no such collection.
-            Unavailable: Another version of Whence indexes the same words.
         """
         if not is_text(collection):
             raise missing_collection(collection)
@@ -150,9 +142,6 @@ async def index_words(connection: Connection, collection: str, timeout_s: float)
 
     It is resumable: an interrupted call leaves the remaining batches to the next one. Cost: one look-up; linear
     in the texts that are not indexed.
-
-    Raises:
-        NotFound: There is no such collection.
     """
     indexed = await reindexing.is_indexed(connection, collection)
     while not indexed:
@@ -162,11 +151,7 @@ async def index_words(connection: Connection, collection: str, timeout_s: float)
 
 
 async def maintain(connection: Connection, collection: str, timeout_s: float) -> None:
-    """Index words, metadata and names that this version has not indexed; then merge segments.
-
-    Raises:
-        NotFound: There is no such collection.
-    """
+    """Index words, metadata and names that this version has not indexed; then merge segments."""
     await index_words(connection, collection, timeout_s)
     async with writing(connection, *write_settings(timeout_s)):
         locked = await lock_collection(connection, collection)

@@ -170,9 +170,6 @@ async def filtered_chunks(
         connection: To the database.
         view: The collection as the reader sees it.
         filters: At least one condition.
-
-    Raises:
-        BadInput: No visible document has one of the keys.
     """
     if view.version.metadata_version != METADATA_VERSION:
         return None

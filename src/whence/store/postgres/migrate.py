@@ -66,13 +66,7 @@ def migrations() -> tuple[Migration, ...]:
 
 
 async def migrate(connection: Connection, known: tuple[Migration, ...]) -> int:
-    """Apply missing files, each in a transaction of its own; return how many were applied.
-
-    Raises:
-        HomeTooNew: A newer version has migrated the database.
-        ConfigError: The server is too old, lacks pgvector or the right to install it, or an applied file
-            was changed.
-    """
+    """Apply missing files, each in a transaction of its own; return how many were applied."""
     _check_server(connection)
     # Checked first, so that later starts take no lock.
     if not _missing(await _applied(connection), known):

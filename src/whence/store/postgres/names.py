@@ -34,11 +34,7 @@ class PostgresNames:
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
     ) -> list[SymbolMatch]:
-        """Return the visible chunks that define a name, best fit first, ties by id.
-
-        Raises:
-            BadInput: The limit is below 1, or no visible document has a key of the filters.
-        """
+        """Return the visible chunks that define a name, best fit first, ties by id."""
         check_limit(limit)
         if not is_text(collection) or not is_text(name):
             return []
@@ -73,11 +69,7 @@ class PostgresNames:
     async def linked_titles(
         self, collection: str, chunk_ids: Sequence[str], access: Access, *, query_text: str = ""
     ) -> list[LinkTitle]:
-        """Return the rare names that some visible chunks define or mention, or that a query contains, by name.
-
-        Raises:
-            NotFound: There is no such collection.
-        """
+        """See `SupportsLinks.linked_titles`."""
         if not is_text(collection):
             raise missing_collection(collection)
         async with self._pool.connection() as connection:

@@ -67,11 +67,6 @@ class ConnectionPool:
             size: Most connections of the first pool, 1 or more; None for four per core. The second has half as
                 many.
             statement_timeout_s: Longest a statement may take, in seconds.
-
-        Raises:
-            ConfigError: The URL is invalid, or the server refuses the connection, is too old or lacks pgvector.
-            HomeTooNew: A newer version of Whence has migrated the database.
-            Unavailable: The server cannot be reached.
         """
         server = source if isinstance(source, EmbeddedServer) else None
         url = source if isinstance(source, str) else source.url()

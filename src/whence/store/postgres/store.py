@@ -31,11 +31,6 @@ class PostgresStore:
 
     Its methods are those of its parts; `whence.store.protocols` specifies them. Open it with
     `async with PostgresStore.open(...)`.
-
-    Args:
-        pool: Lends connections.
-        write_timeout_s: Longest one statement of a write may take, in seconds.
-        clock: Returns the time a trace is recorded, with its zone.
     """
 
     def __init__(
@@ -128,11 +123,6 @@ class PostgresStore:
             statement_timeout_s: Longest a read may take, in seconds.
             write_timeout_s: Longest one statement of a write may take, in seconds.
             clock: Returns the time a trace is recorded, with its zone.
-
-        Raises:
-            ConfigError: The URL is invalid, or the server refuses the connection, is too old or lacks pgvector.
-            HomeTooNew: A newer version of Whence has migrated the database.
-            Unavailable: The server cannot be reached.
         """
         pool = await ConnectionPool.open(
             source, size=pool_size, statement_timeout_s=statement_timeout_s

@@ -61,12 +61,7 @@ _DELETE = "DELETE FROM trace WHERE answer_id = $1 RETURNING recorded_at"
 
 
 class PostgresTraces:
-    """Implements the part of `TraceStore` that reads and writes traces.
-
-    Args:
-        pool: Lends connections.
-        clock: Returns the time a trace is recorded, with its zone.
-    """
+    """Implements the part of `TraceStore` that reads and writes traces."""
 
     def __init__(self, pool: ConnectionPool, clock: Callable[[], datetime]) -> None:
         self._pool = pool

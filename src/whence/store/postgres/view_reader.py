@@ -49,12 +49,7 @@ class ViewReader:
         access: Access,
         read: Callable[[Connection, ReaderView], Awaitable[T | None]],
     ) -> T:
-        """Return what `read` returns; it returns None while the collection is not indexed by this version.
-
-        Raises:
-            NotFound: There is no such collection.
-            Unavailable: Another version of Whence indexes the collection.
-        """
+        """Return what `read` returns; it returns None while the collection is not indexed by this version."""
         view = cached_view(collection, access, self.cache) if is_text(collection) else None
         if view is not None:
             try:

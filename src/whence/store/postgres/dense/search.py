@@ -106,14 +106,8 @@ async def search_dense(
 ) -> list[Candidate] | None:
     """Rank the visible chunks by cosine; None while the metadata that a filter needs is not indexed.
 
-    Cost: linear in the visible rows that the filter keeps; where they are many and `exact` is not set, the
-        graph is
-    searched, at a cost that hardly grows with them.
-
-    Raises:
-        StaleVersion: The collection changed.
-        ModelMismatch: The vector's length is not the collection's dimension.
-        BadInput: Limit, threshold or vector is out of range, or no visible document has a key of the filter.
+    Cost: linear in the visible rows that the filter keeps; where they are many and `exact` is not set,
+    the graph is searched, at a cost that hardly grows with them.
     """
     query = check_dense_query(view.version.info, vector, limit, threshold)
     limit = min(limit, _LARGEST_LIMIT)
@@ -219,13 +213,7 @@ async def dense_scores(
     vector: NDArray[np.float32],
     chunk_ids: Sequence[str],
 ) -> dict[str, float]:
-    """Return the cosine of those chunks that exist and are visible. Cost: linear in them.
-
-    Raises:
-        StaleVersion: The collection changed.
-        ModelMismatch: The vector's length is not the collection's dimension.
-        BadInput: The vector is not a unit vector.
-    """
+    """Return the cosine of those chunks that exist and are visible. Cost: linear in them."""
     query = check_dense_query(view.version.info, vector, 1, 0.0)
     values = requested_values(view.access, view.version.info.name, chunk_ids)
     rows = await fetch_versioned(connection, _COSINES, view.version, *values, query)

@@ -204,15 +204,7 @@ async def _add_changes(
     classes: Sequence[int],
     sign: int,
 ) -> None:
-    """Add chunks to the statistics, or subtract them.
-
-    Args:
-        connection: Inside the writing transaction.
-        collection_id: The collection.
-        rows: Language and length of each chunk.
-        classes: The class of each.
-        sign: 1 or -1.
-    """
+    """Add chunks to the statistics, or subtract them."""
     languages = [row["language"] for row in rows]
     lengths = [row["length"] for row in rows]
     signs = [sign] * len(rows)

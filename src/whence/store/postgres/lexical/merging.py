@@ -114,12 +114,6 @@ async def merge_segments(connection: Connection, collection_id: int, first: int,
     """Merge the segments in a range of slots into one, without deleted chunks.
 
     Cost: linear in the postings of the range, n log n in those of a batch.
-
-    Args:
-        connection: Inside the writing transaction.
-        collection_id: The collection.
-        first: Lowest slot of the first segment.
-        last: Highest slot of the last; `MAX_SEGMENT_CHUNKS` chunks in the range at most.
     """
     merge = await _write_merged(connection, collection_id, first, last)
     await _replace_sources(connection, merge, deleted=0)
@@ -130,11 +124,6 @@ async def merge_in_background(connection: Connection, collection_id: int, *setti
 
     Does nothing when another process merges the collection. A merge whose sources are replaced repeatedly is
     left to the next call. Cost: as of `merge_segments`, in a transaction for each merge.
-
-    Args:
-        connection: Outside of any transaction.
-        collection_id: The collection; one that does not exist has nothing to merge.
-        settings: Of the transactions, as for `writing`.
     """
     failures = 0
     while failures < _ATTEMPTS:
@@ -147,11 +136,7 @@ async def merge_in_background(connection: Connection, collection_id: int, *setti
 
 
 async def _merge_next(connection: Connection, collection_id: int) -> bool:
-    """Do one merge that is due; return False when none is, or another process is merging.
-
-    Raises:
-        _SourcesReplacedError: The sources have changed; the transaction must be rolled back.
-    """
+    """Do one merge that is due; return False when none is, or another process is merging."""
     if not await connection.fetchval(
         "SELECT pg_try_advisory_xact_lock($1, $2)", _LOCK, collection_id
     ):
@@ -183,11 +168,7 @@ async def _write_merged(
     *,
     record_deleted: bool = False,
 ) -> _Merge:
-    """Write the postings of the chunks in a range of slots, under the number of a new segment.
-
-    Raises:
-        _SourcesReplacedError: The segments are gone.
-    """
+    """Write the postings of the chunks in a range of slots, under the number of a new segment."""
     sources = await connection.fetch(_SOURCES, collection_id, first, last)
     ids = [source["id"] for source in sources]
     (number,) = await reserve(connection, "segment", "id", 1)
@@ -208,11 +189,7 @@ async def _write_merged(
 async def _write_postings(
     connection: Connection, sources: Sequence[Any], slots: NDArray[np.int32], number: int
 ) -> None:
-    """Copy the postings of some slots from the source segments to a new one.
-
-    Raises:
-        _SourcesReplacedError: The segments are gone.
-    """
+    """Copy the postings of some slots from the source segments to a new one."""
     new_places = await asyncio.to_thread(_new_places, sources, slots)
     ids = [source["id"] for source in sources]
     ends = [row["batch_end"] for row in await connection.fetch(_BATCH_ENDS, ids, BATCH_POSTINGS)]
@@ -224,11 +201,7 @@ async def _write_postings(
 
 
 async def _carry_over_deleted(connection: Connection, merge: _Merge) -> int:
-    """Count the chunks deleted since the merge began, record their postings, and return the count.
-
-    Raises:
-        _SourcesReplacedError: The sources have changed.
-    """
+    """Count the chunks deleted since the merge began, record their postings, and return the count."""
     rows = await connection.fetch(_PRESENT, merge.collection_id, merge.first, merge.last)
     if [row["id"] for row in rows] != merge.sources:
         raise _SourcesReplacedError
@@ -257,12 +230,7 @@ async def _replace_sources(connection: Connection, merge: _Merge, *, deleted: in
 
 
 def _new_places(sources: Sequence[Any], live: NDArray[np.int32]) -> list[NDArray[np.int32]]:
-    """Return, for each source segment, the new place of each of its places; -1 for deleted chunks.
-
-    Args:
-        sources: The segments.
-        live: The slot at each new place.
-    """
+    """Return, for each source segment, the new place of each of its places; -1 for deleted chunks."""
     order = np.argsort(live, kind="stable")
     ascending = live[order]
     new_places = []

@@ -56,10 +56,6 @@ async def search_lexical(
     """Rank the visible chunks by BM25; None while words or metadata are not indexed by this version.
 
     Cost: linear in the visible postings of the query's terms.
-
-    Raises:
-        StaleVersion: The collection changed.
-        BadInput: The limit is below 1, or no visible document has a key of the filter.
     """
     check_limit(limit)
     if view.version.analyzer != ANALYZER_VERSION:

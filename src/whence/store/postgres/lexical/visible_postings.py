@@ -103,11 +103,7 @@ class VisibleTerm(msgspec.Struct, frozen=True):
 async def read_terms(
     connection: Connection, view: ReaderView, terms: Iterable[str]
 ) -> dict[str, VisibleTerm]:
-    """Return each term with its visible postings. Cost: linear in those that are not cached.
-
-    Raises:
-        StaleVersion: The collection changed.
-    """
+    """Return each term with its visible postings. Cost: linear in those that are not cached."""
     keys = {term: view.key("term", term) for term in terms}
     cached = {term: view.cache.get(key) for term, key in keys.items()}
     missing = [term for term, found in cached.items() if found is None]
@@ -157,11 +153,7 @@ def _with_impacts(visible: bytes, mean: float) -> bytes:
 async def read_slots(
     connection: Connection, view: ReaderView, segments: Sequence[int]
 ) -> dict[int, NDArray[np.int32]]:
-    """Return the slots of all places of segments, which are never written again.
-
-    Raises:
-        StaleVersion: A segment was merged into another one.
-    """
+    """Return the slots of all places of segments, which are never written again."""
     found = {one: view.cache.get(("slots", one)) for one in segments}
     missing = [one for one, slots in found.items() if slots is None]
     if missing:

@@ -218,11 +218,7 @@ def _cause(lines: list[str]) -> str:
 
 
 def _nobody() -> tuple[int, int]:
-    """Return user and group of the account without rights.
-
-    Raises:
-        ConfigError: The machine has none.
-    """
+    """Return user and group of the account without rights."""
     import pwd
 
     try:

@@ -16,13 +16,7 @@ _LOCK = "SELECT true FROM collection WHERE id = $1 FOR KEY SHARE"
 
 
 class BackgroundWrites:
-    """Runs work for a collection on another connection: one after the other, each in a transaction.
-
-    Args:
-        lend: Lends a connection.
-        collection_id: The collection.
-        settings: Of the transactions, as for `writing`.
-    """
+    """Runs work for a collection on another connection: one after the other, each in a transaction."""
 
     def __init__(
         self,
@@ -40,11 +34,7 @@ class BackgroundWrites:
         self._last = asyncio.create_task(self._run(work, self._last))
 
     async def wait(self) -> None:
-        """Wait for all work; raise what it failed with.
-
-        Raises:
-            InternalError: The import was removed meanwhile, because this process had lost its lock.
-        """
+        """Wait for all work; raise what it failed with."""
         if self._last is not None:
             await self._last
 

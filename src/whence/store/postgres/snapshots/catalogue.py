@@ -85,15 +85,6 @@ async def write_snapshot(
 ) -> int | None:
     """Publish a snapshot and complete its import, inside the caller's transaction.
 
-    Args:
-        connection: In a transaction.
-        snapshot: Which state of which repository.
-        refs: Names that it is found by.
-        report: Of the import.
-        now: Time of publication.
-        number: Number of the import.
-        collection_id: Its content; None to keep the published one.
-
     Returns:
         The collection that the snapshot had before, if it is replaced.
     """
@@ -149,9 +140,6 @@ async def write_set(
         repos: Repository of each member.
         members: In their order.
         now: When.
-
-    Raises:
-        BadInput: The name is not valid, or the snapshots are none, given twice or not of one repository.
     """
     check_set_name(name)
     if not members or len(set(repos)) != 1:

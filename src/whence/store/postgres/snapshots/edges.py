@@ -24,11 +24,7 @@ _RELATIONS = "SELECT name, id FROM code_relation WHERE name = ANY($1::text[])"
 
 
 async def relation_ids(connection: Connection, edges: SnapshotEdges) -> NDArray[np.int32]:
-    """Return the id of each name of `edges.names`; new relations are created.
-
-    Raises:
-        BadInput: A name is not valid.
-    """
+    """Return the id of each name of `edges.names`; new relations are created."""
     names = sorted(set(edges.names))
     for name in names:
         check_relation(name)

@@ -124,11 +124,7 @@ async def expand(
 
 
 def check_expand(request: ExpandRequest) -> None:
-    """Check the limits of a request.
-
-    Raises:
-        BadInput: A limit is below 1, or there is no seed, or there are more of them than `max_nodes`.
-    """
+    """Check the limits of a request."""
     for name, value in (("max_depth", request.max_depth), ("max_nodes", request.max_nodes)):
         if value < 1:
             raise BadInput(f"{name} must be at least 1, not {value}")
@@ -143,12 +139,7 @@ def check_expand(request: ExpandRequest) -> None:
 
 
 async def _seeds(connection: Connection, row: Any, request: ExpandRequest) -> dict[int, str]:
-    """Return the seeds by number, in the order of the request.
-
-    Raises:
-        BadInput: One is of another snapshot.
-        NotFound: One does not exist or is hidden.
-    """
+    """Return the seeds by number, in the order of the request."""
     asked = [
         (node, local_id_from_name(node, row["repo"], row["snapshot_id"]))
         for node in dict.fromkeys(request.seeds)
@@ -169,9 +160,6 @@ async def _check_relations(connection: Connection, row: Any, wanted: Sequence[st
     """Check the names of relations.
 
     Cost: none for well-known relations; otherwise at worst linear in the edges.
-
-    Raises:
-        BadInput: A name is neither well known nor that of a visible edge.
     """
     allowed = RelationFilter(wanted)
     if not allowed.unknown():
@@ -195,15 +183,7 @@ def _relations(row: Any, wanted: Iterable[str]) -> dict[int, str]:
 
 
 class _Walk:
-    """An expansion in progress.
-
-    Args:
-        connection: In a transaction with one snapshot of the database.
-        row: The code snapshot, its collection and the reader's classes.
-        request: Limits and direction.
-        relations: Relations to follow, by number, in order.
-        travel: Whether the walk passes through hidden nodes.
-    """
+    """An expansion in progress."""
 
     def __init__(
         self,

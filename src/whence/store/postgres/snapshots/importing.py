@@ -62,14 +62,7 @@ async def importing(
     timeout_s: float,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[PostgresImport]:
-    """Run an import for the time of a block, on a connection that nothing else uses.
-
-    Args:
-        connection: Lent for the whole block.
-        lend: Lends another one, for work in the background.
-        timeout_s: Longest one statement may take, in seconds.
-        clock: Returns the time with its zone.
-    """
+    """Run an import for the time of a block, on a connection that nothing else uses."""
     run = PostgresImport(connection, lend, timeout_s, clock)
     await run.sweep()
     try:

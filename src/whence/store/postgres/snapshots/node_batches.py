@@ -40,12 +40,7 @@ class NodeBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodePreparer:
-    """Prepares batches of nodes of one snapshot; can be pickled for another process.
-
-    Args:
-        snapshot: Snapshot of the nodes.
-        collection: Name of the collection that is written.
-    """
+    """Prepares batches of nodes of one snapshot; can be pickled for another process."""
 
     def __init__(self, snapshot: SnapshotInfo, collection: str) -> None:
         # All ids have the same beginning, which is escaped once here.
@@ -56,11 +51,7 @@ class NodePreparer:
         }
 
     def __call__(self, nodes: Sequence[CodeNode]) -> NodeBatch:
-        """Prepare some nodes, each id once. Cost: linear in their texts.
-
-        Raises:
-            BadInput: A text cannot be stored.
-        """
+        """Prepare some nodes, each id once. Cost: linear in their texts."""
         texts = [node_text(node) for node in nodes]
         for node, text in zip(nodes, texts, strict=True):
             if not text.searched.isascii() or "\0" in text.searched:

@@ -23,12 +23,7 @@ _COLUMNS = ("collection_id", "node", "ord", "class_id", "local_id")
 
 
 class StagedNodes:
-    """The nodes of a snapshot; all methods run inside a transaction of the caller.
-
-    Args:
-        connection: To the database.
-        collection_id: The collection of the snapshot.
-    """
+    """The nodes of a snapshot; all methods run inside a transaction of the caller."""
 
     def __init__(self, connection: Connection, collection_id: int) -> None:
         self._connection = connection

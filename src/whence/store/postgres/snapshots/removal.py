@@ -47,10 +47,6 @@ async def bulk_settings(connection: Connection, timeout_s: float) -> tuple[str, 
 
     Where the role permits, the server does not check foreign keys: the caller writes and deletes whole
     snapshots, to which nothing else refers.
-
-    Args:
-        connection: Its role is checked for the permission.
-        timeout_s: Longest one statement may take, in seconds.
     """
     settings = (f"statement_timeout = {int(timeout_s * 1000)}", "synchronous_commit = off")
     may_skip_checks = await connection.fetchval(

@@ -82,18 +82,7 @@ def uncancellable(
 
 
 class PostgresStagedSnapshot:
-    """A snapshot on its way in; implements `StagedSnapshot`.
-
-    Args:
-        connection: Of the import.
-        number: Number of the run.
-        collection_id: Internal collection that is written.
-        snapshot: Which state of which repository.
-        refs: Names that the snapshot is found by.
-        settings: Of its transactions, as for `writing`.
-        siblings: Returns the collections of the import.
-        lend: Lends a second connection.
-    """
+    """A snapshot on its way in; implements `StagedSnapshot`."""
 
     def __init__(
         self,
@@ -203,11 +192,7 @@ class PostgresStagedSnapshot:
             return True
 
     def _is_published(self, report: ImportReport, former: SnapshotRecord | None) -> bool:
-        """Return whether this content is published already.
-
-        Raises:
-            BadInput: Other content is, and it may not be replaced.
-        """
+        """Return whether this content is published already."""
         if former is None:
             return False
         if former.digest == report.digest:
@@ -237,10 +222,6 @@ class PostgresStagedSnapshot:
 
         Returns:
             The collection that is unreachable now, to be deleted.
-
-        Raises:
-            BadInput: Other content was published under its id meanwhile.
-            InternalError: It was not closed, or a node has no vector.
         """
         connection, report = self._connection, self._report
         if report is None:

@@ -69,12 +69,7 @@ class _Places(dict[str, int]):
 
 
 class _PretokenPlaces(dict[str, tuple[int, ...]]):
-    """Places of the terms of each analyzed pre-token; pre-tokens of code recur often.
-
-    Args:
-        language: Language of the stemmer.
-        place_of: Places of terms, to be added to.
-    """
+    """Places of the terms of each analyzed pre-token; pre-tokens of code recur often."""
 
     def __init__(self, language: str, place_of: _Places) -> None:
         super().__init__()
@@ -149,12 +144,7 @@ class TermCounter:
 
 
 class SnapshotTermWriter:
-    """Writes counted terms into the empty lexical index of a collection.
-
-    Args:
-        connection: To the database.
-        collection_id: The collection, which no other process writes.
-    """
+    """Writes counted terms into the empty lexical index of a collection."""
 
     def __init__(self, connection: Connection, collection_id: int) -> None:
         self._connection = connection
@@ -285,11 +275,7 @@ class SnapshotTermWriter:
         )
 
     async def finish(self, connection: Connection) -> None:
-        """Write the remaining terms, postings and statistics.
-
-        Args:
-            connection: In a transaction; used instead of the former one.
-        """
+        """Write the remaining terms, postings and statistics."""
         self._connection = connection
         await self._write_terms()
         await self.segment()(connection)

@@ -38,15 +38,7 @@ _WITH_VECTORS = "SELECT ord FROM chunk_vec WHERE collection_id = $1"
 
 
 class SnapshotVectors:
-    """Vectors of the nodes of a snapshot.
-
-    Args:
-        connection: To the database.
-        collection_id: The collection of the snapshot.
-        repo: Its repository.
-        nodes: Its nodes, complete before the first call.
-        siblings: Returns the collections of the import.
-    """
+    """Vectors of the nodes of a snapshot."""
 
     def __init__(
         self,
