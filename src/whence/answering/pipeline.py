@@ -45,7 +45,7 @@ async def write_answer(question: Question, passages: Sequence[Passage]) -> Writt
     trace = question.trace
     trace.begin("synthesis")
     given, dropped = _within_limits(question, passages)
-    written = await (_write(question, given) if given else _write_nothing(question))
+    written = await _write(question, given)
     saved = await _save(question, written.text)
     result = written.result
     await trace.end(
@@ -99,12 +99,27 @@ def _within_limits(
 
 
 async def _write(question: Question, passages: Sequence[Passage]) -> Written:
-    trace = question.trace
-    pieces = _Pieces(question)
-    on_piece = None if question.on_piece is None else pieces.send
-    result = await question.services.writer.write_answer(question.text, passages, on_piece)
-    text = result.text or "".join(pieces.sent)
-    await pieces.end()
+    """Write the answer and end the stream of pieces exactly once."""
+    trace, callback = question.trace, question.on_piece
+    pieces: list[str] = []
+    ended = False
+
+    async def send(text: str, end_of_stream: bool = False) -> None:
+        nonlocal ended
+        if callback is not None and not ended:
+            pieces.append(text)
+            ended = end_of_stream
+            await callback(text, end_of_stream)
+
+    if not passages:
+        codes = {one.reason_code for one in question.candidates}
+        text = NOTHING_READABLE if codes & {"fetch_failed", "text_missing"} else NOTHING_FOUND
+        await send(text, True)
+        return Written(text=text, found=False)
+    writer = question.services.writer
+    result = await writer.write_answer(question.text, passages, send if callback else None)
+    text = result.text or "".join(pieces)
+    await send("", True)
     if not text.strip():
         trace.degrade("prompt", "empty_answer", "the writer gave no text")
     if result.language_model is False:
@@ -119,34 +134,6 @@ async def _write(question: Question, passages: Sequence[Passage]) -> Written:
     for fault in cited.faults:
         trace.degrade("prompt", "citation_invalid", fault)
     return Written(text=text, found=True, result=result, citations=cited.citations)
-
-
-class _Pieces:
-    """Sends pieces of text to the reader, keeps them, and ends the stream exactly once."""
-
-    def __init__(self, question: Question) -> None:
-        self._callback = question.on_piece
-        self._ended = False
-        self.sent: list[str] = []
-
-    async def send(self, text: str, end_of_stream: bool = False) -> None:
-        """Send one piece; nothing is sent after the end."""
-        if self._callback is None or self._ended:
-            return
-        self.sent.append(text)
-        self._ended = end_of_stream
-        await self._callback(text, end_of_stream)
-
-    async def end(self) -> None:
-        """End the stream when the writer did not."""
-        await self.send("", True)
-
-
-async def _write_nothing(question: Question) -> Written:
-    codes = {one.reason_code for one in question.candidates}
-    text = NOTHING_READABLE if codes & {"fetch_failed", "text_missing"} else NOTHING_FOUND
-    await _Pieces(question).send(text, True)
-    return Written(text=text, found=False)
 
 
 async def _save(question: Question, text: str) -> bool:
@@ -194,59 +181,36 @@ def markers_of(text: str) -> tuple[int, ...]:
 
 
 def map_citations(text: str, quotes: Sequence[Quote], passages: Sequence[Passage]) -> CitedAnswer:
-    """Map the markers of an answer to the passages that the writer was given.
+    """Map the markers of an answer, any text, to the passages given; marker `[n]` is the n-th, from 1.
 
-    Markers out of range and quotes that are not verbatim in their passage are left out and reported. The
-    function accepts any text and any quotes.
-
-    Args:
-        text: The answer.
-        quotes: What the writer says it used.
-        passages: What the writer was given; marker `[n]` is the n-th, from 1.
-
-    Cost: one pass over the text and one substring search per quote.
+    Markers out of range and quotes that are not verbatim in their passage are left out and reported.
     """
     faults: list[str] = []
     citations: list[Citation] = []
-    by_marker = _quotes_by_marker(quotes)
     for marker in sorted(markers_of(text)):
         if not 1 <= marker <= len(passages):
             faults.append(f"marker [{marker}] names none of the {len(passages)} documents")
             continue
         passage = passages[marker - 1]
-        wanted = by_marker.get(marker, [])
-        verbatim = list(filter(passage.text.__contains__, wanted))
+        wanted = dict.fromkeys(one.text for one in quotes if one.marker == marker and one.text)
+        verbatim = [quote for quote in wanted if quote in passage.text]
         if len(verbatim) < len(wanted):
             faults.append(f"a quote of marker [{marker}] is not in its document")
         citations += [_citation(marker, passage, quote) for quote in verbatim or [""]]
     return CitedAnswer(tuple(citations), tuple(faults))
 
 
-def _quotes_by_marker(quotes: Sequence[Quote]) -> dict[int, list[str]]:
-    by_marker: dict[int, list[str]] = {}
-    for quote in quotes:
-        known = by_marker.setdefault(quote.marker, [])
-        if quote.text and quote.text not in known:
-            known.append(quote.text)
-    return by_marker
-
-
 def _citation(marker: int, passage: Passage, quote: str) -> Citation:
     metadata = passage.metadata
+    names = ("source_file", "source_url", "heading")
     return Citation(
         marker=marker,
         chunk_id=passage.chunk_id,
         document_id=passage.document_id,
-        source_file=_text(metadata.get("source_file")),
-        source_url=_text(metadata.get("source_url")),
-        heading=_text(metadata.get("heading")),
         quote=quote,
         outdated=outdated(metadata),
+        **{name: one for name in names if isinstance(one := metadata.get(name), str)},
     )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 class Steps(NamedTuple):
@@ -295,32 +259,26 @@ async def answer(question: Question, steps: Steps = DOCUMENT_STEPS) -> RagResult
     Raises:
         WhenceError: A stage failed that the answer depends on.
     """
+    trace = question.trace
     try:
-        await _record_question(question)
+        trace.begin("question")
+        await trace.end(
+            lambda run: question_triples(
+                trace.answer_id, question.text, question.asked_at, run=run
+            ),
+            settings=question.all_settings(),
+        )
         processed = await process_query(question)
         evidence = await steps.retrieve(question, processed)
         passages = await steps.select(question, evidence)
         written = await write_answer(question, passages)
     except Exception as error:
         known = as_whence_error(error, "the question")
-        await question.trace.fail(known)
+        await trace.fail(known)
         if known is error:
             raise
         raise known from error
-    return _result(question, written)
-
-
-async def _record_question(question: Question) -> None:
-    trace = question.trace
-    trace.begin("question")
-    await trace.end(
-        lambda run: question_triples(trace.answer_id, question.text, question.asked_at, run=run),
-        settings=question.all_settings(),
-    )
-
-
-def _result(question: Question, written: Written) -> RagResult:
-    trace, result = question.trace, written.result
+    result = written.result
     return RagResult(
         answer=Answer(
             answer_id=trace.answer_id,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 
 from whence.answering.code_evidence import CodeRetrieval, CodeScope
-from whence.answering.pipeline import DOCUMENT_STEPS, RagResult, Steps, answer
+from whence.answering.pipeline import DOCUMENT_STEPS, Steps, answer
 from whence.answering.prompts import StreamCaller, bus_services
 from whence.answering.state import (
     Question,
@@ -53,12 +53,6 @@ class Publisher(Protocol):
         ...
 
 
-def question_time_s(publisher: Publisher) -> float | None:
-    """Return the seconds for a question; a fifth of the caller's time, at most 0.5 s, is kept for replying."""
-    left = publisher.remaining_s()
-    return None if left is None else left - min(0.5, left * 0.2)
-
-
 class AnswerStream:
     """Runs one question as a task and yields its replies.
 
@@ -72,8 +66,6 @@ class AnswerStream:
         self._trace_timeout_s = trace_timeout_s
         self._replies: asyncio.Queue[Message | None] = asyncio.Queue()
         self._degraded: list[Degradation] = []
-        self._explaining = True
-        self._replied = False
 
     def event(self, event: ExplainEvent) -> None:
         """Add the event of a stage."""
@@ -83,9 +75,7 @@ class AnswerStream:
         """Add a piece of the answer's text."""
         self._replies.put_nowait(AnswerPiece(text=text, end_of_stream=end_of_stream))
 
-    async def run(
-        self, question: Question, answering: Callable[[Question], Awaitable[RagResult]]
-    ) -> AsyncGenerator[Message, None]:
+    async def run(self, question: Question, steps: Steps) -> AsyncGenerator[Message, None]:
         """Run the question and yield all replies; the trace is published before the answer, which is last.
 
         Leaving the stream early cancels the question.
@@ -93,44 +83,37 @@ class AnswerStream:
         Raises:
             WhenceError: The question failed.
         """
-        task = asyncio.ensure_future(answering(question))
+        task = asyncio.ensure_future(answer(question, steps))
         task.add_done_callback(lambda _: self._replies.put_nowait(None))
+        explaining, replied = True, False
         try:
             while (reply := await self._replies.get()) is not None:
                 if isinstance(reply, ExplainEvent):
-                    await self._explain(question, reply)
+                    if explaining:
+                        # After a failure no more are published, which bounds the wait. The trace has all.
+                        timeout_s = question.options.explain_timeout_s
+                        explaining = await self._publish(
+                            "explain", reply, reply.answer_id, timeout_s
+                        )
                     if not question.message.explain:
                         continue
-                self._replied = True
+                replied = True
                 yield reply
         finally:
             if not task.done():
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-        yield await self._answer(question, task)
-
-    async def _answer(self, question: Question, task: asyncio.Future[RagResult]) -> Answer:
-        """Publish the trace, then return the answer or raise the question's error.
-
-        The trace of a failed question is published, unless the request was refused, or may be tried again: a
-        trace is kept once per answer, and the answer may still come. After the first reply it is not tried
-        again.
-        """
         try:
-            answer = task.result().answer
+            found = task.result().answer
         except WhenceError as error:
-            if question.trace.events and (self._replied or not error.retryable):
+            # No trace of a question that was refused, or that may be asked again: a trace is kept once per
+            # answer, and the answer may still come. After the first reply it is not tried again.
+            if question.trace.events and (replied or not error.retryable):
                 await self._record(question, None)
             raise
-        await self._record(question, self._with_degradations(answer))
-        return self._with_degradations(answer)
-
-    async def _explain(self, question: Question, event: ExplainEvent) -> None:
-        """Publish an event; after a failure no more are published, which bounds the wait. The trace has all."""
-        if self._explaining:
-            timeout_s = question.options.explain_timeout_s
-            self._explaining = await self._publish("explain", event, event.answer_id, timeout_s)
+        await self._record(question, self._with_degradations(found))
+        yield self._with_degradations(found)
 
     async def _record(self, question: Question, answer: Answer | None) -> None:
         message = question.message
@@ -163,10 +146,10 @@ class AnswerStream:
             return False
         return True
 
-    def _with_degradations(self, answer: Answer) -> Answer:
+    def _with_degradations(self, found: Answer) -> Answer:
         if not self._degraded:
-            return answer
-        return msgspec.structs.replace(answer, degraded=(*answer.degraded, *self._degraded))
+            return found
+        return msgspec.structs.replace(found, degraded=(*found.degraded, *self._degraded))
 
 
 class QuestionContext(StreamCaller, Publisher, Protocol):
@@ -310,6 +293,7 @@ def _answer(
     settings: Mapping[str, Scalar],
     steps: Steps,
 ) -> AsyncGenerator[Message, None]:
+    left = context.remaining_s()
     stream = AnswerStream(context, trace_timeout_s=parameters.trace_timeout_s)
     question = new_question(
         message,
@@ -319,10 +303,11 @@ def _answer(
         has_reranker=context.is_bound("reranker"),
         settings=settings,
         listeners=(stream.event,),
-        deadline_s=question_time_s(context),
+        # A fifth of the caller's time, at most half a second, is kept for replying.
+        deadline_s=None if left is None else left - min(0.5, left * 0.2),
     )
     question.on_piece = stream.piece if message.streaming else None
-    return stream.run(question, lambda one: answer(one, steps))
+    return stream.run(question, steps)
 
 
 def _check_code_request(message: CodeRagRequest, parameters: CodeRagParameters) -> None:
