@@ -47,7 +47,7 @@ def numbered_documents(
     """
     framed = []
     for number, text in enumerate(documents, start=1):
-        section = _attribute(sections[number - 1]) if sections else ""
+        section = " ".join(sections[number - 1].translate(_UNFRAMED).split()) if sections else ""
         mark = f' section="{section}"' if section else ""
         mark += ' outdated="yes"' if number in outdated else ""
         kept = text.replace("</document", "< /document")
@@ -57,11 +57,6 @@ def numbered_documents(
 
 #: Characters that could end an attribute or a tag, and their replacements.
 _UNFRAMED = str.maketrans({'"': "'", "<": "\u2039", ">": "\u203a"})
-
-
-def _attribute(text: str) -> str:
-    """Return a text that can be put between double quotes in a tag, on one line."""
-    return " ".join(text.translate(_UNFRAMED).split())
 
 
 _TEMPLATES = (
@@ -100,62 +95,37 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
 )
 
 
-class Variables(msgspec.Struct, frozen=True, kw_only=True):
-    """The values that a template is filled with."""
-
-    query: str
-    documents: tuple[str, ...] = ()
-    outdated: frozenset[int] = frozenset()
-    """Numbers of documents that are out of date, from 1."""
-    sections: tuple[str, ...] = ()
-    """Titles and headings above each document; empty when none is known."""
-
-
-def read_variables(variables: Mapping[str, Any]) -> Variables:
-    """Check and convert the variables of a prompt request.
+def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequest:
+    """Check the variables of a prompt request and fill the template with them.
 
     Raises:
-        BadInput: One is missing or of a wrong type.
+        BadInput: A variable is missing or of a wrong type.
     """
     query = variables.get("query")
     if not isinstance(query, str) or not query.strip():
         raise BadInput("the prompt variable `query` must be a text that is not blank")
-    documents = variables.get("documents", ())
-    if not _is_list_of(documents, str):
-        raise BadInput("the prompt variable `documents` must be a list of texts")
-    numbers = variables.get("outdated", ())
-    if not _is_list_of(numbers, int) or not all(1 <= one <= len(documents) for one in numbers):
+    lists: dict[str, Any] = {}
+    for name, item in (("documents", str), ("outdated", int), ("sections", str)):
+        value = lists[name] = variables.get(name, ())
+        if not isinstance(value, list | tuple) or not set(map(type, value)) <= {item}:
+            what = "texts" if item is str else "numbers of documents"
+            raise BadInput(f"the prompt variable `{name}` must be a list of {what}")
+    documents, outdated, sections = map(tuple, lists.values())
+    if not all(1 <= one <= len(documents) for one in outdated):
         raise BadInput("the prompt variable `outdated` must be a list of numbers of documents")
-    sections = variables.get("sections", ())
-    if not _is_list_of(sections, str):
-        raise BadInput("the prompt variable `sections` must be a list of texts")
     if len(sections) not in (0, len(documents)):
         raise BadInput(
             f"the prompt variable `sections` has {len(sections)} texts for {len(documents)} documents"
         )
-    return Variables(
-        query=query,
-        documents=tuple(documents),
-        outdated=frozenset(numbers),
-        sections=tuple(sections),
-    )
-
-
-def _is_list_of(value: object, item: type) -> bool:
-    return isinstance(value, list | tuple) and set(map(type, value)) <= {item}
-
-
-def write_request(template: Template, variables: Variables) -> WriteRequest:
-    """Return the request to a writer: the template with its fields filled."""
-    documents = numbered_documents(variables.documents, variables.outdated, variables.sections)
+    framed = numbered_documents(documents, outdated, sections)
     return WriteRequest(
         template_id=template.template_id,
-        query=variables.query,
-        documents=variables.documents,
-        outdated=variables.outdated,
-        sections=variables.sections,
+        query=query,
+        documents=documents,
+        outdated=frozenset(outdated),
+        sections=sections,
         system=template.system,
-        prompt=template.prompt.format(query=variables.query, documents=documents),
+        prompt=template.prompt.format(query=query, documents=framed),
     )
 
 
@@ -176,11 +146,11 @@ class WriterClient:
         self._options = options
 
     async def extract_concepts(self, query: str) -> PromptResult:
-        """Return search phrases for a question, one a line."""
+        """See `WriterService.extract_concepts`."""
         request = PromptRequest(template_id=EXTRACT_CONCEPTS, variables={"query": query})
         return await self._deadline.limit(
             "naming concepts",
-            lambda: self._request(request),
+            lambda: self._request(request, None),
             self._options.concepts_timeout_s,
             share=0.3,
         )
@@ -188,7 +158,7 @@ class WriterClient:
     async def write_answer(
         self, query: str, passages: Sequence[Passage], on_piece: ChunkCallback | None
     ) -> PromptResult:
-        """Answer a question from passages; pieces go to `on_piece` as they are written."""
+        """See `WriterService.write_answer`."""
         variables: dict[str, Any] = {"query": query, "documents": [one.text for one in passages]}
         if old := outdated_numbers(passages):
             variables["outdated"] = old
@@ -200,26 +170,29 @@ class WriterClient:
         )
         return await self._deadline.limit(
             "writing the answer",
-            lambda: self._stream(request, on_piece) if on_piece else self._request(request),
+            lambda: self._request(request, on_piece),
             self._options.answer_timeout_s,
         )
 
-    async def _request(self, request: PromptRequest) -> PromptResult:
-        reply = await self._caller.call("prompt", request, PromptResponse)
-        return _checked(reply.result)
-
-    async def _stream(self, request: PromptRequest, on_piece: ChunkCallback) -> PromptResult:
+    async def _request(
+        self, request: PromptRequest, on_piece: ChunkCallback | None
+    ) -> PromptResult:
         result: PromptResult | None = None
-        async with aclosing(self._caller.stream("prompt", request)) as replies:
-            async for reply in replies:
-                if not isinstance(reply, PromptResponse):
-                    raise InternalError(f"the prompt service sent a {type(reply).__name__}")
-                result = reply.result or result
-                if reply.piece:
-                    await on_piece(reply.piece, False)
-        if result is not None:
+        if on_piece is None:
+            result = (await self._caller.call("prompt", request, PromptResponse)).result
+        else:
+            async with aclosing(self._caller.stream("prompt", request)) as replies:
+                async for reply in replies:
+                    if not isinstance(reply, PromptResponse):
+                        raise InternalError(f"the prompt service sent a {type(reply).__name__}")
+                    result = reply.result or result
+                    if reply.piece:
+                        await on_piece(reply.piece, False)
+        if result is None:
+            raise InternalError("the prompt service ended without a result")
+        if on_piece is not None:
             await on_piece("", True)
-        return _checked(result)
+        return result
 
 
 def bus_services(
@@ -230,12 +203,6 @@ def bus_services(
         RetrievalClients(caller, deadline=deadline, timeouts=options.timeouts(), **scope),
         WriterClient(caller, deadline, options),
     )
-
-
-def _checked(result: PromptResult | None) -> PromptResult:
-    if result is None:
-        raise InternalError("the prompt service ended without a result")
-    return result
 
 
 def outdated_numbers(passages: Sequence[Passage]) -> list[int]:

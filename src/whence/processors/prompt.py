@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from whence.answering.prompts import EXTRACT_CONCEPTS, TEMPLATES, read_variables, write_request
+from whence.answering.prompts import EXTRACT_CONCEPTS, TEMPLATES, write_request
 from whence.processors.base import PROMPT, Context, StreamingProcessor, closing
 from whence.schema.errors import BadInput, InternalError
 from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
@@ -57,19 +57,19 @@ class PromptProcessor(StreamingProcessor):
                 f"there is no prompt template {message.template_id!r}",
                 hint="one of " + ", ".join(TEMPLATES),
             )
-        variables = read_variables(message.variables)
-        size = len(variables.query) + sum(map(len, (*variables.documents, *variables.sections)))
+        request = write_request(template, message.variables)
+        size = sum(map(len, (request.query, *request.documents, *request.sections)))
         if size > self.parameters.max_chars:
             raise BadInput(
                 f"a prompt of {size} characters; at most {self.parameters.max_chars} are taken",
                 hint="ask for fewer documents, or raise `max_chars` of the prompt processor",
             )
         if template.template_id == EXTRACT_CONCEPTS and not writer.is_language_model:
-            concept = PromptResult(text=variables.query, model=writer.model, language_model=False)
+            concept = PromptResult(text=request.query, model=writer.model, language_model=False)
             yield PromptResponse(result=concept)
             return
         result: PromptResult | None = None
-        async with closing(writer.write(write_request(template, variables))) as pieces:
+        async with closing(writer.write(request)) as pieces:
             async for piece in pieces:
                 result = piece.result or result
                 if message.streaming and piece.text:
