@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -42,8 +42,17 @@ async def process_query(question: Question) -> ProcessedQuery:
     """
     trace = question.trace
     trace.begin("grounding")
+
+    async def extract_concepts() -> PromptResult:
+        try:
+            return await question.services.writer.extract_concepts(question.text)
+        except WhenceError as error:
+            reason = f"no concepts were named, the question alone is searched: {error.message}"
+            trace.degrade("prompt", "concepts_failed", reason)
+            return PromptResult(text="")
+
     result, embedded = await asyncio.gather(
-        _extract_concepts(question), _embed(question, [question.text], "the question")
+        extract_concepts(), _embed(question, [question.text], "the question")
     )
     by_model = result.language_model is not False
     extracted = read_concepts(result.text or "", limit=question.options.max_concepts)
@@ -62,18 +71,6 @@ async def process_query(question: Question) -> ProcessedQuery:
         settings={"prompt_template": result.template} if result.template else None,
     )
     return ProcessedQuery(concepts, embedded)
-
-
-async def _extract_concepts(question: Question) -> PromptResult:
-    try:
-        return await question.services.writer.extract_concepts(question.text)
-    except WhenceError as error:
-        question.trace.degrade(
-            "prompt",
-            "concepts_failed",
-            f"no concepts were named, the question alone is searched: {error.message}",
-        )
-        return PromptResult(text="")
 
 
 async def _embed(question: Question, texts: Sequence[str], what: str) -> Embedded | WhenceError:
@@ -139,18 +136,12 @@ def read_concepts(text: str, *, limit: int) -> tuple[str, ...]:
     ('return policy', 'refund')
     """
     concepts: dict[str, str] = {}
-    for concept in _lines(text):
-        if len(concepts) == limit:
-            break
-        concepts.setdefault(concept.casefold(), concept)
-    return tuple(concepts.values())
-
-
-def _lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         concept = _BULLET.sub("", line.strip()).replace("\0", "").strip()
         if concept:
-            yield concept[:_MAX_CONCEPT_CHARS].strip()
+            concept = concept[:_MAX_CONCEPT_CHARS].strip()
+            concepts.setdefault(concept.casefold(), concept)
+    return tuple(concepts.values())[:limit]
 
 
 async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passage]:
@@ -166,6 +157,16 @@ async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passag
     question.candidates = found.candidates
     passages = await _read(question, found.kept)
     model = question.models.get("embedding")
+    graphs = found.graphs
+    settings: dict[str, Scalar] = {}
+    if graphs:
+        # What the passage graph did in all searches together.
+        settings = {
+            "graph_passages": sum(one.passages for one in graphs),
+            "graph_links": sum(one.links for one in graphs),
+            "graph_named": sum(one.named for one in graphs),
+            "graph_linked_share": graphs[0].linked_share,
+        }
     await trace.end(
         lambda run: exploration_triples(
             trace.answer_id,
@@ -176,7 +177,7 @@ async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passag
         candidates_in=len(question.candidates),
         candidates_out=len(passages),
         models=(model,) if model else (),
-        settings=_graph_settings(found),
+        settings=settings,
     )
     return passages
 
@@ -201,65 +202,36 @@ async def find(
     return found
 
 
-def _graph_settings(found: Found) -> dict[str, Scalar]:
-    """Return what the passage graph did in all searches together; nothing where it was not used."""
-    if not found.graphs:
-        return {}
-    return {
-        "graph_passages": sum(one.passages for one in found.graphs),
-        "graph_links": sum(one.links for one in found.graphs),
-        "graph_named": sum(one.named for one in found.graphs),
-        "graph_linked_share": found.graphs[0].linked_share,
-    }
-
-
 async def _read(question: Question, candidates: Sequence[CandidateRecord]) -> list[Passage]:
-    """Read the texts of candidates; one without a text is dropped with the reason."""
+    """Read the texts of candidates; record digests, and why candidates without a text are dropped."""
     reasons: dict[str, DropCode] = {}
-    passages: list[Passage] = []
-    for passage in await read_passages(question.services.retrieval, candidates, reasons):
-        if passage.text.strip():
-            passages.append(passage)
-        else:
-            reasons[passage.chunk_id] = "text_missing"
+    first: dict[object, Passage] = {}
+    found = await read_passages(question.services.retrieval, candidates, reasons)
+    reasons |= {one.chunk_id: "text_missing" for one in found if not one.text.strip()}
     if reasons:
         question.trace.degrade(
             "text-fetch",
             "texts_missing",
             f"{len(reasons)} of {len(candidates)} passages found could not be read",
         )
-    if question.options.drop_duplicates:
-        passages = _without_duplicates(passages, reasons)
-    _record_texts(question, reasons, passages)
+    for passage in found:
+        if passage.chunk_id not in reasons:
+            key = passage.text if question.options.drop_duplicates else passage.chunk_id
+            if first.setdefault(key, passage) is not passage:
+                reasons[passage.chunk_id] = "duplicate"
+    passages = list(first.values())
+    full = question.trace.full
+    if reasons or full:
+        digests = {one.chunk_id: one.digest or text_digest(one.text) for one in passages if full}
+        question.candidates = [
+            msgspec.structs.replace(
+                one,
+                reason_code=reasons.get(one.chunk_id, one.reason_code),
+                digest=digests.get(one.chunk_id, ""),
+            )
+            for one in question.candidates
+        ]
     return passages
-
-
-def _without_duplicates(passages: Sequence[Passage], reasons: dict[str, DropCode]) -> list[Passage]:
-    """Keep the best ranked of passages with equal texts."""
-    first: dict[str, Passage] = {}
-    for passage in passages:
-        if first.setdefault(passage.text, passage) is not passage:
-            reasons[passage.chunk_id] = "duplicate"
-    return list(first.values())
-
-
-def _record_texts(
-    question: Question, reasons: Mapping[str, DropCode], passages: Sequence[Passage]
-) -> None:
-    """Add reasons and digests of texts to the candidates."""
-    if not reasons and not question.trace.full:
-        return
-    digests: dict[str, str] = {}
-    if question.trace.full:
-        digests = {one.chunk_id: one.digest or text_digest(one.text) for one in passages}
-    question.candidates = [
-        msgspec.structs.replace(
-            one,
-            reason_code=reasons.get(one.chunk_id, one.reason_code),
-            digest=digests.get(one.chunk_id, ""),
-        )
-        for one in question.candidates
-    ]
 
 
 def text_digest(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -152,12 +152,9 @@ class HybridSearch:
             async with asyncio.timeout(self.timeout_s):
                 return await retriever.search(depth)
         except TimeoutError:
-            return self._late()
+            return DeadlineExceeded(f"it did not answer within {self.timeout_s:.3g} s")
         except _RETRIEVER_ERRORS as error:
             return error
-
-    def _late(self) -> DeadlineExceeded:
-        return DeadlineExceeded(f"it did not answer within {self.timeout_s:.3g} s")
 
     async def _join(self, lexical: _Ranking, dense: _Ranking) -> SearchResponse:
         """Join two rankings, at least one of which is there.
@@ -165,7 +162,15 @@ class HybridSearch:
         Raises:
             _RetrieverLostError: Both ranked, and one cannot score what the other found.
         """
-        degraded = [*_missing("lexical", lexical), *_missing("dense", dense)]
+        degraded = [
+            Degradation(
+                stage="search",
+                code=f"{name}_leg_missing",
+                reason=f"the {name} retriever did not rank: {ranking.message}",
+            )
+            for name, ranking in (("lexical", lexical), ("dense", dense))
+            if isinstance(ranking, WhenceError)
+        ]
         if isinstance(dense, WhenceError):
             assert not isinstance(lexical, WhenceError)
             return await self._rank_words(lexical, degraded)
@@ -177,7 +182,8 @@ class HybridSearch:
             documents |= {one.chunk_id: one.document_id for one in lexical}
         pool = _Pool(documents, degraded=degraded)
         pool.scores = await self._score(list(documents), cosines, shares)
-        await self._add_definitions(pool, cosines, shares)
+        if self.symbols is not None:
+            await self._add_definitions(pool, cosines, shares)
         fused: Mapping[str, float] = FUSIONS[self.fusion](pool.scores)
         if self.graph is not None and documents:
             fused = await self._walk(self.graph, pool, cosines, shares, fused)
@@ -233,7 +239,8 @@ class HybridSearch:
             async with asyncio.timeout(self.timeout_s):
                 return await self.symbols(pool.documents)
         except TimeoutError:
-            pool.degraded.append(_no_definitions(self._late()))
+            late = DeadlineExceeded(f"it did not answer within {self.timeout_s:.3g} s")
+            pool.degraded.append(_no_definitions(late))
         except _RETRIEVER_ERRORS as error:
             pool.degraded.append(_no_definitions(error))
         return ()
@@ -310,13 +317,6 @@ class HybridSearch:
         )
 
 
-def _missing(name: RetrieverName, ranking: _Ranking) -> tuple[Degradation, ...]:
-    if not isinstance(ranking, WhenceError):
-        return ()
-    reason = f"the {name} retriever did not rank: {ranking.message}"
-    return (Degradation(stage="search", code=f"{name}_leg_missing", reason=reason),)
-
-
 def _no_definitions(error: WhenceError) -> Degradation:
     reason = f"definitions of the symbol were not searched for: {error.message}"
     return Degradation(stage="search", code="names_missing", reason=reason)
@@ -391,13 +391,27 @@ class SearchService:
             raise BadInput(
                 f"{1 + len(request.more)} queries in one search; at most {_MAX_QUERIES} are taken"
             )
+
+        async def search(**query: Any) -> SearchResponse | WhenceError:
+            try:
+                one = msgspec.structs.replace(request, more=(), **query)
+                return await self._search(one, remaining_s)
+            except WhenceError as error:
+                return error
+
         found = await asyncio.gather(
-            *(_or_error(self._search(one, remaining_s)) for one in _queries(request))
+            search(), *(search(**msgspec.structs.asdict(one)) for one in request.more)
         )
         errors = [one for one in found if isinstance(one, WhenceError)]
         if len(errors) == len(found):
             raise errors[0]
-        return SearchResponse(candidates=(), results=tuple(map(_result, found)))
+        results = (
+            None
+            if isinstance(one, WhenceError)
+            else SearchResult(candidates=one.candidates, degraded=one.degraded, graph=one.graph)
+            for one in found
+        )
+        return SearchResponse(candidates=(), results=tuple(results))
 
     async def _search(self, request: SearchRequest, remaining_s: float | None) -> SearchResponse:
         self._check(request)
@@ -527,28 +541,6 @@ class SearchService:
         return known[1]
 
 
-def _queries(request: SearchRequest) -> Iterator[SearchRequest]:
-    """Yield each query of a request as a request of its own."""
-    yield msgspec.structs.replace(request, more=())
-    for one in request.more:
-        yield msgspec.structs.replace(
-            request, more=(), limit=one.limit, vector=one.vector, query_text=one.query_text
-        )
-
-
-async def _or_error(searching: Awaitable[SearchResponse]) -> SearchResponse | WhenceError:
-    try:
-        return await searching
-    except WhenceError as error:
-        return error
-
-
-def _result(found: SearchResponse | WhenceError) -> SearchResult | None:
-    if isinstance(found, WhenceError):
-        return None
-    return SearchResult(candidates=found.candidates, degraded=found.degraded, graph=found.graph)
-
-
 def _vector(request: SearchRequest) -> NDArray[np.float32]:
     """Read the query vector, float32 of shape (dimension,)."""
     import numpy as np
@@ -565,4 +557,4 @@ def _vector(request: SearchRequest) -> NDArray[np.float32]:
 
 def _model_name(model: EmbeddingModel) -> str:
     parts = (model.name, model.revision[:12], model.precision, f"dimension {model.dimension}")
-    return ", ".join(part for part in parts if part)
+    return ", ".join(filter(None, parts))

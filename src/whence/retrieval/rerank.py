@@ -9,13 +9,14 @@ read with the texts, all queries of eight collections: nDCG@10 rises by .003 on 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from whence.schema.errors import InternalError
-from whence.schema.rerank import RerankerResult, RerankItem, RerankRequest, RerankResponse
+from whence.schema.rerank import RerankerResult, RerankRequest, RerankResponse
 
 if TYPE_CHECKING:
     from whence.models.protocols import Reranker
@@ -54,6 +55,9 @@ def text_to_read(content: str, metadata: Mapping[str, Any]) -> str:
         if isinstance(name, str) and name and not content.startswith(name):
             text = f"{name}\n{text}"
     return text
+
+
+_ID = re.compile("0|[1-9][0-9]{0,8}")
 
 
 class RerankedItem(msgspec.Struct, frozen=True):
@@ -106,8 +110,11 @@ def read_reranking(results: Any, count: int, limit: int) -> Reranking:
 def _read_entry(result: Any, count: int, items: dict[int, RerankedItem]) -> str:
     """Add one entry to `items`; return why it is invalid, or an empty string."""
     document_id = getattr(result, "document_id", None)
-    index = _index(document_id)
-    if index is None or index >= count:
+    # An id that was sent is a decimal number without sign, blanks or leading zeros.
+    if not isinstance(document_id, str) or not _ID.fullmatch(document_id):
+        return f"document id {document_id!r} was not among those sent"
+    index = int(document_id)
+    if index >= count:
         return f"document id {document_id!r} was not among those sent"
     if index in items:
         return f"document id {document_id!r} came twice"
@@ -116,16 +123,6 @@ def _read_entry(result: Any, count: int, items: dict[int, RerankedItem]) -> str:
         return f"the score of document id {document_id!r} is {score!r}"
     items[index] = RerankedItem(index, float(score))
     return ""
-
-
-def _index(document_id: object) -> int | None:
-    """Parse an id that was sent: a decimal number without sign, blanks or leading zeros."""
-    if not isinstance(document_id, str) or len(document_id) > 9:
-        return None
-    if not (document_id.isascii() and document_id.isdigit()):
-        return None
-    index = int(document_id)
-    return index if str(index) == document_id else None
 
 
 async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankResponse:
@@ -140,35 +137,25 @@ async def score_documents(reranker: Reranker, request: RerankRequest) -> RerankR
         InternalError: The model returned too few or too many scores, or one that is not finite.
     """
     best: dict[str, RerankerResult] = {}
-    texts = [document.text for document in request.documents]
+    model, texts = reranker.model, [document.text for document in request.documents]
     for query in request.queries if texts else ():
         scores = await reranker.score(query.text, texts)
-        _check_scores(scores, len(texts), reranker.model)
+        if len(scores) != len(texts):
+            raise InternalError(
+                f"model {model} gave {len(scores)} scores for {len(texts)} documents"
+            )
+        if not all(map(math.isfinite, scores)):
+            raise InternalError(f"model {model} gave a score that is not finite")
         for document, score in zip(request.documents, scores, strict=True):
             known = best.get(document.id)
             if known is None or score > known.score:
                 best[document.id] = RerankerResult(document.id, query.id, float(score))
-    results = _joined(best, request.documents)
+    retrieved = {one.id: one.retrieval_score for one in request.documents}
+    if None not in retrieved.values():
+        best = {
+            key: RerankerResult(key, one.query_id, blended_score(retrieved[key] or 0.0, one.score))
+            for key, one in best.items()
+        }
     # Python's sort is stable and `best` is in the order of the request: ties keep that order.
-    results.sort(key=lambda result: -result.score)
-    return RerankResponse(results=tuple(results[: request.limit]), model=reranker.model)
-
-
-def _check_scores(scores: Sequence[float], count: int, model: str) -> None:
-    if len(scores) != count:
-        raise InternalError(f"model {model} gave {len(scores)} scores for {count} documents")
-    if not all(map(math.isfinite, scores)):
-        raise InternalError(f"model {model} gave a score that is not finite")
-
-
-def _joined(
-    best: Mapping[str, RerankerResult], documents: Sequence[RerankItem]
-) -> list[RerankerResult]:
-    """Join the scores with those of retrieval, where all documents have one."""
-    retrieved = {one.id: one.retrieval_score for one in documents}
-    if None in retrieved.values():
-        return list(best.values())
-    return [
-        RerankerResult(key, one.query_id, blended_score(retrieved[key] or 0.0, one.score))
-        for key, one in best.items()
-    ]
+    results = sorted(best.values(), key=lambda result: -result.score)
+    return RerankResponse(results=tuple(results[: request.limit]), model=model)
