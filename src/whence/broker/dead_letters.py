@@ -42,13 +42,10 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A message that was given up."""
 
     id: str
-    """Its message id, the same since it was first published."""
     origin: str
     """Full name of the topic it was first published to."""
     group: str
-    """Group that gave it up."""
     reason: str
-    """Why, in one line."""
     exception: str
     """Class of the last error; may be empty."""
     attempts: int
@@ -58,9 +55,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     last_at: float
     """When it was given up, seconds since the epoch; 0 when that is not known."""
     payload: bytes
-    """The body as published."""
     headers: Mapping[str, str]
-    """All headers."""
 
 
 class DeadLetters:

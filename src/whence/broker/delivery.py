@@ -161,9 +161,7 @@ class WorkerCounters:
     """What happened to messages, since the start."""
 
     received: int = 0
-    """Deliveries taken."""
     handled: int = 0
-    """Messages done and acknowledged."""
     replies: int = 0
     """Replies published, errors included."""
     unpublished: int = 0
@@ -171,15 +169,10 @@ class WorkerCounters:
     retries: int = 0
     """Attempts that failed and were followed, or will be, by another."""
     failed: int = 0
-    """Messages given up, with an error reply or a dead letter."""
     dead_letters: int = 0
-    """Messages given up that became dead letters."""
     expired: int = 0
-    """Messages whose deadline passed before they came."""
     cancelled: int = 0
-    """Messages whose caller cancelled them."""
     duplicates: int = 0
-    """Deliveries of what was done before."""
     handed_back: int = 0
     """Deliveries returned to the broker because the worker stopped."""
 

@@ -142,7 +142,7 @@ class Settlement:
             await self._settle(
                 partial(ledger.done, state.group, delivery.message_id, digest=digest)
             )
-        await self.ack(active)
+        await self._settle(partial(active.subscription.ack, delivery))
         state.counters.handled += 1
 
     async def cancelled(self, active: ActiveDelivery) -> None:

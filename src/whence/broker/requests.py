@@ -54,17 +54,13 @@ class RequesterCounters:
     """What happened to requests and replies, since the start."""
 
     requests: int = 0
-    """Requests published."""
     replies: int = 0
-    """Replies matched to their request."""
     late: int = 0
     """Replies dropped because their request is over."""
     duplicate: int = 0
-    """Replies of a stream dropped because their place was taken."""
     malformed: int = 0
     """Messages dropped because they are not replies."""
     cancelled: int = 0
-    """Requests cancelled."""
 
 
 class _PendingRequest(msgspec.Struct, eq=False):
@@ -195,15 +191,10 @@ class Requester:
         key: str | None = None,
         timeout_s: float = 30.0,
     ) -> Reply:
-        """Publish a request and wait for its first reply, which may be of type `error.v1`.
-
-        Being cancelled cancels the request.
+        """See `Transport.request`. Being cancelled cancels the request.
 
         Raises:
-            DeadlineExceeded: No reply within `timeout_s` seconds, or the deadline header passed before.
             BadInput: A request with the same correlation id is waiting already.
-            Overloaded: The queue of the topic stayed full.
-            Unavailable: The broker cannot be reached, or the client was closed.
         """
         pending = self._register(topic, headers, timeout_s)
         try:
@@ -223,17 +214,13 @@ class Requester:
         key: str | None = None,
         timeout_s: float = 30.0,
     ) -> AsyncIterator[Reply]:
-        """Publish a request and yield its replies in order, each once, up to the one with `end`.
+        """See `Transport.stream`. Nothing is published before the first reply is asked for.
 
-        Nothing is published before the first reply is asked for. Leaving the iterator early cancels the
-        request; close it (`contextlib.aclosing`) to do so at once.
+        Close the iterator (`contextlib.aclosing`) to cancel the request at once.
 
         Raises:
-            DeadlineExceeded: The stream did not end within `timeout_s` seconds, or the deadline header
-                passed before.
             BadInput: A request with the same correlation id is waiting already.
             Overloaded: The queue of the topic stayed full, or 10 000 replies piled up unread.
-            Unavailable: The broker cannot be reached, or the client was closed.
         """
         pending = self._register(topic, headers, timeout_s)
         ended = False
@@ -250,12 +237,7 @@ class Requester:
                 self._cancel_later(pending)
 
     async def cancel(self, topic: str, correlation_id: str) -> None:
-        """Ask, at best effort, the worker of a request to stop.
-
-        Raises:
-            Overloaded: The control topic stayed full.
-            Unavailable: The broker cannot be reached.
-        """
+        """See `Transport.cancel`."""
         self.counters.cancelled += 1
         await self._transport.publish(
             cancel_topic(full_topic(topic)),
@@ -341,10 +323,19 @@ class Requester:
 
     async def _receive_replies(self, subscription: Subscription) -> None:
         """Match every reply to its request until the subscription ends."""
+        counters, correlation_id = self.counters, Headers.CORRELATION_ID
         try:
             while True:
                 delivery = await subscription.receive()
-                self._match(delivery)
+                reply = reply_of(delivery)
+                if reply is None:
+                    counters.malformed += 1
+                elif (pending := self._pending.get(reply.headers[correlation_id])) is None:
+                    counters.late += 1
+                elif pending.add(reply):
+                    counters.replies += 1
+                else:
+                    counters.duplicate += 1
                 await subscription.ack(delivery)
         except WhenceError as error:
             # The next request subscribes again; those that wait cannot know whether their reply was lost.
@@ -354,19 +345,6 @@ class Requester:
             self._fail_all(Unavailable(f"the reply topic was lost: {error}"))
             with suppress(WhenceError):
                 await subscription.aclose()
-
-    def _match(self, delivery: Delivery) -> None:
-        reply = reply_of(delivery)
-        if reply is None:
-            self.counters.malformed += 1
-            return
-        pending = self._pending.get(reply.headers[Headers.CORRELATION_ID])
-        if pending is None:
-            self.counters.late += 1
-        elif pending.add(reply):
-            self.counters.replies += 1
-        else:
-            self.counters.duplicate += 1
 
     def _fail_all(self, error: WhenceError) -> None:
         for pending in self._pending.values():

@@ -22,11 +22,9 @@ class Headers:
     """Names of the headers we set; all values are strings, any Unicode."""
 
     TYPE = "type"
-    """Wire name of the message type, e.g. `search-request.v1`."""
     MESSAGE_ID = "message-id"
     """Set once by the first publisher, kept over retries; the key of idempotency."""
     CORRELATION_ID = "correlation-id"
-    """Joins the replies to their request."""
     REPLY_TO = "reply-to"
     """Full name of the topic that replies go to."""
     ATTEMPT = "attempt"
@@ -38,23 +36,18 @@ class Headers:
     END = "end"
     """`1` on the last reply of a stream."""
     TRACEPARENT = "traceparent"
-    """W3C trace context."""
     TRACESTATE = "tracestate"
-    """W3C trace state, passed on as it is."""
     DEATHS = "deaths"
     """How many workers are known to have died while they handled the message."""
     COUNTED_AT = "deaths-at"
     """When the last of these was counted, milliseconds since the epoch."""
     REASON = "dlq-reason"
-    """Why a message became a dead letter."""
     GROUP = "dlq-group"
     """Group that gave it up."""
     ATTEMPTS = "dlq-attempts"
-    """How many attempts were made."""
     ORIGIN = "dlq-origin"
     """Topic it was first published to."""
     EXCEPTION = "dlq-exception"
-    """Class of the last error."""
     FIRST_AT = "dlq-first-at"
     """First delivery, milliseconds since the epoch."""
     LAST_AT = "dlq-last-at"
@@ -98,11 +91,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
     """Deliveries before the message is a dead letter, 1 or more."""
     base_delay_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.2
-    """Seconds before the second attempt."""
     factor: Annotated[float, msgspec.Meta(ge=1, le=100)] = 2.0
-    """Growth from one wait to the next, at least 1."""
     max_delay_s: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 30.0
-    """Longest wait in seconds."""
     jitter: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.2
     """Share of the wait that is random, 0 to 1."""
 
@@ -111,17 +101,13 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """One message handed to one consumer of a group."""
 
     payload: bytes
-    """The body as published."""
     headers: Mapping[str, str]
-    """The headers as published, plus those set by the transport."""
     key: str | None = None
-    """Ordering key."""
     id: str
     """Id of this delivery; a redelivery has another."""
     topic: str
     """Full name of the topic it was published to (not of a retry topic)."""
     attempt: int = 1
-    """1 on first delivery."""
     redelivered: bool = False
     """True when it may have been delivered before."""
     published_at: float = 0.0
@@ -137,13 +123,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One reply to a request."""
 
     payload: bytes
-    """The body."""
     headers: Mapping[str, str]
     """The headers; `type` names the message type, `error.v1` a failure."""
     sequence: int = 0
-    """Place in the stream, from 0, without gaps."""
     end: bool = True
-    """True for the last reply."""
 
 
 class TopicStats(NamedTuple):

@@ -54,9 +54,7 @@ class ProcessorHealth(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     """Replicas that receive messages."""
     restarts: int
-    """Restarts of all replicas since the start."""
     in_flight: int
-    """Messages in progress."""
     backlog: int
     """Messages that wait for its group, in all processes; -1 when the broker does not report it."""
     oldest_age_s: float = 0.0
@@ -81,7 +79,6 @@ class FlowHealth(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     """True when every replica receives messages and the broker answers."""
     processors: tuple[ProcessorHealth, ...]
-    """In the order of the flow file."""
     broker_error: str = ""
     """Error of the broker; empty when it answers."""
 

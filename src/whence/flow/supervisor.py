@@ -32,24 +32,19 @@ class State(StrEnum):
     STARTING = "starting"
     """Starting for the first time."""
     RUNNING = "running"
-    """Receiving messages."""
     RESTARTING = "restarting"
     """Failed; waiting for a restart, or restarting."""
     UNHEALTHY = "unhealthy"
     """Failed too often, or permanently; not restarted."""
     STOPPED = "stopped"
-    """Stopped on request."""
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Waits between restarts, and their number."""
 
     first_delay_s: float = 0.5
-    """Seconds before the first restart."""
     factor: float = 2.0
-    """Growth from one wait to the next."""
     max_delay_s: float = 30.0
-    """Longest wait in seconds."""
     max_restarts: int = 5
     """Restarts within `window_s` after which the next failure is final."""
     window_s: float = 60.0

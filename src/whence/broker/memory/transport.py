@@ -159,17 +159,16 @@ class MemoryBroker:
         due = clock.monotonic() + delay_s if delay_s else 0.0
         message = StoredMessage(topic.name, payload, headers, key, clock.time(), due)
         if topic.persistent:
-            self._retain(topic, message)
+            retained = topic.retained
+            retained.append(message)
+            topic.retained_bytes += len(payload)
+            while (
+                topic.retained_bytes > self._retain_bytes or len(retained) > self._retain_messages
+            ):
+                topic.retained_bytes -= len(retained.popleft().payload)
         for queue in list(topic.queues):
             queue.add(QueuedMessage(message))
         return None
-
-    def _retain(self, topic: Topic, message: StoredMessage) -> None:
-        retained = topic.retained
-        retained.append(message)
-        topic.retained_bytes += len(message.payload)
-        while topic.retained_bytes > self._retain_bytes or len(retained) > self._retain_messages:
-            topic.retained_bytes -= len(retained.popleft().payload)
 
     def join(
         self,
@@ -285,7 +284,7 @@ class MemorySubscription(QueueSubscription):
         self.queue.retry(self.consumer, delivery_id, self.clock.monotonic() + delay_s)
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
-        """Leave: wait up to `drain_s` seconds for open deliveries, return the others."""
+        """See `Subscription.aclose`."""
         try:
             await self.consumer.drain(drain_s)
         finally:
@@ -420,11 +419,7 @@ class MemoryTransport:
         return self.broker.stats(topic, group)
 
     async def health(self) -> None:
-        """Return as long as the transport is open.
-
-        Raises:
-            Unavailable: It is closed.
-        """
+        """See `Transport.health`."""
         if self._closed:
             raise Unavailable(_CLOSED)
         self.broker.bind()

@@ -116,14 +116,7 @@ class PulsarTransport:
         self.cancel = self.requester.cancel
 
     def register_topic(self, topic: str, message_type: type[Message]) -> None:
-        """State the one message type of a topic, before it is published or subscribed to.
-
-        The broker then keeps the type's schema and refuses clients whose schema does not fit. Topics that carry
-        several types, such as replies, stay unregistered and unchecked.
-
-        Raises:
-            ConfigError: Another type was stated, or the type cannot be described to the broker.
-        """
+        """See `SupportsSchemas.register_topic`. Topics with several types, such as replies, stay unchecked."""
         name = full_topic(topic)
         known = self._client.types.get(name, message_type)
         if known is not message_type:
@@ -327,12 +320,7 @@ class PulsarTransport:
             logger.warning("this machine's clock differs from the broker's", extra=fields)
 
     async def health(self) -> None:
-        """Return when the broker answers.
-
-        Raises:
-            ConfigError: It refuses the credentials.
-            Unavailable: It does not answer; the message has its address.
-        """
+        """See `Transport.health`; raises `ConfigError` when the broker refuses the credentials."""
         await self._client.check()
 
     async def abandon(self) -> None:
