@@ -29,21 +29,9 @@ def _value(hint: Any, name: str) -> Any:
         return (_value(get_args(hint)[0], name),)
     if origin is dict:
         return {"key": "value", "number": 7}
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return _struct(hint)
-    return _plain(hint, name)
-
-
-def _struct(hint: type[msgspec.Struct]) -> msgspec.Struct:
-    if hint is Access:
-        return Access({"finance", "hr"}, {"internal"}, 2)
-    if hint is DocumentTags:
-        return DocumentTags(("finance",), ("internal",), 1)
-    return sample(hint)
-
-
-def _plain(hint: Any, name: str) -> Any:
     values: dict[Any, Any] = {
+        Access: Access({"finance", "hr"}, {"internal"}, 2),
+        DocumentTags: DocumentTags(("finance",), ("internal",), 1),
         str: f"{name} ñ 試",
         int: 7,
         float: 0.25,
@@ -51,4 +39,4 @@ def _plain(hint: Any, name: str) -> Any:
         bytes: b"\x00\x00\x80?\x00\x00\x00\xbf",
         Any: {"any": ["thing", 1, None]},
     }
-    return values[hint]
+    return values[hint] if hint in values else sample(hint)

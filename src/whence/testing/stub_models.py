@@ -40,15 +40,10 @@ class HashEmbedder:
     def __init__(
         self, dimension: int = 64, *, name: str = "stub-hash", delay_s: float = 0.0
     ) -> None:
-        self._model = EmbeddingModel(name=name, revision="1", dimension=dimension)
+        self.model = EmbeddingModel(name=name, revision="1", dimension=dimension)
         self._delay_s = delay_s
         self.calls: list[tuple[str, ...]] = []
         """Texts of every call so far."""
-
-    @property
-    def model(self) -> EmbeddingModel:
-        """Identity of the vectors."""
-        return self._model
 
     async def embed(self, texts: Sequence[str], purpose: Purpose = "query") -> NDArray[np.float32]:
         """See `Embedder.embed`."""
@@ -57,7 +52,7 @@ class HashEmbedder:
         self.calls.append(tuple(texts))
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
-        rows = np.zeros((len(texts), self._model.dimension), dtype=np.float32)
+        rows = np.zeros((len(texts), self.model.dimension), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             for word in _words(text):
                 place, sign = self._place(word)
@@ -77,21 +72,16 @@ class HashEmbedder:
     def _place(self, word: str) -> tuple[int, float]:
         digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
         number = int.from_bytes(digest, "big")
-        return (number >> 1) % self._model.dimension, 1.0 if number & 1 else -1.0
+        return (number >> 1) % self.model.dimension, 1.0 if number & 1 else -1.0
 
 
 class OverlapReranker:
     """Scores a document by the share of the query's words that it contains."""
 
     def __init__(self, name: str = "stub-overlap") -> None:
-        self._name = name
+        self.model = name
         self.calls: list[tuple[str, tuple[str, ...]]] = []
         """Query and documents of every call so far."""
-
-    @property
-    def model(self) -> str:
-        """Name for the trace."""
-        return self._name
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return one score per document, 0 to 1, in the order given."""
@@ -114,21 +104,11 @@ class EchoWriter:
     def __init__(
         self, name: str = "stub-echo", *, is_language_model: bool = False, delay_s: float = 0.0
     ) -> None:
-        self._name = name
-        self._is_language_model = is_language_model
+        self.model = name
+        self.is_language_model = is_language_model
         self._delay_s = delay_s
         self.requests: list[WriteRequest] = []
         """Every request so far."""
-
-    @property
-    def model(self) -> str:
-        """Name for the trace."""
-        return self._name
-
-    @property
-    def is_language_model(self) -> bool:
-        """As given."""
-        return self._is_language_model
 
     async def write(self, request: WriteRequest) -> AsyncIterator[WritePiece]:
         """Yield the pieces, then the whole result."""
@@ -146,9 +126,9 @@ class EchoWriter:
                 text=text,
                 in_token=len(_words(request.prompt)),
                 out_token=len(_words(text)),
-                model=self._name,
+                model=self.model,
                 quotes=quotes,
-                language_model=self._is_language_model,
+                language_model=self.is_language_model,
             )
         )
 
