@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from whence.models import weight_sources as sources
+from whence.models import installation as sources
 from whence.models.installation import InstallReport, install_models
 from whence.models.installed import MODELS, check_files, file_sha256, find_model, model_status
 from whence.models.weights import EMBEDDER_NAME, RERANKER_NAME, W8_SHA256

@@ -21,8 +21,8 @@ from whence.ingest.bundles.bundle import open_bundle
 from whence.ingest.bundles.bundle_reader import validate
 from whence.ingest.bundles.json_stream import JsonElement, array_elements, object_elements
 from whence.ingest.bundles.locations import Location
+from whence.ingest.bundles.nodes import ACL_NAMES, CLEARANCE_NAMES, LABEL_NAMES, read_tags
 from whence.ingest.bundles.tables import csv_rows, text_lines
-from whence.ingest.bundles.tags import ACL_NAMES, CLEARANCE_NAMES, LABEL_NAMES, read_tags
 from whence.schema.access import Access, DocumentTags
 from whence.schema.code_ids import (
     CodeId,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.evaluation.beir import load_beir
-from whence.evaluation.qrels import RunRow, read_qrels, write_qrels, write_run
+from whence.evaluation.beir import RunRow, load_beir, read_qrels, write_qrels, write_run
 from whence.schema.errors import BadInput
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whence.ingest.field_validation import merge_tags, parse_tags
 from whence.ingest.front_matter import read_front_matter
-from whence.ingest.tags import merge_tags, parse_tags
 from whence.schema.access import Access, DocumentTags
 from whence.schema.errors import BadInput
 

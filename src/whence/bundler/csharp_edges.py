@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from whence.bundler.code_graph import CodeGraph, EdgeRecorder, Resolution
 from whence.bundler.csharp_expressions import ExpressionResolver
 from whence.bundler.csharp_locals import plain_name
-from whence.bundler.csharp_methods import find_constructors
-from whence.bundler.csharp_names import OBJECT_METHODS
+from whence.bundler.csharp_names import OBJECT_METHODS, find_constructors
 from whence.bundler.csharp_project import (
     CSharpProject,
     ExternalInstance,

@@ -16,12 +16,14 @@ from whence.bundler.csharp_locals import (
     ValueSource,
     plain_name,
 )
-from whence.bundler.csharp_methods import Argument, find_methods, find_property
 from whence.bundler.csharp_names import (
     ELEMENT_CALLBACKS,
     TRY_METHODS,
+    Argument,
     CollectionTypes,
     NameResolver,
+    find_methods,
+    find_property,
     is_task,
 )
 from whence.bundler.csharp_project import (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from whence.bundler.csharp_methods import Argument, find_methods
 from whence.bundler.csharp_project import (
+    NUMBERS,
     CSharpProject,
     ExternalInstance,
     Instance,
@@ -13,8 +14,197 @@ from whence.bundler.csharp_project import (
     NamespaceValue,
     TypeValue,
     Value,
+    context_of,
 )
-from whence.bundler.csharp_types import CSharpMember, CSharpType, TypeRef, last_part
+from whence.bundler.csharp_types import CSharpMember, CSharpType, Parameter, TypeRef, last_part
+
+#: Distances of a user-defined conversion and of the conversion to `object`; an inherited type has its depth.
+_CONVERSION_DISTANCE = 1000
+_OBJECT_DISTANCE = 2000
+
+
+class Argument(NamedTuple):
+    """An argument of a call."""
+
+    value: Value
+    name: str = ""
+    """Parameter name of a named argument; empty otherwise."""
+
+
+def find_methods(
+    project: CSharpProject, receiver: Value, name: str, arguments: Sequence[Argument]
+) -> list[CSharpMember]:
+    """Return the methods that a call may invoke: those of the nearest type, else extension methods.
+
+    More than one is returned if overload resolution is not certain.
+    """
+    by_count: list[CSharpMember] = []
+    if isinstance(receiver, Instance | TypeValue):
+        types, is_complete = project.type_and_bases(receiver.of)
+        for one in types:
+            overloads = [
+                member
+                for member in one.members.get(name, ())
+                if member.kind == "Method" and not member.is_explicit
+            ]
+            found = [each for each in overloads if _accepts(project, each, arguments)]
+            if found:
+                return _best(project, found, arguments)
+            if is_complete and not by_count:
+                by_count = [each for each in overloads if _bind(each, arguments) is not None]
+    if isinstance(receiver, Instance | ExternalInstance):
+        with_receiver = [Argument(receiver), *arguments]
+        found = [
+            member
+            for member in project.extensions(name)
+            if _accepts(project, member, with_receiver) and _extends(project, member, receiver)
+        ]
+        if found:
+            return _best(project, found, with_receiver)
+    # All base types are known, so one of their methods must be the target.
+    return by_count
+
+
+def find_constructors(
+    project: CSharpProject, of: CSharpType, arguments: Sequence[Argument]
+) -> list[CSharpMember]:
+    """Return the constructors of a type that an object creation may invoke."""
+    own = [one for one in of.members.get(of.name, ()) if one.kind == "Constructor"]
+    return _best(project, [one for one in own if _accepts(project, one, arguments)], arguments)
+
+
+def find_property(project: CSharpProject, of: CSharpType | None, name: str) -> CSharpMember | None:
+    """Return the property or event of a type or its bases."""
+    for one in project.type_and_bases(of)[0] if of is not None else ():
+        for member in one.members.get(name, ()):
+            if member.kind in ("Property", "Event"):
+                return member
+    return None
+
+
+def _extends(
+    project: CSharpProject, member: CSharpMember, receiver: Instance | ExternalInstance
+) -> bool:
+    """Return whether an extension method is defined for the type of the receiver, or for all types."""
+    wanted = member.parameters[0].type if member.parameters else None
+    if wanted is None or wanted.name in member.type_parameters:
+        return True
+    found = project.type_of(wanted, context_of(member))
+    if isinstance(receiver, Instance):
+        return isinstance(found, CSharpType) and found in project.type_and_bases(receiver.of)[0]
+    return found is None and last_part(wanted.name) == last_part(receiver.ref.name)
+
+
+def _accepts(project: CSharpProject, member: CSharpMember, arguments: Sequence[Argument]) -> bool:
+    """Return False if a method certainly cannot be called with these arguments."""
+    bound = _bind(member, arguments)
+    context = context_of(member)
+    generic = _generic(member)
+    return bound is not None and all(
+        parameter.is_params
+        or (parameter.type is not None and parameter.type.name in generic)
+        or project.accepts_argument(parameter.type, context, argument.value)
+        for parameter, argument in zip(bound, arguments, strict=True)
+    )
+
+
+def _best(
+    project: CSharpProject, members: Sequence[CSharpMember], arguments: Sequence[Argument]
+) -> list[CSharpMember]:
+    """Return the best of the methods that accept the arguments; all of them if none is certainly the best."""
+    for one in members:
+        if all(one is other or _is_better(project, one, other, arguments) for other in members):
+            return [one]
+    return list(members)
+
+
+def _bind(member: CSharpMember, arguments: Sequence[Argument]) -> list[Parameter] | None:
+    """Return the parameter of each argument; None if an argument or a required parameter is left over."""
+    parameters = member.parameters
+    by_name = {each.name: each for each in parameters}
+    found: list[Parameter] = []
+    for at, argument in enumerate(arguments):
+        if argument.name:
+            named = by_name.get(argument.name)
+            if named is None:
+                return None
+            found.append(named)
+        elif at < len(parameters):
+            found.append(parameters[at])
+        elif parameters and parameters[-1].is_params:
+            found.append(parameters[-1])
+        else:
+            return None
+    required = {each.name for each in parameters if not each.is_optional and not each.is_params}
+    return found if required <= {each.name for each in found} else None
+
+
+def _is_better(
+    project: CSharpProject, one: CSharpMember, other: CSharpMember, arguments: Sequence[Argument]
+) -> bool:
+    ours, theirs = _bind(one, arguments) or [], _bind(other, arguments) or []
+    is_nearer = False
+    for argument, mine, its in zip(arguments, ours, theirs, strict=False):
+        first, second = _wanted(one, mine, argument), _wanted(other, its, argument)
+        if first == second:
+            continue
+        near = _distance(project, one, first, argument.value)
+        far = _distance(project, other, second, argument.value)
+        # Nothing is nearer than the same type, even if the other distance is unknown.
+        if near != 0 and (near is None or far is None or near > far):
+            return False
+        is_nearer = is_nearer or near == 0 or near != far
+    return is_nearer or _rank(one, ours, arguments) < _rank(other, theirs, arguments)
+
+
+def _rank(
+    member: CSharpMember, bound: Iterable[Parameter], arguments: Sequence[Argument]
+) -> tuple[bool, bool, bool]:
+    """Return a sort key for equal parameter types: non-generic methods without defaults come first."""
+    return (
+        any(each.is_params for each in bound),
+        bool(member.type_parameters),
+        len(member.parameters) > len(arguments),
+    )
+
+
+def _wanted(member: CSharpMember, parameter: Parameter, argument: Argument) -> TypeRef | None:
+    """Return the parameter type for an argument; for `params` the element type."""
+    ref = parameter.type
+    is_array = isinstance(argument.value, ExternalInstance) and argument.value.ref.name == "[]"
+    if parameter.is_params and ref is not None and ref.name == "[]" and not is_array:
+        ref = ref.args[0]
+    return None if ref is not None and ref.name in _generic(member) else ref
+
+
+def _distance(
+    project: CSharpProject, member: CSharpMember, ref: TypeRef | None, value: Value
+) -> int | None:
+    """Return the conversion distance from an argument to a parameter, 0 for the same type; None if unknown."""
+    if not isinstance(value, Instance | ExternalInstance):
+        return None
+    if ref is None:
+        # A type parameter is inferred from the argument.
+        return 0
+    if ref.name == "object":
+        return _OBJECT_DISTANCE
+    wanted = project.type_of(ref, context_of(member))
+    if isinstance(value, Instance):
+        if not isinstance(wanted, CSharpType):
+            return None
+        types = project.type_and_bases(value.of)[0]
+        return types.index(wanted) if wanted in types else _CONVERSION_DISTANCE
+    if wanted is not None:
+        return _CONVERSION_DISTANCE if isinstance(wanted, CSharpType) else None
+    if value.ref == ref:
+        return 0
+    if value.ref.name in NUMBERS and ref.name in NUMBERS:
+        return abs(NUMBERS.index(ref.name) - NUMBERS.index(value.ref.name))
+    return None
+
+
+def _generic(member: CSharpMember) -> frozenset[str]:
+    return frozenset((*member.type_parameters, *member.owner.type_parameters))
 
 
 def _names(text: str) -> frozenset[str]:

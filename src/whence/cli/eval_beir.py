@@ -46,9 +46,8 @@ def beir(
     ] = False,
 ) -> int:
     """Measure retrieval on a test collection in BEIR's layout, in a collection of its own."""
-    from whence.evaluation.beir import load_beir
+    from whence.evaluation.beir import load_beir, write_qrels
     from whence.evaluation.files import check_folder
-    from whence.evaluation.qrels import write_qrels
 
     if mode not in _MODES:
         raise BadInput(f"unknown mode {mode!r}", hint=f"use one of {', '.join(_MODES)}")
@@ -84,8 +83,8 @@ async def _measure(
 ) -> dict[str, Any]:
     """Index the corpus, run the modes, write the run, and return the document to print."""
     from whence.engine.evaluation_targets import EngineSearcher
+    from whence.evaluation.beir import write_run
     from whence.evaluation.benchmark import run_rows, scores_of
-    from whence.evaluation.qrels import write_run
     from whence.flow.resources import Resources
 
     collection = collection_name(dataset, settings)

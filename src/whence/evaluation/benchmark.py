@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from whence.evaluation import measures
-from whence.evaluation.beir import BeirDataset
-from whence.evaluation.qrels import RunRow
+from whence.evaluation.beir import BeirDataset, RunRow
 from whence.evaluation.searcher import Hit, Searcher
 from whence.retrieval.rerank import blended_score, text_to_read
 from whence.schema.errors import BadInput

@@ -28,8 +28,17 @@ from whence.flow.definition import (
 )
 from whence.flow.registry import Registry
 from whence.flow.topology import check_topology
-from whence.flow.typed_reader import THE_FLOW, Invalid, TypedReader, refusal
-from whence.flow.yaml_nodes import MAX_BYTES, FlowError, Problem, compose, empty_mapping
+from whence.flow.yaml_nodes import (
+    MAX_BYTES,
+    THE_FLOW,
+    FlowError,
+    Invalid,
+    Problem,
+    TypedReader,
+    compose,
+    empty_mapping,
+    refusal,
+)
 from whence.processors.base import NoParameters, Processor
 from whence.schema.errors import ConfigError
 from whence.schema.topics import DEFAULT_NAMESPACE, full_topic

@@ -13,7 +13,7 @@ from whence.flow.definition import (
     inbound_type,
     nearest,
 )
-from whence.flow.typed_reader import TypedReader
+from whence.flow.yaml_nodes import TypedReader
 from whence.schema.topics import short_topic
 
 

@@ -7,12 +7,14 @@ small file can neither grow large nor create objects.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 import yaml
 
+from whence.flow.definition import ParameterDefinition, nearest
 from whence.schema.errors import ConfigError
 
 #: Bounds of a file; the shipped flows have under 8 kB, 300 nodes and a depth of 5.
@@ -160,3 +162,227 @@ def to_builtins(node: yaml.Node, source: str) -> Any:
 def read_yaml(text: str, source: str) -> Any:
     """Read YAML as dicts, lists and scalars."""
     return to_builtins(compose(text, source), source)
+
+
+#: The whole file, in errors.
+THE_FLOW = "the flow"
+
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+
+
+class Invalid(Exception):
+    """A value was wrong; the problem was reported already."""
+
+
+class TypedReader:
+    """Reads the values of one file and collects its problems."""
+
+    def __init__(self, root: yaml.Node, source: str) -> None:
+        self.root = root
+        self.source = source
+        self.problems: list[Problem] = []
+        self._parameters: Mapping[str, ParameterDefinition] = {}
+        self._with_references = False
+
+    def allow_references(self, parameters: Mapping[str, ParameterDefinition]) -> None:
+        """Resolve `${name}` to a flow parameter in values that are read from now on."""
+        self._parameters, self._with_references = parameters, True
+
+    def report(
+        self, path: tuple[str, ...], message: str, hint: str = "", *, at_key: bool = False
+    ) -> None:
+        """Add a problem at the value (or the key) under a path of keys, or at the last key that exists."""
+        while not self.has(path):
+            path, at_key = path[:-1], True
+        key, value = self._find(path) or (self.root, self.root)
+        self._add(key if at_key else value, message, hint)
+
+    def has(self, path: tuple[str, ...]) -> bool:
+        """Return whether the file has a value under a path of keys."""
+        return self._find(path) is not None
+
+    def raise_problems(self) -> None:
+        """Raise every problem as one error, if there is any."""
+        if self.problems:
+            raise FlowError(self.source, self.problems)
+
+    def convert(self, node: yaml.Node, kind: Any, what: str) -> Any:
+        """Return a node as a value of a type.
+
+        Optional fields of a struct and entries of a dict are left out when they are wrong.
+
+        Args:
+            node: The value in the file.
+            kind: A struct, a `dict[str, T]`, `yaml.Node` (the node itself), or any type of msgspec.
+            what: Words for the value in errors.
+        """
+        if kind in (yaml.Node, yaml.Node | None):
+            return node
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return self._struct(node, kind, what)
+        if get_origin(kind) is dict:
+            values: dict[str, Any] = {}
+            for name, (_, value) in self._entries(node, what).items():
+                before = len(self.problems)
+                with suppress(Invalid):
+                    made = self.convert(value, get_args(kind)[1], _inside(name, what))
+                    if len(self.problems) == before:
+                        values[name] = made
+            return values
+        return self._value(node, kind, what)
+
+    def _find(self, path: tuple[str, ...]) -> tuple[yaml.Node, yaml.Node] | None:
+        """Return the key and the value under a path of keys; None when there is none."""
+        key = value = self.root
+        for name in path:
+            entries = value.value if isinstance(value, yaml.MappingNode) else ()
+            found = next((entry for entry in entries if entry[0].value == name), None)
+            if found is None:
+                return None
+            key, value = found
+        return key, value
+
+    def _add(self, node: yaml.Node, message: str, hint: str = "") -> None:
+        self.problems.append(problem_at(node, message, hint))
+
+    def _struct(self, node: yaml.Node, cls: type[msgspec.Struct], what: str) -> Any:
+        before = len(self.problems)
+        fields = {field.encode_name: field for field in msgspec.structs.fields(cls)}
+        required = [name for name, field in fields.items() if field.required]
+        required += getattr(cls, "REQUIRED", ())
+        values: dict[str, Any] = {}
+        for name, (_, value) in self._entries(node, what, tuple(fields), required).items():
+            with suppress(Invalid):
+                values[name] = self.convert(value, fields[name].type, _inside(name, what))
+        try:
+            return msgspec.convert(values, cls)
+        except (msgspec.ValidationError, ValueError) as error:
+            # Values that fit one by one can still be refused together.
+            if len(self.problems) == before:
+                self._add(node, f"{what}: {_lower_first(error)}")
+            raise Invalid from error
+
+    def _entries(
+        self,
+        node: yaml.Node,
+        what: str,
+        allowed: tuple[str, ...] | None = None,
+        required: list[str] | None = None,
+    ) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Return key and value nodes of a mapping by name; wrong ones are reported and left out."""
+        if not isinstance(node, yaml.MappingNode):
+            self._add(node, f"{what} must be a mapping, not {describe(node)}")
+            raise Invalid
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            name = scalar(key) if isinstance(key, yaml.ScalarNode) else None
+            if not isinstance(name, str) or not name:
+                self._add(key, f"a key of {what} must be a word, not {describe(key)}")
+            elif name in found:
+                first = found[name][0].start_mark.line + 1
+                self._add(
+                    key,
+                    f"two writers of {name!r} in {what}: it has a value in line {first} already",
+                    "keep one of the two",
+                )
+            elif allowed is not None and name not in allowed:
+                self._add(
+                    key,
+                    f"unknown key {name!r} in {what}{nearest(name, allowed)}",
+                    f"its keys: {', '.join(allowed) or 'none'}",
+                )
+            else:
+                found[name] = key, value
+        for name in required or ():
+            if name not in found:
+                self._add(node, f"{what} lacks the key {name!r}")
+        return found
+
+    def _value(self, node: yaml.Node, kind: Any, what: str) -> Any:
+        value, parameter = self._resolve(node, what)
+        reason = refusal(value, kind)
+        if reason:
+            source = f" (from parameter {parameter.name!r})" if parameter else ""
+            self._add(node, f"{what} is {value!r}{source}: {reason}")
+            raise Invalid
+        # A parameter must not promise what the processor refuses.
+        limits = _limits(parameter) if parameter else ()
+        for limit in limits:
+            reason = refusal(limit, kind)
+            if parameter and reason:
+                self._add(
+                    node, f"parameter {parameter.name!r} may be {limit!r}, but {what} not: {reason}"
+                )
+                raise Invalid
+        return msgspec.convert(value, kind)
+
+    def _resolve(self, node: yaml.Node, what: str) -> tuple[Any, ParameterDefinition | None]:
+        """Return the value of a node and the parameter that it refers to, if any.
+
+        A value is a literal or one `${name}`; several references in one value would be several writers of it.
+        """
+        value = to_builtins(node, self.source)
+        if not self._with_references:
+            return value, None
+        for inner in _scalars(node):
+            names = _REFERENCE.findall(inner.value)
+            if len(names) > 1:
+                writers = " and ".join(f"{name!r}" for name in names)
+                self._add(node, f"two writers of {what}: {writers}", "keep one of the two")
+                raise Invalid
+            if names and value != f"${{{names[0]}}}":
+                self._add(inner, f"{what}: ${{{names[0]}}} must stand alone, as the whole value")
+                raise Invalid
+            if names:
+                parameter = self._parameter(node, names[0], what)
+                return parameter.value, parameter
+        return value, None
+
+    def _parameter(self, node: yaml.Node, name: str, what: str) -> ParameterDefinition:
+        parameter = self._parameters.get(name)
+        if parameter is not None:
+            return parameter
+        # A reference to a parameter whose declaration is wrong is not a second problem.
+        if not self.has(("parameters", name)):
+            known = sorted(self._parameters)
+            self._add(
+                node,
+                f"{what} refers to the unknown parameter {name!r}{nearest(name, known)}",
+                f"the flow's parameters: {', '.join(known) or 'none'}",
+            )
+        raise Invalid
+
+
+def refusal(value: Any, kind: Any) -> str:
+    """Return the reason why a value is not of a type, or an empty text when it is."""
+    try:
+        msgspec.convert(value, kind)
+    except (msgspec.ValidationError, ValueError) as error:
+        choices = [str(one) for one in get_args(kind)] if get_origin(kind) is Literal else []
+        if isinstance(value, str) and choices:
+            return f"must be one of {', '.join(choices)}{nearest(value, choices)}"
+        return _lower_first(error)
+    return ""
+
+
+def _limits(parameter: ParameterDefinition) -> list[Any]:
+    limits = [parameter.minimum, parameter.maximum, *(parameter.choices or ())]
+    return [limit for limit in limits if limit is not None]
+
+
+def _inside(name: str, what: str) -> str:
+    return repr(name) if what == THE_FLOW else f"{name!r} in {what}"
+
+
+def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    if isinstance(node, yaml.ScalarNode):
+        yield node
+        return
+    for item in node.value:
+        for part in item if isinstance(item, tuple) else (item,):
+            yield from _scalars(part)
+
+
+def _lower_first(error: Exception) -> str:
+    text = str(error)
+    return text[:1].lower() + text[1:]

@@ -6,10 +6,15 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from whence.ingest.blocks import Block, ParsedDocument
-from whence.ingest.field_validation import single_line, split_source_url, validate_metadata
+from whence.ingest.field_validation import (
+    TAG_NAMES,
+    parse_tags,
+    single_line,
+    split_source_url,
+    validate_metadata,
+)
 from whence.ingest.front_matter import FrontMatter
 from whence.ingest.sources import SourceFile
-from whence.ingest.tags import TAG_NAMES, parse_tags
 
 #: Longest heading, in characters; each chunk below it repeats it.
 MAX_HEADING = 200

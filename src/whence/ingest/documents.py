@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.chunking import Chunker
 from whence.ingest.decoding import read_bytes
+from whence.ingest.field_validation import merge_tags
 from whence.ingest.load_results import LoadedDocument, LoadFailure, LoadResult, Skipped, Unchanged
 from whence.ingest.loader_registry import detect_loader, loader_for, loaders_by_suffix
 from whence.ingest.loaders.base import Loader, Record
 from whence.ingest.sources import SourceFile, find_files, validate_paths
-from whence.ingest.tags import merge_tags
 from whence.schema.access import DocumentTags
 from whence.schema.codec import encode
 from whence.schema.errors import BadInput

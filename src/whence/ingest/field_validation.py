@@ -1,4 +1,4 @@
-"""Validate the fields of documents: ids, titles, URLs, metadata."""
+"""Validate the fields of documents: ids, titles, URLs, metadata, access tags."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
 
 #: Longest document id, in bytes of UTF-8; a PostgreSQL index entry has about 2,700 bytes.
@@ -113,3 +114,36 @@ def _kind(value: object) -> str:
         float: "a number",
     }
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
+
+
+#: Names of the access tags in front matter and records.
+TAG_NAMES = ("acl", "labels", "clearance")
+
+
+def parse_tags(values: Mapping[str, Any]) -> DocumentTags:
+    """Read the access tags among the fields of a document; absent tags do not restrict it."""
+    for name in values:
+        if name not in TAG_NAMES and name.strip().casefold() in TAG_NAMES:
+            raise BadInput(f"{name!r} is not the name of a tag, write {name.strip().casefold()!r}")
+    for name in ("acl", "labels"):
+        if name in values and not isinstance(values[name], list):
+            raise BadInput(f"{name} must be a list of strings, e.g. [finance]")
+    return DocumentTags(values.get("acl", ()), values.get("labels", ()), values.get("clearance", 0))
+
+
+def merge_tags(own: DocumentTags, given: DocumentTags) -> DocumentTags:
+    """Merge the tags of a document with those given for the run; the result never permits more than either.
+
+    - ACL: that of the document if it has one, else the given one. One tag of an ACL suffices to read, so a
+      union would admit more readers.
+    - Labels: the union, since a reader needs all of them.
+    - Clearance: the higher one.
+
+    >>> merge_tags(DocumentTags(("hr",), ("pii",), 1), DocumentTags(("all",), ("internal",), 2))
+    DocumentTags(acl=('hr',), labels=('internal', 'pii'), clearance=2)
+    """
+    return DocumentTags(
+        own.acl or given.acl,
+        own.labels + given.labels,
+        max(own.clearance, given.clearance),
+    )

