@@ -33,13 +33,9 @@ class CodeScope(msgspec.Struct, frozen=True, kw_only=True):
     """Where and how far a question about code looks."""
 
     snapshot_id: str
-    """Snapshot to read."""
     collection: str
-    """Collection that holds it."""
     access: Access
-    """Rights of the reader."""
     seed_limit: int
-    """Nodes found by the search to start from."""
     max_depth: int
     """Most steps from a seed."""
     max_nodes: int
@@ -47,11 +43,8 @@ class CodeScope(msgspec.Struct, frozen=True, kw_only=True):
     relations: tuple[str, ...]
     """Relations to follow; empty for all."""
     direction: Direction
-    """Which way edges are walked."""
     prioritize: Prioritize
-    """Which texts go first."""
     budget: TextBudget
-    """Limit on the sum of the texts."""
 
 
 class CodeEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +57,7 @@ class CodeEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeRetrieval:
-    """Both steps of retrieval for one question about code.
-
-    Args:
-        scope: Where to look.
-        caller: Reaches the services `graph` and `texts`.
-    """
+    """Both steps of retrieval for one question about code."""
 
     def __init__(self, scope: CodeScope, caller: Caller) -> None:
         self._scope = scope
@@ -80,9 +68,6 @@ class CodeRetrieval:
 
         The seeds are the best of the search; candidates after them are recorded as dropped unless the walk
         reaches them. An expansion that fails degrades: the seeds alone are read.
-
-        Raises:
-            WhenceError: No search succeeded, the texts could not be read, or the snapshot was replaced.
         """
         question.trace.begin("exploration")
         limit = min(self._scope.seed_limit, self._scope.max_nodes)
@@ -142,12 +127,7 @@ class CodeRetrieval:
     async def _expand(
         self, question: Question, seeds: Sequence[CandidateRecord]
     ) -> ExpandResponse | None:
-        """Walk from the seeds; None when that fails and the seeds alone are read.
-
-        Raises:
-            BadInput: A relation does not exist.
-            Unavailable: The snapshot was replaced since it was looked up.
-        """
+        """Walk from the seeds; None when that fails and the seeds alone are read."""
         scope, trace = self._scope, question.trace
         request = ExpandRequest(
             access=scope.access,

@@ -185,11 +185,7 @@ async def retrieve(question: Question, processed: ProcessedQuery) -> list[Passag
 async def find(
     question: Question, processed: ProcessedQuery, *, limit: int, cut_code: DropCode
 ) -> Found:
-    """Search for the question and its concepts, without reading texts.
-
-    Raises:
-        WhenceError: Nothing could be embedded, or no search succeeded.
-    """
+    """Search for the question and its concepts, without reading texts."""
     found = await find_candidates(
         question.services.retrieval,
         await plan_queries(question, processed),

@@ -37,11 +37,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def write_answer(question: Question, passages: Sequence[Passage]) -> Written:
-    """Have the answer written from passages, best first; without passages no model is called.
-
-    Raises:
-        WhenceError: The writer failed.
-    """
+    """Have the answer written from passages, best first; without passages no model is called."""
     trace = question.trace
     trace.begin("synthesis")
     given, dropped = _within_limits(question, passages)
@@ -229,13 +225,11 @@ class RagResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a question led to."""
 
     answer: Answer
-    """The answer with citations, degradations and stages."""
     asked_at: str
     """Start, ISO 8601 in UTC."""
     events: tuple[ExplainEvent, ...] = ()
     """The explain events of all stages; empty unless they were to be kept or had a listener."""
     settings: dict[str, Scalar] = {}
-    """Limits, mode and models of the run."""
 
     @property
     def text(self) -> str:

@@ -28,11 +28,9 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt."""
 
     template_id: str
-    """Name in a request."""
     version: int
     """Increased whenever the words change, so that a trace identifies them."""
     system: str
-    """Instruction for the model."""
     prompt: str
     """Text with the fields `{query}` and `{documents}`."""
 
@@ -96,11 +94,7 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
 
 
 def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequest:
-    """Check the variables of a prompt request and fill the template with them.
-
-    Raises:
-        BadInput: A variable is missing or of a wrong type.
-    """
+    """Check the variables of a prompt request and fill the template with them."""
     query = variables.get("query")
     if not isinstance(query, str) or not query.strip():
         raise BadInput("the prompt variable `query` must be a text that is not blank")

@@ -54,12 +54,7 @@ class Publisher(Protocol):
 
 
 class AnswerStream:
-    """Runs one question as a task and yields its replies.
-
-    Args:
-        publisher: Publishes explain events to the port `explain` and the trace to the port `trace`.
-        trace_timeout_s: Seconds for publishing the trace.
-    """
+    """Runs one question as a task and yields its replies."""
 
     def __init__(self, publisher: Publisher, *, trace_timeout_s: float) -> None:
         self._publisher = publisher
@@ -79,9 +74,6 @@ class AnswerStream:
         """Run the question and yield all replies; the trace is published before the answer, which is last.
 
         Leaving the stream early cancels the question.
-
-        Raises:
-            WhenceError: The question failed.
         """
         task = asyncio.ensure_future(answer(question, steps))
         task.add_done_callback(lambda _: self._replies.put_nowait(None))

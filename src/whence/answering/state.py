@@ -163,13 +163,11 @@ class Question:
     """One question on its way to an answer."""
 
     message: DocumentRagRequest | CodeRagRequest
-    """The question as asked."""
     services: Services
     options: RagOptions
     trace: TraceRecorder
     deadline: Deadline
     asked_at: str
-    """ISO 8601 in UTC."""
     rerank: bool
     """Whether a reranker chooses among the candidates."""
     pool_limit: int
@@ -177,13 +175,11 @@ class Question:
     settings: Mapping[str, Scalar]
     """More that the trace records of the question, e.g. `collection`."""
     on_piece: ChunkCallback | None = None
-    """Takes the text as it is written."""
     save_answer: SaveAnswerCallback | None = None
 
     candidates: list[CandidateRecord] = field(default_factory=list)
     """All candidates by rank, with what is known of them."""
     models: dict[str, ModelUse] = field(default_factory=dict)
-    """Models used, by role."""
     selected: bool = False
     """Whether a selection (the `focus` stage) chose the passages for the writer."""
 
@@ -233,11 +229,9 @@ class Sources(NamedTuple):
     """Where ids and times come from; fixed ones make a question repeatable."""
 
     new_id: Callable[[], str] = new_answer_id
-    """Makes ids of answers."""
     clock: Callable[[], datetime] = utc_now
     """Time of day in UTC."""
     monotonic: Callable[[], float] = time.monotonic
-    """Clock in seconds that never goes back."""
 
 
 def new_question(
@@ -252,23 +246,7 @@ def new_question(
     keep_events: bool = False,
     deadline_s: float | None = None,
 ) -> Question:
-    """Return a question at its start.
-
-    Args:
-        message: The question.
-        options: Limits and choices that hold for every question.
-        services: Makes what the question calls, within its deadline.
-        sources: Where ids and times come from.
-        settings: More that the trace records.
-        has_reranker: Whether there is a reranker, to be used where the message wants one.
-        listeners: Called with each stage as soon as it is done.
-        keep_events: Whether events are kept even without a listener.
-        deadline_s: Seconds for the whole question; the shorter of this and the options' own applies.
-
-    Raises:
-        BadInput: The question is blank, too long or no valid text, a limit is out of range, or the answer id
-            cannot be part of an IRI.
-    """
+    """Return a question at its start."""
     fetch_limit = message.fetch_limit if isinstance(message, DocumentRagRequest) else 0
     check_question(message.question, max_bytes=options.max_question_bytes)
     check_limits(message.doc_limit, fetch_limit)

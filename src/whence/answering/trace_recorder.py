@@ -40,17 +40,8 @@ def iso_utc(moment: datetime) -> str:
 class TraceRecorder:
     """Records one question. Nothing here can fail the question.
 
-    Args:
-        answer_id: Id of the answer.
-        listeners: Called with each stage as soon as it is done, in order, each for at most
-            `listener_timeout_s`.
-            One that raises or is too slow degrades the answer; a slow one is not called again.
-        keep: Whether events are kept for a trace record; without that and without listeners no triples are
-            built.
-        full: Whether stages record everything, or the shared vocabulary alone.
-        clock: Time of day in UTC.
-        monotonic: Clock in seconds that never goes back.
-        listener_timeout_s: Seconds for one call of one listener.
+    Triples are built when events are kept or have a listener; without `full`, of the shared vocabulary alone.
+    A listener that raises or is too slow degrades the answer; a slow one is not called again.
     """
 
     def __init__(

@@ -85,11 +85,7 @@ class Context(Protocol):
         ...
 
     async def call(self, port: str, message: Message, reply: type[M]) -> M:
-        """Send a request through a port of `calls` and wait for its reply.
-
-        Raises:
-            WhenceError: The service replied with an error, or not in time.
-        """
+        """Send a request through a port of `calls` and wait for its reply."""
         ...
 
     def stream(self, port: str, message: Message) -> AsyncGenerator[Message, None]:

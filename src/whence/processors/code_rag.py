@@ -33,15 +33,7 @@ __all__ = ("CodeRagParameters", "CodeRagProcessor")
 
 
 class CodeRagProcessor(StreamingProcessor):
-    """Answers questions about snapshots of code.
-
-    Args:
-        parameters: Settings.
-        store: Resolves snapshots.
-        new_id: Makes ids of answers for requests without one.
-        clock: Time of day in UTC.
-        monotonic: Clock in seconds that never goes back.
-    """
+    """Answers questions about snapshots of code."""
 
     type_name = CODE_FLOW
     summary = "a question about code to an answer with citations and its trace"
@@ -75,15 +67,7 @@ class CodeRagProcessor(StreamingProcessor):
     async def handle_stream(
         self, message: CodeRagRequest, context: Context
     ) -> AsyncIterator[Message]:
-        """Answer one question.
-
-        Raises:
-            BadInput: The question is blank, too long or no valid text, a limit is out of range, no snapshot is
-                named, or the answer id is not fit for an IRI.
-            NotFound: There is no such snapshot.
-            DeadlineExceeded: The time ran out.
-            WhenceError: A stage failed that cannot be done without.
-        """
+        """Answer one question."""
         replies = await answer_code_request(
             message, self.parameters, context, self._sources, self._store
         )

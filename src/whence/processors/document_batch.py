@@ -161,12 +161,6 @@ async def embed_documents(
 
     When a request is refused because of a text, its documents are embedded one by one, so that the one at fault
     fails alone.
-
-    Args:
-        caller: Reaches the embedding service.
-        batch: Receives the vectors.
-        max_texts: Most texts of one request.
-        max_bytes: Most bytes of text of one request, UTF-8; a single larger text goes alone.
     """
     embedding = _Embedding(caller)
     refused: set[str] = set()

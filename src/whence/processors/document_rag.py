@@ -48,12 +48,6 @@ class DocumentRagProcessor(StreamingProcessor):
 
     Explain events go to the port `explain` and to the caller. The trace goes to the port `trace` before the
     answer goes out; one that cannot be published shows in the answer as `trace_not_stored`.
-
-    Args:
-        parameters: Settings.
-        new_id: Makes ids of answers for requests without one.
-        clock: Time of day in UTC.
-        monotonic: Clock in seconds that never goes back.
     """
 
     type_name = "document-rag"

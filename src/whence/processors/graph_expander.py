@@ -50,13 +50,7 @@ class GraphExpanderProcessor(Processor):
         self._store = store
 
     async def handle(self, message: ExpandRequest, context: Context) -> ExpandResponse:
-        """Walk once.
-
-        Raises:
-            BadInput: A limit is out of range, there are more seeds than `max_nodes`, or a seed is of
-                another snapshot.
-            NotFound: There is no such snapshot, or a seed does not exist or is hidden.
-        """
+        """Walk once."""
         for name, value, most in (
             ("max_depth", message.max_depth, self.parameters.max_depth),
             ("max_nodes", message.max_nodes, self.parameters.max_nodes),

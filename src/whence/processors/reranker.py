@@ -40,12 +40,7 @@ class RerankerProcessor(Processor):
         self._reranker = reranker
 
     async def handle(self, message: RerankRequest, context: Context) -> RerankResponse:
-        """Rank the documents of one request.
-
-        Raises:
-            BadInput: No query, an id twice, a limit below 1, or a request that is too large.
-            InternalError: As for `score_documents`.
-        """
+        """Rank the documents of one request."""
         self._check(message)
         return await score_documents(self._reranker, message)
 

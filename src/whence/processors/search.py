@@ -17,13 +17,7 @@ __all__ = ("SearchParameters", "SearchProcessor")
 
 
 class SearchProcessor(Processor):
-    """Ranks the visible chunks of a collection by vectors, by words, or by both.
-
-    Args:
-        parameters: Settings.
-        store: Has the chunks.
-        monotonic: Clock in seconds, for what is cached of collections.
-    """
+    """Ranks the visible chunks of a collection by vectors, by words, or by both."""
 
     type_name = "search"
     summary = "a query to a ranking of visible chunks"

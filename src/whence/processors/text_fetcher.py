@@ -96,11 +96,6 @@ def _clustered(seeds: Sequence[str], others: Sequence[PlannedText]) -> list[str]
 def decide(order: Iterable[str], sizes: Sizes, budget: TextBudget) -> list[TextDecision]:
     """Decide for each id, in this order, whether its text is taken.
 
-    Args:
-        order: Ids, each once.
-        sizes: Size of each text that exists.
-        budget: Limit on the sum of sizes.
-
     Cost: linear.
     """
     left = budget.limit
@@ -121,12 +116,6 @@ async def read_texts(
     store: ChunkStore, request: TextRequest, embedder: Embedder | None, *, max_ids: int
 ) -> TextResponse:
     """Read the texts of one request, each id once. Cost: one statement, whatever the number of ids.
-
-    Args:
-        store: Has the texts.
-        request: Chunk ids, or a plan.
-        embedder: Counts tokens for plans; without it a plan can count characters only.
-        max_ids: Most ids of a request.
 
     Raises:
         BadInput: There are too many ids, ids are given beside a plan, or its budget is below 1.
@@ -181,12 +170,7 @@ async def _within_budget(
 
 
 async def _counted(texts: dict[str, ChunkText], embedder: Embedder | None) -> dict[str, ChunkText]:
-    """Return texts with their numbers of tokens.
-
-    Raises:
-        ConfigError: There is no model to count with.
-        ModelMissing: The model's files are absent.
-    """
+    """Return texts with their numbers of tokens."""
     if not texts:
         return texts
     if embedder is None:
@@ -207,13 +191,7 @@ class TextFetcherParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
 
 class TextFetcherProcessor(Processor):
-    """Reads texts of chunks.
-
-    Args:
-        parameters: Settings.
-        store: Has the texts.
-        embedder: Counts tokens for plans; without it a plan can count characters only.
-    """
+    """Reads texts of chunks."""
 
     type_name = "text-fetcher"
     summary = "chunk ids to visible texts, within a budget when asked"

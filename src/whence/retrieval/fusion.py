@@ -113,15 +113,6 @@ def rank_candidates(
     """Rank chunks by score, ties by chunk id; definitions of the symbol that the query names come first.
 
     Cost: n log n in the chunks.
-
-    Args:
-        documents: Document id by chunk id; every chunk to rank.
-        scores: Scores of both retrievers by chunk id.
-        fused: Score of each chunk, 0 to 1.
-        limit: Most candidates, 1 or more.
-        threshold: Lowest score of a candidate, 0 to 1.
-        gains: What the passage graph added to scores, by chunk id; None when it was not used.
-        fits: How well definitions fit the symbol, 0 to 2, by chunk id; see `boost_symbols`.
     """
     named = fits or {}
     final = boost_symbols(fused, named)

@@ -88,7 +88,6 @@ class _Pool:
     documents: dict[str, str]
     scores: dict[str, Scores] = field(default_factory=dict)
     fits: dict[str, int] = field(default_factory=dict)
-    """How well definitions fit the symbol that the query names."""
     gains: dict[str, float] | None = None
     """What links added to each score; None when the passage graph was not used."""
     graph: GraphUse | None = None
@@ -97,18 +96,7 @@ class _Pool:
 
 @dataclass(slots=True, kw_only=True)
 class HybridSearch:
-    """One search over a lexical and a dense retriever.
-
-    Args:
-        lexical: Ranks by words.
-        dense: Ranks by vectors; the error that rules it out when the query has no vector.
-        limit: Most candidates, 1 or more.
-        threshold: Lowest score, 0 to 1.
-        fusion: How the scores of both are joined.
-        timeout_s: Seconds that each retriever may take in mode `hybrid`; None for no limit.
-        symbols: Finds definitions; None leaves them out.
-        graph: Links between passages; None leaves them out.
-    """
+    """One search over a lexical and a dense retriever."""
 
     lexical: Retriever
     dense: Retriever | WhenceError
@@ -157,11 +145,7 @@ class HybridSearch:
             return error
 
     async def _join(self, lexical: _Ranking, dense: _Ranking) -> SearchResponse:
-        """Join two rankings, at least one of which is there.
-
-        Raises:
-            _RetrieverLostError: Both ranked, and one cannot score what the other found.
-        """
+        """Join two rankings, at least one of which is there."""
         degraded = [
             Degradation(
                 stage="search",
@@ -196,9 +180,6 @@ class HybridSearch:
 
         `shares` is None when no lexical retriever ranked. A chunk that was removed or hidden in the meantime
         scores 0.
-
-        Raises:
-            _RetrieverLostError: A retriever does not answer.
         """
         assert not isinstance(self.dense, WhenceError)
         known: tuple[tuple[RetrieverName, Retriever, dict[str, float] | None], ...] = (
@@ -350,13 +331,7 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class SearchService:
-    """Answers search requests from a store.
-
-    Args:
-        store: Has the chunks.
-        parameters: Settings.
-        monotonic: Clock in seconds, for the caches.
-    """
+    """Answers search requests from a store."""
 
     def __init__(
         self,
@@ -373,10 +348,6 @@ class SearchService:
         self, request: SearchRequest, remaining_s: float | None = None
     ) -> SearchResponse:
         """Answer one query, or several at once; one of several that fails is left out.
-
-        Args:
-            request: The queries.
-            remaining_s: Seconds until the caller gives up; None for no limit.
 
         Raises:
             BadInput: Limit, threshold, vector or a filter is invalid, no visible document has a key of the

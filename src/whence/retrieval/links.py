@@ -91,13 +91,7 @@ def is_linked_enough(statistics: LinkStatistics) -> bool:
 async def neighbourhood(
     find: FindTitles, own: Mapping[str, float], query_text: str
 ) -> Neighbourhood:
-    """Return the passages up to two links around the best ones, and those that the query names.
-
-    Args:
-        find: Reads links with the rights of the reader.
-        own: Evidence of each candidate by chunk id.
-        query_text: The query.
-    """
+    """Return the passages up to two links around the best ones, and those that the query names."""
     seeds = sorted(own, key=lambda chunk_id: (-own[chunk_id], chunk_id))[:_SEEDS]
     names = {one.name: one for one in await find(seeds, query_text)}
     second = sorted(_build(names.values()).documents.keys() - set(seeds))[:_MAX_SECOND]
@@ -199,14 +193,7 @@ class Walk(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class PassageGraph:
-    """The passage graph of one search.
-
-    Args:
-        linked_share: Returns the share of linked passages; None when the collection has too few links.
-        find_titles: Reads links with the rights of the reader.
-        query_text: The query.
-        candidates_only: True leaves out passages that the search did not find: they need not meet its filters.
-    """
+    """The passage graph of one search."""
 
     linked_share: Callable[[], Awaitable[float | None]]
     find_titles: FindTitles

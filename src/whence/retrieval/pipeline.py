@@ -64,20 +64,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search_mode(mode: str) -> SearchMode:
-    """Return the mode of a name; `semantic` is another word for `dense`.
-
-    Raises:
-        BadInput: There is no such mode.
-    """
+    """Return the mode of a name; `semantic` is another word for `dense`."""
     return _look_up("mode", mode, _MODES)
 
 
 def search_match(match: str) -> Match:
-    """Return how the words of a query must match, by its name.
-
-    Raises:
-        BadInput: There is no such way.
-    """
+    """Return how the words of a query must match, by its name."""
     return _look_up("match", match, _MATCHES)
 
 
@@ -157,14 +149,6 @@ async def search(
     Reranked results are cut by threshold and `top_k` after that. Of a query that is a whole document only the
     beginning counts, and the report says so.
 
-    Args:
-        services: Embed, search, read and rerank.
-        query: At least three characters.
-        top_k: Most results, 1 or more.
-        threshold: Lowest score, 0 to 1.
-        rerank: Whether the best results are read together with the query, and ordered by both scores.
-        no_reranker: Why there is no reranker, e.g. the setting that disables it; empty when there is one.
-
     Raises:
         BadInput: As for `check_dense_query`, or a filter is invalid or has a key that no visible document has.
         NotFound: The collection does not exist.
@@ -226,18 +210,7 @@ async def find_candidates(
     threshold: float = 0.0,
     cut_code: DropCode = "over_limit",
 ) -> Found:
-    """Search for all queries and pool what they find; a query that fails is left out.
-
-    Args:
-        services: Has the search.
-        queries: At least one; earlier ones win ties.
-        limit: Most candidates that are kept; those ranked after them get `cut_code`.
-        threshold: Candidates with a known score below it get `below_threshold` and take no place.
-        cut_code: `over_fetch_limit`, or `over_limit` when the kept ones go to the writer as they are.
-
-    Raises:
-        WhenceError: No query succeeded.
-    """
+    """Search for all queries and pool what they find; a query that fails is left out."""
     rankings: list[tuple[str, Ranking]] = []
     errors: list[WhenceError] = []
     degraded: list[Degradation] = []
@@ -284,12 +257,6 @@ def pool_candidates(
     Rankings are interleaved: first the best of each, then the second best of each, and so on, so that no query
     crowds out another. Scores of different queries are not comparable enough to sort by; they break ties, then
     the order of the rankings does. A match without a chunk id is left out.
-
-    Args:
-        rankings: Text and ranking of each query.
-        limit: As for `find_candidates`, like `threshold` and `cut_code`.
-        threshold: Lowest score of a candidate.
-        cut_code: Reason of those over the limit.
 
     Returns:
         All candidates in order, ranks from 1 without gaps, those that are dropped with their reason.
@@ -395,16 +362,7 @@ async def read_passages(
     candidates: Sequence[CandidateRecord],
     reasons: dict[str, DropCode] | None = None,
 ) -> list[Passage]:
-    """Return the candidates with their texts, in order; those without a text are left out.
-
-    Args:
-        services: Reads the texts.
-        candidates: By rank.
-        reasons: Receives why candidates were left out, by chunk id.
-
-    Raises:
-        WhenceError: The texts could not be read.
-    """
+    """Return the candidates with their texts, in order; those without a text are left out."""
     if not candidates:
         return []
     texts = await services.fetch([one.chunk_id for one in candidates])

@@ -88,11 +88,6 @@ def read_reranking(results: Any, count: int, limit: int) -> Reranking:
     sorted by falling score, ties by the order sent, and cut. No other passage takes the place of an invalid
     entry: it would be ranked without a score.
 
-    Args:
-        results: The reply: objects with `document_id` and `score`.
-        count: Number of passages sent, with the ids "0" to str(count - 1).
-        limit: Most passages to keep, 1 or more.
-
     Cost: n log n for n entries.
     """
     if not isinstance(results, Iterable) or isinstance(results, str | bytes):

@@ -32,12 +32,7 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """The end of the time for a piece of work.
-
-    Args:
-        total_s: Seconds from now; None for no limit.
-        monotonic: Clock in seconds that never goes back.
-    """
+    """The end of the time for a piece of work."""
 
     def __init__(
         self, total_s: float | None = None, *, monotonic: Callable[[], float] = time.monotonic
@@ -144,7 +139,6 @@ class Ranking(msgspec.Struct, frozen=True):
     candidates: Sequence[Any]
     """Best first; objects with `chunk_id`, perhaps `document_id` and scores as in `Candidate`."""
     degraded: tuple[Degradation, ...] = ()
-    """What the search did without."""
     graph: GraphUse | None = None
     """What the passage graph did; None when it was not used."""
 
@@ -167,7 +161,6 @@ class RerankReply(msgspec.Struct, frozen=True):
     results: Any
     """Objects with `document_id`, the decimal number of a passage sent, and `score`."""
     model: str = ""
-    """Name of the model, when known."""
 
 
 class RetrievalServices(Protocol):
@@ -198,14 +191,7 @@ class RetrievalServices(Protocol):
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
     ) -> RerankReply:
-        """Score passages for a query.
-
-        Args:
-            query: The query.
-            passages: Read together with the query.
-            scores: Of retrieval, one a passage, where they are to be joined with the new ones; else empty.
-            limit: Most passages that are kept afterwards.
-        """
+        """Score passages for a query."""
         ...
 
 
@@ -231,11 +217,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 async def embed_texts(
     caller: Caller, texts: Sequence[str], purpose: Purpose, port: str = "embedding"
 ) -> EmbeddingResponse:
-    """Return the vectors of texts as they travel, one per text.
-
-    Raises:
-        InternalError: The reply does not hold one vector per text.
-    """
+    """Return the vectors of texts as they travel, one per text."""
     message = EmbeddingRequest(texts=tuple(texts), purpose=purpose)
     reply = await caller.call(port, message, EmbeddingResponse)
     expected = len(texts) * reply.model.dimension * 4
@@ -248,11 +230,7 @@ async def embed_texts(
 
 
 class RetrievalClients:
-    """`RetrievalServices` over the bus.
-
-    Raises:
-        BadInput: A filter is invalid.
-    """
+    """`RetrievalServices` over the bus."""
 
     fuses_scores: ClassVar[bool] = True
 
