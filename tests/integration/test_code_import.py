@@ -307,7 +307,7 @@ async def test_next_import_removes_what_a_dead_one_left(
     async def die() -> None:
         async with postgres_store.importing() as run:
             staged = await run.stage(str(uuid.uuid4()), opened.snapshot)
-            await staged.add_prepared(staged.preparer()(nodes))
+            await staged.add_nodes(nodes)
             await import_into(postgres_store, [other])
             assert (await rows_of(postgres_store))["document"] == 4
             async with postgres_store.pool.connection() as connection:
@@ -315,7 +315,7 @@ async def test_next_import_removes_what_a_dead_one_left(
                     "SELECT pg_terminate_backend(pid) FROM pg_locks"
                     " WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
                 )
-            await staged.add_prepared(staged.preparer()(nodes))
+            await staged.add_nodes(nodes)
 
     with pytest.raises(WhenceError):
         await die()

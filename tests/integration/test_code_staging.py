@@ -125,7 +125,7 @@ async def test_what_is_not_whole_is_not_published(
     async def publish_damaged() -> None:
         async with postgres_store.importing() as run:
             staged = await run.stage("run", opened.snapshot)
-            await staged.add_prepared(staged.preparer()(list(contents.nodes())))
+            await staged.add_nodes(list(contents.nodes()))
             await staged.end_nodes()
             await staged.add_edges(contents.edges())
             await staged.close(contents.report())

@@ -13,7 +13,7 @@ from whence.engine.passage_pooling import PassagePooling
 from whence.engine.results import ImportedBundle, ImportResult
 from whence.ingest.bundles.bundle import Bundle, open_bundle
 from whence.ingest.bundles.bundle_reader import BundleReader, node_batches, validate
-from whence.schema.code import ImportReport, KindCounts
+from whence.schema.code import CodeNode, ImportReport, KindCounts
 from whence.schema.embedding import EmbeddingRequest, EmbeddingResponse
 from whence.schema.errors import BadInput, Unavailable, WhenceError
 from whence.store.snapshot_documents import UNKNOWN_BRANCH, check_set_name, different_content
@@ -183,13 +183,13 @@ class CodeImporter:
         import_id = self._new_id()
         staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
 
-        async def add(batch: Any) -> None:
-            await staged.add_prepared(batch)
+        async def add(batch: Sequence[CodeNode]) -> None:
+            await staged.add_nodes(batch)
             self._nodes_read += len(batch)
             self._progress(self._nodes_read, None)
 
         reader = BundleReader(bundle)
-        batches = node_batches(reader, staged.preparer(), _NODES_PER_BATCH)
+        batches = node_batches(reader, _NODES_PER_BATCH)
         await _copy_batches(lambda: asyncio.to_thread(next, batches, None), add)
         await staged.end_nodes()
         await staged.add_edges(await asyncio.to_thread(reader.edges))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -83,12 +83,8 @@ class NodeText(msgspec.Struct, frozen=True, kw_only=True):
 class StagedSnapshot(Protocol):
     """A snapshot that is being imported: nodes, `end_nodes`, edges, `close`, vectors. It cannot be read."""
 
-    def preparer(self) -> Callable[[Sequence[CodeNode]], Any]:
-        """Return a function that prepares nodes, each id once; it can be pickled for another process."""
-        ...
-
-    async def add_prepared(self, batch: Any) -> None:
-        """Write some prepared nodes."""
+    async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
+        """Write some nodes, each id once."""
         ...
 
     async def end_nodes(self) -> None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -27,8 +27,6 @@ from whence.ingest.bundles.nodes import LocatedNode, read_nodes
 from whence.schema.code import BundleWarning, CodeNode, ImportReport, KindCounts
 from whence.schema.code_ids import kind_from_local_id, validate_local_id
 from whence.store.snapshot_protocols import SnapshotEdges
-
-T = TypeVar("T")
 
 #: Labels that are not reported as unknown. Other labels protect a node in the same way.
 KNOWN_LABELS = frozenset({"public", "internal", "restricted", "confidential", "secret"})
@@ -209,20 +207,18 @@ class BundleReader:
         return digest.hexdigest()
 
 
-def node_batches(
-    reader: BundleReader, prepare: Callable[[list[CodeNode]], T], size: int
-) -> Iterator[T]:
-    """Yield the result of `prepare` for every `size` nodes, for fewer if their texts are long."""
+def node_batches(reader: BundleReader, size: int) -> Iterator[list[CodeNode]]:
+    """Yield batches of `size` nodes, of fewer if their texts are long."""
     batch: list[CodeNode] = []
     characters = 0
     for node in reader.nodes():
         batch.append(node)
         characters += len(node.text)
         if len(batch) == size or characters >= _MAX_BATCH_CHARACTERS:
-            yield prepare(batch)
+            yield batch
             batch, characters = [], 0
     if batch:
-        yield prepare(batch)
+        yield batch
 
 
 def validate(bundle: Bundle, *, known_labels: Iterable[str] = KNOWN_LABELS) -> ImportReport:

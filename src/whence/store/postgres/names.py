@@ -22,14 +22,13 @@ class PostgresNames:
     Args:
         pool: Lends connections.
         maintenance: Indexes the names of a collection of a former version.
-        cache: Keeps the chunks that filters keep.
+        cache: Keeps the chunks that filters keep, and link statistics.
     """
 
     def __init__(self, pool: ConnectionPool, maintenance: Maintenance, cache: ByteCache) -> None:
         self._pool = pool
         self._maintenance = maintenance
         self._cache = cache
-        self._link_shares = passage_links.LinkStatisticsCache()
 
     async def find_symbols(
         self, collection: str, name: str, *, limit: int, access: Access, filters: Filters = ()
@@ -60,7 +59,7 @@ class PostgresNames:
         if not is_text(collection):
             return None
         async with self._pool.connection() as connection:
-            found = await self._link_shares.read(connection, collection, access)
+            found = await passage_links.link_statistics(connection, collection, access, self._cache)
             due = found is None and await passage_links.links_pending(connection, collection)
         if due:
             self._maintenance.start(collection)

@@ -10,6 +10,7 @@ from whence.schema.search import MAX_QUERY_WORDS
 from whence.store.acl_check import DOCUMENT_TAGS, TAGS_JOIN, allowed_rows
 from whence.store.linked_titles import LinkStatistics, LinkTitle, PassageRef
 from whence.store.postgres.acl_classes import EPOCH, allowed_classes
+from whence.store.postgres.cache import ByteCache
 from whence.store.postgres.chunk_reader import REQUESTED_CHUNKS, requested_values
 from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
 from whence.store.postgres.driver import Connection
@@ -72,39 +73,32 @@ _STATISTICS = f"""
         (SELECT count(DISTINCT t.ord) FROM titles t JOIN rare USING (name)) AS linked"""  # noqa: S608 - only constants
 
 
-class LinkStatisticsCache:
-    """Link statistics of collections by what a reader sees, cached until a tenth of that has changed."""
+#: Share of what a reader sees that must change before cached statistics are read again.
+_MAX_CHANGE = 0.1
 
-    _MAX_CHANGE = 0.1
-    _MAX_ENTRIES = 1000
 
-    def __init__(self) -> None:
-        self._cache: dict[tuple[int, tuple[int, ...]], tuple[int, LinkStatistics]] = {}
+async def link_statistics(
+    connection: Connection, collection: str, access: Access, cache: ByteCache
+) -> LinkStatistics | None:
+    """Return the statistics of a collection for a reader; None while its links are not indexed.
 
-    async def read(
-        self, connection: Connection, collection: str, access: Access
-    ) -> LinkStatistics | None:
-        """Return the statistics of a collection for a reader; None while its links are not indexed.
-
-        Cost: linear in the ACL classes; without a cached value, in the visible documents.
-        """
-        row = await connection.fetchrow(_RESOLVE_INDEXED, collection, LINKS_VERSION)
-        if row is None:
-            return None
-        classes = await allowed_classes(connection, access, row["epoch"])
-        visible = await connection.fetchval(VISIBLE_CHUNKS, row["id"], classes)
-        key = row["id"], tuple(classes)
-        cached = self._cache.get(key)
-        if cached is not None and abs(visible - cached[0]) <= self._MAX_CHANGE * cached[0]:
-            return cached[1]
-        found = await connection.fetchrow(_STATISTICS, row["id"], classes)
-        statistics = LinkStatistics(
-            chunks=found["chunks"], linked=found["linked"], documents=found["documents"]
-        )
-        if len(self._cache) >= self._MAX_ENTRIES:
-            self._cache.clear()
-        self._cache[key] = visible, statistics
-        return statistics
+    Cost: linear in the ACL classes; without a cached value, in the visible documents.
+    """
+    row = await connection.fetchrow(_RESOLVE_INDEXED, collection, LINKS_VERSION)
+    if row is None:
+        return None
+    classes = await allowed_classes(connection, access, row["epoch"])
+    visible = await connection.fetchval(VISIBLE_CHUNKS, row["id"], classes)
+    key = ("link_statistics", row["id"], tuple(classes))
+    cached: tuple[int, LinkStatistics] | None = cache.get(key)
+    if cached is not None and abs(visible - cached[0]) <= _MAX_CHANGE * cached[0]:
+        return cached[1]
+    found = await connection.fetchrow(_STATISTICS, row["id"], classes)
+    statistics = LinkStatistics(
+        chunks=found["chunks"], linked=found["linked"], documents=found["documents"]
+    )
+    cache.put(key, (visible, statistics), 40 * len(classes))
+    return statistics
 
 
 async def links_pending(connection: Connection, collection: str) -> bool:

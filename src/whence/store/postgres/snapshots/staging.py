@@ -8,23 +8,21 @@ keys row by row, which takes more than half of its time; publishing checks the w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from whence.schema.code import ImportReport, SnapshotInfo
+from whence.schema.code import CodeNode, ImportReport, SnapshotInfo
 from whence.schema.embedding import EmbeddingModel
 from whence.schema.errors import InternalError
 from whence.store.postgres.driver import Connection, writing
 from whence.store.postgres.identity_columns import reserve_all
 from whence.store.postgres.lexical.segments import flush
-from whence.store.postgres.snapshots.background_writes import BackgroundWrites
 from whence.store.postgres.snapshots.catalogue import find_published, hide, write_snapshot
 from whence.store.postgres.snapshots.edges import relation_ids, write_edges
-from whence.store.postgres.snapshots.node_batches import NodeBatch, NodePreparer
-from whence.store.postgres.snapshots.nodes import StagedNodes
+from whence.store.postgres.snapshots.nodes import StagedNodes, prepare_nodes
 from whence.store.postgres.snapshots.term_index import SnapshotTermWriter, TermCounter
 from whence.store.postgres.snapshots.vectors import SnapshotVectors
 from whence.store.snapshot_documents import different_content, internal_name
@@ -81,6 +79,49 @@ def uncancellable(
     return step
 
 
+# Removing the collection waits for this lock.
+_LOCK_COLLECTION = "SELECT true FROM collection WHERE id = $1 FOR KEY SHARE"
+
+
+class BackgroundWrites:
+    """Runs work for a collection on another connection: one after the other, each in a transaction."""
+
+    def __init__(
+        self,
+        lend: Callable[[], AbstractAsyncContextManager[Connection]],
+        collection_id: int,
+        settings: tuple[str, ...],
+    ) -> None:
+        self._lend = lend
+        self._collection_id = collection_id
+        self._settings = settings
+        self._last: asyncio.Task[None] | None = None
+
+    def start(self, work: Callable[[Connection], Awaitable[object]]) -> None:
+        """Start some work after that which was started before."""
+        self._last = asyncio.create_task(self._run(work, self._last))
+
+    async def wait(self) -> None:
+        """Wait for all work; raise what it failed with."""
+        if self._last is not None:
+            await self._last
+
+    async def wait_ignoring_errors(self) -> None:
+        """Wait for all work, before the import is removed."""
+        if self._last is not None:
+            await asyncio.gather(self._last, return_exceptions=True)
+
+    async def _run(
+        self, work: Callable[[Connection], Awaitable[object]], former: asyncio.Task[None] | None
+    ) -> None:
+        if former is not None:
+            await former
+        async with self._lend() as connection, writing(connection, *self._settings):
+            if not await connection.fetchval(_LOCK_COLLECTION, self._collection_id):
+                raise InternalError("the import was given up", hint="run the same command again")
+            await work(connection)
+
+
 class PostgresStagedSnapshot:
     """A snapshot on its way in; implements `StagedSnapshot`."""
 
@@ -117,14 +158,12 @@ class PostgresStagedSnapshot:
         self._replace = False
         self._unchanged = False
 
-    def preparer(self) -> NodePreparer:
-        """Return what prepares batches of nodes for `add_prepared`."""
-        return NodePreparer(self.snapshot, internal_name(self.number))
-
     @uncancellable
-    async def add_prepared(self, batch: NodeBatch) -> None:
+    async def add_nodes(self, nodes: Sequence[CodeNode]) -> None:
         """Write some nodes, in the order of the calls; while some are written, the next can be counted."""
         async with self._counting:
+            name = internal_name(self.number)
+            batch = await asyncio.to_thread(prepare_nodes, self.snapshot, name, nodes)
             counted = await asyncio.to_thread(self._counter.count_bytes, batch.chunks["embed_text"])
         async with self._lock:
             if self._numbers is not None:
