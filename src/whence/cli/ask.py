@@ -135,14 +135,7 @@ class _StreamPrinter:
 def print_answer(
     answer: Answer, out: Console, *, text_printed: bool = False, hidden_codes: Container[str] = ()
 ) -> None:
-    """Print an answer as text.
-
-    Args:
-        answer: The answer.
-        out: Console to print to.
-        text_printed: Whether the text was streamed already.
-        hidden_codes: Codes of degradations that were printed before.
-    """
+    """Print an answer as text."""
     from rich.markup import escape
 
     if not text_printed:

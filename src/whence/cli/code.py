@@ -133,11 +133,6 @@ def fetch(
 def _budget(
     max_chars: int | None, tokens: int | None, key: str | None, settings: Path | None
 ) -> TextBudget:
-    """Return the budget that the options set.
-
-    Raises:
-        BadInput: There is none or more than one, or the settings cannot be read or lack the key.
-    """
     from whence.flow.budget_settings import budget_from_file
     from whence.schema.errors import BadInput
     from whence.schema.texts import TextBudget

@@ -119,7 +119,6 @@ class _Commands(Mapping[str, Any]):
 
 
 def _build(name: str, place: str | _Group) -> Any:
-    """Build the command or group of commands of an entry."""
     panel, epilog = group_of(name), epilog_of(name)
     app = typer.Typer(add_completion=False)
     if isinstance(place, str):
@@ -142,7 +141,6 @@ def _build(name: str, place: str | _Group) -> Any:
 
 
 def _help_of(function: Callable[..., Any]) -> str:
-    """Return a function's docstring with one line a paragraph, to be wrapped by the terminal."""
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(one.split()) for one in paragraphs)
 

@@ -129,7 +129,6 @@ def _for_each_topic(
     flow: str,
     act: Callable[[DeadLetters, str], Awaitable[Any]],
 ) -> list[tuple[str, Any]]:
-    """Run an action on the dead letters of every chosen topic, concurrently."""
     import asyncio
 
     from whence.broker.connect import connect

@@ -63,7 +63,6 @@ def demo(context: typer.Context) -> int:
 
 
 def _examples() -> Path:
-    """Return the folder of the example documents: in the wheel, else in the repository."""
     here = Path(__file__).resolve()
     for folder in (here.parents[1] / "examples", here.parents[3] / "examples"):
         if (folder / "demo_questions.json").is_file():

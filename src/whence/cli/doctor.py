@@ -67,7 +67,6 @@ def _local_checks(settings: Settings) -> Iterator[Check]:
 
 
 def _environment(settings: Settings, environment: Iterable[str]) -> Iterator[Check]:
-    """Report variables whose names are close to that of a setting, which are probably misspelt."""
     known = sorted({f"WHENCE_{line.name.upper()}" for line in settings.describe()} | _OTHER_NAMES)
     for name in sorted(environment):
         if not name.startswith("WHENCE_") or name in known:
@@ -108,7 +107,6 @@ def _write_fault(place: Path) -> str:
 
 
 def _models(settings: Settings) -> Iterator[Check]:
-    """Check the local models that the settings use, including their hashes."""
     from whence.models.installed import model_status
     from whence.models.weights import EMBEDDER_NAME
 
@@ -154,8 +152,6 @@ async def _check_service(
 
 
 async def _database(settings: Settings) -> str:
-    """Open the store as a command does, and query it."""
-
     async def use(store: Any) -> str:
         collections = await store.collections()
         found = await store.overview()

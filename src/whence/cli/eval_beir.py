@@ -81,7 +81,6 @@ async def _measure(
     top_k: int,
     run_out: Path | None,
 ) -> dict[str, Any]:
-    """Index the corpus, run the modes, write the run, and return the document to print."""
     from whence.engine.evaluation_targets import EngineSearcher
     from whence.evaluation.beir import write_run
     from whence.evaluation.benchmark import run_rows, scores_of
@@ -153,11 +152,7 @@ async def _runs(
 
 
 async def working_reranker(resources: Resources) -> Reranker:
-    """Return the reranker after a first call.
-
-    Raises:
-        ModelMissing: It is disabled, or its model is not installed.
-    """
+    """Return the reranker after a first call."""
     for setting in resources.disabled.values():
         raise ModelMissing(f"there is no reranker: {setting}", hint="choose a reranker")
     reranker: Reranker = await resources.get("reranker")

@@ -132,7 +132,6 @@ def baseline(
 
 
 def _print_changes(out: Path, recorded: Baseline) -> None:
-    """Print how a new baseline differs from the file it replaces."""
     from whence.evaluation.gate.report import baseline_changes
     from whence.evaluation.gate.schema import load_baseline
 
@@ -180,7 +179,6 @@ async def _run_suite(
     *,
     with_legs: bool,
 ) -> _SuiteResult:
-    """Run a suite, then each retriever alone unless a part of the search failed."""
     from whence.engine.evaluation_targets import EngineSearcher
     from whence.evaluation.gate.report import collection_digest
     from whence.evaluation.gate.run import run_suite

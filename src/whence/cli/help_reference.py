@@ -29,11 +29,6 @@ def show_page(
 
 
 def _command_context(context: typer.Context, words: list[str]) -> Any:
-    """Return the context of a command given by its words, e.g. `eval`, `gate`.
-
-    Raises:
-        BadInput: There is no such command.
-    """
     at = context.find_root()
     for word in words:
         group = at.command
@@ -67,7 +62,6 @@ def _document(at: Any) -> dict[str, Any]:
 
 
 def _parameter(one: Any) -> dict[str, Any]:
-    """Describe an argument or option."""
     return {
         "kind": one.param_type_name,
         "names": [*one.opts, *one.secondary_opts],

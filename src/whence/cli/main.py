@@ -68,11 +68,7 @@ def main() -> None:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run one command line and return its exit code; raises nothing.
-
-    Args:
-        arguments: The words after the program's name.
-    """
+    """Run one command line and return its exit code; raises nothing."""
     as_json = "--json" in arguments
     try:
         result = app(arguments, prog_name="whence", standalone_mode=False)
@@ -93,7 +89,6 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _fail_unexpected(error: Exception, *, as_json: bool) -> int:
-    """Print a usage error, the first of several errors, or an internal error."""
     if isinstance(error, ExceptionGroup):
         first = error.exceptions[0]
         if isinstance(first, WhenceError):

@@ -114,7 +114,6 @@ def _print(
 
 
 def _print_best_score(report: SearchReport | None, threshold: float) -> None:
-    """Print the best score if it is below the threshold, and the option that shows the passage."""
     best = report.best_score if report else None
     if best is None or best >= threshold:
         return
@@ -148,7 +147,6 @@ def _print_hits(report: SearchReport) -> None:
 
 
 def _without_heading(content: str, metadata: Mapping[str, Any]) -> str:
-    """Return a passage without its heading, which its section path repeats."""
     first, _, body = content.lstrip().partition("\n")
     heading = metadata.get("heading")
     same = bool(heading) and first.strip("#= ") == heading

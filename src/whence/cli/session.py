@@ -34,9 +34,6 @@ def start_logging(default_level: str = "CRITICAL") -> None:
     """Send log records to stderr, from the level in `WHENCE_LOG` or the default on.
 
     Commands that end with an answer or an error log nothing by default: their output states what went wrong.
-
-    Raises:
-        ConfigError: `WHENCE_LOG` is not a level.
     """
     import logging
 
@@ -66,17 +63,7 @@ def run_with_engine(
     reads: str = "",
     **options: Any,
 ) -> T:
-    """Open an engine for the settings of this call, run the work, close the engine.
-
-    Args:
-        context: Context of the call.
-        work: Uses the engine.
-        reads: Name of the stored item that the work reads; empty if it needs none.
-        options: Options of the engine.
-
-    Raises:
-        NotFound: The home contains no database, and the work reads something.
-    """
+    """Open an engine for the settings of this call, run the work, close the engine."""
     # Importing asyncio takes a fifth of the start; `--help` and usage errors do without.
     import asyncio
 
@@ -95,12 +82,7 @@ def run_with_engine(
 
 
 def _check_database_exists(settings: Settings, item: str) -> None:
-    """Refuse to read from a home without a database, which may be mistyped, before one is created there.
-
-    Raises:
-        NotFound: There is no database.
-        ConfigError: The home is unusable, or belongs to a newer version.
-    """
+    """Refuse to read from a home without a database, which may be mistyped, before one is created there."""
     from whence.broker.connect import in_process
     from whence.schema.errors import NotFound
     from whence.store.postgres.server.home import Home

@@ -69,8 +69,6 @@ def make_set(
 
 
 def _change(context: typer.Context, work: Callable[[Engine], Coroutine[Any, Any, Any]]) -> int:
-    """Make a change and print the new overview."""
-
     async def session(engine: Engine) -> SnapshotOverview:
         await work(engine)
         return await engine.code.overview()

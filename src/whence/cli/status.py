@@ -46,7 +46,6 @@ def status(
 async def _collect(
     settings: Settings, flow: str
 ) -> tuple[dict[str, Any], tuple[StoreOverview, list[CollectionInfo]], FlowStatus | None]:
-    """Return the JSON document, and its parts for text output."""
     fleet = None if in_process(settings.broker) else await _fleet(settings, flow)
     overview, collections = await _store(settings)
     document: dict[str, Any] = {

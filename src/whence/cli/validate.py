@@ -48,7 +48,6 @@ class _Task(NamedTuple):
 
 
 def _number(flag: str, text: str, default: float, low: float, high: float) -> Option:
-    """Return an option for a number from low to high."""
     kind = type(default)
 
     def check(value: Any) -> Any:
@@ -180,7 +179,6 @@ def _write_files(found: ValidationReport, report: Path | None, svg: Path | None)
 
 
 def _check_external(mode: str, access: Access) -> None:
-    """Refuse options that an external store does not support."""
     if mode not in ("hybrid", "dense", "semantic"):
         raise BadInput("an external store has vectors only", hint="use --mode dense")
     if access != Access.public():
@@ -216,7 +214,6 @@ def _with_target(
 async def _own_target(
     stack: AsyncExitStack, settings: Settings, mode: str, access: Access
 ) -> Target:
-    """Open Whence's own store, read-only, and a flow that reads it."""
     from whence.engine.engine import Engine
     from whence.engine.evaluation_targets import EngineTarget
     from whence.flow.read_only import read_only_store
@@ -238,7 +235,6 @@ async def _own_target(
 
 
 async def _external_target(stack: AsyncExitStack, settings: Settings, store: str) -> Target:
-    """Open a collection of an external store, searched with the configured embedder."""
     from whence.evaluation.validation.qdrant import QdrantTarget
     from whence.flow.resources import Resources
     from whence.store.qdrant import QdrantCollection
@@ -249,7 +245,6 @@ async def _external_target(stack: AsyncExitStack, settings: Settings, store: str
 
 
 async def _suite(target: Target, task: _Task) -> tuple[ValidationSuite, str]:
-    """Return the suite file, else the shipped suite if it fits the collection, else a generated one."""
     from whence.evaluation.validation.suite import SHIPPED_DOCUMENTS, generate_suite, shipped_suite
 
     await target.describe()

@@ -19,18 +19,7 @@ async def collect_answer(
     chunk_callback: ChunkCallback | None = None,
     explain_callback: ExplainCallback | None = None,
 ) -> Answer:
-    """Return the answer at the end of the replies.
-
-    Args:
-        replies: Pieces, explain events and the answer, as they come.
-        chunk_callback: Gets the text as it is written.
-        explain_callback: Gets the triples of each stage. An exception in it is logged and does not
-            fail the question.
-
-    Raises:
-        InternalError: There was no answer among them.
-        WhenceError: The question failed.
-    """
+    """Return the answer at the end of the replies."""
     answer: Answer | None = None
     async with aclosing(replies) as arriving:
         async for part in arriving:

@@ -77,9 +77,6 @@ class AuditLog:
         Args:
             operation: Name of the operation.
             facts: The logged arguments.
-
-        Raises:
-            Unavailable: The log cannot be opened (the block does not run), or the line cannot be written.
         """
         started_at = self._now().astimezone(UTC).isoformat()
         entry = {"time": started_at, "operation": operation, "uid": _uid(), **facts}

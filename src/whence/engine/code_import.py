@@ -53,12 +53,7 @@ def open_bundles(
     set_name: str,
     tags: Sequence[str],
 ) -> list[Bundle]:
-    """Open and check all bundles before any is read.
-
-    Raises:
-        BadInput: A bundle is unsafe or incomplete, there is none, one is given twice, the number of tags is
-            wrong, or they cannot form a set.
-    """
+    """Open and check all bundles before any is read."""
     bundles = [open_bundle(path, repo=repo) for path in paths]
     if not bundles:
         raise BadInput("no bundle is given", hint="name at least one zip archive or folder")
@@ -122,12 +117,7 @@ class CodeImporter:
     async def run(
         self, bundles: Sequence[Bundle], *, set_name: str = "", tags: Sequence[str] = ()
     ) -> ImportResult:
-        """Import all bundles or none.
-
-        Raises:
-            BadInput: A bundle cannot be imported; member, line and reason are named.
-            Unavailable: The store or the embedding service does not answer; nothing has changed.
-        """
+        """Import all bundles or none."""
         started = time.monotonic()
         staged: list[_StagedBundle] = []
         published = {one.info.snapshot_id: one for one in await self._store.snapshots()}
@@ -155,9 +145,6 @@ class CodeImporter:
         """Return the report of a bundle whose content is published already; None when it is to be replaced.
 
         Reading costs a fraction of storing.
-
-        Raises:
-            BadInput: The bundle cannot be imported, or its other content may not be replaced.
         """
         report = await asyncio.to_thread(validate, bundle)
         if report.digest == former.digest:
@@ -169,7 +156,6 @@ class CodeImporter:
     async def _keep(
         self, run: CodeImport, bundle: Bundle, tag: str, report: ImportReport
     ) -> _StagedBundle:
-        """Record an import of unchanged content."""
         import_id = self._new_id()
         staged = await run.stage(import_id, bundle.snapshot, tags=(tag,))
         if await staged.close(report, replace=self._replace):
@@ -293,7 +279,6 @@ async def _copy_batches(
 
 
 def _requests(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each request, bounded in texts and characters."""
     start = size = 0
     for place, text in enumerate(texts):
         full = place - start >= _TEXTS_PER_REQUEST or size + len(text) > _CHARACTERS_PER_REQUEST
@@ -305,13 +290,11 @@ def _requests(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _ref(bundle: Bundle, given: Sequence[str]) -> str:
-    """Return the name of a set's member: its tag, else its branch, else its file."""
     branch = bundle.snapshot.branch
     return given[0] if given else bundle.name if branch == UNKNOWN_BRANCH else branch
 
 
 def _counts(counts: KindCounts) -> dict[str, int]:
-    """Return both counts, also when they are 0."""
     return {"cs": counts.cs, "sql": counts.sql}
 
 

@@ -198,11 +198,7 @@ class Engine:
 
     @audited("search", lambda report: len(report.results))
     async def search_report(self, query: SearchQuery) -> SearchReport:
-        """Search, and report degradations and latencies beside the results.
-
-        Raises:
-            WhenceError: As for `search`.
-        """
+        """Search, and report degradations and latencies beside the results."""
         return await run_search(self._session, query)
 
     @audited("ask", lambda answer: len(answer.citations), lambda answer: answer.answer_id)
@@ -272,9 +268,6 @@ class Engine:
         """Return the stage that dropped a chunk or document, and the reason.
 
         A hidden item is answered like one that does not exist.
-
-        Raises:
-            NotFound: As for `explain`.
         """
         return await why_not(self._session, item, answer_id, access)
 

@@ -21,12 +21,6 @@ class EngineRetriever(Retriever):
 
     `asearch` uses the engine. `search` may block the engine's own event loop, so it opens a second engine of
     the same settings in its own thread; local models are shared.
-
-    Args:
-        engine: Open while it is searched.
-        collection: Name of the collection.
-        access: Rights of the reader.
-        options: Further arguments of `Engine.search`.
     """
 
     def __init__(
@@ -69,7 +63,6 @@ class EngineRetriever(Retriever):
 
 
 def _not_ready(error: WhenceError) -> RetrieverNotReady:
-    """Return the error of a retriever for that of an engine."""
     if isinstance(error, NotFound):
         what = "vector store not initialized"
     elif isinstance(error, ModelMissing):

@@ -51,9 +51,6 @@ async def erase(
     """Remove a document with its chunks, vectors and postings, then its words from all traces.
 
     Can be repeated after an interruption. Cost: linear in the number of stored traces.
-
-    Raises:
-        NotFound: There is no such document, and no trace contains words of it.
     """
     named, quoted = await _count_traces(store, collection, document_id)
     stored, left = await store.erase_document(collection, document_id)

@@ -31,16 +31,7 @@ _BATCH_SIZE = 100
 
 
 class EngineTarget:
-    """A collection behind an engine.
-
-    Args:
-        engine: An open engine whose flow reads the same store.
-        store: The same store, preferably read-only.
-        collection: Collection to validate.
-        access: Rights to search with.
-        mode: `hybrid`, `dense` or `bm25`.
-        where: Address of the store, for display.
-    """
+    """A collection behind an engine."""
 
     def __init__(
         self,
@@ -60,12 +51,7 @@ class EngineTarget:
         self._where = where
 
     async def describe(self) -> TargetInfo:
-        """Describe the collection.
-
-        Raises:
-            NotFound: There is no such collection.
-            Unavailable: The store does not answer.
-        """
+        """Describe the collection."""
         info = await self._store.collection(self._collection)
         if info is None:
             raise NotFound(
@@ -80,11 +66,7 @@ class EngineTarget:
         )
 
     async def search(self, query: str, *, limit: int) -> RetrievedPassages:
-        """Return the best passages, without a threshold.
-
-        Raises:
-            WhenceError: As for `Engine.search`.
-        """
+        """Return the best passages, without a threshold."""
         report = await self._engine.search_report(
             SearchQuery(
                 query=query,
@@ -185,13 +167,7 @@ def _section(text: ChunkText) -> Section:
 
 
 class EngineSearcher:
-    """Searches a collection through an engine, without a threshold.
-
-    Args:
-        engine: An open engine.
-        collection: Collection to search.
-        access: Rights to search with.
-    """
+    """Searches a collection through an engine, without a threshold."""
 
     def __init__(self, engine: Engine, collection: str, access: Access) -> None:
         self._engine = engine
@@ -199,11 +175,7 @@ class EngineSearcher:
         self._access = access
 
     async def __call__(self, query: str, *, mode: str, limit: int) -> SearchOutcome:
-        """Return the best passages.
-
-        Raises:
-            WhenceError: As for `Engine.search`.
-        """
+        """Return the best passages."""
         report = await self._engine.search_report(
             SearchQuery(
                 query=query,

@@ -111,13 +111,6 @@ class _IndexRun:
     """Sends documents and counts outcomes.
 
     Memory is bounded by a few batches, plus the ids of all documents with `prune`.
-
-    Args:
-        client: Client of the flow.
-        collection: Collection to index into.
-        progress: Called after each batch.
-        count: Counts the documents; runs in a thread, only with `progress`.
-        prune: Whether `missing` will be called.
     """
 
     def __init__(
@@ -141,11 +134,7 @@ class _IndexRun:
         self.report = IndexReport(collection=collection, documents=DocumentCounts(), failures=[])
 
     async def run(self, documents: Iterator[LoadResult]) -> IndexReport:
-        """Send all documents and return the report.
-
-        Raises:
-            WhenceError: The flow refused a batch; earlier batches are stored.
-        """
+        """Send all documents and return the report."""
         # Bounds memory: reading waits for storing.
         slots = asyncio.Semaphore(_IN_FLIGHT)
         counting = asyncio.create_task(self._count_all())

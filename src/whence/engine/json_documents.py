@@ -47,15 +47,7 @@ def search_document(
     latency_ms: dict[str, float] | None = None,
     message: str = "",
 ) -> dict[str, Any]:
-    """Return the JSON document of a search.
-
-    Args:
-        query: The query.
-        mode: The search mode as given.
-        report: The report; None when nothing was searched.
-        latency_ms: Milliseconds by part, instead of the report's.
-        message: Message instead of the number of results.
-    """
+    """Return the JSON document of a search."""
     latency = latency_ms or (report.latency_ms if report else {})
     document: dict[str, Any] = {
         "query": query,

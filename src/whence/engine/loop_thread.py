@@ -38,11 +38,7 @@ class LoopThread(Generic[T]):
         self._pending: set[concurrent.futures.Future[Any]] = set()
 
     def submit(self, work: Callable[[T], Coroutine[Any, Any, R]]) -> concurrent.futures.Future[R]:
-        """Start a coroutine in the thread; waits until the thread is ready.
-
-        Raises:
-            RuntimeError: The caller is that thread, so waiting would never end.
-        """
+        """Start a coroutine in the thread; waits until the thread is ready."""
         loop, resource = self._running_worker().ready.result()
         future = asyncio.run_coroutine_threadsafe(work(resource), loop)
         self._pending.add(future)
@@ -50,11 +46,7 @@ class LoopThread(Generic[T]):
         return future
 
     def run(self, work: Callable[[T], Coroutine[Any, Any, R]]) -> R:
-        """Run a coroutine in the thread and wait for its result.
-
-        Raises:
-            RuntimeError: As for `submit`, or the thread was closed during the call.
-        """
+        """Run a coroutine in the thread and wait for its result."""
         future = self.submit(work)
         try:
             return future.result()

@@ -64,16 +64,7 @@ class FetchReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeChunks:
-    """Translates between names of nodes and ids of stored chunks for one request.
-
-    Args:
-        record: Snapshot that is read.
-        seeds: Nodes as the caller named them.
-        around: Nodes near the seeds.
-
-    Raises:
-        BadInput: A name is not valid text.
-    """
+    """Translates between names of nodes and ids of stored chunks for one request."""
 
     def __init__(
         self, record: SnapshotRecord, seeds: Sequence[str], around: Sequence[AroundNode]
@@ -115,11 +106,7 @@ class NodeChunks:
         )
 
     def report(self, reply: TextResponse, budget: TextBudget) -> FetchReport:
-        """Translate the fetcher's reply.
-
-        Raises:
-            NotFound: A seed is missing.
-        """
+        """Translate the fetcher's reply."""
         missing = frozenset(reply.missing)
         for chunk, name in self._seeds.items():
             if chunk in missing:

@@ -23,9 +23,6 @@ class PassagePooling:
 
     The vector of a text is the mean of those of its passages, normalized: the end of a long method counts as
     much as its beginning, which alone the model would read.
-
-    Args:
-        embedder: Counts tokens.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -63,11 +60,7 @@ class PassagePooling:
 
     @staticmethod
     def matrix(reply: EmbeddingResponse, n: int) -> NDArray[np.float32]:
-        """Read n vectors from their wire form: float32, shape (n, dimension).
-
-        Raises:
-            InternalError: There are not n.
-        """
+        """Read n vectors from their wire form: float32, shape (n, dimension)."""
         import numpy as np
 
         if len(reply.vectors) != n * reply.model.dimension * 4:
@@ -81,13 +74,7 @@ class PassagePooling:
     def pool(
         rows: Sequence[NDArray[np.float32]], owners: Sequence[int], n: int
     ) -> NDArray[np.float32]:
-        """Return one unit vector per text: float32, shape (n, dimension).
-
-        Args:
-            rows: Vectors of the passages, in order.
-            owners: For each passage the index of its text.
-            n: Number of texts.
-        """
+        """Return one unit vector per text: float32, shape (n, dimension)."""
         import numpy as np
 
         vectors = rows[0] if len(rows) == 1 else np.concatenate(rows)

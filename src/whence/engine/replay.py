@@ -50,13 +50,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
 async def replay(
     session: EngineSession, answer_id: str, access: Access, *, timeout_s: float = 120.0
 ) -> ReplayReport:
-    """Ask a recorded question again and compare.
-
-    Raises:
-        NotFound: There is no such trace, or a candidate is hidden from the reader.
-        BadInput: The recorded question had failed.
-        WhenceError: The question fails now.
-    """
+    """Ask a recorded question again and compare."""
     from whence.provenance.redaction import chunk_ids
 
     recorded = await load_trace(session, answer_id, access)
@@ -70,15 +64,7 @@ async def replay(
 
 
 def replay_request(record: TraceRecord, access: Access) -> DocumentRagRequest | CodeRagRequest:
-    """Return the request that repeats a recorded question without recording a trace.
-
-    Args:
-        record: The recorded question.
-        access: Rights of the reader; the recorded rights are used when these cover them.
-
-    Raises:
-        BadInput: The record does not contain the settings of the question.
-    """
+    """Return the request that repeats a recorded question without recording a trace."""
     settings = record.settings
     if record.answer is None or not isinstance(settings.get("doc_limit"), int):
         raise BadInput(
@@ -124,11 +110,6 @@ def _code_request(record: TraceRecord, access: Access) -> CodeRagRequest:
 async def _ask_again(
     client: FlowClient, request: DocumentRagRequest | CodeRagRequest, timeout_s: float
 ) -> tuple[Trace, Answer]:
-    """Ask, and return the answer with the trace of its explain events.
-
-    Raises:
-        WhenceError: The question failed.
-    """
     from whence.provenance.trace import read_trace
 
     events: list[ExplainEvent] = []
@@ -204,7 +185,6 @@ def _settings(trace: Trace) -> dict[str, Any]:
 
 
 def _models(trace: Trace) -> dict[str, str]:
-    """Return each model used, with its revision and precision, by role."""
     return {
         model.role: " ".join(filter(None, (model.name, model.revision, model.precision)))
         for stage in trace.stages

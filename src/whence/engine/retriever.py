@@ -127,12 +127,6 @@ class Retriever:
         self.close()
 
     def _check_ready(self) -> None:
-        """Raise an error when something is missing.
-
-        Raises:
-            RetrieverNotReady: There is no vector store or no embedder.
-            BadInput: The access is not an `Access`.
-        """
         if not isinstance(self._access, Access):
             raise BadInput(f"access must be an Access, not {type(self._access).__name__}")
         _check_methods("vector store", self._vector_store, ("search",))
@@ -206,8 +200,6 @@ class _PlainServices:
         return [Ranking((await hybrid.search("hybrid")).candidates)]
 
     def _retriever(self, what: str, store: Any, query: Any, *, dense: bool) -> HybridRetriever:
-        """Return a store as a retriever of one query."""
-
         async def search(limit: int) -> list[Candidate]:
             hits = await _call(what, store.search, query, limit=limit, access=self._access)
             found = _read(what, hits, -1.0 if dense else 0.0)
@@ -223,7 +215,6 @@ class _PlainServices:
         return HybridRetriever(search, scores)
 
     async def _definitions(self, name: str, documents: Mapping[str, str]) -> list[SymbolMatch]:
-        """Return the chunks found so far that define a symbol, by their headings."""
         fits = ((key, _fit(name, self._found[key])) for key in documents)
         return [SymbolMatch(key, documents[key], fit) for key, fit in fits if fit is not None]
 

@@ -52,11 +52,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_search(session: EngineSession, query: SearchQuery) -> SearchReport:
-    """Search once.
-
-    Raises:
-        WhenceError: As for `Engine.search`.
-    """
+    """Search once."""
     check_budget(query.rerank_budget_s)
     absent = session.resources.disabled.get("reranker", "")
 

@@ -29,15 +29,7 @@ _NOT_OPEN_HINT = "use it inside `async with Engine(...) as engine:`"
 
 
 class EngineSession:
-    """What every operation of an engine works with; opened and closed by the engine.
-
-    Args:
-        settings: All settings.
-        objects: Store and models of the caller, by kind; they are not closed here.
-        flow: Name of a shipped flow, or path of a flow file.
-        only: Processors to start in this process; all of them when empty.
-        warm_up: Models to load while the database is connected, see `Engine`.
-    """
+    """What every operation of an engine works with; opened and closed by the engine."""
 
     def __init__(
         self,
@@ -70,22 +62,14 @@ class EngineSession:
 
     @property
     def client(self) -> FlowClient:
-        """Client of the flow.
-
-        Raises:
-            BadInput: The engine is not open.
-        """
+        """Client of the flow."""
         if self._client is None:
             raise BadInput("this engine is not open", hint=_NOT_OPEN_HINT)
         return self._client
 
     @property
     def resources(self) -> Resources:
-        """Store and models.
-
-        Raises:
-            BadInput: The engine is not open.
-        """
+        """Store and models."""
         if self._client is None or self._resources is None:
             raise BadInput("this engine is not open", hint=_NOT_OPEN_HINT)
         return self._resources
@@ -106,11 +90,7 @@ class EngineSession:
         return store
 
     def clone_options(self) -> dict[str, Any]:
-        """Return arguments for an engine that searches with the same settings and local models.
-
-        Raises:
-            BadInput: The engine is not open.
-        """
+        """Return arguments for an engine that searches with the same settings and local models."""
         return {
             "settings": self.settings,
             "flow": self.flow,
@@ -120,12 +100,7 @@ class EngineSession:
         }
 
     async def open(self) -> None:
-        """Connect, and start the flow when it runs in this process.
-
-        Raises:
-            BadInput: The engine is open already.
-            Unavailable: The database or the broker does not answer.
-        """
+        """Connect, and start the flow when it runs in this process."""
         if self.is_open:
             raise BadInput("this engine is open already", hint="make one engine per `async with`")
         async with AsyncExitStack() as stack:
@@ -134,11 +109,7 @@ class EngineSession:
         self.loop = asyncio.get_running_loop()
 
     async def close(self, *error: Any) -> None:
-        """Stop the flow and disconnect; requests in progress fail.
-
-        Args:
-            error: Arguments of `__aexit__`.
-        """
+        """Stop the flow and disconnect; requests in progress fail."""
         self._client = None
         for retriever in list(self.retrievers):
             # It waits for its thread, which may wait for this event loop.

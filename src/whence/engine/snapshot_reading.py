@@ -22,12 +22,7 @@ _ATTEMPTS = 3
 
 
 class SnapshotChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The snapshot to read, as the caller named it.
-
-    Raises:
-        BadInput: Neither a snapshot nor a set is given, or a source without a set or together with a
-            snapshot, or the source is unknown.
-    """
+    """The snapshot to read, as the caller named it."""
 
     snapshot: str = ""
     """Id, head sha, branch or tag."""
@@ -55,11 +50,7 @@ class SnapshotChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def resolve(store: CodeStore, choice: SnapshotChoice) -> SnapshotRecord:
-    """Return the chosen snapshot.
-
-    Raises:
-        NotFound: There is no such published snapshot.
-    """
+    """Return the chosen snapshot."""
     if choice.snapshot:
         return await store.resolve_snapshot(choice.snapshot, within=choice.set_name)
     source = cast("SnapshotSource", choice.source or "primary")
@@ -78,10 +69,6 @@ async def read_snapshot(
         store: Store of the snapshots.
         choice: Snapshot to read.
         read: Reads through `SnapshotRecord.collection`.
-
-    Raises:
-        NotFound: There is no such snapshot, or `read` did not find something in it.
-        Unavailable: The snapshot was replaced during every attempt.
     """
     for _ in range(_ATTEMPTS):
         record = await resolve(store, choice)
@@ -104,16 +91,7 @@ async def search_snapshot(
     choice: SnapshotChoice,
     search: Callable[[str], Awaitable[SearchReport]],
 ) -> SearchReport:
-    """Search a snapshot; hits carry the canonical ids of nodes.
-
-    Args:
-        store: Store of the snapshots.
-        choice: Snapshot to search.
-        search: Searches a collection.
-
-    Raises:
-        WhenceError: As for `read_snapshot` and from `search`.
-    """
+    """Search a snapshot; hits carry the canonical ids of nodes."""
 
     async def read(record: SnapshotRecord) -> SearchReport:
         report = await search(record.collection)

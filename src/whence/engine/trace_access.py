@@ -42,9 +42,6 @@ async def load_trace(session: EngineSession, answer_id: str, access: Access) -> 
     When the answer cites a chunk that the reader may not see, its text could reveal that chunk, so the trace
     does not exist for this reader. A deleted chunk hides nothing from readers who hold all rights of the
     question, if its document is deleted too or visible to them.
-
-    Raises:
-        NotFound: There is no such trace, or the reader may not see the evidence of the answer.
     """
     from whence.provenance.redaction import chunk_ids
     from whence.provenance.trace import read_trace
@@ -67,11 +64,7 @@ async def load_trace(session: EngineSession, answer_id: str, access: Access) -> 
 
 
 async def explain(session: EngineSession, answer_id: str, access: Access) -> Trace:
-    """Return the trace of an answer without the candidates that the reader may not see.
-
-    Raises:
-        NotFound: As for `load_trace`.
-    """
+    """Return the trace of an answer without the candidates that the reader may not see."""
     from whence.provenance.redaction import redact_trace
 
     loaded = await load_trace(session, answer_id, access)
@@ -82,9 +75,6 @@ async def why_not(session: EngineSession, item: str, answer_id: str, access: Acc
     """Return why a chunk or document is not in an answer.
 
     An item that the reader may not see is answered like one that was never retrieved.
-
-    Raises:
-        NotFound: As for `load_trace`.
     """
     from whence.provenance.why_not import why_not as reason_for
 

@@ -30,9 +30,6 @@ class Resources:
         objects: Existing resources by kind; the caller closes them.
         processor_arguments: Keyword arguments for every processor whose constructor has one of that name, e.g.
             `clock` and `new_id` for runs that can be repeated exactly.
-
-    Raises:
-        ConfigError: `objects` has an unknown kind.
     """
 
     def __init__(
@@ -62,10 +59,6 @@ class Resources:
         """Return a resource, and open it on first use.
 
         A local model that is not installed is returned, too; it fails when it is used.
-
-        Raises:
-            ConfigError: The kind is unknown, or a setting is wrong.
-            Unavailable: The database cannot be reached, or the resources are closed.
         """
         _check_kind(kind)
         async with self._lock:
@@ -179,30 +172,18 @@ class Resources:
 
 
 class MissingReranker:
-    """A reranker that is not installed: every use fails with the reason.
-
-    Args:
-        reason: What is missing and how to install it, one line.
-    """
+    """A reranker that is not installed: every use fails with the reason."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
     @property
     def model(self) -> str:
-        """Fail.
-
-        Raises:
-            ModelMissing: Always.
-        """
+        """Fail."""
         raise self._error()
 
     async def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Fail.
-
-        Raises:
-            ModelMissing: Always.
-        """
+        """Fail."""
         raise self._error()
 
     async def aclose(self) -> None:

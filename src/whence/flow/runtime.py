@@ -141,12 +141,7 @@ class FlowRuntime:
         self._stopped = asyncio.Event()
 
     async def start(self) -> None:
-        """Start all processors; return when every replica receives messages.
-
-        Raises:
-            ConfigError: There is no processor to run, or a setting disables one that is needed.
-            WhenceError: A processor could not be started; the others are stopped.
-        """
+        """Start all processors; return when every replica receives messages."""
         chosen = self._choose()
         register_types(self._whole, self._transport)
         needed = {name for processor in chosen for name in processor.cls.needs}
@@ -164,11 +159,7 @@ class FlowRuntime:
         logger.info("flow runs", extra={"action": "start", "flow": self._whole.name})
 
     async def wait(self) -> None:
-        """Wait until the flow ends.
-
-        Raises:
-            WhenceError: A processor is unhealthy; the others run until `drain`.
-        """
+        """Wait until the flow ends."""
         stopped = asyncio.create_task(self._stopped.wait())
         try:
             await asyncio.wait({stopped, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -276,7 +267,6 @@ class FlowRuntime:
         return make
 
     async def _wait_until_settled(self) -> None:
-        """Wait until every replica receives messages, or the first one is unhealthy."""
         supervisors = [one for group in self._groups for one in group.supervisors]
         everyone = asyncio.gather(*(supervisor.settled.wait() for supervisor in supervisors))
         try:
@@ -332,20 +322,7 @@ async def run_flow(
     restart: RestartPolicy | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[FlowRuntime]:
-    """Run a flow within an `async with` block; at its start all processors receive messages.
-
-    Args:
-        definition: The flow.
-        transport: The broker.
-        resources: Resources of the processors.
-        only: Names of the processors to run; all of them when empty.
-        drain_s: Seconds for messages in progress at the end of the block; 0 when it ends with an error.
-        restart: Waits and number of restarts.
-        clock: Source of time for messages; the transport's clock when None.
-
-    Raises:
-        WhenceError: As for `FlowRuntime.start`.
-    """
+    """Run a flow within an `async with` block; at its start all processors receive messages."""
     runtime = FlowRuntime(definition, transport, resources, only=only, restart=restart, clock=clock)
     await runtime.start()
     try:

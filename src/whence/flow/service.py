@@ -22,20 +22,7 @@ async def serve_flow(
     resources: Resources | None = None,
     metrics_address: str = "",
 ) -> None:
-    """Run a flow until a signal; return when it is drained and closed.
-
-    Args:
-        definition: The flow.
-        settings: Settings of broker, database and models.
-        only: Names of the processors to run; all of them when empty.
-        on_ready: Called once all processors receive messages.
-        drain_s: Seconds for messages in progress after the first signal.
-        resources: Resources of the processors, closed at the end; made from the settings when None.
-        metrics_address: `PORT` or `HOST:PORT` of metrics and probes; empty for none.
-
-    Raises:
-        WhenceError: The flow could not be started, or a processor became unhealthy.
-    """
+    """Run a flow until a signal; return when it is drained and closed."""
     from whence.broker.connect import connect
 
     names = tuple(only)

@@ -37,11 +37,7 @@ class StopSignals:
         self._received.clear()
 
     async def run(self, work: Awaitable[None]) -> bool:
-        """Await work, or cancel it on a signal; return whether the work was completed.
-
-        Raises:
-            Exception: The exceptions of the work.
-        """
+        """Await work, or cancel it on a signal; return whether the work was completed."""
         task = asyncio.ensure_future(work)
         signal_task = asyncio.create_task(self.wait())
         try:

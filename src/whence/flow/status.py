@@ -58,16 +58,7 @@ async def has_global_stats(transport: Transport) -> bool:
 async def flow_status(
     definition: FlowDefinition, transport: Transport, *, wait_s: float = 2.0
 ) -> FlowStatus:
-    """Return the status of a flow. Cost: two requests to the broker for each processor.
-
-    Args:
-        definition: The flow.
-        transport: Its broker.
-        wait_s: Seconds to wait for the next answer of a live worker.
-
-    Raises:
-        Unavailable: The broker cannot be reached.
-    """
+    """Return the status of a flow. Cost: two requests to the broker for each processor."""
     inbound = [processor.inbound for processor in definition.processors]
     counted = await has_global_stats(transport)
     reports, topics = await asyncio.gather(
@@ -119,13 +110,6 @@ def _with_workers(status: TopicStatus, reports: list[ProcessorReport]) -> TopicS
 
 
 def topics_of(flows: Iterable[str] = ()) -> list[str]:
-    """Return the topics from which processors of flows receive messages, sorted.
-
-    Args:
-        flows: Files, or names of shipped flows; all shipped flows when empty.
-
-    Raises:
-        ConfigError: A flow cannot be read.
-    """
+    """Return the topics from which processors of flows receive messages, sorted."""
     definitions = [load_flow(find_flow(flow)) for flow in list(flows) or shipped_flows()]
     return sorted({one.inbound for definition in definitions for one in definition.processors})

@@ -56,14 +56,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """Supervises one replica.
-
-    Args:
-        name: Name for logs, e.g. `search[0]`.
-        make: Creates the replica, once for every start.
-        policy: Waits and number of restarts.
-        clock: Monotonic seconds.
-    """
+    """Supervises one replica."""
 
     def __init__(
         self,
@@ -166,7 +159,6 @@ class Supervisor:
             )
 
     def _raise_if_final(self, error: BaseException, *, started: bool) -> None:
-        """Raise when the replica is not to be restarted."""
         now = self._clock()
         while self._recent and self._recent[0] <= now - self._policy.window_s:
             self._recent.popleft()

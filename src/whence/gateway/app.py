@@ -124,14 +124,7 @@ class _Routes:
 def gateway(
     service: Service, auth: Authenticator, *, hosts: Iterable[str], max_body: int = MAX_BODY
 ) -> Starlette:
-    """Return the ASGI application.
-
-    Args:
-        service: Operations to serve.
-        auth: Finds the caller of a request.
-        hosts: Host names that requests may use; plain addresses are always allowed.
-        max_body: Largest request body, in bytes.
-    """
+    """Return the ASGI application."""
     return Starlette(
         routes=_Routes(service, auth).routes(),
         middleware=[Middleware(HostCheck, hosts=hosts, max_body=max_body)],
@@ -144,11 +137,7 @@ def gateway(
 
 
 async def _json(request: Request) -> bytes:
-    """Return the body, which must be declared as JSON: forms on foreign pages can send other types.
-
-    Raises:
-        BadInput: It is declared as another type.
-    """
+    """Return the body, which must be declared as JSON: forms on foreign pages can send other types."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise BadInput(
@@ -158,11 +147,7 @@ async def _json(request: Request) -> bytes:
 
 
 def _access(request: Request) -> AccessBody | None:
-    """Return the rights in a query string: `acl` and `label`, repeatable, and `clearance`.
-
-    Raises:
-        BadInput: The clearance is not a number.
-    """
+    """Return the rights in a query string: `acl` and `label`, repeatable, and `clearance`."""
     query = request.query_params
     if not query.keys() & {"acl", "label", "clearance"}:
         return None

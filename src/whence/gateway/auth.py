@@ -37,11 +37,7 @@ class AccessBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Highest level, 0 or more."""
 
     def access(self) -> Access:
-        """Return the rights.
-
-        Raises:
-            BadInput: A tag is empty or holds NUL, or the clearance is out of range.
-        """
+        """Return the rights."""
         return Access(frozenset(self.acl), frozenset(self.labels), self.clearance)
 
 
@@ -70,9 +66,6 @@ class Caller(msgspec.Struct, frozen=True):
         """Return the rights of one request: the requested rights within those of the caller.
 
         A caller who speaks for others without naming rights sees public documents.
-
-        Raises:
-            BadInput: A tag is empty or holds NUL, or the clearance is out of range.
         """
         if self.speaks_for_others:
             return Access.public() if requested is None else requested.access()
@@ -80,13 +73,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class Authenticator:
-    """Finds the caller of a request by its token.
-
-    Args:
-        anonymous: Rights without a token.
-        tokens: Caller by the SHA-256 of the token.
-        require_token: Whether requests without a token are refused.
-    """
+    """Finds the caller of a request by its token."""
 
     def __init__(
         self,
@@ -100,12 +87,7 @@ class Authenticator:
         self._require_token = require_token
 
     def caller(self, authorization: str | None) -> Caller:
-        """Return the caller of a request by its `Authorization` header.
-
-        Raises:
-            Unauthorized: A token is required and missing, or the token is unknown. An unknown token is
-                never treated as no token.
-        """
+        """Return the caller of a request by its `Authorization` header."""
         if not authorization:
             if self._require_token:
                 raise Unauthorized("this server requires a token")
@@ -123,12 +105,7 @@ def token_digest(token: str) -> str:
 
 
 def read_tokens(path: Path) -> dict[str, Caller]:
-    """Read the tokens file; return callers by the digest of their token.
-
-    Raises:
-        ConfigError: The file cannot be read, is not TOML, or has an unknown key, an invalid digest or tag, or
-            the same digest twice.
-    """
+    """Read the tokens file; return callers by the digest of their token."""
     try:
         found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _TokenFile)
     except OSError as error:

@@ -35,13 +35,7 @@ _HEADERS: Final = {
 
 
 class HostCheck:
-    """Rejects foreign hosts, foreign pages and large bodies; adds security headers.
-
-    Args:
-        app: The application.
-        hosts: Host names that requests may use, in lower case; plain addresses are always allowed.
-        max_body: Largest body, in bytes.
-    """
+    """Rejects foreign hosts, foreign pages and large bodies; adds security headers."""
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str], max_body: int = MAX_BODY) -> None:
         self._app = app

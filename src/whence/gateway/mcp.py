@@ -106,7 +106,6 @@ TOOLS: Final = (
 
 
 def _input_schema(body: type[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a tool's arguments, with its definitions."""
     (schema,), parts = msgspec.json.schema_components([body], ref_template="#/$defs/{name}")
     own = dict(parts.pop(body.__name__) if "$ref" in schema else schema)
     return own | ({"$defs": parts} if parts else {})
@@ -121,11 +120,7 @@ class _ProtocolError(Exception):
 
 
 class Mcp:
-    """Answers messages of the protocol.
-
-    Args:
-        service: What the tools call.
-    """
+    """Answers messages of the protocol."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -134,13 +129,7 @@ class Mcp:
     async def answer(
         self, raw: bytes, caller: Caller, headers: Mapping[str, str] | None = None
     ) -> McpReply:
-        """Answer one message.
-
-        Args:
-            raw: The encoded message.
-            caller: Sender of the message.
-            headers: Headers of the request by lower-case name; None without HTTP.
-        """
+        """Answer one message."""
         try:
             message = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -229,7 +218,6 @@ def _check(
 
 
 def _check_headers(message: Mapping[str, Any], headers: Mapping[str, str], revision: str) -> None:
-    """Refuse an enveloped request whose headers contradict its body."""
     routes = {"mcp-protocol-version": revision, "mcp-method": message["method"]}
     if message["method"] == "tools/call":
         routes["mcp-name"] = str(message["params"].get("name"))

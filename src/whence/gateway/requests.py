@@ -106,15 +106,7 @@ class WhyNotBody(_Body, frozen=True, kw_only=True):
 
 
 def parse_body(document: object, form: type[T]) -> T:
-    """Parse a request body.
-
-    Args:
-        document: Encoded or decoded JSON.
-        form: Type of the body.
-
-    Raises:
-        BadInput: It is not JSON or does not match; the message names the field.
-    """
+    """Parse a request body."""
     try:
         if isinstance(document, bytes):
             return msgspec.json.decode(document, type=form)

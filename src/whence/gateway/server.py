@@ -29,12 +29,7 @@ _LONGEST_LINE = 2**20
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 is a free port.
-
-    Raises:
-        ConfigError: The port is out of range.
-        Unavailable: The port is in use, or the address is not local.
-    """
+    """Return a listening socket; port 0 is a free port."""
     if not 0 <= port <= 65_535:
         raise ConfigError(f"port {port} is out of range", hint="use 0 to 65535; 0 is a free port")
     try:
@@ -55,11 +50,7 @@ def url_of(listening: socket.socket) -> str:
 
 
 def check_exposure(host: str, anonymous: Access, *, require_token: bool) -> None:
-    """Refuse rights beyond public documents without a token on an address that others can reach.
-
-    Raises:
-        ConfigError: The rights would apply to all callers on the network.
-    """
+    """Refuse rights beyond public documents without a token on an address that others can reach."""
     if host not in LOOPBACK and anonymous != Access.public() and not require_token:
         raise ConfigError(
             f"on {host} every caller on the network would have these rights",
@@ -112,9 +103,6 @@ async def serve_stdio(service: Service, caller: Caller, source: BinaryIO, sink: 
     """Serve the Model Context Protocol, one message a line, until end of file or a signal.
 
     Messages are processed concurrently; each reply is one line.
-
-    Raises:
-        BadInput: A line is too long.
     """
     from whence.gateway.mcp import Mcp
 

@@ -33,13 +33,7 @@ _TREE_WIDTH = 110
 
 
 class Service:
-    """Serves requests with an engine.
-
-    Args:
-        engine: An open engine.
-        collection: Default collection.
-        max_concurrent: Requests processed concurrently; further ones are refused.
-    """
+    """Serves requests with an engine."""
 
     def __init__(self, engine: Engine, collection: str, *, max_concurrent: int = 64) -> None:
         self._engine = engine
@@ -47,11 +41,7 @@ class Service:
         self._free = max_concurrent
 
     async def search(self, caller: Caller, body: SearchBody) -> dict[str, Any]:
-        """Search.
-
-        Raises:
-            WhenceError: As for `Engine.search`, and `Overloaded`.
-        """
+        """Search."""
         with self._slot():
             query = SearchQuery(
                 query=body.query,
@@ -77,11 +67,7 @@ class Service:
         on_text: Callable[[str, bool], Awaitable[None]] | None = None,
         on_stage: Callable[[tuple[Triple, ...], str], Awaitable[None]] | None = None,
     ) -> dict[str, Any]:
-        """Answer a question.
-
-        Raises:
-            WhenceError: As for `Engine.ask`, and `Overloaded`.
-        """
+        """Answer a question."""
         with self._slot():
             answer = await self._engine.ask(
                 body.question,
@@ -99,27 +85,18 @@ class Service:
         return answer_document(answer)
 
     async def trace(self, caller: Caller, body: ExplainBody) -> Trace:
-        """Return the trace of an answer, without hidden candidates.
-
-        Raises:
-            NotFound: There is no such answer, or the caller may not see its evidence.
-        """
+        """Return the trace of an answer, without hidden candidates."""
         with self._slot():
             return await self._engine.explain(body.answer_id, caller.access_for(body.access))
 
     async def why_not(self, caller: Caller, body: WhyNotBody) -> WhyNot:
-        """Return why a passage is not in an answer.
-
-        Raises:
-            NotFound: As for `trace`.
-        """
+        """Return why a passage is not in an answer."""
         with self._slot():
             access = caller.access_for(body.access)
             return await self._engine.why_not(body.item, body.answer_id, access)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """Occupy a slot for the time of a `with`."""
         if self._free < 1:
             raise Overloaded(
                 "too many concurrent requests", hint="try again in a second", retry_after_s=1

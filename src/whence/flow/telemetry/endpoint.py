@@ -37,9 +37,6 @@ class Endpoint(AbstractContextManager["Endpoint"]):
         host: Address to listen on.
         port: Port; 0 takes a free one.
         monotonic: Monotonic seconds.
-
-    Raises:
-        Unavailable: The port is taken, or the address is not one of this machine.
     """
 
     def __init__(
@@ -116,11 +113,7 @@ def _respond(start: StartResponse, *, alive: bool) -> Iterable[bytes]:
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """Read `PORT`, `HOST:PORT` or `[HOST]:PORT`; the default host is 127.0.0.1.
-
-    Raises:
-        ConfigError: The text is not an address.
-    """
+    """Read `PORT`, `HOST:PORT` or `[HOST]:PORT`; the default host is 127.0.0.1."""
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 65536):
         raise ConfigError(f"{text!r} is not an address", hint="give PORT or HOST:PORT, e.g. 9464")

@@ -13,11 +13,7 @@ _SPECIAL = frozenset(' "=\\')
 
 
 def log_to_stderr(level: str) -> None:
-    """Log to stderr from a level on, unless logging is configured already.
-
-    Raises:
-        ValueError: There is no such level.
-    """
+    """Log to stderr from a level on, unless logging is configured already."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogfmtFormatter())
     logging.basicConfig(level=level, handlers=[handler])
@@ -40,7 +36,6 @@ class LogfmtFormatter(logging.Formatter):
 
 
 def _value(value: object) -> str:
-    """Return a value, quoted as in JSON where it has special characters."""
     text = str(value)
     if text and text.isprintable() and not _SPECIAL & set(text):
         return text

@@ -57,12 +57,7 @@ METRICS: dict[str, str] = {
 
 
 class FlowMetrics(Collector):
-    """The metrics of one flow in this process; also an observer of its messages.
-
-    Args:
-        flow: Name of the flow.
-        monotonic: Monotonic seconds.
-    """
+    """The metrics of one flow in this process; also an observer of its messages."""
 
     def __init__(self, flow: str, *, monotonic: Callable[[], float] = time.perf_counter) -> None:
         self.registry = CollectorRegistry()

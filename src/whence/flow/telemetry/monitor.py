@@ -20,13 +20,7 @@ _INTERVAL_S = 5.0
 
 
 class FlowMonitor:
-    """The telemetry of one flow.
-
-    Args:
-        observer: Observer for the runtime; None without one.
-        metrics: Metrics to update; None when none are served.
-        endpoint: Server of the metrics; None when none are served.
-    """
+    """The telemetry of one flow."""
 
     def __init__(
         self,
@@ -70,16 +64,7 @@ async def _check_periodically(
 
 @contextmanager
 def start_telemetry(flow: str, metrics_address: str = "") -> Iterator[FlowMonitor]:
-    """Open the telemetry that the settings request, for the block.
-
-    Args:
-        flow: Name of the flow.
-        metrics_address: `PORT` or `HOST:PORT` of metrics and probes; empty for none.
-
-    Raises:
-        ConfigError: The address is malformed, or traces are requested and OpenTelemetry is not installed.
-        Unavailable: The port is taken.
-    """
+    """Open the telemetry that the settings request, for the block."""
     provider = provider_from_environment()
     observers: list[Observer] = []
     with ExitStack() as stack:

@@ -23,12 +23,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 class FlowSpans:
-    """Records a span for every message.
-
-    Args:
-        flow: Name of the flow.
-        provider: Receives the spans; shut down by the caller.
-    """
+    """Records a span for every message."""
 
     def __init__(self, flow: str, provider: TracerProvider) -> None:
         self._flow = flow
@@ -80,11 +75,7 @@ class FlowSpans:
 
 
 def provider_from_environment(environment: Mapping[str, str] = os.environ) -> TracerProvider | None:
-    """Return a provider configured by OpenTelemetry's variables; None when no endpoint is set.
-
-    Raises:
-        ConfigError: An endpoint is set and OpenTelemetry is not installed.
-    """
+    """Return a provider configured by OpenTelemetry's variables; None when no endpoint is set."""
     if not any(environment.get(name) for name in _ENDPOINTS):
         return None
     try:
