@@ -68,7 +68,6 @@ def _missing_stages(trace: Trace) -> Iterator[Fault]:
 
 
 def _required(counts: Counter[str]) -> tuple[str, ...]:
-    """Return the required stages; of a failed question those up to the last one present."""
     chain = ("question", "grounding", "exploration", "synthesis")
     if not counts["error"]:
         return chain

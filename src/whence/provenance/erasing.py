@@ -66,7 +66,6 @@ def _nodes(triples: Iterable[Triple], is_erased: Callable[[str, str], bool]) -> 
 def _rewritten(
     triples: Iterable[Triple], nodes: frozenset[str], marked: set[str], erased_at: str
 ) -> Iterator[Triple]:
-    """Yield the triples of one event; the time follows the first triple of each erased node."""
     triples = list(triples)
     marked |= {t.s.iri for t in triples if t.p.iri == ns.PROV_INVALIDATED_AT_TIME}
     for triple in triples:

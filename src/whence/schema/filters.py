@@ -368,7 +368,6 @@ def _without_value(key: str) -> BadInput:
 
 
 def _typed(text: str) -> list[Any]:
-    """Return the values that a text can mean, the text first."""
     if text in ("true", "false"):
         return [text, text == "true"]
     number = _number(text) if _NUMBER.match(text) else math.inf

@@ -67,7 +67,6 @@ class LexicalScoreSuite:
     async def _check_every_word(
         self, store: ChunkStore, corpus: Corpus, query: str, access: Access
     ) -> None:
-        """Hold a search for all words against brute force, as ranking and as scores by id."""
         name = corpus.collection
         hits = await store.search_lexical(name, query, limit=1000, access=access, match="all")
         few = await store.search_lexical(name, query, limit=2, access=access, match="all")

@@ -50,7 +50,6 @@ async def _echo(server: Transport, subscription: Subscription) -> None:
 
 
 async def _ask_all(client: Transport, topic: str, numbers: Iterator[int]) -> int:
-    """Ask with one number after the other; gives how many were answered with their own."""
     answered = 0
     for number in numbers:
         body = str(number).encode()

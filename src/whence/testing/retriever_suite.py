@@ -298,7 +298,6 @@ class RetrieverSuite:
 
 
 def _filled(library: Any, n: int) -> Any:
-    """Return a retriever over n documents, each with another number of apples."""
     if hasattr(library, "ingest_all"):
         library.ingest_all({f"d{i}.md": _about(i) for i in range(n)})
     else:

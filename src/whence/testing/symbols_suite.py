@@ -64,7 +64,6 @@ def defining(
 
 
 def _ends(heading: str) -> Iterator[str]:
-    """Yield a heading and what stands behind each of its joints."""
     yield heading
     for place, char in enumerate(heading):
         if char in ".:#":

@@ -192,7 +192,6 @@ def _node(term: Term) -> Any:
 
 
 def _prepared(query: str) -> Any:
-    """Parse a query; refuse one that reads from outside the triples."""
     from pyparsing import ParseBaseException
     from rdflib.plugins.sparql.algebra import translateQuery
     from rdflib.plugins.sparql.parser import parseQuery

@@ -315,7 +315,6 @@ class _Picture:
         return y
 
     def _link(self, chunk_id: str, x: float, y: float, state: str) -> None:
-        """Draw a line from the last bar of a chunk; nothing when it has none."""
         if chunk_id in self.bar_ends:
             self.canvas.link(self.bar_ends[chunk_id], (x, y), state)
 
