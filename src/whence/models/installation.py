@@ -34,6 +34,8 @@ from typing import IO, Any, Final
 import msgspec
 
 from whence.models.installed import (
+    DATA_DIGESTS,
+    GRAPHS,
     MODELS,
     file_sha256,
     install_target,
@@ -349,7 +351,7 @@ def install_models(
     *,
     source: Path | None = None,
     verify: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = lambda _label, _done, _total: None,
     hub_url: str = HUB_URL,
 ) -> InstallReport:
     """Install all local models; quick when they are installed.
@@ -369,11 +371,7 @@ def install_models(
         place.mkdir(parents=True, exist_ok=True)
         with _locked(place):
             stale = [name for name in MODELS if not is_current(place / name, name, rehash=verify)]
-            taken = (
-                _install(place, stale, source, progress or _ignore_progress, hub_url)
-                if stale
-                else ""
-            )
+            taken = _install(place, stale, source, progress, hub_url) if stale else ""
     return InstallReport(
         target=str(place),
         models=MODELS,
@@ -381,10 +379,6 @@ def install_models(
         source=taken,
         seconds=time.monotonic() - start,
     )
-
-
-def _ignore_progress(label: str, done: int, total: int) -> None:
-    pass
 
 
 @contextmanager
@@ -432,14 +426,11 @@ def _published(
 ) -> str:
     """Copy the published files from an intact installation, else fetch them."""
     here = place / EMBEDDER_NAME
-    wanted = {"model.safetensors": SAFETENSORS_SHA256, "tokenizer.json": TOKENIZER_SHA256}
     whole = all(
         (here / name).is_file() and file_sha256(here / name) == digest
-        for name, digest in wanted.items()
+        for name, (digest, _) in _PUBLISHED.items()
     )
-    if whole:
-        return fetch_published(folder, here, progress)
-    return fetch_published(folder, source, progress, hub_url=hub_url)
+    return fetch_published(folder, here if whole else source, progress, hub_url=hub_url)
 
 
 def _derive(folder: Path) -> None:
@@ -457,16 +448,9 @@ def _make_folder(name: str, published: Path, staging: Path) -> Path:
     """Make a folder of a model; hard links share data files between models where possible."""
     folder = staging / name
     folder.mkdir()
-    data: tuple[str, ...]
-    if name == EMBEDDER_NAME:
-        data = ("model.safetensors", "w8.bin", "tokenizer.json")
-        graphs = {"minilm-fp32.onnx": "minilm-fp32.onnx", "minilm-w8.onnx": "minilm-w8.onnx"}
-    else:
-        data = ("w8.bin", "tokenizer.json")
-        graphs = {"maxsim.onnx": "maxsim-w8.onnx"}
-    for file in data:
+    for file in DATA_DIGESTS[name]:
         _link(published / file, folder / file)
-    for file, graph in graphs.items():
+    for file, graph in GRAPHS[name].items():
         (folder / file).write_bytes(shipped_graph(graph))
     for file, content in _TOKENIZER_FILES.items():
         (folder / file).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -28,6 +28,17 @@ from whence.schema.errors import ModelMissing
 
 #: All models that `whence models install` installs.
 MODELS = (EMBEDDER_NAME, RERANKER_NAME)
+#: Shipped graph by file name in the folder of each model.
+GRAPHS: Final = {
+    EMBEDDER_NAME: {name: name for name in ("minilm-fp32.onnx", "minilm-w8.onnx")},
+    RERANKER_NAME: {"maxsim.onnx": "maxsim-w8.onnx"},
+}
+_SHARED_DIGESTS: Final = {"tokenizer.json": TOKENIZER_SHA256, "w8.bin": W8_SHA256}
+#: Digest of each data file, by model.
+DATA_DIGESTS: Final = {
+    EMBEDDER_NAME: {"model.safetensors": SAFETENSORS_SHA256, **_SHARED_DIGESTS},
+    RERANKER_NAME: _SHARED_DIGESTS,
+}
 #: Written last, so that a folder with a manifest is complete.
 MANIFEST: Final = "manifest.json"
 #: Folder of models; when set, no other is searched.
@@ -128,18 +139,10 @@ def shipped_graph(name: str) -> bytes:
 
 def expected_digests(model: str) -> dict[str, str]:
     """Return the digests that this version of Whence requires in a folder of a model, by file name."""
-    graphs = {
-        EMBEDDER_NAME: {name: name for name in ("minilm-fp32.onnx", "minilm-w8.onnx")},
-        RERANKER_NAME: {"maxsim.onnx": "maxsim-w8.onnx"},
-    }[model]
-    digests = {
-        file: hashlib.sha256(shipped_graph(graph)).hexdigest() for file, graph in graphs.items()
+    return DATA_DIGESTS[model] | {
+        file: hashlib.sha256(shipped_graph(graph)).hexdigest()
+        for file, graph in GRAPHS[model].items()
     }
-    digests["tokenizer.json"] = TOKENIZER_SHA256
-    digests["w8.bin"] = W8_SHA256
-    if model == EMBEDDER_NAME:
-        digests["model.safetensors"] = SAFETENSORS_SHA256
-    return digests
 
 
 def file_sha256(path: Path, advance: Callable[[int], None] | None = None) -> str:

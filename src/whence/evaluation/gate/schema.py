@@ -60,12 +60,17 @@ class Suite(_Strict, frozen=True, kw_only=True):
     queries: Annotated[list[SuiteQuery], msgspec.Meta(min_length=1)]
 
 
-class Metrics(_Strict, frozen=True, kw_only=True):
-    """Means over the queries of a suite."""
+class RetrieverScores(_Strict, frozen=True, kw_only=True):
+    """Means of one retriever over the queries of a suite."""
 
     recall_at_k: Share
     mrr: Share
     ndcg_at_k: Share
+
+
+class Metrics(RetrieverScores, frozen=True, kw_only=True):
+    """Means over the queries of a suite."""
+
     zero_result_rate: Share
     clustering_ratio: Share
     degraded_query_rate: Share
@@ -86,14 +91,6 @@ class IntentLatency(_Strict, frozen=True, kw_only=True):
     p50_ms: Milliseconds
     p95_ms: Milliseconds
     mean_ms: Milliseconds
-
-
-class RetrieverScores(_Strict, frozen=True, kw_only=True):
-    """Means of one retriever over the queries of a suite."""
-
-    recall_at_k: Share
-    mrr: Share
-    ndcg_at_k: Share
 
 
 class BaselineQuery(_Strict, frozen=True, kw_only=True):

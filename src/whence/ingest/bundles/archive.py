@@ -11,10 +11,10 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import msgspec
 
@@ -59,10 +59,6 @@ _ENCRYPTED = 0x1
 _SYSTEM_FILES = ("__MACOSX/", ".DS_Store")
 
 
-class _Opener(Protocol):
-    def __call__(self, member: str) -> IO[bytes]: ...
-
-
 class MemberStream:
     """The bytes of one member; every error names it."""
 
@@ -89,7 +85,11 @@ class Archive:
     """An open bundle: its members by name, and their bytes."""
 
     def __init__(
-        self, name: str, sizes: Mapping[str, int], opener: _Opener, limits: BundleLimits
+        self,
+        name: str,
+        sizes: Mapping[str, int],
+        opener: Callable[[str], IO[bytes]],
+        limits: BundleLimits,
     ) -> None:
         self.name = name
         #: Unpacked size of each member in bytes, by its name with `/`.
