@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.evaluation.gate.comparison import compare_runs, differences_svg, load_run
-from whence.evaluation.statistics import bootstrap_interval, paired_p_value
+from whence.evaluation.measures import bootstrap_interval, paired_p_value
 from whence.schema.errors import BadInput
 
 

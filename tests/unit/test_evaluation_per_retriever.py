@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.gate_policy import POLICY as POLICY_FILE
 
-from whence.evaluation.gate.per_retriever import compare_retrievers, measure_retrievers
-from whence.evaluation.gate.report import baseline_changes, gate_document, record
+from whence.evaluation.gate.report import (
+    baseline_changes,
+    compare_retrievers,
+    gate_document,
+    measure_retrievers,
+    record,
+)
 from whence.evaluation.gate.run import SuiteRun, documents_named, matches, run_suite
 from whence.evaluation.gate.schema import Baseline, Policy, RetrieverScores, Suite
 from whence.evaluation.searcher import Hit, SearchOutcome

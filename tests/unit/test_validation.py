@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whence.evaluation.validation import checks
-from whence.evaluation.validation.latency_chart import latency_svg
 from whence.evaluation.validation.report import (
     Thresholds,
     ValidationReport,
     build_report,
+    latency_svg,
     load_documents,
 )
 from whence.evaluation.validation.run import Limits, run_validation

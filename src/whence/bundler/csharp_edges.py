@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from whence.bundler.code_graph import CodeGraph, EdgeRecorder, Resolution
 from whence.bundler.csharp_expressions import ExpressionResolver
-from whence.bundler.csharp_locals import plain_name
-from whence.bundler.csharp_names import OBJECT_METHODS, find_constructors
+from whence.bundler.csharp_names import OBJECT_METHODS, find_constructors, plain_name
 from whence.bundler.csharp_project import (
     CSharpProject,
     ExternalInstance,

@@ -9,22 +9,20 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from whence.bundler.csharp_locals import (
-    ElementOf,
-    LocalVariable,
-    LocalVariables,
-    ValueSource,
-    plain_name,
-)
 from whence.bundler.csharp_names import (
     ELEMENT_CALLBACKS,
     TRY_METHODS,
     Argument,
     CollectionTypes,
+    ElementOf,
+    LocalVariable,
+    LocalVariables,
     NameResolver,
+    ValueSource,
     find_methods,
     find_property,
     is_task,
+    plain_name,
 )
 from whence.bundler.csharp_project import (
     LAMBDA_TYPE,

@@ -200,7 +200,7 @@ async def _run_suite(
 async def _legs(
     search: EngineSearcher, resources: Resources, suite: Suite, k: int
 ) -> dict[str, RetrieverScores]:
-    from whence.evaluation.gate.per_retriever import measure_retrievers
+    from whence.evaluation.gate.report import measure_retrievers
 
     try:
         reranker = await working_reranker(resources)

@@ -170,7 +170,7 @@ def validate(
 
 def _write_files(found: ValidationReport, report: Path | None, svg: Path | None) -> None:
     from whence.evaluation.files import write_text
-    from whence.evaluation.validation.latency_chart import latency_svg
+    from whence.evaluation.validation.report import latency_svg
 
     if report is not None:
         write_text(report, json_text(found))

@@ -3,7 +3,7 @@
 Modules for others:
 - `searcher`: the protocol of the search under test
 - `files`: strict reading of suites, policies and reports
-- `measures`, `statistics`: recall, MRR, nDCG, percentiles; intervals and significance
+- `measures`: recall, MRR, nDCG, percentiles; intervals and significance
 - `beir`, `benchmark`: test collections in BEIR's layout, rankings of documents
 - `gate`: a run against a recorded baseline; `validation`: a run against fixed requirements
 

@@ -2,9 +2,8 @@
 
 - `schema`: the files, read strictly
 - `run`: run the suite and match results with targets
-- `per_retriever`: scores of each retriever alone
 - `gate_result`: checks and categories of regressions
-- `report`: the printed document and new baselines
+- `report`: scores of each retriever alone, the printed document and new baselines
 - `comparison`: two runs side by side
 
 Start reading at `run.py`.

@@ -10,7 +10,7 @@ import msgspec
 
 from whence.evaluation import measures
 from whence.evaluation.files import parse_data, read_text, to_struct
-from whence.evaluation.statistics import Interval, bootstrap_interval, paired_p_value
+from whence.evaluation.measures import Interval, bootstrap_interval, paired_p_value
 from whence.schema.errors import BadInput, ConfigError
 
 #: Measures by the field of a query that holds them.
