@@ -173,6 +173,9 @@ class DocumentRag:
             fetch_limit=fetch_limit,
             rerank=rerank,
         )
+        listeners = [] if event_callback is None else [event_callback]
+        if explain_callback is not None:
+            listeners.append(lambda event: explain_callback(event.triples, event.explain_id))
         question = new_question(
             message,
             self.options,
@@ -180,7 +183,7 @@ class DocumentRag:
             self._sources,
             has_reranker=self.reranker_client is not None,
             settings=self._settings,
-            listeners=_listeners(explain_callback, event_callback),
+            listeners=listeners,
             keep_events=keep_events,
             deadline_s=deadline_s,
         )
@@ -191,18 +194,6 @@ class DocumentRag:
     def _services(self, deadline: Deadline) -> Services:
         services = _PlainServices(self, deadline, self.options)
         return Services(services, services)
-
-
-def _listeners(
-    explain_callback: ExplainCallback | None, event_callback: EventListener | None
-) -> list[EventListener]:
-    listeners: list[EventListener] = []
-    if event_callback is not None:
-        listeners.append(event_callback)
-    if explain_callback is not None:
-        callback = explain_callback
-        listeners.append(lambda event: callback(event.triples, event.explain_id))
-    return listeners
 
 
 @dataclass(frozen=True, slots=True)

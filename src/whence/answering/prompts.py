@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -144,7 +145,7 @@ class WriterClient:
         request = PromptRequest(template_id=EXTRACT_CONCEPTS, variables={"query": query})
         return await self._deadline.limit(
             "naming concepts",
-            lambda: self._request(request, None),
+            partial(self._request, request, None),
             self._options.concepts_timeout_s,
             share=0.3,
         )
@@ -164,7 +165,7 @@ class WriterClient:
         )
         return await self._deadline.limit(
             "writing the answer",
-            lambda: self._request(request, on_piece),
+            partial(self._request, request, on_piece),
             self._options.answer_timeout_s,
         )
 

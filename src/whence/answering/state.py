@@ -14,6 +14,7 @@ import msgspec
 from whence.answering.trace_recorder import EventListener, TraceRecorder, iso_utc, utc_now
 from whence.provenance.stage_records import CandidateRecord, ModelUse, Scalar
 from whence.provenance.uris import validate_answer_id
+from whence.retrieval.pipeline import check_text
 from whence.retrieval.rerank import RERANK_DEPTH
 from whence.retrieval.services import Deadline, Passage, RetrievalServices, Timeouts
 from whence.schema.code_rag import CodeRagRequest
@@ -42,17 +43,11 @@ def check_question(query: object, *, max_bytes: int | None = None) -> str:
         raise BadInput(f"a question is a text, not a {type(query).__name__}")
     if not query.strip():
         raise BadInput("the question is blank", hint="ask something")
-    if "\0" in query:
-        raise BadInput("the question holds a NUL character", hint="remove it")
-    try:
-        size = len(query.encode())
-    except UnicodeEncodeError as error:
+    check_text("the question", query)
+    if max_bytes is not None and len(query.encode()) > max_bytes:
         raise BadInput(
-            "the question is not valid UTF-8", hint="send it encoded as UTF-8"
-        ) from error
-    if max_bytes is not None and size > max_bytes:
-        raise BadInput(
-            f"the question has {size} bytes; at most {max_bytes} are taken", hint="ask it shorter"
+            f"the question has {len(query.encode())} bytes; at most {max_bytes} are taken",
+            hint="ask it shorter",
         )
     return query
 

@@ -115,7 +115,7 @@ def rank_candidates(
     Cost: n log n in the chunks.
     """
     named = fits or {}
-    final = boost_symbols(fused, named)
+    final = boost_symbols(fused, named) if named else fused
     order = sorted(documents, key=lambda chunk_id: (-final[chunk_id], chunk_id))
     kept = [chunk_id for chunk_id in order if final[chunk_id] >= threshold][:limit]
     return tuple(
@@ -134,7 +134,7 @@ def rank_candidates(
 
 
 def _absolute(scores: Mapping[str, Scores]) -> dict[str, float]:
-    return {chunk_id: absolute_score(one) for chunk_id, one in scores.items()}
+    return {chunk_id: score_of(evidence(one)) for chunk_id, one in scores.items()}
 
 
 def _reciprocal_ranks(scores: Mapping[str, Scores]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -262,7 +263,7 @@ class RetrievalClients:
         """See `RetrievalServices.embed`."""
         reply = await self._deadline.limit(
             f"embedding {what}",
-            lambda: embed_texts(self._caller, texts, "query"),
+            partial(embed_texts, self._caller, texts, "query"),
             self._timeouts.embedding_s,
         )
         size = reply.model.dimension * 4
@@ -274,19 +275,26 @@ class RetrievalClients:
 
     async def search(self, queries: Sequence[Query]) -> list[Ranking | WhenceError]:
         """Search in one request, and alone for each query that was not answered there."""
-        found: list[Ranking | WhenceError | None] = [None] * len(queries)
+        reply = await self._request(queries)
+        if isinstance(reply, WhenceError):
+            return [reply] * len(queries)
+        found: list[SearchResponse | SearchResult | WhenceError | None] = [reply]
         if len(queries) > 1:
-            reply = await self._request(queries)
-            if isinstance(reply, WhenceError):
-                return [reply] * len(queries)
             # A service of an older version answers the first query only.
-            results = reply.results if len(reply.results) == len(queries) else (reply,)
-            found[: len(results)] = [None if one is None else _ranking(one) for one in results]
-        missing = [place for place, one in enumerate(found) if one is None]
-        replies = await asyncio.gather(*(self._request([queries[place]]) for place in missing))
-        for place, one in zip(missing, replies, strict=True):
-            found[place] = one if isinstance(one, WhenceError) else _ranking(one)
-        return [one for one in found if one is not None]
+            found += [None] * (len(queries) - 1)
+            if len(reply.results) == len(queries):
+                found = list(reply.results)
+            missing = [place for place, one in enumerate(found) if one is None]
+            replies = await asyncio.gather(*(self._request([queries[place]]) for place in missing))
+            for place, one in zip(missing, replies, strict=True):
+                found[place] = one
+        return [
+            one
+            if isinstance(one, WhenceError)
+            else Ranking(one.candidates, one.degraded, one.graph)
+            for one in found
+            if one is not None
+        ]
 
     async def _request(self, queries: Sequence[Query]) -> SearchResponse | WhenceError:
         first, *others = queries
@@ -313,7 +321,7 @@ class RetrievalClients:
         try:
             return await self._deadline.limit(
                 "searching",
-                lambda: self._caller.call("search", message, SearchResponse),
+                partial(self._caller.call, "search", message, SearchResponse),
                 self._timeouts.search_s,
             )
         except WhenceError as error:
@@ -328,17 +336,13 @@ class RetrievalClients:
                 collection=self._collection,
                 chunk_ids=tuple(chunk_ids[start : start + _TEXTS_PER_REQUEST]),
             )
-            reply = await self.request_texts(message)
+            reply = await self._deadline.limit(
+                "reading the texts",
+                partial(self._caller.call, self._texts_port, message, TextResponse),
+                self._timeouts.texts_s,
+            )
             texts |= {text.chunk_id: text for text in reply.texts}
         return texts
-
-    async def request_texts(self, message: TextRequest) -> TextResponse:
-        """Send a request to the text service."""
-        return await self._deadline.limit(
-            "reading the texts",
-            lambda: self._caller.call(self._texts_port, message, TextResponse),
-            self._timeouts.texts_s,
-        )
 
     async def rerank(
         self, query: str, passages: Sequence[Passage], scores: Sequence[float], limit: int
@@ -360,12 +364,8 @@ class RetrievalClients:
         )
         reply = await self._deadline.limit(
             "reranking",
-            lambda: self._caller.call("reranker", message, RerankResponse),
+            partial(self._caller.call, "reranker", message, RerankResponse),
             self._timeouts.rerank_s,
             share=self._timeouts.rerank_share,
         )
         return RerankReply(reply.results, reply.model)
-
-
-def _ranking(found: SearchResponse | SearchResult) -> Ranking:
-    return Ranking(found.candidates, found.degraded, found.graph)
